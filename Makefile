@@ -1,0 +1,40 @@
+# Every target sets up what it needs: on a fresh Debian machine `make demo` is enough.
+.DEFAULT_GOAL := help
+.PHONY: help setup fmt lint type check test demo lab-down docs
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+# The laboratory makes network namespaces and mounts: that takes root.
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,TERM,LANG)
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install system packages and make .venv (all other targets do this themselves)
+	@scripts/bootstrap
+
+fmt: setup ## Format the code
+	@$(BIN)/ruff format --quiet
+	@$(BIN)/ruff check --quiet --fix
+
+lint: setup ## ruff, import layers, shellcheck, yamllint, ansible-lint, mypy
+	@scripts/check
+
+type: setup ## mypy --strict
+	@$(BIN)/mypy
+
+check: lint ## All checks that need no laboratory: lint, types, unit tests (under a minute)
+	@timeout 120 $(BIN)/pytest -q tests/unit
+
+test: lint ## Everything CI runs: check, then the tests in the laboratory (under 25 minutes)
+	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
+	  timeout --foreground 75m $(BIN)/pytest -m 'lab or not lab' tests/unit tests/lab
+
+demo: setup ## A cluster that fails over before your eyes; the lab stays up to play with
+	@$(ROOT) $(BIN)/sanctl demo $(DEMO)
+
+lab-down: setup ## End the demo's laboratory
+	@$(ROOT) $(BIN)/sanctl lab down
+
+docs: setup ## Check that every link of the documentation leads somewhere
+	@$(BIN)/python scripts/check_links.py

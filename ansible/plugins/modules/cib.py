@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+"""Ansible module: brings parts of Pacemaker's configuration to what they should be."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cib
+short_description: Brings parts of Pacemaker's configuration to what they should be
+description:
+  - Waits until the cluster has elected its controller and knows the nodes; before that Pacemaker
+    refuses changes with a misleading schema error.
+  - Compares by meaning (order and white space do not count) and pushes one patch if anything
+    differs. The patch names the version it was made from; if somebody else changed the
+    configuration meanwhile, it is made anew.
+  - Touches only what O(configuration) names. Meta attributes that operators added to one of these
+    resources stay.
+options:
+  configuration:
+    description:
+      - XML of a C(configuration) element. Below C(crm_config), C(nvpair) elements by name; below
+        C(resources) and C(constraints), whole elements by id.
+    type: str
+    required: true
+  nodes:
+    description: The nodes the cluster must know before anything is changed.
+    type: list
+    elements: str
+    default: []
+  timeout_s:
+    description: How long to wait for the cluster.
+    type: int
+    default: 90
+attributes:
+  check_mode:
+    support: full
+    description: Tells what would change. Without a running cluster, that is everything.
+  diff_mode:
+    support: full
+    description: Shows the elements that differ.
+author:
+  - The sanctl authors (@sanctl)
+"""
+
+EXAMPLES = r"""
+- name: Fencing is on
+  sanctl.san.cib:
+    configuration: |
+      <configuration>
+        <crm_config><nvpair name="stonith-enabled" value="true"/></crm_config>
+      </configuration>
+"""
+
+RETURN = r"""
+changed_parts:
+  description: The properties and ids that were changed, or would be.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import copy
+import os
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+
+from ansible.module_utils.basic import AnsibleModule
+
+BOOTSTRAP = "cib-bootstrap-options"
+# In these elements the order of the children means nothing.
+UNORDERED = frozenset({"instance_attributes", "meta_attributes", "operations"})
+
+
+class StaleError(Exception):
+    """The configuration was changed by somebody else between reading and writing."""
+
+
+def canonical(element: ET.Element) -> tuple:
+    """Return a value that is equal for elements of equal meaning."""
+    children = [canonical(child) for child in element]
+    if element.tag in UNORDERED:
+        children.sort()
+    return element.tag, tuple(sorted(element.attrib.items())), tuple(children)
+
+
+def keep_operators_meta(wanted: ET.Element, present: ET.Element) -> None:
+    """Add to `wanted` the meta attributes that only `present` has."""
+    ours = {element.get("id"): element for element in wanted.iter("meta_attributes")}
+    for old in present.iter("meta_attributes"):
+        new = ours.get(old.get("id"))
+        if new is None:
+            # Its parent: the same primitive or clone in `wanted`.
+            owners = [owner for owner in present.iter() if old in list(owner)]
+            matches = [
+                element
+                for element in wanted.iter(owners[0].tag)
+                if element.get("id") == owners[0].get("id")
+            ]
+            if matches:
+                matches[0].insert(0, copy.deepcopy(old))
+            continue
+        named = {pair.get("name") for pair in new}
+        new.extend(copy.deepcopy(pair) for pair in old if pair.get("name") not in named)
+
+
+def section(configuration: ET.Element, name: str) -> ET.Element:
+    """Return a section of the configuration, made if it is missing."""
+    found = configuration.find(name)
+    return found if found is not None else ET.SubElement(configuration, name)
+
+
+def apply_properties(wanted: ET.Element, present: ET.Element) -> list[tuple[str, str, str]]:
+    """Set cluster properties; return name, old and new of those that changed."""
+    changes = []
+    for pair in wanted:
+        name, value = pair.get("name", ""), pair.get("value", "")
+        matches = [item for item in present.iter("nvpair") if item.get("name") == name]
+        if matches:
+            old = matches[0].get("value", "")
+            if old == value:
+                continue
+            matches[0].set("value", value)
+        else:
+            old = ""
+            sets = [item for item in present if item.get("id") == BOOTSTRAP]
+            target = (
+                sets[0]
+                if sets
+                else ET.SubElement(present, "cluster_property_set", {"id": BOOTSTRAP})
+            )
+            ET.SubElement(
+                target, "nvpair", {"id": f"{BOOTSTRAP}-{name}", "name": name, "value": value}
+            )
+        changes.append((name, old, value))
+    return changes
+
+
+def apply_elements(wanted: ET.Element, present: ET.Element) -> list[tuple[str, str, str]]:
+    """Put whole elements in place; return id, old and new text of those that changed."""
+    changes = []
+    for original in wanted:
+        name = original.get("id", "")
+        element = copy.deepcopy(original)
+        index = next((i for i, old in enumerate(present) if old.get("id") == name), None)
+        if index is None:
+            present.append(element)
+            changes.append((name, "", pretty(element)))
+            continue
+        keep_operators_meta(element, present[index])
+        if canonical(element) != canonical(present[index]):
+            changes.append((name, pretty(present[index]), pretty(element)))
+            present[index] = element
+    return changes
+
+
+def apply(wanted: ET.Element, configuration: ET.Element) -> list[tuple[str, str, str]]:
+    """Change `configuration` to hold what `wanted` says; return what that changed."""
+    changes = []
+    for part in wanted:
+        present = section(configuration, part.tag)
+        change = apply_properties if part.tag == "crm_config" else apply_elements
+        changes += change(part, present)
+    return changes
+
+
+def pretty(element: ET.Element) -> str:
+    """Return XML for people."""
+    element = copy.deepcopy(element)
+    ET.indent(element)
+    element.tail = None
+    return ET.tostring(element, encoding="unicode") + "\n"
+
+
+def next_version(cib: ET.Element) -> None:
+    """Raise the version as the cluster itself does for a change of the configuration."""
+    cib.set("epoch", str(int(cib.get("epoch", "0")) + 1))
+    cib.set("num_updates", "0")
+
+
+def query(module: AnsibleModule) -> ET.Element | None:
+    """Return the live CIB, or None while there is no cluster to ask."""
+    if module.get_bin_path("cibadmin") is None:
+        # In check mode on a server without packages, say.
+        return None
+    code, out, _ = module.run_command(["cibadmin", "--query"])
+    return ET.fromstring(out) if code == 0 else None
+
+
+def missing_of(cib: ET.Element | None, nodes: list[str]) -> str:
+    """Say what the cluster still lacks before it may be changed."""
+    if cib is None:
+        return "Pacemaker does not answer"
+    if not cib.get("dc-uuid") or not cib.get("crm_feature_set"):
+        return "no controller is elected"
+    if cib.get("have-quorum") != "1":
+        return "there is no quorum"
+    known = {node.get("uname") for node in cib.iter("node")}
+    absent = [node for node in nodes if node not in known]
+    return f"{', '.join(absent)} have not joined" if absent else ""
+
+
+def wait(module: AnsibleModule) -> ET.Element:
+    """Return the CIB of a cluster that can be changed, or fail."""
+    deadline = time.monotonic() + module.params["timeout_s"]
+    while True:
+        cib = query(module)
+        missing = missing_of(cib, module.params["nodes"])
+        if cib is not None and not missing:
+            return cib
+        if time.monotonic() > deadline:
+            module.fail_json(
+                msg=f"after {module.params['timeout_s']} s: {missing}."
+                " Look at `corosync-cfgtool -s` and `journalctl -u corosync -u pacemaker`"
+            )
+        time.sleep(0.5)
+
+
+def push(module: AnsibleModule, old: ET.Element, new: ET.Element) -> None:
+    """Make a patch from one CIB to the other and have the cluster apply it.
+
+    Raises:
+        StaleError: the cluster's CIB is no longer `old`.
+    """
+    with tempfile.TemporaryDirectory(prefix="sanctl-cib-") as folder:
+        paths = [os.path.join(folder, name) for name in ("old.xml", "new.xml", "patch.xml")]
+        for path, cib in zip(paths, (old, new), strict=False):
+            ET.ElementTree(cib).write(path, encoding="utf-8")
+        code, out, error = module.run_command(
+            ["crm_diff", "--original", paths[0], "--new", paths[1]]
+        )
+        if code not in (0, 1):
+            module.fail_json(msg=f"crm_diff: {error}")
+        with open(paths[2], "w", encoding="utf-8") as file:
+            file.write(out)
+        code, _, error = module.run_command(["cibadmin", "--patch", "--xml-file", paths[2]])
+    if code == 0:
+        return
+    if "version" in error or "Update was older" in error or "diff" in error.lower():
+        raise StaleError(error)
+    module.fail_json(msg=f"Pacemaker refused the change: {error.strip()}")
+
+
+def main() -> None:
+    """Wait, compare, push, tell."""
+    module = AnsibleModule(
+        argument_spec={
+            "configuration": {"type": "str", "required": True},
+            "nodes": {"type": "list", "elements": "str", "default": []},
+            "timeout_s": {"type": "int", "default": 90},
+        },
+        supports_check_mode=True,
+    )
+    wanted = ET.fromstring(module.params["configuration"])
+    for attempt in range(20):
+        if module.check_mode:
+            cib = query(module)
+            if cib is None:
+                cib = ET.fromstring("<cib><configuration/></cib>")
+        else:
+            cib = wait(module)
+        status = cib.find("status")
+        if status is not None:
+            # Not ours, large, and without a part in the patch.
+            cib.remove(status)
+        new = copy.deepcopy(cib)
+        changes = apply(wanted, section(new, "configuration"))
+        if not changes or module.check_mode:
+            break
+        next_version(new)
+        try:
+            push(module, cib, new)
+        except StaleError as error:
+            if attempt == 19:
+                module.fail_json(msg=f"the configuration keeps changing: {error}")
+            time.sleep(0.2)
+            continue
+        break
+    module.exit_json(
+        changed=bool(changes),
+        changed_parts=[name for name, _, _ in changes],
+        diff=[
+            {"before_header": name, "after_header": name, "before": old, "after": text}
+            for name, old, text in changes
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

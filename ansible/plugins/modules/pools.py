@@ -1,0 +1,180 @@
+#!/usr/bin/python3
+"""Ansible module: marks directories on mounted filesystems as sanctl pools."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pools
+short_description: Makes directories on mounted filesystems sanctl pools
+description:
+  - Puts the marker file C(.sanctl-pool) with the pool's uuid and the folder C(devices) into place.
+  - Looks at everything before it changes anything, and reports all problems at once.
+  - A marker that says something else, or one that is gone from a pool this node already serves, is
+    a failure and never repaired. An empty directory where a pool should be means that the
+    filesystem is not mounted, or has been replaced, and somebody has to look.
+options:
+  pools:
+    description: The pools of this node.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {description: Name of the pool., type: str, required: true}
+      path: {description: Where its filesystem is mounted., type: path, required: true}
+      uuid: {description: What the marker says., type: str, required: true}
+  cluster_toml:
+    description:
+      - The node's cluster.toml. A pool whose uuid it lists is one the node serves already, so this
+        must run before the file is written anew.
+    type: path
+    default: /etc/sanctl/cluster.toml
+  allow_unmounted:
+    description: Accept a path that is no mount point of its own, for trials.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: Tells what would change.
+  diff_mode:
+    support: none
+    description: A marker is one line.
+author:
+  - The sanctl authors (@sanctl)
+"""
+
+EXAMPLES = r"""
+- name: The pools of this node
+  sanctl.san.pools:
+    pools:
+      - name: main
+        path: /srv/sanctl/main
+        uuid: 5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11
+"""
+
+RETURN = r"""
+made:
+  description: The names of the pools that were marked, or would be.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import os
+import stat
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+MARKER = ".sanctl-pool"
+DEVICES = "devices"
+
+
+def read_marker(path: str) -> str | None:
+    """Return the uuid a directory is marked with."""
+    try:
+        with open(os.path.join(path, MARKER), encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return None
+
+
+def is_served(cluster_toml: str, uuid: str) -> bool:
+    """Tell whether the node's cluster.toml lists a pool already."""
+    try:
+        with open(cluster_toml, encoding="utf-8", errors="replace") as file:
+            return uuid in file.read()
+    except FileNotFoundError:
+        return False
+
+
+def problems_of(pool: dict[str, Any], *, served: bool, allow_unmounted: bool) -> list[str]:
+    """Say why a directory cannot be this pool, or become it."""
+    name, path = pool["name"], pool["path"]
+    if not os.path.isdir(path) or os.path.islink(path):
+        return [f"pool {name}: {path} is not a directory: mount its filesystem there"]
+    if not allow_unmounted and not os.path.ismount(path):
+        return [
+            f"pool {name}: no filesystem is mounted at {path}"
+            " (sanctl_pool_allow_unmounted accepts a plain directory, for trials)"
+        ]
+    marker = read_marker(path)
+    if marker is not None and marker != pool["uuid"]:
+        return [f"pool {name}: {path} is marked as another pool, {marker}"]
+    if marker is None and served:
+        return [
+            f"pool {name}: this node serves the pool, but {path} holds no marker:"
+            " the filesystem is missing or was replaced. Nothing was changed; mount the right"
+            " one, or remove the pool from the node first"
+        ]
+    if marker is None and os.path.lexists(os.path.join(path, DEVICES)):
+        return [f"pool {name}: {path} has a folder {DEVICES} but no marker: not touched"]
+    return []
+
+
+def is_complete(pool: dict[str, Any]) -> bool:
+    """Tell whether there is nothing left to do."""
+    try:
+        info = os.stat(os.path.join(pool["path"], DEVICES))
+    except FileNotFoundError:
+        return False
+    return read_marker(pool["path"]) == pool["uuid"] and stat.S_IMODE(info.st_mode) == 0o700
+
+
+def make(pool: dict[str, Any]) -> None:
+    """Mark the directory, then make the folder: a folder without a marker is never ours."""
+    path = pool["path"]
+    devices = os.path.join(path, DEVICES)
+    if read_marker(path) is None:
+        temporary = os.path.join(path, f"{MARKER}.new")
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(pool["uuid"] + "\n")
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        os.rename(temporary, os.path.join(path, MARKER))
+    os.makedirs(devices, mode=0o700, exist_ok=True)
+    os.chmod(devices, 0o700)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def main() -> None:
+    """Check all, then make what is missing."""
+    pool_spec = {
+        "name": {"type": "str", "required": True},
+        "path": {"type": "path", "required": True},
+        "uuid": {"type": "str", "required": True},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "pools": {"type": "list", "elements": "dict", "required": True, "options": pool_spec},
+            "cluster_toml": {"type": "path", "default": "/etc/sanctl/cluster.toml"},
+            "allow_unmounted": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    problems: list[str] = []
+    for pool in module.params["pools"]:
+        problems += problems_of(
+            pool,
+            served=is_served(module.params["cluster_toml"], pool["uuid"]),
+            allow_unmounted=module.params["allow_unmounted"],
+        )
+    if problems:
+        module.fail_json(msg="\n".join(problems), problems=problems)
+    missing = [pool for pool in module.params["pools"] if not is_complete(pool)]
+    if not module.check_mode:
+        for pool in missing:
+            try:
+                make(pool)
+            except OSError as error:
+                module.fail_json(msg=f"pool {pool['name']}: {error}")
+    module.exit_json(changed=bool(missing), made=[pool["name"] for pool in missing])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""sanctl: shared block storage that survives losing a server."""
+
+__version__ = "0.1.0"

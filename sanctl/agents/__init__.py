@@ -1,0 +1,1 @@
+"""What Pacemaker and DRBD call on a node."""

@@ -1,0 +1,352 @@
+"""ocf:sanctl:device: one replica of one device on this node.
+
+Pacemaker runs an action as one short process. Each may be killed after any step and run again:
+what an action finds is read from the kernel, never remembered.
+
+The orders that keep data safe:
+
+* promote: DRBD Primary, then the gate onto DRBD, then ALUA. A host is told that this node serves
+  only when it does.
+* demote: ALUA Standby, then the gate to `error` (which waits for the I/O in flight), then DRBD
+  Secondary. Nothing can be acknowledged here after the peer may serve.
+* stop never says that it succeeded while something of the device is left: fencing follows, and
+  that is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from sanctl.agents import ocf, replica
+from sanctl.agents.device_metadata import METADATA
+from sanctl.agents.replica import Device
+from sanctl.drivers import dm, drbd, lio, loop, pool
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.promotion import is_blank_pair
+from sanctl.system.runner import LocalRunner
+
+_RUNNER = LocalRunner()
+_SETTLE_S = 8.0
+#: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
+_NOTICE_S = 8.0
+
+
+def _device() -> Device:
+    instance = os.environ.get("OCF_RESOURCE_INSTANCE", "")
+    name = instance.partition(":")[0]
+    if not name:
+        raise KeyError("OCF_RESOURCE_INSTANCE")
+    return Device(
+        name=name,
+        uuid=ocf.parameter("uuid"),
+        size_bytes=int(ocf.parameter("size")),
+        pool=ocf.parameter("pool"),
+        nodes=tuple(ocf.parameter("nodes").split()),
+        minor=int(ocf.parameter("minor")),
+        initiators=tuple(ocf.parameter("initiators", "").split()),
+        is_new=ocf.parameter("new", "false") == "true",
+    )
+
+
+def start() -> int:
+    """Bring the replica up: standby, exported, in contact with its peers."""
+    device = _device()
+    steps = ocf.Steps(device.name, "start")
+    os.makedirs(replica.RUNTIME, mode=0o700, exist_ok=True)
+    found = replica.observe(_RUNNER, device)
+    if found.is_standby:
+        replica.publish(_RUNNER, device, found.drbd)
+        return ocf.SUCCESS
+    if found.serves:
+        # Left by a crash of the cluster software on this node: the cluster asked for a standby.
+        _demote(device, steps)
+    replica.load_modules(_RUNNER)
+    topology = replica.load_topology()
+    here = topology.node(os.uname().nodename)
+    where = topology.pool(device.pool)
+    if here is None or where is None:
+        raise CommandError(
+            Problem(
+                "SAN-AGENT-004",
+                f"/etc/sanctl/cluster.toml does not know this node or the pool {device.pool}",
+                "run the playbook again on every node",
+            )
+        )
+    pool.check(str(where.path), where.uuid)
+    files = replica.prepare_files(_RUNNER, device, str(where.path))
+    steps.done("files", f"device files in {where.path}")
+    replica.write_resource_file(device, files)
+    replica.bring_up_drbd(_RUNNER, device, files)
+    steps.done("drbd", "DRBD attached and connecting")
+    state = drbd.observe(_RUNNER, device.name)
+    if not dm.is_complete(device.name) or dm.is_suspended(device.name):
+        lio.remove(device.name, device.minor)
+        replica.make_gate(_RUNNER, device, state)
+    steps.done("gate", "gate closed")
+    lio.create(
+        lio.Target(
+            name=device.name,
+            minor=device.minor,
+            iqn=f"{topology.iqn_prefix}.{device.name}",
+            node_id=here.id,
+            uuid=device.uuid,
+            portals=tuple(_portal(str(address)) for address in here.iscsi),
+            initiators=device.initiators,
+        ),
+        dm.target_device(device.name),
+    )
+    steps.done("target", "target exported, Standby")
+    state = replica.wait_until_settled(_RUNNER, device, _SETTLE_S)
+    replica.publish(_RUNNER, device, state)
+    steps.ended(f"standby, {replica.published_value(state)}")
+    return ocf.SUCCESS
+
+
+def _portal(address: str) -> str:
+    return f"[{address}]:3260" if ":" in address else f"{address}:3260"
+
+
+def promote() -> int:
+    """Make this node the active one."""
+    device = _device()
+    steps = ocf.Steps(device.name, "promote")
+    deadline = time.monotonic() + ocf.remaining_s(50.0)
+    state = drbd.observe(_RUNNER, device.name)
+    size = dm.size_bytes(device.name)
+    if state is None or size is None:
+        raise CommandError(
+            Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
+        )
+    if device.is_new:
+        _begin_life(device, steps)
+    if not state.is_primary:
+        _become_primary(device, deadline)
+        steps.done("primary", "DRBD Primary")
+    if not dm.gate_table(device.name).startswith("drbd"):
+        dm.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
+        steps.done("gate", "gate leads onto DRBD")
+    lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
+    steps.done("alua", "ALUA Active/Optimized")
+    steps.ended("serving")
+    return ocf.SUCCESS
+
+
+def _begin_life(device: Device, steps: ocf.Steps) -> None:
+    """Activate a device for the first time: its replicas are new files full of zeros.
+
+    The order matters. The cluster forgets that the device is new before it can become Primary: a
+    device that ever took a write is never again taken for a new one, whatever dies in between.
+    """
+    state = drbd.observe(_RUNNER, device.name)
+    if state is not None and is_blank_pair(state):
+        drbd.skip_initial_sync(_RUNNER, device.minor)
+        steps.done("skip-sync", "new replicas declared identical")
+    _RUNNER.run(
+        [
+            "crm_resource",
+            "--resource",
+            device.name,
+            "--set-parameter",
+            "new",
+            "--parameter-value",
+            "false",
+        ],
+        timeout_s=ocf.remaining_s(30.0),
+    )
+    steps.done("not-new", "the cluster knows that the device has been active")
+
+
+def _become_primary(device: Device, deadline: float) -> None:
+    """Make DRBD Primary, waiting for a moment while it still believes in a peer that is gone.
+
+    After a crash the cluster may be faster than DRBD: until DRBD has noticed the dead connection
+    it refuses a second Primary, which is right. A peer that is still Primary after that lives.
+    """
+    patience = min(deadline, time.monotonic() + _NOTICE_S)
+    while True:
+        try:
+            left = max(deadline - time.monotonic(), 1.0)
+            drbd.primary(_RUNNER, device.name, device.minor, timeout_s=left)
+        except CommandError as error:
+            if "(-1)" not in str(error) or time.monotonic() > patience:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+def demote() -> int:
+    """Make this node a standby."""
+    device = _device()
+    steps = ocf.Steps(device.name, "demote")
+    if not dm.exists_any(device.name) and not lio.exists_any(device.name, device.minor):
+        return ocf.NOT_RUNNING
+    _demote(device, steps)
+    # The state is published by the monitor that follows: the other node is waiting.
+    steps.ended("standby")
+    return ocf.SUCCESS
+
+
+def _demote(device: Device, steps: ocf.Steps) -> None:
+    limit_s = ocf.remaining_s(50.0)
+    deadline = time.monotonic() + limit_s
+    if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
+        lio.set_alua_state(device.name, device.minor, lio.STANDBY)
+        steps.done("alua", "ALUA Standby")
+    size = dm.size_bytes(device.name)
+    if dm.gate_table(device.name) not in {"absent", "error"} or dm.is_suspended(device.name):
+        if size is None:
+            # Only a gate, nothing above it: an interrupted start.
+            dm.remove(_RUNNER, device.name)
+        else:
+            dm.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=limit_s)
+        steps.done("gate", "gate closed")
+    left = max(1.0, deadline - time.monotonic())
+    if drbd.is_loaded():
+        drbd.secondary(_RUNNER, device.name, device.minor, timeout_s=left)
+        steps.done("secondary", "DRBD Secondary")
+
+
+def stop() -> int:
+    """Take the replica down; its files stay."""
+    device = _device()
+    steps = ocf.Steps(device.name, "stop")
+    _demote(device, steps)
+    lio.remove(device.name, device.minor)
+    steps.done("target", "target removed")
+    dm.remove(_RUNNER, device.name)
+    steps.done("gate", "gate removed")
+    drbd.down(_RUNNER, device.name)
+    steps.done("drbd", "DRBD down")
+    _detach_files(device)
+    replica.drop_shape(_RUNNER, device.name)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(replica.resource_file(device.name))
+    replica.forget_published(_RUNNER, device)
+    left = replica.observe(_RUNNER, device)
+    if not left.is_absent:
+        raise CommandError(
+            Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
+        )
+    steps.ended("stopped")
+    return ocf.SUCCESS
+
+
+def _detach_files(device: Device) -> None:
+    """Detach every loop device over this device's files, in whatever pool they lie."""
+    for path in loop.backing_files():
+        if f"/{device.name}.{device.uuid}." in path:
+            loop.detach(_RUNNER, path)
+
+
+def monitor() -> int:
+    """Tell the true role, publish the replica's state, finish an interrupted growth."""
+    device = _device()
+    found = replica.observe(_RUNNER, device)
+    if found.is_absent:
+        return ocf.NOT_RUNNING
+    if found.drbd is not None and not ocf.is_probe():
+        if (found.is_active or found.is_standby) and replica.finish_growth(
+            _RUNNER, device, found.drbd
+        ):
+            ocf.Steps(device.name, "monitor").done("grown", "took over the size that DRBD has")
+        replica.publish(_RUNNER, device, found.drbd)
+    if found.is_active:
+        return ocf.RUNNING_PROMOTED
+    if found.is_standby:
+        return ocf.SUCCESS
+    ocf.exit_reason(
+        f"parts disagree: gate={found.gate} alua={found.alua} exported={found.exported} "
+        f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.suspended}"
+    )
+    return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
+
+
+def reload_agent() -> int:
+    """Apply a changed size or access list to the running replica."""
+    device = _device()
+    steps = ocf.Steps(device.name, "reload-agent")
+    lio.set_initiators(device.name, device.initiators)
+    steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
+    state = drbd.observe(_RUNNER, device.name)
+    if state is None or dm.size_bytes(device.name) is None:
+        raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
+    if (state.size_kib or 0) * 1024 < device.size_bytes:
+        state = _grow(device, steps)
+    replica.finish_growth(_RUNNER, device, state)
+    replica.publish(_RUNNER, device, state)
+    steps.ended("applied")
+    return ocf.SUCCESS
+
+
+def _grow(device: Device, steps: ocf.Steps) -> ResourceState:
+    """Grow this replica's files and wait until DRBD has grown on all of them.
+
+    The active node asks DRBD again and again: it grows to what the smallest replica has, and the
+    others are at work at the same time.
+    """
+    for path in loop.backing_files():
+        if f"/{device.name}.{device.uuid}." in path:
+            wanted = (
+                device.size_bytes
+                if path.endswith(".data")
+                else pool.metadata_bytes(device.size_bytes)
+            )
+            pool.allocate(path, wanted)
+            over = loop.find(path)
+            assert over is not None
+            loop.grow(_RUNNER, over)
+    steps.done("files", "device files grown")
+    deadline = time.monotonic() + ocf.remaining_s(50.0)
+    while True:
+        state = drbd.observe(_RUNNER, device.name)
+        if state is not None and (state.size_kib or 0) * 1024 >= device.size_bytes:
+            steps.done("drbd", "DRBD grown")
+            return state
+        if time.monotonic() > deadline:
+            raise CommandError(
+                Problem(
+                    "SAN-AGENT-007",
+                    f"{device.name} did not grow to {device.size_bytes} bytes in time",
+                    "all replicas have to be connected; the monitor goes on trying",
+                )
+            )
+        if state is not None and state.is_primary:
+            # Refused until the peer's file has grown: this is what the loop waits for.
+            with contextlib.suppress(SanctlError):
+                drbd.resize(_RUNNER, device.minor)
+        time.sleep(0.3)
+
+
+def validate_all() -> int:
+    """Check the parameters and what has to be on the node."""
+    from sanctl.model.names import ByteSize, DeviceName, Iqn  # noqa: PLC0415 - not on hot paths
+
+    device = _device()
+    DeviceName.parse(device.name)
+    ByteSize.parse(str(device.size_bytes))
+    for initiator in device.initiators:
+        Iqn.parse(initiator)
+    drbd.generation()
+    return ocf.SUCCESS
+
+
+def main(argv: list[str]) -> int:
+    """Carry out one action and return its OCF exit code."""
+    return ocf.run(
+        os.environ.get("OCF_RESOURCE_INSTANCE", "device").partition(":")[0],
+        argv,
+        {
+            "start": start,
+            "promote": promote,
+            "demote": demote,
+            "stop": stop,
+            "monitor": monitor,
+            "reload-agent": reload_agent,
+            "validate-all": validate_all,
+        },
+        METADATA,
+    )

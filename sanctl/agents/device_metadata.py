@@ -1,0 +1,71 @@
+"""The meta-data of ocf:sanctl:device (OCF Resource Agent API 1.1)."""
+
+METADATA = """\
+<?xml version="1.0"?>
+<!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
+<resource-agent name="device" version="0.1.0">
+<version>1.1</version>
+<longdesc lang="en">
+One replica of a sanctl device: a device file under DRBD, a device-mapper gate, and a LIO iSCSI
+target that is Standby until this node is promoted. Made and changed by the sanctl command.
+</longdesc>
+<shortdesc lang="en">replicated iSCSI device</shortdesc>
+<parameters>
+<parameter name="uuid" unique-group="uuid" required="1">
+<longdesc lang="en">32 hex digits that identify the device and name its files.</longdesc>
+<shortdesc lang="en">identity</shortdesc>
+<content type="string"/>
+</parameter>
+<parameter name="size" required="1" reloadable="1">
+<longdesc lang="en">Size in bytes, a multiple of 4096. It can grow, never shrink.</longdesc>
+<shortdesc lang="en">size in bytes</shortdesc>
+<content type="integer"/>
+</parameter>
+<parameter name="pool" required="1">
+<longdesc lang="en">Pool that holds the replicas, as named in /etc/sanctl/cluster.toml.</longdesc>
+<shortdesc lang="en">pool</shortdesc>
+<content type="string"/>
+</parameter>
+<parameter name="replicas" required="1">
+<longdesc lang="en">How many replicas the device has.</longdesc>
+<shortdesc lang="en">number of replicas</shortdesc>
+<content type="integer"/>
+</parameter>
+<parameter name="nodes" required="1">
+<longdesc lang="en">The replica nodes, separated by spaces.</longdesc>
+<shortdesc lang="en">replica nodes</shortdesc>
+<content type="string"/>
+</parameter>
+<parameter name="minor" unique-group="minor" required="1">
+<longdesc lang="en">DRBD minor; the replicas talk on TCP port 7800 + minor.</longdesc>
+<shortdesc lang="en">DRBD minor</shortdesc>
+<content type="integer"/>
+</parameter>
+<parameter name="new" required="0" reloadable="1">
+<longdesc lang="en">
+true until the device has been active for the first time; only then may two empty replicas be taken
+for a new device. Set by sanctl, cleared by the first promotion. Never set it by hand: it would let
+two lost replicas pass for an empty device.
+</longdesc>
+<shortdesc lang="en">has never been active</shortdesc>
+<content type="boolean" default="false"/>
+</parameter>
+<parameter name="initiators" required="0" reloadable="1">
+<longdesc lang="en">Initiators that may log in, separated by spaces. Empty: nobody.</longdesc>
+<shortdesc lang="en">access list</shortdesc>
+<content type="string" default=""/>
+</parameter>
+</parameters>
+<actions>
+<action name="start" timeout="60s"/>
+<action name="promote" timeout="60s"/>
+<action name="demote" timeout="60s"/>
+<action name="stop" timeout="60s"/>
+<action name="monitor" role="Promoted" interval="10s" timeout="30s" depth="0"/>
+<action name="monitor" role="Unpromoted" interval="11s" timeout="30s" depth="0"/>
+<action name="reload-agent" timeout="60s"/>
+<action name="validate-all" timeout="20s"/>
+<action name="meta-data" timeout="5s"/>
+</actions>
+</resource-agent>
+"""

@@ -1,0 +1,176 @@
+"""ocf:sanctl:pool: the pools of this node.
+
+A clone that runs on every storage node. It tells the cluster how much room each pool has, and
+removes the files of devices that were deleted, also while this node was away.
+"""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
+
+from sanctl.agents import ocf, replica
+from sanctl.drivers import attributes, loop, pool
+from sanctl.errors import SanctlError
+from sanctl.system import journal
+from sanctl.system.files import read_text_or
+from sanctl.system.runner import LocalRunner
+
+if TYPE_CHECKING:
+    from sanctl.model.topology import Pool
+
+_RUNNER = LocalRunner()
+_RUNTIME = "/run/sanctl"
+_RUNNING = f"{_RUNTIME}/pools-running"
+# Free space is told in steps of 1/512 of the pool, rounded down: a busy pool must not rewrite the
+# cluster's status with every monitor.
+_STEPS = 512
+
+METADATA = """\
+<?xml version="1.0"?>
+<!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
+<resource-agent name="pool" version="0.1.0">
+<version>1.1</version>
+<longdesc lang="en">
+Watches the pools of a storage node: publishes their free space as node attributes and removes the
+files of deleted devices. Runs as a clone, made by the playbook.
+</longdesc>
+<shortdesc lang="en">sanctl pools of a node</shortdesc>
+<parameters/>
+<actions>
+<action name="start" timeout="20s"/>
+<action name="stop" timeout="20s"/>
+<action name="monitor" interval="10s" timeout="30s" depth="0"/>
+<action name="validate-all" timeout="20s"/>
+<action name="meta-data" timeout="5s"/>
+</actions>
+</resource-agent>
+"""
+
+
+def start() -> int:
+    """Begin to watch."""
+    os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
+    with open(_RUNNING, "w", encoding="utf-8") as file:
+        file.write("")
+    _look()
+    return ocf.SUCCESS
+
+
+def stop() -> int:
+    """Cease to watch; pools and devices are not touched."""
+    for entry in (_RUNNING, f"{_RUNTIME}/told-pools"):
+        if os.path.exists(entry):
+            os.unlink(entry)
+    return ocf.SUCCESS
+
+
+def monitor() -> int:
+    """Publish and reap, if running."""
+    if not os.path.exists(_RUNNING):
+        return ocf.NOT_RUNNING
+    if not ocf.is_probe():
+        _look()
+    return ocf.SUCCESS
+
+
+def validate_all() -> int:
+    """Check that cluster.toml can be read."""
+    _pools_here()
+    return ocf.SUCCESS
+
+
+def _pools_here() -> list[Pool]:
+    here = os.uname().nodename
+    return [
+        one for one in replica.load_topology().pools if here in {str(node) for node in one.nodes}
+    ]
+
+
+def _look() -> None:
+    usable: dict[str, str] = {}
+    told: list[str] = []
+    for one in _pools_here():
+        name, path = str(one.name), str(one.path)
+        try:
+            pool.check(path, one.uuid)
+            total, free = pool.space_bytes(path)
+            step = max(total // _STEPS, 1)
+            allocated = -(-pool.allocated_bytes(path) // step) * step
+            told.append(f"{name}=total={total} free={free // step * step} allocated={allocated}")
+            usable[name] = path
+        except (SanctlError, OSError) as error:
+            journal.write(f"pool {name}: {error}", priority=journal.ERROR, action="pool")
+            code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
+            told.append(f"{name}=error={code}")
+    _publish(told)
+    _reap(usable)
+
+
+def _publish(told: list[str]) -> None:
+    path = f"{_RUNTIME}/told-pools"
+    text = "\n".join(told)
+    if read_text_or(path, "") == text:
+        return
+    for line in told:
+        name, _, value = line.partition("=")
+        attributes.publish(_RUNNER, f"sanctl-pool-{name}", value)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _reap(usable: dict[str, str]) -> None:
+    """Remove the files of devices that the cluster says are deleted on this node.
+
+    Only with the cluster's own word for exactly these files (name and UUID), never by their
+    absence from a list; and not while a loop device stands over one.
+    """
+    here = os.uname().nodename
+    answer = _RUNNER.run(
+        [
+            "cibadmin",
+            "--query",
+            "--xpath",
+            f"//node[@uname='{here}']//nvpair[starts-with(@name,'sanctl-delete-')]",
+        ],
+        timeout_s=20.0,
+        ok=(0, 6, 105),  # no such object: nothing to remove
+    )
+    if answer.status != 0:
+        return
+    for entry in ET.fromstring(answer.stdout).iter("nvpair"):  # noqa: S314 - the cluster's own CIB
+        attribute = entry.get("name", "")
+        device = attribute.removeprefix("sanctl-delete-")
+        uuid, _, pool_name = entry.get("value", "").partition(" ")
+        path = usable.get(pool_name)
+        if path is None or len(uuid) != 32:
+            continue
+        files = pool.files_of(path, device, uuid)
+        if any(loop.find(file) for file in files):
+            journal.write(
+                f"{device}: deleted, but still in use here; its files stay for now",
+                priority=journal.WARNING,
+                device=device,
+                action="reap",
+            )
+            continue
+        pool.delete(files)
+        attributes.forget(_RUNNER, here, attribute, timeout_s=20.0)
+        journal.write(
+            f"{device}: deleted, files removed from pool {pool_name}",
+            priority=journal.NOTICE,
+            device=device,
+            action="reap",
+            step="removed",
+        )
+
+
+def main(argv: list[str]) -> int:
+    """Carry out one action and return its OCF exit code."""
+    return ocf.run(
+        "pool",
+        argv,
+        {"start": start, "stop": stop, "monitor": monitor, "validate-all": validate_all},
+        METADATA,
+    )

@@ -1,0 +1,373 @@
+"""One device's replica on this node: its parts, from the device file up to the gate.
+
+The agent's actions are put together from these. Each can be run again after an interruption at
+any point and goes on from what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from sanctl.drivers import attributes, dm, drbd, lio, loop, pool
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.promotion import promotion_score
+from sanctl.system import journal
+from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    from sanctl.model.topology import Topology
+
+RUNTIME = "/run/sanctl"
+_CLUSTER = "/etc/sanctl/cluster.toml"
+HANDLERS = "/usr/lib/sanctl"
+_SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
+_REPUBLISH_S = 60.0
+
+
+class Device(NamedTuple):
+    """A device as the cluster describes it to an agent.
+
+    Attributes:
+        name: the device's name.
+        uuid: 32 hex digits.
+        size_bytes: the wanted size.
+        pool: the pool's name.
+        nodes: the replica nodes.
+        minor: the DRBD minor.
+        initiators: who may log in.
+        is_new: it has never been active.
+    """
+
+    name: str
+    uuid: str
+    size_bytes: int
+    pool: str
+    nodes: tuple[str, ...]
+    minor: int
+    initiators: tuple[str, ...]
+    is_new: bool
+
+    @property
+    def drbd_device(self) -> str:
+        """Path of the DRBD device."""
+        return f"/dev/drbd{self.minor}"
+
+
+class Health(NamedTuple):
+    """What of a device is there on this node, read from the kernel.
+
+    Attributes:
+        gate: `absent`, `error`, or what the gate leads onto.
+        alua: `absent`, `Standby`, `Active/Optimized`, …
+        exported: the target is enabled.
+        drbd: the DRBD resource, None when it is not up.
+        suspended: a device-mapper device holds I/O back.
+    """
+
+    gate: str
+    alua: str
+    exported: bool
+    drbd: ResourceState | None
+    suspended: bool
+
+    @property
+    def is_absent(self) -> bool:
+        """Nothing of the device is here."""
+        return self.gate == "absent" and self.alua == "absent" and self.drbd is None
+
+    @property
+    def serves(self) -> bool:
+        """Some part says that this node serves the device, or could at once."""
+        return (
+            self.alua == "Active/Optimized"
+            or self.gate not in {"absent", "error"}
+            or (self.drbd is not None and self.drbd.is_primary)
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Every part says that this node serves the device."""
+        return (
+            self.drbd is not None
+            and self.drbd.is_primary
+            and self.gate.startswith("drbd")
+            and self.alua == "Active/Optimized"
+            and self.exported
+            and not self.suspended
+        )
+
+    @property
+    def is_standby(self) -> bool:
+        """Every part is in place, and none of them serves."""
+        return (
+            not self.serves
+            and self.drbd is not None
+            and self.gate == "error"
+            and self.alua == "Standby"
+            and self.exported
+            and not self.suspended
+        )
+
+
+def observe(runner: Runner, device: Device) -> Health:
+    """Read from the kernel what of the device is here.
+
+    Raises:
+        CommandError: a part did not answer.
+    """
+    return Health(
+        gate=dm.gate_table(device.name),
+        alua=lio.alua_state(device.name, device.minor),
+        exported=lio.is_exported(device.name),
+        drbd=drbd.observe(runner, device.name),
+        suspended=dm.is_suspended(device.name),
+    )
+
+
+def load_topology() -> Topology:
+    """Read cluster.toml.
+
+    Raises:
+        ConfigError: it is missing or wrong.
+    """
+    from sanctl.config.cluster import parse  # noqa: PLC0415 - monitors do not pay for it
+
+    return parse(read_text_or(_CLUSTER, ""), source=_CLUSTER)
+
+
+def load_modules(runner: Runner) -> None:
+    """Load what the data path is made of, where the node's boot has not.
+
+    Raises:
+        CommandError: the kernel has one of them not; `sanctl doctor` names it.
+    """
+    present = drbd.is_loaded() and all(
+        os.path.isdir(f"/sys/module/{name}") for name in ("loop", "dm_mod", "target_core_iblock")
+    )
+    if not present or not os.path.isdir("/sys/kernel/config/target/iscsi"):
+        runner.run(
+            [
+                "modprobe",
+                "--all",
+                "drbd",
+                "loop",
+                "dm_mod",
+                "target_core_iblock",
+                "iscsi_target_mod",
+            ],
+            timeout_s=30.0,
+        )
+
+
+def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.DeviceFiles:
+    """Make what is missing of the device's files, with loop devices over them.
+
+    A metadata file has its final name only once it holds metadata: a start that died between
+    begins again with new metadata, which makes the replica Inconsistent and so harmless.
+    """
+    files = pool.files_of(pool_path, device.name, device.uuid)
+    os.makedirs(os.path.dirname(files.data), mode=0o700, exist_ok=True)
+    grown = pool.allocate(files.data, device.size_bytes)
+    data = loop.attach(runner, files.data)
+    if os.path.exists(files.metadata):
+        pool.allocate(files.metadata, pool.metadata_bytes(device.size_bytes))
+        metadata = loop.attach(runner, files.metadata)
+    else:
+        loop.detach(runner, f"{files.metadata}.new")
+        pool.allocate(f"{files.metadata}.new", pool.metadata_bytes(device.size_bytes))
+        metadata = loop.attach(runner, f"{files.metadata}.new")
+    if grown:
+        loop.grow(runner, data)
+        loop.grow(runner, metadata)
+    return files
+
+
+def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
+    """Render the DRBD resource file of the device for this node."""
+    from sanctl.render.drbd import (  # noqa: PLC0415
+        Backing,
+        ReplicaAddress,
+        device_secret,
+        render_resource,
+    )
+
+    topology = load_topology()
+    replicas = []
+    for name in device.nodes:
+        node = topology.node(name)
+        if node is None:
+            raise CommandError(
+                Problem(
+                    "SAN-AGENT-001",
+                    f"replica node {name} is not in /etc/sanctl/cluster.toml",
+                    "run the playbook again on every node",
+                )
+            )
+        replicas.append(ReplicaAddress(name, node.id, str(node.sync)))
+    data = loop.find(files.data)
+    metadata = loop.find(files.metadata) or loop.find(f"{files.metadata}.new")
+    if data is None or metadata is None:
+        raise CommandError(Problem("SAN-AGENT-002", f"{files.data}: its loop device is gone"))
+    secret = read_text_or(_SECRET, "").strip()
+    if not secret:
+        raise CommandError(
+            Problem("SAN-AGENT-003", f"{_SECRET} is missing or empty", "run the playbook")
+        )
+    write_atomically(
+        resource_file(device.name),
+        render_resource(
+            name=device.name,
+            minor=device.minor,
+            size_bytes=device.size_bytes,
+            secret=device_secret(secret, device.uuid),
+            replicas=tuple(replicas),
+            backing=Backing(data, metadata),
+            handlers=HANDLERS,
+            generation=drbd.generation(),
+        ),
+        mode=0o600,
+    )
+
+
+def resource_file(name: str) -> str:
+    """Return where a device's DRBD resource file lies."""
+    return f"/etc/drbd.d/sanctl-{name}.res"
+
+
+def bring_up_drbd(runner: Runner, device: Device, files: pool.DeviceFiles) -> None:
+    """Write metadata where there is none yet, then attach and connect."""
+    if not os.path.exists(files.metadata):
+        drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
+        pool.rename(f"{files.metadata}.new", files.metadata)
+    drbd.up(runner, device.name)
+
+
+def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> ResourceState | None:
+    """Wait for the peers for a moment, so that the first promotion score tells the truth.
+
+    Not for long, and not for success: a peer may be away for good.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        state = drbd.observe(runner, device.name)
+        settled = state is not None and all(
+            peer.connection in {"Connected", "StandAlone"} and peer.disk != "DUnknown"
+            for peer in state.peers
+        )
+        if settled or time.monotonic() > deadline:
+            return state
+        time.sleep(0.25)
+
+
+def make_gate(runner: Runner, device: Device, state: ResourceState | None) -> None:
+    """Make the two device-mapper devices, closed, in the size that DRBD has."""
+    size = (state.size_kib or 0) * 1024 if state else 0
+    with _shape(runner, device.name, size or device.size_bytes) as shape:
+        dm.create(runner, device.name, shape=shape, size_bytes=size or device.size_bytes)
+
+
+@contextlib.contextmanager
+def _shape(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
+    """An empty loop device with the limits of a device file, for a moment."""
+    path = _shape_file(name)
+    drop_shape(runner, name)
+    pool.allocate(path, size_bytes)
+    try:
+        yield loop.attach(runner, path, direct_io=False)
+    finally:
+        drop_shape(runner, name)
+
+
+def _shape_file(name: str) -> str:
+    return f"{RUNTIME}/shape-{name}"
+
+
+def drop_shape(runner: Runner, name: str) -> None:
+    """Take away the momentary loop device, also one that an interrupted action left."""
+    loop.detach(runner, _shape_file(name))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_shape_file(name))
+
+
+def finish_growth(runner: Runner, device: Device, state: ResourceState) -> bool:
+    """Make the device-mapper devices as large as DRBD has become; return whether they were not."""
+    size = (state.size_kib or 0) * 1024
+    present = dm.size_bytes(device.name)
+    if present is None or size <= present:
+        return False
+    if dm.gate_table(device.name).startswith("drbd"):
+        dm.grow_active(runner, device.name, below=device.drbd_device, size_bytes=size)
+    else:
+        with _shape(runner, device.name, size) as shape:
+            dm.grow_standby(runner, device.name, shape=shape, size_bytes=size)
+    return True
+
+
+def published_value(state: ResourceState | None) -> str:
+    """Return what this replica tells the cluster about itself, as one node attribute."""
+    if state is None:
+        return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
+    connections = ",".join(peer.connection for peer in state.peers) or "None"
+    replications = ",".join(peer.replication for peer in state.peers) or "Off"
+    disks = ",".join(peer.disk for peer in state.peers) or "None"
+    behind = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
+    size = "?" if state.size_kib is None else str(state.size_kib * 1024)
+    return (
+        f"disk={state.disk} connection={connections} replication={replications} "
+        f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size}"
+    )
+
+
+def access_list_digest(initiators: Iterable[str]) -> str:
+    """Return eight hex digits that tell one access list from another."""
+    from hashlib import sha256  # noqa: PLC0415
+
+    return sha256(" ".join(sorted(initiators)).encode()).hexdigest()[:8]
+
+
+def publish(runner: Runner, device: Device, state: ResourceState | None) -> None:
+    """Tell the cluster this replica's state and promotion score, if they changed.
+
+    What was told is kept on tmpfs and told again after a minute, in case the cluster forgot.
+    """
+    score = promotion_score(
+        state, is_new=device.is_new, is_first=device.nodes[:1] == (os.uname().nodename,)
+    )
+    value = f"{published_value(state)} acl={access_list_digest(lio.initiators(device.name))}"
+    told = f"{score} {value}"
+    path = f"{RUNTIME}/told-{device.name}"
+    try:
+        fresh = time.time() - os.stat(path).st_mtime < _REPUBLISH_S
+    except FileNotFoundError:
+        fresh = False
+    if fresh and read_text_or(path, "") == told:
+        return
+    try:
+        attributes.set_promotion_score(runner, device.name, score)
+        attributes.publish(runner, f"sanctl-{device.name}", value)
+    except SanctlError as error:
+        # What the replica is does not depend on who can be told; the next monitor tries again.
+        journal.write(
+            f"{device.name}: the cluster could not be told this replica's state: {error}",
+            priority=journal.WARNING,
+            device=device.name,
+            action="publish",
+        )
+        return
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(told)
+
+
+def forget_published(runner: Runner, device: Device) -> None:
+    """Withdraw this replica's attributes; the node is no candidate any more."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{RUNTIME}/told-{device.name}")
+    with contextlib.suppress(SanctlError):
+        attributes.set_promotion_score(runner, device.name, None)
+        attributes.withdraw(runner, f"sanctl-{device.name}")

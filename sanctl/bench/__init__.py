@@ -1,0 +1,1 @@
+"""Measurements: the ledger, the timeline and their pictures."""

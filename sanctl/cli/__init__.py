@@ -1,0 +1,1 @@
+"""Arguments, tables, JSON, prompts and exit statuses."""

@@ -1,0 +1,210 @@
+"""What every code means. `sanctl explain` and docs/reference/errors.md are made from this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_CODES = {
+    "SAN-AGENT-001": "A node that holds a replica of the device is not in this node's "
+    "cluster.toml, so the replica's connection cannot be set up.",
+    "SAN-AGENT-002": "The loop device over a device's data file went away while the replica was "
+    "being started.",
+    "SAN-AGENT-003": "The cluster's DRBD secret is missing on this node. Replicas prove with it "
+    "who they are.",
+    "SAN-AGENT-004": "This node's cluster.toml does not know the node itself, or the pool the "
+    "device lies in.",
+    "SAN-AGENT-005": "An action that needs a started replica was asked of a node where it is not "
+    "started.",
+    "SAN-AGENT-006": "A stop ran out of time with something of the device left in the kernel. It "
+    "is reported as failed, because a stop that is not complete must never pass for one; "
+    "Pacemaker answers by fencing the node.",
+    "SAN-AGENT-007": "A device did not grow in time. The monitor goes on trying once all "
+    "replicas are connected.",
+    "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
+    "it say where. What the command had changed until then is in the journal (journalctl "
+    "SYSLOG_IDENTIFIER=sanctl).",
+    "SAN-CIB-001": "What cibadmin printed does not read as a CIB. Another program of that name "
+    "may be in the way, or the tools and the daemons are of different versions.",
+    "SAN-CIB-002": "What crm_mon printed does not read as a cluster status.",
+    "SAN-CLI-001": "The command line does not read: an unknown command or option, or one that is "
+    "missing. Nothing was done.",
+    "SAN-CLI-002": "The command was stopped by its user, or a question was answered with no. "
+    "What had been changed until then stays; every command can be run again and goes on from "
+    "there.",
+    "SAN-CLI-003": "/etc/sanctl/cluster.toml cannot be read. Every node has the same file, put "
+    "there by the rollout; sanctl runs on the nodes of the cluster, as root.",
+    "SAN-CLI-004": "There is no such code.",
+    "SAN-CLU-001": "This part of the cluster has no quorum. It cannot know what the other part "
+    "does, so it changes nothing. Run the command where the majority is, or bring nodes back.",
+    "SAN-CLU-002": "Pacemaker does not answer on this node: it does not run, is just being "
+    "started, or this machine is no node of a cluster.",
+    "SAN-CLU-003": "Pacemaker answers only root and members of the group haclient.",
+    "SAN-CLU-004": "Every change is planned on one version of the CIB and taken only for that "
+    "version. Others changed the CIB each time in between, so nothing was changed. Try again.",
+    "SAN-CLU-005": "Pacemaker did not take a change. Nothing was changed. The message is "
+    "Pacemaker's own.",
+    "SAN-CMD-001": "A program that sanctl needs is not installed on this machine.",
+    "SAN-CMD-002": "A program did not end within its time and was killed.",
+    "SAN-CMD-003": "A program failed; the line holds what it said.",
+    "SAN-DEMO-001": "The demonstration waited for something that did not come to be.",
+    "SAN-DEMO-002": "The demonstration needs its device active on exactly one node.",
+    "SAN-DEMO-003": "The demonstration could not read how far the resync was.",
+    "SAN-DEMO-004": "Writing did not go on, or did not end, as the demonstration expected.",
+    "SAN-DEMO-005": "Not everything the demonstration is there to show held.",
+    "SAN-DEV-001": "A device of that name exists. Names are unique in a cluster.",
+    "SAN-DEV-002": "There is no device of that name. 'sanctl device list' shows all.",
+    "SAN-DEV-003": "A device has one to four replicas.",
+    "SAN-DEV-004": "This version of sanctl keeps exactly two replicas: DRBD 8.4, which is part "
+    "of the Linux kernel, connects two nodes.",
+    "SAN-DEV-005": "Each replica is on a node of its own, and the pool is on fewer nodes than "
+    "replicas were asked for.",
+    "SAN-DEV-006": "As many nodes must be named as there are replicas.",
+    "SAN-DEV-007": "A node holds at most one replica of a device.",
+    "SAN-DEV-008": "Only a node with a replica can serve a device.",
+    "SAN-DEV-009": "A device's name becomes part of ids in the CIB, which are unique in it. "
+    "Something else, such as another resource or a constraint, has one of these ids.",
+    "SAN-DEV-010": "A deleted device of that name has left data on a node that has not removed "
+    "it yet, in most cases because it is away. A new device of that name would hide that note.",
+    "SAN-DEV-011": "Each device has a DRBD minor number; all are in use.",
+    "SAN-DEV-012": "A device cannot shrink: what hosts keep at its end would be cut off.",
+    "SAN-DEV-013": "A device grows only with all its replicas there, connected and up to date. "
+    "Growing one alone would leave replicas of two sizes.",
+    "SAN-DEV-014": "The device's deletion has begun: it is stopped. Finish the deletion, or take "
+    "it back by removing the meta attribute target-role from its clone.",
+    "SAN-DEV-015": "A device can move only to a node that has a replica of it.",
+    "SAN-DEV-016": "The node cannot serve the device now: it is away, in standby, or the device "
+    "does not run on it.",
+    "SAN-DEV-017": "The node's replica is not known to be up to date. Serving it would lose "
+    "writes, so it has to be in sync first.",
+    "SAN-DEV-018": "Pacemaker was told to leave the device, or everything, alone (unmanaged, or "
+    "maintenance). A change would be stored and not carried out.",
+    "SAN-DEV-019": "A resource in the CIB is of sanctl's kind and does not read as a device: a "
+    "parameter is missing or was changed by hand.",
+    "SAN-DEV-020": "The device's agent failed on a node; the line holds its own reason. "
+    "Pacemaker remembers the failure until it is cleaned up, and may keep the device from the "
+    "node until then.",
+    "SAN-DOC-001": "Corosync and Pacemaker must run on every node.",
+    "SAN-DOC-002": "The service runs and would not be started at the next boot.",
+    "SAN-DOC-003": "target.service restores a stored target configuration at boot and clears the "
+    "running one at shutdown. Both would pull sanctl's targets from under the hosts: it must be "
+    "masked.",
+    "SAN-DOC-004": "systemd did not answer, so the state of services is not known.",
+    "SAN-DOC-010": "A storage node needs this kernel module.",
+    "SAN-DOC-020": "The cluster's DRBD secret, from which each device's own is made, is missing "
+    "on this storage node.",
+    "SAN-DOC-021": "The cluster's DRBD secret must be readable by root only.",
+    "SAN-DOC-022": "Pacemaker runs sanctl's resource agents from this path.",
+    "SAN-DOC-024": "cluster.toml names nodes as 'uname -n' prints them; this machine is not in it.",
+    "SAN-DOC-030": "No time service is known to keep the clock. Nothing breaks by it at once; "
+    "logs do not line up, and expiring rules are read off the clock.",
+    "SAN-DOC-040": "A pool is a directory on a mounted file system that holds the marker "
+    ".sanctl-pool. Without the marker the file system is not mounted, and nothing is written.",
+    "SAN-DOC-041": "The marker of the pool holds another pool's uuid: a wrong file system is "
+    "mounted there.",
+    "SAN-DRBD-001": "The DRBD module is not loaded, or is of a version sanctl does not know.",
+    "SAN-HLT-001": "No designated controller: the nodes have not elected the one that decides. "
+    "Normal for seconds after a start or a failure.",
+    "SAN-HLT-002": "The nodes this one sees are not a majority.",
+    "SAN-HLT-003": "maintenance-mode is set: nothing is repaired or taken over.",
+    "SAN-HLT-004": "A resource of sanctl's kind does not read as a device.",
+    "SAN-HLT-010": "stonith-enabled is off. Without fencing a silent node cannot be told from a "
+    "dead one, and a takeover may destroy data.",
+    "SAN-HLT-011": "There is no fencing device in the CIB.",
+    "SAN-HLT-012": "None of the fencing devices names this node in pcmk_host_list or "
+    "pcmk_host_map.",
+    "SAN-HLT-013": "The fencing device is configured and its monitor runs nowhere. Fencing may "
+    "still work, and is likely not to.",
+    "SAN-HLT-014": "no-quorum-policy lets resources run on without quorum.",
+    "SAN-HLT-020": "A node is not in full service: offline, unclean (its state is unknown until "
+    "it is fenced), in standby, in maintenance, or joining.",
+    "SAN-HLT-030": "A device is stopped because its deletion has begun.",
+    "SAN-HLT-031": "Pacemaker shows a device as active on two nodes. This must never be: treat "
+    "it as an emergency.",
+    "SAN-HLT-032": "No node serves the device. Hosts wait, and get errors when their own "
+    "timeouts end.",
+    "SAN-HLT-033": "Pacemaker was told to leave this device alone.",
+    "SAN-HLT-034": "The node with this replica is away; what its replica holds is not known.",
+    "SAN-HLT-035": "A replica is not up to date, not connected, or has not reported.",
+    "SAN-HLT-040": "Pacemaker remembers a failed action. It is history until it is cleaned up, "
+    "but it may keep the resource from that node.",
+    "SAN-HLT-041": "A resource runs that is in no configuration: it was removed while it ran.",
+    "SAN-HLT-050": "A move sets a constraint that pulls the device to a node, removes it when "
+    "done, and lets it expire if the command dies. This one is still there.",
+    "SAN-HLT-051": "A deleted device's data is still on a node. The node's pool agent removes "
+    "it; a node that is away does so when it is back.",
+    "SAN-HLT-052": "A replica missed writes while it was out of contact. It is kept from serving "
+    "until it has caught up.",
+    "SAN-HLT-053": "A note that a replica is behind names a device that is no more. It does no "
+    "harm.",
+    "SAN-HLT-060": "The clone sanctl-pools is missing from the CIB.",
+    "SAN-HLT-061": "A pool on a node that is online is not usable, or has not reported.",
+    "SAN-HLT-062": "A pool is nearly full. Device files are sparse and grow as hosts write.",
+    "SAN-HLT-070": "cluster.toml and the CIB do not have the same nodes.",
+    "SAN-HLT-071": "A device lies in a pool that cluster.toml does not have.",
+    "SAN-HLT-072": "A device has a replica on a node that cluster.toml does not count to its pool.",
+    "SAN-LAB-001": "A number, a size or a name given for the laboratory does not read, or is out "
+    "of range.",
+    "SAN-LAB-002": "The laboratory has no node of that name.",
+    "SAN-LAB-003": "There is no laboratory of that name on this machine.",
+    "SAN-LAB-004": "The laboratory, or its node, is off.",
+    "SAN-LAB-005": "What was asked of a network cable does not go together.",
+    "SAN-LAB-006": "A laboratory of that name exists with other nodes, sizes or another release. "
+    "It keeps its shape for life.",
+    "SAN-LAB-010": "A program the laboratory needs is not installed on the host.",
+    "SAN-LAB-011": "A program did not end within its time.",
+    "SAN-LAB-012": "A program failed while the laboratory was being built; the end of its log is "
+    "shown.",
+    "SAN-LAB-013": "Processes of a node did not end when they were killed.",
+    "SAN-LAB-014": "A node went off while it booted; the end of its console is shown.",
+    "SAN-LAB-015": "A node did not finish booting in time.",
+    "SAN-LAB-016": "Ending the laboratory left a process, a namespace or a network device behind.",
+    "SAN-LAB-020": "The host's own apt configuration has no mirror for the nodes' Debian release.",
+    "SAN-LAB-021": "A kernel given with --kernel is missing, or its modules are.",
+    "SAN-LAB-030": "The host lacks something the laboratory needs: a package, memory, disk "
+    "space, root's rights, or it is of another distribution.",
+    "SAN-LAB-040": "The rollout to the laboratory failed, or a kernel configuration fragment was "
+    "not found; the line says which.",
+    "SAN-LAB-041": "Something of the source tree is needed and this is an installed package, or "
+    "a kernel configuration was not found; the line says which.",
+    "SAN-LAB-042": "The rollout needs Ansible, which 'make setup' installs.",
+    "SAN-LIO-001": "The kernel's target refused a setting; the line says which and why.",
+    "SAN-LIO-002": "A target has no ALUA group of this node: it was not set up by sanctl, or "
+    "only in part.",
+    "SAN-LIO-003": "The kernel did not bind a LUN to this node's ALUA group. Served like that it "
+    "would count as active on every node, so it is taken for a failure.",
+    "SAN-NAME-001": "A device's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
+    "SAN-NAME-002": "The name is one that sanctl, Pacemaker or DRBD uses for something else: "
+    "sanctl..., pool..., all, minor-..., delete-..., outdated-..., fence-..., or one that ends in "
+    "-meta, -params, -replicas, -outdated, -prefer, -move or '-'.",
+    "SAN-NAME-003": "A node's name is what 'uname -n' prints on it, in lower case.",
+    "SAN-NAME-004": "A pool's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
+    "SAN-NAME-005": "An iSCSI name is iqn.YYYY-MM.reversed.domain, in most cases with :name "
+    "after it, of a-z, 0-9, '.', '-' and ':' and at most 223 bytes; or eui. and 16 hex digits. On "
+    "a Linux host it is in /etc/iscsi/initiatorname.iscsi.",
+    "SAN-NAME-006": "A size is a number and a unit (K, M, G, T, P: binary), and comes to a "
+    "positive multiple of 4 KiB.",
+    "SAN-NODE-001": "There is no node of that name in the cluster.",
+    "SAN-NODE-002": "A witness votes and holds no data.",
+    "SAN-NODE-003": "The node is not in service, so nothing can be made on it now.",
+    "SAN-NODE-004": "The node serves a device of which no other node has an up-to-date replica. "
+    "In standby the device would stop. '--accept SAN-NODE-004' goes on despite that.",
+    "SAN-POOL-001": "The pool's marker is missing: its file system is not mounted. An empty "
+    "folder is never taken for an empty pool.",
+    "SAN-POOL-002": "The pool's marker names another pool: another file system is mounted there.",
+    "SAN-POOL-003": "The pool's file system cannot be read.",
+    "SAN-POOL-011": "There is no pool of that name in cluster.toml.",
+    "SAN-POOL-012": "The pool has too little room on that node. Room is what is free less what "
+    "devices there may still write, for their files are sparse, and less DRBD's metadata.",
+    "SAN-POOL-013": "The pool on that node is not usable, or has not reported.",
+    "SAN-POOL-014": "That node is not among the pool's nodes.",
+    "SAN-POOL-015": "The cluster has none or several pools, so one must be named.",
+    "SAN-WAIT-001": "The change was made, and its effect was not seen before the deadline. In "
+    "most cases it goes on by itself; the line says what was seen last.",
+}
+
+
+def all_codes() -> Mapping[str, str]:
+    """Return every code with its meaning."""
+    from sanctl.config.codes import CODES as CONFIG_CODES  # noqa: PLC0415 - only when asked for
+
+    return dict(sorted({**_CODES, **CONFIG_CODES}.items()))

@@ -1,0 +1,111 @@
+"""What a command works with on this machine; tests put another in its place."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sanctl.cli.progress import make_reporter
+from sanctl.drivers.host import Host, HostPort
+from sanctl.drivers.pacemaker import Pacemaker, PacemakerPort
+from sanctl.errors import ConfigError, Problem, SanctlError
+from sanctl.model.topology import Topology
+from sanctl.ops.session import Session
+from sanctl.system import journal
+from sanctl.system.clock import Clock, SystemClock
+from sanctl.system.files import read_text
+from sanctl.system.runner import LocalRunner
+
+CLUSTER_TOML = "/etc/sanctl/cluster.toml"
+_DRBD_VERSION = "/sys/module/drbd/version"
+
+
+class Environment:
+    """The cluster, the machine and the clock."""
+
+    def __init__(self) -> None:
+        runner = LocalRunner()
+        self.pacemaker: PacemakerPort = Pacemaker(runner)
+        self.host: HostPort = Host(runner)
+        self.clock: Clock = SystemClock()
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Open a session whose progress goes to standard error."""
+        with make_reporter() as reporter:
+            yield Session(self.pacemaker, self.clock, reporter)
+
+    def topology(self) -> Topology:
+        """Read cluster.toml.
+
+        Raises:
+            ConfigError: it is missing, cannot be read, or is wrong.
+        """
+        from sanctl.config import parse  # noqa: PLC0415 - not every command needs it
+
+        try:
+            text = read_text(CLUSTER_TOML)
+        except OSError as error:
+            raise ConfigError(
+                Problem(
+                    "SAN-CLI-003",
+                    f"{CLUSTER_TOML} cannot be read: {error.strerror}",
+                    "the rollout puts it on every node; run sanctl on one, as root",
+                )
+            ) from error
+        return parse(text, source=CLUSTER_TOML)
+
+    def drbd_version(self) -> str | None:
+        """Return the version of the DRBD module that is loaded here."""
+        text = self.host.text(_DRBD_VERSION)
+        return text.strip() if text else None
+
+    def new_uuid(self) -> str:
+        """Return 32 hex digits no other device has.
+
+        The kernel's random numbers alone are not enough: machines booted from one image, or
+        virtual ones without a seed, have been seen to draw the same early numbers.
+        """
+        import hashlib  # noqa: PLC0415 - loads OpenSSL, and only one command needs it
+
+        seed = b"".join(
+            (
+                os.urandom(32),
+                self.host.node_name().encode(),
+                str(time.time_ns()).encode(),
+                str(time.monotonic_ns()).encode(),
+                str(os.getpid()).encode(),
+            )
+        )
+        return hashlib.sha256(seed).hexdigest()[:32]
+
+    @contextmanager
+    def recorded(self, action: str, *, device: str = "", words: str = "") -> Iterator[None]:
+        """Write what is done to the journal: its begin, and its end with duration and result."""
+        begin = time.monotonic()
+        journal.write(f"sanctl {words or action}", device=device, action=action, step="begin")
+        result, priority = "done", journal.INFO
+        try:
+            yield
+        except SanctlError as error:
+            result, priority = str(error), journal.WARNING
+            raise
+        except BaseException as error:
+            result, priority = f"interrupted ({type(error).__name__})", journal.WARNING
+            raise
+        finally:
+            journal.write(
+                f"sanctl {words or action}: {result}",
+                priority=priority,
+                device=device,
+                action=action,
+                step="end",
+                duration_ms=int((time.monotonic() - begin) * 1000),
+            )
+
+
+def environment() -> Environment:
+    """Return this machine's environment."""
+    return Environment()

@@ -1,0 +1,105 @@
+"""The `sanctl` command: dispatches, and is the only place that catches everything."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from sanctl import __version__
+from sanctl.cli.output import wants_json, write_json
+from sanctl.errors import ExitStatus, Problem, SanctlError
+
+# Each command lives in its own module and is imported only when asked for, so that
+# `sanctl status` does not pay for the laboratory's imports, nor need its packages.
+COMMANDS = {
+    "device": "sanctl.cli.device:device",
+    "doctor": "sanctl.cli.doctor:doctor",
+    "explain": "sanctl.cli.explain:explain",
+    "demo": "sanctl.demo.cli:demo",
+    "lab": "sanctl.lab.cli:lab",
+    "node": "sanctl.cli.node:node",
+    "status": "sanctl.cli.status:status",
+    "target": "sanctl.cli.target:target",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group whose subcommands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = target.split(":")
+        command: Any = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sanctl")
+def cli() -> None:
+    """Shared block storage that survives losing a server.
+
+    Exit status: 0 done; 1 degraded (status, doctor); 2 command line wrong; 3 configuration wrong;
+    4 refused; 5 a program or an agent failed; 6 cluster not reachable; 7 deadline passed;
+    8 done in part; 9 others were changing the same; 70 an error in sanctl.
+    """
+
+
+def _fail(status: int, *problems: Problem) -> None:
+    """Write an error in the form asked for, and exit."""
+    if wants_json(sys.argv[1:]):
+        write_json(ExitStatus(status), None, problems)
+    for problem in problems:
+        click.echo(str(problem), err=True)
+    sys.exit(status)
+
+
+def main() -> None:
+    """Run the command line and exit with the status its outcome has."""
+    try:
+        result = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        _fail(
+            ExitStatus.USAGE,
+            Problem("SAN-CLI-002", "stopped: nothing further was done"),
+        )
+    except click.UsageError as error:
+        if error.ctx is not None and not sys.argv[1 + error.ctx.command_path.count(" ") :]:
+            # A group called with nothing: its help says more than an error would.
+            click.echo(error.ctx.get_help(), err=True)
+            sys.exit(ExitStatus.USAGE)
+        hint = f"'{error.ctx.command_path} --help' shows how" if error.ctx else ""
+        text = error.format_message().splitlines()
+        _fail(ExitStatus.USAGE, Problem("SAN-CLI-001", " ".join(text), hint))
+    except click.ClickException as error:
+        _fail(ExitStatus.USAGE, Problem("SAN-CLI-001", error.format_message()))
+    except SanctlError as error:
+        _fail(error.exit_status, *error.problems)
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody to tell.
+        sys.stderr.close()
+        sys.exit(ExitStatus.COMMAND)
+    except Exception as error:
+        traceback.print_exc()
+        _fail(
+            ExitStatus.BUG,
+            Problem(
+                "SAN-BUG-001",
+                f"an error in sanctl itself: {type(error).__name__}: {error}",
+                "please report it with the lines above",
+            ),
+        )
+    else:
+        # click returns the status of an early exit (--help, Exit) instead of raising it.
+        sys.exit(result if isinstance(result, int) else 0)

@@ -1,0 +1,142 @@
+"""How results and errors are written: text for people, JSON with a stable frame for programs.
+
+JSON is one object: {"schema": 1, "status", "data", "problems"}. It is written for failures too, on
+standard output, so that a program reads one thing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from sanctl.errors import ExitStatus, Problem
+
+SCHEMA = 1
+Command = Callable[..., Any]
+
+_STATUS_WORDS = {
+    ExitStatus.OK: "ok",
+    ExitStatus.DEGRADED: "degraded",
+    ExitStatus.USAGE: "usage",
+    ExitStatus.CONFIG: "config",
+    ExitStatus.REFUSED: "refused",
+    ExitStatus.COMMAND: "failed",
+    ExitStatus.UNREACHABLE: "unreachable",
+    ExitStatus.NOT_CONVERGED: "not-converged",
+    ExitStatus.PARTIAL: "partial",
+    ExitStatus.BUSY: "busy",
+    ExitStatus.BUG: "bug",
+}
+
+
+def output_option(command: Command) -> Command:
+    """Add `--output` to a command."""
+    return click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How the result is written.",
+    )(command)
+
+
+def timeout_option(default_s: int) -> Callable[[Command], Command]:
+    """Add `--timeout` to a command that waits."""
+    return click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0),
+        default=default_s,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for the effect; the change itself stays.",
+    )
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON, however wrong the rest of it is."""
+    return any(
+        word == "--output=json" or (word == "--output" and following == "json")
+        for word, following in zip(argv, [*argv[1:], ""], strict=False)
+    )
+
+
+def write_json(status: ExitStatus, data: object, problems: Iterable[Problem] = ()) -> None:
+    """Write the JSON object of a result."""
+    json.dump(
+        {
+            "schema": SCHEMA,
+            "status": _STATUS_WORDS[status],
+            "data": data,
+            "problems": [
+                {"code": problem.code, "text": problem.text, "hint": problem.hint}
+                for problem in problems
+            ],
+        },
+        sys.stdout,
+        indent=2,
+        ensure_ascii=False,
+    )
+    sys.stdout.write("\n")
+
+
+def finish(
+    output: str,
+    *,
+    data: object,
+    text: Callable[[], None],
+    status: ExitStatus = ExitStatus.OK,
+    problems: Iterable[Problem] = (),
+) -> None:
+    """Write a result in the form asked for, and end with its status."""
+    if output == "json":
+        write_json(status, data, problems)
+    else:
+        text()
+    if status is not ExitStatus.OK:
+        raise click.exceptions.Exit(int(status))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table: fitted to a terminal, with colours; elsewhere one plain line for each row."""
+    if not sys.stdout.isatty():
+        _print_plain([columns, *rows])
+        return
+    # Imported here, for what does not go to a terminal does without.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(table)
+
+
+def _print_plain(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
+
+
+# Colour repeats what the word says; it never says anything alone.
+_STYLES = {
+    "ok": "green",
+    "online": "green",
+    "degraded": "yellow",
+    "standby": "yellow",
+    "pending": "yellow",
+    "maintenance": "yellow",
+    "deleting": "yellow",
+    "down": "red",
+    "offline": "red",
+    "unclean": "red",
+    "unknown": "red",
+    "?": "red",
+}

@@ -1,0 +1,177 @@
+"""Writes docs/reference/cli.md and docs/reference/errors.md from the program itself.
+
+python -m sanctl.cli.reference [DIRECTORY]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from sanctl.cli.codes import all_codes
+from sanctl.cli.main import cli
+from sanctl.errors import ExitStatus
+from sanctl.system.files import write_atomically
+
+_DIRECTORY = "docs/reference"
+_MADE = "<!-- Made by `python -m sanctl.cli.reference`: do not edit. -->"
+
+_FAMILIES = {
+    "AGENT": "resource agents and DRBD handlers",
+    "BUG": "errors in sanctl itself",
+    "CIB": "reading the cluster's state",
+    "CLI": "the command line",
+    "CLU": "talking to the cluster",
+    "CMD": "programs sanctl starts",
+    "CONF": "cluster.toml and the inventory",
+    "DEMO": "the demonstration",
+    "DEV": "devices",
+    "DM": "device-mapper",
+    "DOC": "findings of `sanctl doctor` on a node",
+    "DRBD": "DRBD",
+    "HLT": "findings of `sanctl status` and `sanctl doctor`",
+    "LAB": "the laboratory",
+    "LIO": "the iSCSI target",
+    "LOOP": "loop devices",
+    "NAME": "names and sizes",
+    "NODE": "nodes",
+    "POOL": "pools",
+    "WAIT": "waiting",
+}
+
+_STATUSES = {
+    ExitStatus.OK: "done, or nothing to do; `status` and `doctor`: healthy",
+    ExitStatus.DEGRADED: "`status`, `doctor`: something is wrong",
+    ExitStatus.USAGE: "the command line is wrong, or the user stopped it",
+    ExitStatus.CONFIG: "a configuration file is wrong",
+    ExitStatus.REFUSED: "understood and refused: it would endanger data, or cannot hold now",
+    ExitStatus.COMMAND: "a program or an agent failed",
+    ExitStatus.UNREACHABLE: "the cluster cannot be observed from here",
+    ExitStatus.NOT_CONVERGED: "the change is made, its effect was not seen before the deadline",
+    ExitStatus.PARTIAL: "some steps were done, a later one failed",
+    ExitStatus.BUSY: "others were changing the same thing",
+    ExitStatus.BUG: "an error in sanctl",
+}
+
+
+def commands_page() -> str:
+    """Return the text of cli.md."""
+    lines = [
+        "# Commands",
+        "",
+        _MADE,
+        "",
+        "Results go to standard output, everything else to standard error. Every command takes",
+        "`--output json` and then writes one object, also when it fails:",
+        '`{"schema": 1, "status", "data", "problems"}`, where `problems` is a list of',
+        "`{code, text, hint}`. Sizes are in bytes.",
+        "",
+        "| exit status | means |",
+        "| --- | --- |",
+        *(f"| {status.value} | {meaning} |" for status, meaning in _STATUSES.items()),
+        "",
+    ]
+    with click.Context(cli, info_name="sanctl") as context:
+        lines.extend(_group(cli, context, ()))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _group(group: click.Group, context: click.Context, path: tuple[str, ...]) -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        with click.Context(command, info_name=name, parent=context) as inner:
+            if isinstance(command, click.Group):
+                yield from _group(command, inner, (*path, name))
+            elif not command.hidden:
+                yield from _command(command, inner, (*path, name))
+
+
+def _command(
+    command: click.Command, context: click.Context, path: tuple[str, ...]
+) -> Iterator[str]:
+    words = ["sanctl", *path]
+    options: list[click.Option] = []
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            options.append(parameter)
+        else:
+            words.append(_argument(parameter, context))
+    yield from (f"## {' '.join(('sanctl', *path))}", "", f"    {' '.join(words)} [OPTIONS]", "")
+    for line in (command.help or "").split("\n"):
+        yield line.strip().replace("\b", "")
+    yield ""
+    yield from ("| option | meaning | default |", "| --- | --- | --- |")
+    for option in options:
+        if not option.hidden:
+            yield _option(option)
+    yield ""
+
+
+def _argument(parameter: click.Parameter, context: click.Context) -> str:
+    del context
+    shown = (parameter.metavar if isinstance(parameter, click.Argument) else None) or (
+        parameter.name or ""
+    ).upper()
+    if parameter.nargs == -1:
+        shown += "..."
+    return shown if parameter.required else f"[{shown}]"
+
+
+def _option(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    if not option.is_flag:
+        kind = option.type
+        value = option.metavar or (
+            "|".join(str(choice) for choice in kind.choices)
+            if isinstance(kind, click.Choice)
+            else kind.name.upper()
+        )
+        names += f" {value}".replace("|", "\\|")
+    default = _default(option)
+    help_text = (option.help or "").replace("|", "\\|")
+    return f"| {names} | {help_text} | {default} |"
+
+
+def _default(option: click.Option) -> str:
+    if option.required:
+        return "required"
+    default: Any = option.default
+    # click 8.2 and later marks "none given" by a value of its own.
+    if default is None or option.is_flag or option.multiple or "UNSET" in repr(default):
+        return ""
+    return f"`{default}`"
+
+
+def codes_page() -> str:
+    """Return the text of errors.md."""
+    lines = [
+        "# Codes",
+        "",
+        _MADE,
+        "",
+        "Every error and every finding has a code, which never changes its meaning.",
+        "`sanctl explain CODE` says the same as this page.",
+    ]
+    family = ""
+    for code, meaning in all_codes().items():
+        own = code.split("-")[1]
+        if own != family:
+            family = own
+            lines += ["", f"## SAN-{family}: {_FAMILIES.get(family, family.lower())}", ""]
+        lines.append(f"* **{code}** {meaning}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write both pages."""
+    directory = sys.argv[1] if len(sys.argv) > 1 else _DIRECTORY
+    write_atomically(f"{directory}/cli.md", commands_page())
+    write_atomically(f"{directory}/errors.md", codes_page())
+
+
+if __name__ == "__main__":
+    main()

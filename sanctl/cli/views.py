@@ -1,0 +1,162 @@
+"""What commands show of the cluster: the data of the JSON output, and the rows of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sanctl.model.cluster import PRESENT, Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.health import Finding, Severity
+from sanctl.model.names import NodeName, PoolName, format_bytes
+from sanctl.model.topology import Topology
+from sanctl.plan.device_health import device_findings
+from sanctl.plan.placement import room_bytes
+
+UNKNOWN = "?"
+
+
+def device_state(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return one word for the condition of a device."""
+    if device.is_stopping:
+        return "deleting"
+    severities = {finding.severity for finding in device_findings(cluster, device)}
+    if Severity.CRITICAL in severities:
+        return "down"
+    if Severity.WARNING in severities:
+        return "degraded"
+    in_sync = all(cluster.replica(device.name, node).is_in_sync for node in device.nodes)
+    return "ok" if in_sync else "degraded"
+
+
+def device_data(
+    cluster: Cluster, device: DeviceSpec, topology: Topology | None = None
+) -> dict[str, Any]:
+    """Return a device for the JSON output."""
+    move = cluster.cib.move(device.name)
+    return {
+        "name": device.name.value,
+        "state": device_state(cluster, device),
+        "uuid": device.uuid,
+        "wwid": device.wwid,
+        "size": device.size.bytes,
+        "pool": device.pool.value,
+        "minor": device.minor,
+        "active_node": cluster.active_node(device.name),
+        "prefer": device.prefer.value if device.prefer else None,
+        "moving_to": move.node if move else None,
+        "target": topology.target_iqn(device.name).value if topology else None,
+        "initiators": [iqn.value for iqn in device.initiators],
+        "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
+    }
+
+
+def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> dict[str, Any]:
+    state = cluster.mon.state(node)
+    replica = cluster.replica(device.name, node)
+    known = state in PRESENT
+    return {
+        "node": node.value,
+        "node_state": state.value,
+        "role": cluster.mon.role(device.name, node).value if known else None,
+        "disk": replica.disk,
+        "connection": replica.connection,
+        "replication": replica.replication,
+        "peer_disk": replica.peer_disk,
+        "out_of_sync_bytes": None
+        if replica.out_of_sync_kib is None
+        else replica.out_of_sync_kib * 1024,
+        "size": replica.size_bytes,
+    }
+
+
+def replica_cell(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+    """Say a replica's condition in a few words."""
+    if cluster.mon.state(node) not in PRESENT:
+        return f"{node} {UNKNOWN}"
+    return f"{node} {cluster.replica(device.name, node).brief()}"
+
+
+DEVICE_COLUMNS = ("DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS")
+
+
+def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
+    """Return a device's row of DEVICE_COLUMNS."""
+    active = cluster.mon.active_nodes(device.name)
+    return (
+        device.name.value,
+        str(device.size),
+        device_state(cluster, device),
+        ", ".join(active) if active else ("-" if device.is_stopping else UNKNOWN),
+        ", ".join(replica_cell(cluster, device, node) for node in device.nodes),
+    )
+
+
+NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")
+
+
+def node_data(cluster: Cluster, topology: Topology | None) -> list[dict[str, Any]]:
+    """Return all nodes for the JSON output."""
+    data = []
+    for node in sorted(cluster.cib.nodes, key=lambda n: n.name):
+        entry = topology.node(node.name) if topology else None
+        state = cluster.mon.state(node.name)
+        data.append(
+            {
+                "name": node.name.value,
+                "id": entry.id if entry else None,
+                "state": state.value,
+                "wants_standby": node.wants_standby,
+                "role": entry.role.value if entry else None,
+                "active_devices": cluster.active_count(node.name),
+                "replicas": sum(1 for d in cluster.cib.devices if node.name in d.nodes),
+                "pools": [
+                    _pool_data(cluster, pool.name, node.name)
+                    for pool in (topology.pools if topology else ())
+                    if node.name in pool.nodes
+                ],
+            }
+        )
+    return data
+
+
+def _pool_data(cluster: Cluster, pool: PoolName, node: NodeName) -> dict[str, Any]:
+    usage = cluster.pool(pool, node)
+    known = usage is not None and usage.error is None
+    return {
+        "name": pool.value,
+        "total": usage.total_bytes if usage is not None and known else None,
+        "free": usage.free_bytes if usage is not None and known else None,
+        "room": room_bytes(cluster, pool, node),
+        "error": usage.error if usage is not None else None,
+    }
+
+
+def node_rows(data: Sequence[dict[str, Any]]) -> Iterable[tuple[str, ...]]:
+    """Return the rows of NODE_COLUMNS."""
+    for node in data:
+        pools = ", ".join(
+            f"{pool['name']} "
+            + (UNKNOWN if pool["room"] is None else f"{format_bytes(pool['room'])}")
+            for pool in node["pools"]
+        )
+        yield (
+            node["name"],
+            node["state"],
+            node["role"] or UNKNOWN,
+            str(node["active_devices"]),
+            str(node["replicas"]),
+            pools or "-",
+        )
+
+
+def finding_data(finding: Finding) -> dict[str, str]:
+    """Return a finding for the JSON output."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "subject": finding.subject,
+        "what": finding.what,
+        "why": finding.why,
+        "do": finding.do,
+    }

@@ -1,0 +1,5 @@
+"""cluster.toml, with all its problems at once."""
+
+from sanctl.config.cluster import CLUSTER_TOML, parse, render
+
+__all__ = ["CLUSTER_TOML", "parse", "render"]

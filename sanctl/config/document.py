@@ -1,0 +1,101 @@
+"""Reads values out of a parsed document and notes what is wrong, instead of stopping at the first.
+
+A value that is missing or of the wrong kind is noted once and reads as None; checks that would
+need it are then skipped, so one mistake gives one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sanctl.errors import Problem
+
+Path = tuple[str, ...]
+Place = Callable[[Path], str]
+
+
+def dotted(path: Path) -> str:
+    """Name a place the way TOML does."""
+    return ".".join(path)
+
+
+class Document:
+    """A parsed document, the problems found in it so far, and how to name a place in it."""
+
+    def __init__(self, tree: Mapping[str, Any], place: Place = dotted) -> None:
+        self._tree = tree
+        self._place = place
+        self.problems: list[Problem] = []
+
+    def note(self, code: str, path: Path, text: str, hint: str = "") -> None:
+        """Add a problem that has its seat at `path`."""
+        self.problems.append(Problem(code, f"{self._place(path)}: {text}", hint))
+
+    def _get(self, path: Path) -> Any:
+        value: Any = self._tree
+        for key in path:
+            if not isinstance(value, Mapping):
+                return None
+            value = value.get(key)
+        return value
+
+    def table(self, path: Path, *, known: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the keys of the table at `path`, noting those that are not known.
+
+        Keys whose value is None count as absent: an inventory has them for unset variables.
+        """
+        value = self._get(path) if path else self._tree
+        if value is None:
+            self.note("SAN-CONF-003", path, "is missing")
+            return ()
+        if not isinstance(value, Mapping):
+            self.note("SAN-CONF-005", path, "must be a table")
+            return ()
+        keys = tuple(str(key) for key, item in value.items() if item is not None)
+        if known is not None:
+            for key in keys:
+                if key not in known:
+                    self.note(
+                        "SAN-CONF-004",
+                        (*path, key),
+                        "is not a key sanctl knows",
+                        f"known here: {', '.join(known)}",
+                    )
+        return keys
+
+    def text(self, path: Path, *, code: str = "SAN-CONF-003", hint: str = "") -> str | None:
+        """Return the text at `path`; a missing one is noted under `code`."""
+        value = self._get(path)
+        if value is None or value == "":
+            self.note(code, path, "is missing", hint)
+            return None
+        if not isinstance(value, str):
+            self.note("SAN-CONF-005", path, f"must be a text, not {value!r}")
+            return None
+        # A plain str, whatever tagged subclass of it an inventory hands over.
+        return str(value)
+
+    def integer(self, path: Path) -> int | None:
+        """Return the whole number at `path`."""
+        value = self._get(path)
+        if value is None:
+            self.note("SAN-CONF-003", path, "is missing")
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.note("SAN-CONF-005", path, f"must be a whole number, not {value!r}")
+            return None
+        return int(value)
+
+    def texts(self, path: Path) -> tuple[str, ...] | None:
+        """Return the list of texts at `path`; an absent one is empty."""
+        value = self._get(path)
+        if value is None:
+            return ()
+        if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+            self.note("SAN-CONF-005", path, f"must be a list, not {value!r}")
+            return None
+        if not all(isinstance(item, str) for item in value):
+            self.note("SAN-CONF-005", path, "must hold texts only")
+            return None
+        return tuple(str(item) for item in value)

@@ -1,0 +1,212 @@
+"""Turns an Ansible inventory into cluster.toml, naming all that is wrong with its variables.
+
+The rollout's only validator: what it lets through is what the loader on the nodes accepts, because
+both are `sanctl.config.cluster`. Messages speak of hosts and variables, as the inventory does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sanctl.config.cluster import NETWORKS, SCHEMA, examine, render
+from sanctl.config.document import Document, Path
+from sanctl.model.topology import Role, Strategy
+
+NODES = "sanctl_nodes"
+STORAGE = "sanctl_storage"
+WITNESS = "sanctl_witness"
+HOSTS = "sanctl_hosts"
+
+_CLUSTER_VARIABLES = {
+    "name": "sanctl_cluster_name",
+    "iqn_prefix": "sanctl_iqn_prefix",
+    "strategy": "sanctl_strategy",
+}
+_NODE_VARIABLES = {
+    "id": "sanctl_node_id",
+    "iscsi": "sanctl_iscsi",
+    "sync": "sanctl_sync",
+    "heartbeat": "sanctl_heartbeat",
+    "agent": "sanctl_fence_agent",
+    "fence": "sanctl_fence_options",
+}
+_AGENT = re.compile(r"fence_[a-z0-9_]+")
+_OPTION = re.compile(r"[a-z][a-z0-9_-]*")
+# They would end up in the CIB, which every member of the group haclient may read.
+_SECRETS = frozenset({"password", "passwd", "password_script", "passwd_script", "snmp_priv_passwd"})
+# A device that names other victims than its own node is what the rollout must not produce.
+_OURS = frozenset({"pcmk_host_list", "pcmk_host_map", "pcmk_host_check", "action"})
+
+
+def survey(
+    hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Return what the rollout needs to know of the whole inventory.
+
+    Returns:
+        `problems`, one line each; if there are none also `cluster_toml`, the file's text,
+        `nodes`, in the order of their ids, with name, id, role, sync and heartbeat, and `pools`,
+        with name, path, uuid and nodes.
+    """
+    names = [str(name) for name in groups.get(NODES, ())]
+    document = Document(_tree(names, hostvars, groups), _place)
+    _check_groups(document, groups)
+    if not names:
+        document.note("SAN-CONF-022", ("groups", NODES), "has no hosts")
+        return {"problems": [str(problem) for problem in document.problems]}
+    _check_agreement(document, names, hostvars)
+    topology = examine(document)
+    _check_fencing(document, names, hostvars)
+    if topology is None or document.problems:
+        return {"problems": [str(problem) for problem in document.problems]}
+    return {
+        "problems": [],
+        "cluster_toml": render(topology),
+        "nodes": [
+            {
+                "name": str(node.name),
+                "id": node.id,
+                "role": str(node.role),
+                "sync": str(node.sync),
+                "heartbeat": str(node.heartbeat),
+            }
+            for node in topology.nodes
+        ],
+        "pools": [
+            {
+                "name": str(pool.name),
+                "path": str(pool.path),
+                "uuid": pool.uuid,
+                "nodes": [str(node) for node in pool.nodes],
+            }
+            for pool in topology.pools
+        ],
+    }
+
+
+def _place(path: Path) -> str:
+    """Say where a value of the tree comes from in the inventory."""
+    match path:
+        case ("groups", group):
+            return f"group {group}"
+        case ("nodes",):
+            return f"group {NODES}"
+        case ("nodes", host):
+            return f"host {host}"
+        case ("nodes", host, "role"):
+            return f"host {host}"
+        case ("nodes", host, key, *rest):
+            return ".".join((f"host {host}: {_NODE_VARIABLES.get(key, key)}", *rest))
+        case ("cluster", key):
+            return _CLUSTER_VARIABLES.get(key, key)
+        case ("networks", name, "cidr"):
+            return f"sanctl_networks.{name}"
+    return ".".join((f"sanctl_{path[0]}", *path[1:]))
+
+
+def _tree(
+    names: Sequence[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """Arrange the inventory's variables as cluster.toml has them."""
+    shared = hostvars[names[0]] if names else {}
+    cluster = {key: shared.get(variable) for key, variable in _CLUSTER_VARIABLES.items()}
+    cluster["strategy"] = cluster["strategy"] or Strategy.NODE_MAJORITY.value
+    networks = shared.get("sanctl_networks")
+    if isinstance(networks, Mapping):
+        networks = {
+            str(name): {"cidr": cidr} for name, cidr in networks.items() if cidr is not None
+        }
+    return {
+        "schema": SCHEMA,
+        "cluster": cluster,
+        "networks": networks,
+        "nodes": {name: _node(name, hostvars[name], groups) for name in names},
+        "pools": shared.get("sanctl_pools"),
+    }
+
+
+def _node(
+    name: str, variables: Mapping[str, Any], groups: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    role = None
+    if name in groups.get(STORAGE, ()):
+        role = Role.STORAGE.value
+    elif name in groups.get(WITNESS, ()):
+        role = Role.WITNESS.value
+    keys = ("id", *NETWORKS)
+    return {"role": role, **{key: variables.get(_NODE_VARIABLES[key]) for key in keys}}
+
+
+def _check_groups(document: Document, groups: Mapping[str, Sequence[str]]) -> None:
+    for one, other in ((STORAGE, WITNESS), (NODES, HOSTS)):
+        for name in sorted({*groups.get(one, ())} & {*groups.get(other, ())}):
+            document.note("SAN-CONF-034", ("nodes", name), f"is in {one} and in {other}")
+    for group in (STORAGE, WITNESS):
+        for name in sorted({*groups.get(group, ())} - {*groups.get(NODES, ())}):
+            document.note(
+                "SAN-CONF-034", ("nodes", name), f"is in {group} but not in its parent {NODES}"
+            )
+
+
+def _check_agreement(
+    document: Document, names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> None:
+    for variable in (*_CLUSTER_VARIABLES.values(), "sanctl_networks", "sanctl_pools"):
+        first = hostvars[names[0]].get(variable)
+        for name in names[1:]:
+            if hostvars[name].get(variable) != first:
+                document.note(
+                    "SAN-CONF-035",
+                    ("nodes", name),
+                    f"{variable} is not the same as on {names[0]}",
+                    f"set it once, for the group {NODES}",
+                )
+
+
+def _check_fencing(
+    document: Document, names: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        path = ("nodes", name, "fence")
+        options = hostvars[name].get(_NODE_VARIABLES["fence"])
+        if not options:
+            document.note(
+                "SAN-CONF-031", path, "is missing", "how this node's power is cut: address, user"
+            )
+            continue
+        if not isinstance(options, Mapping):
+            document.note("SAN-CONF-032", path, "must be a table of the agent's options")
+            continue
+        agent = str(hostvars[name].get(_NODE_VARIABLES["agent"]) or "fence_ipmilan")
+        if not _AGENT.fullmatch(agent):
+            document.note(
+                "SAN-CONF-032", ("nodes", name, "agent"), f"{agent!r} is not a fence agent's name"
+            )
+        _check_options(document, path, options)
+        identity = f"{agent} {sorted((str(key), str(item)) for key, item in options.items())}"
+        if identity in seen:
+            document.note("SAN-CONF-033", path, f"is the same as that of {seen[identity]}")
+        seen.setdefault(identity, name)
+
+
+def _check_options(document: Document, path: Path, options: Mapping[str, Any]) -> None:
+    for key, value in options.items():
+        place = (*path, str(key))
+        if key in _SECRETS:
+            document.note(
+                "SAN-CONF-032",
+                place,
+                "a secret would be readable in the CIB",
+                "set sanctl_fence_password for the host instead",
+            )
+        elif key in _OURS:
+            document.note("SAN-CONF-032", place, "is set by the rollout itself")
+        elif not _OPTION.fullmatch(str(key)):
+            document.note("SAN-CONF-032", place, "is not the name of an option")
+        elif not isinstance(value, str | int | float):
+            document.note("SAN-CONF-032", place, "must be a text, a number or a truth value")

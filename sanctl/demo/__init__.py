@@ -1,0 +1,1 @@
+"""The main job in one command: a device that survives the crash of its node, measured."""

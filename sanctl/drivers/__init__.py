@@ -1,0 +1,1 @@
+"""One module per tool: observe, and typed verbs."""

@@ -1,0 +1,63 @@
+"""Node attributes: how agents tell the cluster what they see, and what it must remember.
+
+Transient attributes go through attrd_updater(8), which holds them in memory until the node leaves
+the cluster; permanent ones are part of the CIB and need quorum to change (crm_attribute(8)).
+"""
+
+from __future__ import annotations
+
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 20.0
+
+
+def publish(runner: Runner, attribute: str, value: str) -> None:
+    """Set a transient attribute of this node."""
+    runner.run(["attrd_updater", "--name", attribute, "--update", value], timeout_s=_TIMEOUT_S)
+
+
+def withdraw(runner: Runner, attribute: str) -> None:
+    """Remove a transient attribute of this node."""
+    runner.run(["attrd_updater", "--name", attribute, "--delete"], timeout_s=_TIMEOUT_S)
+
+
+def set_promotion_score(runner: Runner, resource: str, score: int | None) -> None:
+    """Publish this node's promotion score for a resource; None withdraws it.
+
+    The scheduler reads the score of an anonymous clone's instance from `master-RESOURCE`.
+    """
+    if score is None:
+        withdraw(runner, f"master-{resource}")
+    else:
+        publish(runner, f"master-{resource}", str(score))
+
+
+def remember(runner: Runner, node: str, attribute: str, value: str, *, timeout_s: float) -> None:
+    """Set a permanent attribute of any node.
+
+    Raises:
+        CommandError: this partition has no quorum, or no answer came; it may have been set.
+    """
+    runner.run(
+        [
+            "crm_attribute",
+            "--node",
+            node,
+            "--name",
+            attribute,
+            "--update",
+            value,
+            "--lifetime",
+            "forever",
+        ],
+        timeout_s=timeout_s,
+    )
+
+
+def forget(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:
+    """Remove a permanent attribute of any node; one that is not there is fine."""
+    runner.run(
+        ["crm_attribute", "--node", node, "--name", attribute, "--delete", "--lifetime", "forever"],
+        timeout_s=timeout_s,
+        ok=(0, 6, 105),  # 105 (ENXIO, older: 6): no such attribute
+    )

@@ -1,0 +1,133 @@
+"""DRBD through its own tools: drbdadm for what needs the resource file, drbdsetup for the rest.
+
+drbdadm reads every resource file of the node; drbdsetup talks to the kernel at once. So the
+failover path (`primary`, `secondary`, `observe`) uses drbdsetup only.
+"""
+
+from __future__ import annotations
+
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import ResourceState
+from sanctl.parse.drbd import parse_events2
+from sanctl.system.files import read_text_or
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 20.0
+#: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
+_NO_SUCH_RESOURCE = 10
+
+
+def generation() -> int:
+    """Return 8 or 9: which DRBD the running kernel has loaded.
+
+    Raises:
+        CommandError: DRBD is not loaded, or tells a version that sanctl does not know.
+    """
+    text = read_text_or("/sys/module/drbd/version", "")
+    major = text.partition(".")[0].strip()
+    if major not in {"8", "9"}:
+        raise CommandError(
+            Problem(
+                "SAN-DRBD-001",
+                f"DRBD 8.4 or 9 is not loaded (version read: {text.strip() or 'none'})",
+                "modprobe drbd",
+            )
+        )
+    return int(major)
+
+
+def is_loaded() -> bool:
+    """Whether the running kernel has DRBD; where not, no resource can be up."""
+    return bool(read_text_or("/sys/module/drbd/version", ""))
+
+
+def observe(runner: Runner, name: str) -> ResourceState | None:
+    """Return what DRBD says about a resource here, or None when it is not up.
+
+    Raises:
+        CommandError: DRBD did not answer; nothing may be concluded from that.
+    """
+    if not is_loaded():
+        return None
+    done = runner.run(
+        ["drbdsetup", "events2", "--now", "--statistics", name],
+        timeout_s=_TIMEOUT_S,
+        ok=(0, _NO_SUCH_RESOURCE),
+    )
+    return parse_events2(done.stdout).get(name)
+
+
+def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
+    """Write new metadata: the replica is Inconsistent and has never held data.
+
+    DRBD 9 gets room for all four copies from the start: an attached resource cannot grow it.
+    """
+    peers = ["--max-peers=3"] if kernel_generation >= 9 else []
+    runner.run(
+        ["drbdadm", "create-md", "--force", *peers, name], timeout_s=120.0, stdin="yes\nyes\n"
+    )
+
+
+def up(runner: Runner, name: str) -> None:
+    """Attach and connect, or bring what is up in line with the resource file."""
+    runner.run(["drbdadm", "adjust", name], timeout_s=_TIMEOUT_S)
+
+
+def down(runner: Runner, name: str) -> None:
+    """Disconnect and detach; what is down already is fine."""
+    runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))
+
+
+def _subject(name: str, minor: int) -> str:
+    """Return what drbdsetup changes the role of: 8.4 takes a minor, 9 a resource."""
+    return name if generation() >= 9 else str(minor)
+
+
+def primary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:
+    """Make this node Primary; DRBD calls the fence-peer handler first where it has to.
+
+    Raises:
+        CommandError: refused, or not done in time.
+    """
+    runner.run(["drbdsetup", "primary", _subject(name, minor)], timeout_s=timeout_s)
+
+
+def secondary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:
+    """Make this node Secondary; a resource that is not up is fine.
+
+    Raises:
+        CommandError: somebody holds the device open, or I/O hangs.
+    """
+    runner.run(
+        ["drbdsetup", "secondary", _subject(name, minor)],
+        timeout_s=timeout_s,
+        ok=(0, _NO_SUCH_RESOURCE),
+    )
+
+
+def skip_initial_sync(runner: Runner, minor: int) -> None:
+    """Declare two new, zero-filled, connected replicas to be the same, and UpToDate.
+
+    DRBD itself refuses unless both have never held data (drbdsetup-8.4(8), new-current-uuid).
+    """
+    runner.run(
+        ["drbdsetup", "new-current-uuid", "--clear-bitmap=yes", str(minor)], timeout_s=_TIMEOUT_S
+    )
+
+
+def resize(runner: Runner, minor: int) -> None:
+    """Let the device grow to what the smallest replica now has.
+
+    `assume-clean`, because both files grew by a hole: the new part reads as zeros on every
+    replica, and nothing has to be sent.
+    """
+    runner.run(["drbdsetup", "resize", str(minor), "--assume-clean=yes"], timeout_s=_TIMEOUT_S)
+
+
+def check_resource_file(runner: Runner, path: str) -> None:
+    """Let drbdadm parse a resource file that is not in use yet.
+
+    Raises:
+        CommandError: it does not parse.
+    """
+    runner.run(["drbdadm", "--config-file", path, "dump", "all"], timeout_s=_TIMEOUT_S)

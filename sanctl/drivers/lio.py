@@ -1,0 +1,315 @@
+"""LIO targets, through configfs.
+
+Written against the kernel's interface (drivers/target/target_core_configfs.c) rather than through
+rtslib: the failover path has to start quickly, and every order here matters. The rules:
+
+* A LUN is in `default_tg_pt_gp`, which is Active/Optimized, from its creation until it is bound to
+  a group. So the group exists, is Standby, and holds the LUN before the TPG is enabled; on the way
+  out the TPG is disabled first.
+* Access lists are explicit. `generate_node_acls` is 0: an empty list admits nobody.
+* Everything can be run again: what is there is left, what is missing is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sanctl.errors import CommandError, Problem
+from sanctl.system.files import read_text, read_text_or
+
+_ROOT = "/sys/kernel/config/target"
+_DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same told by every path
+
+ACTIVE_OPTIMIZED = 0
+STANDBY = 2
+_STATE_NAMES = {0: "Active/Optimized", 1: "Active/NonOptimized", 2: "Standby", 3: "Unavailable"}
+
+
+class Target(NamedTuple):
+    """One device's target on this node.
+
+    Attributes:
+        name: the device's name.
+        minor: its DRBD minor, which numbers the backstore.
+        iqn: the target's name.
+        node_id: TPG tag, ALUA group id and relative target port id of this node (1-32).
+        uuid: 32 hex digits; unit serial, and the source of the NAA identifier.
+        portals: this node's portals as `address:port`, IPv6 addresses in brackets.
+        initiators: the initiators that may log in.
+    """
+
+    name: str
+    minor: int
+    iqn: str
+    node_id: int
+    uuid: str
+    portals: tuple[str, ...]
+    initiators: tuple[str, ...]
+
+
+def _write(path: str, value: str) -> None:
+    # One write call without a trailing newline: some attributes take the newline for data.
+    handle = os.open(path, os.O_WRONLY)
+    try:
+        os.write(handle, value.encode())
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-LIO-001", f"the kernel refused {value!r} for {path}: {error.strerror}")
+        ) from error
+    finally:
+        os.close(handle)
+
+
+def _set(path: str, value: str) -> None:
+    """Write an attribute unless it already has the value."""
+    if read_text(path).strip() != value:
+        _write(path, value)
+
+
+def _link(target: str, path: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.symlink(target, path)
+
+
+def _entries(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _folders(path: str) -> list[str]:
+    return [entry for entry in _entries(path) if os.path.isdir(f"{path}/{entry}")]
+
+
+def backstore_folder(name: str, minor: int) -> str:
+    """Return the configfs folder of a device's backstore."""
+    return f"{_ROOT}/core/iblock_{minor}/sanctl-{name}"
+
+
+def find_targets(name: str) -> list[str]:
+    """Return the configfs folders of targets of this device: normally one or none.
+
+    A device's IQN ends in `.NAME`, and a name holds no dot.
+    """
+    return [
+        f"{_ROOT}/iscsi/{iqn}"
+        for iqn in _folders(f"{_ROOT}/iscsi")
+        if iqn.rpartition(".")[2] == name and iqn.startswith("iqn.")
+    ]
+
+
+def _alua_group(name: str, minor: int) -> str | None:
+    folder = f"{backstore_folder(name, minor)}/alua"
+    for entry in _folders(folder):
+        if entry.startswith("sanctl-"):
+            return f"{folder}/{entry}"
+    return None
+
+
+def alua_state(name: str, minor: int) -> str:
+    """Return the ALUA state of this node's group; `absent` where there is none."""
+    group = _alua_group(name, minor)
+    if group is None:
+        return "absent"
+    text = read_text_or(f"{group}/alua_access_state", "").strip()
+    return _STATE_NAMES.get(int(text), text) if text.isdigit() else "absent"
+
+
+def set_alua_state(name: str, minor: int, state: int) -> None:
+    """Tell hosts that this node is, or is not, the way to the device.
+
+    Raises:
+        CommandError: there is no such group, or the kernel refused.
+    """
+    group = _alua_group(name, minor)
+    if group is None:
+        raise CommandError(
+            Problem("SAN-LIO-002", f"{name}: the target has no ALUA group of this node")
+        )
+    _set(f"{group}/alua_access_state", str(state))
+
+
+def is_exported(name: str) -> bool:
+    """Whether a target of this device exists and is enabled."""
+    return any(
+        read_text_or(f"{folder}/{tpg}/enable", "0").strip() == "1"
+        for folder in find_targets(name)
+        for tpg in _folders(folder)
+        if tpg.startswith("tpgt_")
+    )
+
+
+def exists_any(name: str, minor: int) -> bool:
+    """Whether anything of the device is left in configfs."""
+    return bool(find_targets(name)) or os.path.isdir(backstore_folder(name, minor))
+
+
+def create(target: Target, block_device: str) -> None:
+    """Make backstore, target, LUN and access list, Standby, and enable it last.
+
+    Raises:
+        CommandError: the kernel refused a step; what was made stays, and running it again goes on.
+    """
+    backstore = _create_backstore(target, block_device)
+    group = f"{backstore}/alua/sanctl-{target.node_id}"
+    os.makedirs(group, exist_ok=True)
+    if read_text(f"{group}/tg_pt_gp_id").strip() != str(target.node_id):
+        _write(f"{group}/tg_pt_gp_id", str(target.node_id))
+    # Implicit only: an explicit change by a host would not move DRBD.
+    _write(f"{group}/alua_access_type", "1")
+    if not is_exported(target.name):
+        _write(f"{group}/alua_access_state", str(STANDBY))
+    tpg = f"{_ROOT}/iscsi/{target.iqn}/tpgt_{target.node_id}"
+    os.makedirs(tpg, exist_ok=True)
+    if read_text(f"{tpg}/enable").strip() != "1":
+        _set(f"{tpg}/attrib/authentication", "0")
+        _set(f"{tpg}/attrib/generate_node_acls", "0")
+        _set(f"{tpg}/attrib/demo_mode_write_protect", "1")
+        _set(f"{tpg}/attrib/demo_mode_discovery", "0")
+        _set_relative_port_id(tpg, target.minor, target.node_id)
+    lun = f"{tpg}/lun/lun_0"
+    os.makedirs(lun, exist_ok=True)
+    _link(backstore, f"{lun}/sanctl-{target.name}")
+    _bind_group(lun, f"sanctl-{target.node_id}")
+    set_initiators(target.name, target.initiators)
+    for portal in target.portals:
+        os.makedirs(f"{tpg}/np/{portal}", exist_ok=True)
+    _set(f"{tpg}/enable", "1")
+
+
+def _create_backstore(target: Target, block_device: str) -> str:
+    backstore = backstore_folder(target.name, target.minor)
+    os.makedirs(backstore, exist_ok=True)
+    if read_text(f"{backstore}/enable").strip() != "1":
+        _write(f"{backstore}/control", f"udev_path={block_device}")
+        _write(f"{backstore}/udev_path", block_device)
+        _write(f"{backstore}/enable", "1")
+    serial = read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip()
+    if serial != target.uuid:
+        # Identity first, while nothing is exported: it can only be set then.
+        _write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
+        _write(f"{backstore}/wwn/vendor_id", "SANCTL")
+        # VMware tells disks apart by the first eight characters.
+        _write(f"{backstore}/wwn/product_id", target.uuid[:8])
+        _write(f"{backstore}/wwn/revision", "1")
+    for attribute, value in (
+        ("emulate_tpu", "1"),
+        ("emulate_tpws", "1"),
+        ("max_unmap_lba_count", str(_DISCARD_BLOCKS_MAX)),
+        ("max_unmap_block_desc_count", "1"),
+        ("unmap_granularity", "8"),
+        ("unmap_granularity_alignment", "0"),
+        ("unmap_zeroes_data", "0"),
+        # Reservations live in one node's memory: until they travel with the device, a host is
+        # told that there are none rather than half of them.
+        ("emulate_pr", "0"),
+        ("emulate_3pc", "0"),
+    ):
+        _set(f"{backstore}/attrib/{attribute}", value)
+    return backstore
+
+
+def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:
+    # Different on every node, as a device's ports have to be, and on one node for every device:
+    # the kernel wants them unique among all its targets ("Can not set RTPI 0x2, it is already
+    # busy", when the second target is enabled). 16 bits: enough for 2046 minors on 32 nodes.
+    # Settable since Linux 6.4; before that the kernel counts them itself.
+    for path in (f"{tpg}/rtpi", f"{tpg}/attrib/rtpi"):
+        if os.path.exists(path):
+            _set(path, str(minor * 32 + node_id))
+            return
+
+
+def _bind_group(lun: str, group: str) -> None:
+    path = f"{lun}/alua_tg_pt_gp"
+    if f"Alias: {group}\n" not in read_text(path):
+        _write(path, group)
+    # Read back: some writers have had this fail without an error.
+    if group not in read_text(path):
+        raise CommandError(
+            Problem("SAN-LIO-003", f"the kernel did not bind {lun} to the ALUA group {group}")
+        )
+
+
+def _tpgs(name: str) -> Iterable[str]:
+    for folder in find_targets(name):
+        for entry in _folders(folder):
+            if entry.startswith("tpgt_"):
+                yield f"{folder}/{entry}"
+
+
+def initiators(name: str) -> tuple[str, ...]:
+    """Return the initiators that the target of the device admits now."""
+    return tuple(entry for tpg in _tpgs(name) for entry in _folders(f"{tpg}/acls"))
+
+
+def set_initiators(name: str, wanted: Iterable[str]) -> None:
+    """Make the access list exactly this: first remove, then add.
+
+    A removed initiator's session ends at once.
+    """
+    keep = set(wanted)
+    for tpg in _tpgs(name):
+        for entry in _folders(f"{tpg}/acls"):
+            if entry not in keep:
+                _remove_acl(f"{tpg}/acls/{entry}")
+        for initiator in sorted(keep):
+            mapped = f"{tpg}/acls/{initiator}/lun_0"
+            os.makedirs(mapped, exist_ok=True)
+            _link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
+
+
+def _remove_acl(acl: str) -> None:
+    for mapped in _folders(acl):
+        if mapped.startswith("lun_"):
+            _remove_links(f"{acl}/{mapped}")
+            os.rmdir(f"{acl}/{mapped}")
+    os.rmdir(acl)
+
+
+def _remove_links(folder: str) -> None:
+    for entry in _entries(folder):
+        if os.path.islink(f"{folder}/{entry}"):
+            os.unlink(f"{folder}/{entry}")
+
+
+def remove(name: str, minor: int) -> None:
+    """Take the target and its backstore away, whatever part of them is there.
+
+    The TPG is disabled first: until the LUN is gone nobody may see it in the default group.
+    """
+    for tpg in _tpgs(name):
+        if read_text_or(f"{tpg}/enable", "0").strip() == "1":
+            _write(f"{tpg}/enable", "0")
+        for portal in _folders(f"{tpg}/np"):
+            os.rmdir(f"{tpg}/np/{portal}")
+        for acl in _folders(f"{tpg}/acls"):
+            _remove_acl(f"{tpg}/acls/{acl}")
+        for lun in _folders(f"{tpg}/lun"):
+            _remove_links(f"{tpg}/lun/{lun}")
+            os.rmdir(f"{tpg}/lun/{lun}")
+        os.rmdir(tpg)
+    for folder in find_targets(name):
+        os.rmdir(folder)
+    backstore = backstore_folder(name, minor)
+    for group in _folders(f"{backstore}/alua"):
+        if group != "default_tg_pt_gp":
+            os.rmdir(f"{backstore}/alua/{group}")
+    if os.path.isdir(backstore):
+        os.rmdir(backstore)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(backstore))
+
+
+def session_count(name: str) -> int:
+    """Return how many initiators are logged in to the device on this node."""
+    count = 0
+    for tpg in _tpgs(name):
+        for acl in _folders(f"{tpg}/acls"):
+            text = read_text_or(f"{tpg}/acls/{acl}/info", "")
+            count += "No active iSCSI Session" not in text and bool(text.strip())
+    return count

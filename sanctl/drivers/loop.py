@@ -1,0 +1,61 @@
+"""Loop devices over device files (losetup(8), sysfs-block-loop)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sanctl.system.files import read_text_or
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 20.0
+
+
+def find(path: str) -> str | None:
+    """Return `/dev/loopN` that stands over the file, or None."""
+    return next((device for device, backing in _all() if backing == path), None)
+
+
+def backing_files() -> list[str]:
+    """Return the paths of the files under all loop devices of this node."""
+    return [backing for _, backing in _all()]
+
+
+def _all() -> Iterator[tuple[str, str]]:
+    """Read from sysfs: no process, no open of any device."""
+    for entry in sorted(os.listdir("/sys/block")):
+        if entry.startswith("loop"):
+            backing = read_text_or(f"/sys/block/{entry}/loop/backing_file", "").rstrip("\n")
+            if backing:
+                yield f"/dev/{entry}", backing.removesuffix(" (deleted)")
+
+
+def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
+    """Put a loop device over the file unless one is there; return its path.
+
+    Direct I/O for data, because an acknowledged write must be on the disk and not in this node's
+    page cache, and because the data would otherwise be cached twice.
+
+    Raises:
+        CommandError: losetup refused.
+    """
+    present = find(path)
+    if present is not None:
+        return present
+    done = runner.run(
+        ["losetup", "--find", "--show", f"--direct-io={'on' if direct_io else 'off'}", path],
+        timeout_s=_TIMEOUT_S,
+    )
+    return done.stdout.strip()
+
+
+def grow(runner: Runner, device: str) -> None:
+    """Make the loop device as large as its file has become."""
+    runner.run(["losetup", "--set-capacity", device], timeout_s=_TIMEOUT_S)
+
+
+def detach(runner: Runner, path: str) -> None:
+    """Take the loop device off the file; nothing to do when there is none."""
+    present = find(path)
+    if present is not None:
+        runner.run(["losetup", "--detach", present], timeout_s=_TIMEOUT_S)

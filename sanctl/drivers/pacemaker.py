@@ -1,0 +1,139 @@
+"""Talks to Pacemaker through its own tools: read the CIB, read the status, apply a patchset."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sanctl.errors import CommandError, Problem, Refused, Unreachable
+from sanctl.system.runner import CommandResult, Runner
+
+_QUERY_TIMEOUT_S = 40.0
+_PATCH_TIMEOUT_S = 60.0
+
+# crm_exit_t of Pacemaker, `crm_error --exit --list`.
+_EXIT_INSUFFICIENT_PRIVILEGES = frozenset({4, 77})
+_EXIT_DISCONNECTED = 102
+_EXIT_OLD = 103
+_EXIT_QUORUM = 106
+# A patchset whose source is ahead of this node's CIB exits with 1 and says so only in words.
+_STALE_WORDS = ("older than existing", "update diff failed", "Application of an update diff")
+_NO_QUORUM_WORDS = ("no quorum", "Quorum required")
+_MON_SECTIONS = "none,summary,nodes,resources,failures"
+
+
+class StaleCib(CommandError):
+    """The CIB has changed since the patchset was planned: read, plan and try again."""
+
+
+class PacemakerPort(Protocol):
+    """What the use-cases need of Pacemaker."""
+
+    def query(self) -> str:
+        """Return the CIB's text.
+
+        Raises:
+            Unreachable: Pacemaker does not run here, or does not answer.
+        """
+        ...
+
+    def monitor(self) -> str:
+        """Return the status as crm_mon's XML.
+
+        Raises:
+            Unreachable: Pacemaker does not run here, or does not answer.
+        """
+        ...
+
+    def patch(self, patchset: str) -> None:
+        """Apply a patchset, whole or not at all.
+
+        Raises:
+            StaleCib: the configuration has changed since; nothing was applied.
+            Refused: no quorum; nothing was applied.
+            CommandError: Pacemaker refused it.
+        """
+        ...
+
+
+class Pacemaker:
+    """The cluster of this node."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def query(self) -> str:
+        """See PacemakerPort.query."""
+        return self._read(["cibadmin", "--query"])
+
+    def monitor(self) -> str:
+        """See PacemakerPort.monitor."""
+        return self._read(["crm_mon", "--output-as=xml", f"--include={_MON_SECTIONS}"])
+
+    def _read(self, argv: list[str]) -> str:
+        try:
+            result = self._runner.run(argv, timeout_s=_QUERY_TIMEOUT_S, ok=range(256))
+        except CommandError as error:
+            raise Unreachable(
+                Problem(
+                    "SAN-CLU-002",
+                    f"Pacemaker cannot be asked: {error.problems[0].text}",
+                    "run sanctl on a node of the cluster; 'systemctl status pacemaker' shows more",
+                )
+            ) from error
+        if result.status == 0:
+            return result.stdout
+        raise _as_unreachable(result)
+
+    def patch(self, patchset: str) -> None:
+        """See PacemakerPort.patch."""
+        result = self._runner.run(
+            ["cibadmin", "--patch", "--sync-call", "--xml-pipe"],
+            stdin=patchset,
+            timeout_s=_PATCH_TIMEOUT_S,
+            ok=range(256),
+        )
+        if result.status == 0:
+            return
+        said = f"{result.stderr}\n{result.stdout}".strip()
+        if result.status == _EXIT_OLD or any(words in said for words in _STALE_WORDS):
+            raise StaleCib(Problem("SAN-CLU-004", f"the CIB has changed meanwhile: {said[-200:]}"))
+        if result.status == _EXIT_QUORUM or any(words in said for words in _NO_QUORUM_WORDS):
+            raise Refused(
+                Problem(
+                    "SAN-CLU-001",
+                    "Pacemaker takes no change: this part of the cluster has no quorum",
+                    "run the command on a node of the majority, or bring nodes back first",
+                )
+            )
+        if result.status in {_EXIT_DISCONNECTED, *_EXIT_INSUFFICIENT_PRIVILEGES}:
+            raise _as_unreachable(result)
+        raise CommandError(
+            Problem(
+                "SAN-CLU-005",
+                f"Pacemaker refused a change (status {result.status}): {said[-400:]}",
+                "nothing was changed; 'journalctl -u pacemaker' may say more",
+            )
+        )
+
+
+def _as_unreachable(result: CommandResult) -> Unreachable:
+    said = (result.stderr.strip() or result.stdout.strip())[-200:]
+    if result.status in _EXIT_INSUFFICIENT_PRIVILEGES:
+        return Unreachable(
+            Problem("SAN-CLU-003", "Pacemaker lets only root ask it", "run the command as root")
+        )
+    if result.status == _EXIT_DISCONNECTED:
+        return Unreachable(
+            Problem(
+                "SAN-CLU-002",
+                "Pacemaker does not run on this node, or has only just been started",
+                "'systemctl status corosync pacemaker'; run sanctl on a node of the cluster",
+            )
+        )
+    return Unreachable(
+        Problem(
+            "SAN-CLU-002",
+            f"{result.argv[0]} failed with status {result.status}: {said}",
+            "'systemctl status corosync pacemaker' shows more",
+        )
+    )

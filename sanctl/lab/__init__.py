@@ -1,0 +1,1 @@
+"""A cluster of real kernels on one machine."""

@@ -1,0 +1,83 @@
+"""Changes of the CIB, as intents: what is to be, not yet how a patchset says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName, NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddDevice:
+    """Add the clone and the constraints of a device."""
+
+    device: DeviceSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDevice:
+    """Remove a device's clone, its constraints, and what the fencing handler noted about it."""
+
+    name: DeviceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetStopped:
+    """Ask Pacemaker to stop every instance of a device."""
+
+    name: DeviceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetParameter:
+    """Change one instance attribute of a device."""
+
+    name: DeviceName
+    parameter: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddMove:
+    """Pull the active role of a device to a node until a moment (ISO 8601, UTC)."""
+
+    name: DeviceName
+    node: NodeName
+    until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveMove:
+    """Remove the pull of AddMove."""
+
+    name: DeviceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetNodeAttribute:
+    """Set a permanent attribute of a node."""
+
+    node: NodeName
+    attribute: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveNodeAttribute:
+    """Remove a permanent attribute of a node."""
+
+    node: NodeName
+    attribute: str
+
+
+Change = (
+    AddDevice
+    | RemoveDevice
+    | SetStopped
+    | SetParameter
+    | AddMove
+    | RemoveMove
+    | SetNodeAttribute
+    | RemoveNodeAttribute
+)

@@ -1,0 +1,136 @@
+"""A device: what is wanted of it, and what its replicas say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
+
+# Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
+MINOR_FIRST = 1
+MINOR_LAST = 4999
+SUPPORTED_REPLICAS = 2
+REPLICAS_RANGE = range(1, 5)
+
+UP_TO_DATE = "UpToDate"
+CONNECTED = "Connected"
+# What a connection is called while the two replicas exchange blocks. DRBD 8.4 says SyncSource,
+# DRBD 9 says Established for the link and SyncSource for the replication on it.
+SYNCING_CONNECTIONS = frozenset(
+    {"SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT", "VerifyS", "VerifyT"}
+)
+LINKED_CONNECTIONS = SYNCING_CONNECTIONS | {CONNECTED, "Established"}
+
+
+def access_digest(initiators: Iterable[Iqn]) -> str:
+    """Return the short digest by which agents report the access list that is in force."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and few commands need it
+
+    text = " ".join(sorted(iqn.value for iqn in initiators))
+    return sha256(text.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpec:
+    """One device as the CIB wants it."""
+
+    name: DeviceName
+    uuid: str
+    size: ByteSize
+    pool: PoolName
+    replicas: int
+    nodes: tuple[NodeName, ...]
+    minor: int
+    initiators: tuple[Iqn, ...]
+    prefer: NodeName | None = None
+    is_stopping: bool = False
+    is_managed: bool = True
+    is_new: bool = False
+
+    @property
+    def serial(self) -> str:
+        """The unit serial number hosts see."""
+        return self.uuid
+
+    @property
+    def wwid(self) -> str:
+        """The name multipath shows: 3, then the NAA that LIO builds from the unit serial.
+
+        LIO puts the OpenFabrics company id 001405 after NAA type 6 and fills up with the first 25
+        hex digits of the serial.
+        """
+        return f"36001405{self.uuid[:25].lower()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """What the agent on one node last published about its replica; None is unknown."""
+
+    disk: str | None = None
+    connection: str | None = None
+    replication: str | None = None
+    peer_disk: str | None = None
+    out_of_sync_kib: int | None = None
+    role: str | None = None
+    size_bytes: int | None = None
+    access: str | None = None
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether this replica is known to hold the newest data."""
+        return self.disk == UP_TO_DATE
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it is known to be in contact with its peer."""
+        return self.connection in LINKED_CONNECTIONS
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether both ends are known to be up to date and in contact."""
+        return self.is_up_to_date and self.is_linked and self.peer_disk == UP_TO_DATE
+
+    def brief(self) -> str:
+        """Say it in a few words, with '?' for what is not known."""
+        words = [self.disk or "?"]
+        if not self.is_in_sync:
+            words.append(self.link or "?")
+            if self.out_of_sync_kib:
+                words.append(f"{format_bytes(self.out_of_sync_kib * 1024)} to sync")
+        return " ".join(words)
+
+    @property
+    def link(self) -> str | None:
+        """What goes on between the replicas: the resync if there is one, else the connection."""
+        if self.is_linked and self.replication not in {None, "Off", "Established"}:
+            return self.replication
+        return self.connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUsage:
+    """How full a pool is on one node, as its agent last published."""
+
+    total_bytes: int = 0
+    free_bytes: int = 0
+    allocated_bytes: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Tombstone:
+    """A deleted device's data on one node, waiting for that node's pool agent to remove it."""
+
+    device: str
+    node: NodeName
+    value: str
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class OutdatedMark:
+    """The note that a node's replica missed writes and must not be promoted."""
+
+    device: str
+    node: NodeName
+    uuid: str

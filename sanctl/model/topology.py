@@ -1,0 +1,94 @@
+"""The static shape of a cluster: networks, nodes and pools, as cluster.toml states them.
+
+Light on purpose: values only. What may stand in the file, and what is wrong with one that holds
+something else, is known to `sanctl.config`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import PurePosixPath
+
+from sanctl.model.names import DeviceName, Iqn, NodeName, PoolName
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class Role(StrEnum):
+    """What a node does for the cluster."""
+
+    STORAGE = "storage"
+    WITNESS = "witness"
+    """Votes, so that two storage nodes can tell a dead peer from a cut link; holds no data."""
+
+
+class Strategy(StrEnum):
+    """Who may go on when nodes cannot see each other."""
+
+    NODE_MAJORITY = "node-majority"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Networks:
+    """The three networks, which must not share a wire."""
+
+    iscsi: Network
+    sync: Network
+    heartbeat: Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One server of the cluster."""
+
+    name: NodeName
+    id: int
+    """Corosync node id, and tag of the node's target port group, ALUA group and relative port."""
+    role: Role
+    iscsi: tuple[Address, ...]
+    """Portals; a witness has none."""
+    sync: Address
+    heartbeat: Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A directory on a mounted filesystem, of the same name and path on each of its nodes."""
+
+    name: PoolName
+    path: PurePosixPath
+    uuid: str
+    """What the marker file in the directory must say, 36 characters in lower case."""
+    nodes: tuple[NodeName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """All of cluster.toml. Nodes are in the order of their ids, pools in that of their names."""
+
+    cluster: str
+    iqn_prefix: Iqn
+    strategy: Strategy
+    networks: Networks
+    nodes: tuple[Node, ...]
+    pools: tuple[Pool, ...]
+
+    def node(self, name: NodeName | str) -> Node | None:
+        """Return the node of that name."""
+        return next((node for node in self.nodes if node.name.value == str(name)), None)
+
+    def pool(self, name: PoolName | str) -> Pool | None:
+        """Return the pool of that name."""
+        return next((pool for pool in self.pools if pool.name.value == str(name)), None)
+
+    @property
+    def storage_nodes(self) -> tuple[Node, ...]:
+        """The nodes that hold data and serve it."""
+        return tuple(node for node in self.nodes if node.role is Role.STORAGE)
+
+    def target_iqn(self, device: DeviceName) -> Iqn:
+        """Return the name of the device's target, the same on every node."""
+        return Iqn.parse(f"{self.iqn_prefix}.{device}")

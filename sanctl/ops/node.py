@@ -1,0 +1,81 @@
+"""Takes nodes out of service and back, and waits until that has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sanctl.model.change import Change
+from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.ops.session import Session
+from sanctl.plan.goal import back_online, in_standby
+from sanctl.plan.nodes import plan_online, plan_standby, stranded_devices
+
+
+def put_in_standby(
+    session: Session, name: NodeName, *, accepted: Collection[str], timeout_s: float
+) -> bool:
+    """Move everything off a node and keep it off; return whether anything was to change.
+
+    Raises:
+        Refused: unknown node, or a device would stop being served.
+        CommandError: a device's agent failed on the way.
+        NotConverged: it is in standby, and not everything has moved away.
+    """
+    served: list[DeviceName] = []
+    known: list[Failure] = []
+    resources: list[str] = []
+
+    def decide(cluster: Cluster) -> tuple[Change, ...]:
+        known[:] = cluster.mon.failures
+        resources[:] = [device.name.value for device in cluster.cib.devices]
+        changes = plan_standby(cluster, name, accepted=accepted)
+        # What no other node can serve stops here, which was accepted: not waited for.
+        stranded = stranded_devices(cluster, name)
+        served[:] = [
+            device.name
+            for device in cluster.cib.devices
+            if name.value in cluster.mon.active_nodes(device.name)
+            and not device.is_stopping
+            and device.name not in stranded
+        ]
+        return changes
+
+    changes = session.change(decide)
+    session.wait(
+        lambda seen: in_standby(seen, name, served),
+        waiting_for=f"node {name} to be free of devices",
+        timeout_s=timeout_s,
+        resources=resources,
+        known_failures=tuple(known),
+        look="the node stays in standby; 'sanctl status' shows what is still there",
+    )
+    return bool(changes)
+
+
+def bring_online(session: Session, name: NodeName, *, timeout_s: float) -> bool:
+    """End a node's standby and wait until its replicas are up to date.
+
+    Raises:
+        Refused: unknown node.
+        CommandError: an agent failed.
+        NotConverged: it is back, and not all its replicas are up to date.
+    """
+    known: list[Failure] = []
+    resources: list[str] = []
+
+    def decide(cluster: Cluster) -> tuple[Change, ...]:
+        known[:] = cluster.mon.failures
+        resources[:] = [d.name.value for d in cluster.cib.devices if name in d.nodes]
+        return plan_online(cluster, name)
+
+    changes = session.change(decide)
+    session.wait(
+        lambda seen: back_online(seen, name),
+        waiting_for=f"node {name} to be back with its replicas up to date",
+        timeout_s=timeout_s,
+        resources=resources,
+        known_failures=tuple(known),
+        look="a resync goes on by itself; a node that is off has to be started",
+    )
+    return bool(changes)

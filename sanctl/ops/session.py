@@ -1,0 +1,136 @@
+"""A command and the cluster: observe, change by compare-and-swap, wait for effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
+from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
+from sanctl.model.change import Change
+from sanctl.model.cluster import Cluster, Failure
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.goal import Progress, failure_problem, new_failures
+from sanctl.render.cib import render_patchset
+from sanctl.system.clock import Clock
+
+# In each round at least one of the writers that collide gets through, so this many commands would
+# have to be started at one moment for one of them to give up.
+_CHANGE_ATTEMPTS = 30
+_POLL_S = 0.5
+# While a node takes over or a DC is elected Pacemaker may not answer for some seconds.
+_SILENCE_TOLERATED_S = 30.0
+
+
+class Reporter(Protocol):
+    """Where progress goes."""
+
+    def update(self, text: str) -> None:
+        """Show what is being waited for, or seen."""
+        ...
+
+
+class Session:
+    """Observes and changes the cluster for one command."""
+
+    def __init__(self, pacemaker: PacemakerPort, clock: Clock, reporter: Reporter) -> None:
+        self._pacemaker = pacemaker
+        self.clock = clock
+        self.reporter = reporter
+
+    def observe(self) -> Cluster:
+        """Return the cluster as it is now.
+
+        Raises:
+            Unreachable: Pacemaker does not answer here.
+        """
+        root = parse_document(self._pacemaker.query())
+        return Cluster(cib=parse_cib(root), mon=parse_crm_mon(self._pacemaker.monitor()))
+
+    def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
+        """Make the change that `decide` asks for, planned anew until it meets the CIB it saw.
+
+        Returns:
+            The changes made; none when nothing was to do.
+
+        Raises:
+            Busy: others changed the CIB each time between reading and writing.
+            SanctlError: what `decide` raises.
+        """
+        for attempt in range(_CHANGE_ATTEMPTS):
+            root = parse_document(self._pacemaker.query())
+            mon = parse_crm_mon(self._pacemaker.monitor())
+            changes = decide(Cluster(cib=parse_cib(root), mon=mon))
+            if not changes:
+                return ()
+            try:
+                self._pacemaker.patch(render_patchset(root, changes))
+            except StaleCib:
+                self.clock.sleep(min(0.05 * attempt, 0.5))
+                continue
+            return changes
+        raise Busy(
+            Problem(
+                "SAN-CLU-004",
+                f"the CIB changed under {_CHANGE_ATTEMPTS} attempts to change it",
+                "something changes it all the time: try again later, or look who does with "
+                "'journalctl -u pacemaker'",
+            )
+        )
+
+    def wait(
+        self,
+        goal: Callable[[Cluster], Progress],
+        *,
+        waiting_for: str,
+        timeout_s: float,
+        resources: Collection[str] = (),
+        known_failures: Collection[Failure] = (),
+        look: str = "",
+    ) -> Cluster:
+        """Observe until the goal is reached.
+
+        Args:
+            goal: judges an observation.
+            waiting_for: what is waited for, in words.
+            timeout_s: seconds until the wait is given up.
+            resources: a failed action of one of these ends the wait at once.
+            known_failures: failures from before, which do not.
+            look: how to look further, shown when time runs out.
+
+        Raises:
+            NotConverged: time ran out; says what was seen last.
+            CommandError: an action failed.
+            Unreachable: Pacemaker has not answered for long.
+        """
+        deadline = self.clock.monotonic_s() + timeout_s
+        heard = self.clock.monotonic_s()
+        seen = "nothing yet"
+        while True:
+            try:
+                cluster = self.observe()
+            except Unreachable:
+                now = self.clock.monotonic_s()
+                if now - heard >= _SILENCE_TOLERATED_S or now >= deadline:
+                    raise
+                self.clock.sleep(_POLL_S)
+                continue
+            heard = self.clock.monotonic_s()
+            failures = new_failures(cluster, resources, known_failures)
+            if failures:
+                raise CommandError(*(failure_problem(failure) for failure in failures))
+            progress = goal(cluster)
+            if progress.is_done:
+                return cluster
+            seen = progress.seen
+            self.reporter.update(f"waiting for {waiting_for}: {seen}")
+            if self.clock.monotonic_s() >= deadline:
+                raise NotConverged(
+                    Problem(
+                        "SAN-WAIT-001",
+                        f"{waiting_for}: not reached within {timeout_s:g} s; last seen: {seen}",
+                        look or "'sanctl status' shows how it goes on",
+                    )
+                )
+            self.clock.sleep(_POLL_S)

@@ -1,0 +1,1 @@
+"""Text of the tools to model. Pure."""

@@ -1,0 +1,280 @@
+"""Reads the text of `cibadmin --query` into what the planner works with.
+
+Lenient where operators and other tools write (unknown elements are ignored), strict about our own
+resources: one that does not read as a device is reported by id, never skipped in silence.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+from sanctl.errors import Problem, SanctlError, Unreachable
+from sanctl.model.cluster import (
+    POOLS_CLONE,
+    Cib,
+    CibNode,
+    CibVersion,
+    FencingResource,
+    MoveConstraint,
+)
+from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+
+TOMBSTONE_PREFIX = "sanctl-delete-"
+OUTDATED_PREFIX = "sanctl-outdated-"
+POOL_PREFIX = "sanctl-pool-"
+REPLICA_PREFIX = "sanctl-"
+_UUID = re.compile(r"[0-9a-f]{32}")
+_TRUE = frozenset({"true", "yes", "on", "1", "y"})
+
+
+def parse_document(text: str) -> ET.Element:
+    """Return the root of a CIB.
+
+    Raises:
+        Unreachable: the text is not a CIB.
+    """
+    try:
+        root = ET.fromstring(text)  # noqa: S314 - see the import
+    except ET.ParseError as error:
+        raise Unreachable(
+            Problem("SAN-CIB-001", f"what cibadmin printed is not XML: {error}")
+        ) from error
+    if root.tag != "cib" or root.find("configuration") is None:
+        raise Unreachable(
+            Problem("SAN-CIB-001", f"what cibadmin printed is not a CIB: <{root.tag}>")
+        )
+    return root
+
+
+def parse_cib(root: ET.Element) -> Cib:
+    """Read the parsed text of a CIB."""
+    configuration = root.find("configuration")
+    assert configuration is not None
+    nodes = tuple(_nodes(configuration))
+    devices: list[DeviceSpec] = []
+    unreadable: list[tuple[str, str]] = []
+    preferred = {
+        location.get("rsc", ""): location.get("node", "")
+        for location in configuration.findall("constraints/rsc_location")
+        if location.get("id") == f"{location.get('rsc')}-prefer"
+    }
+    for clone, primitive in _device_elements(configuration):
+        try:
+            devices.append(_device(clone, primitive, preferred.get(clone.get("id", ""))))
+        except (SanctlError, ValueError) as error:
+            unreadable.append((primitive.get("id", "?"), str(error)))
+    replicas: dict[tuple[str, str], ReplicaState] = {}
+    pools: dict[tuple[str, str], PoolUsage] = {}
+    for node, name, value in _transient_attributes(root):
+        if name.startswith(POOL_PREFIX):
+            pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
+        elif name.startswith(REPLICA_PREFIX):
+            replicas[name.removeprefix(REPLICA_PREFIX), node] = parse_replica_state(value)
+    return Cib(
+        version=parse_version(root),
+        properties=_properties(configuration),
+        nodes=nodes,
+        devices=tuple(sorted(devices, key=lambda device: device.name)),
+        unreadable=tuple(sorted(unreadable)),
+        has_pools_clone=configuration.find(f"resources//clone[@id='{POOLS_CLONE}']") is not None,
+        fencing=tuple(_fencing(configuration)),
+        fencing_levels=len(configuration.findall("fencing-topology/fencing-level")),
+        moves=tuple(_moves(configuration)),
+        tombstones=tuple(sorted(_tombstones(nodes))),
+        outdated=tuple(sorted(_outdated(nodes))),
+        replicas=replicas,
+        pools=pools,
+        ids=frozenset(
+            identifier
+            for element in configuration.iter()
+            if (identifier := element.get("id")) is not None
+        ),
+    )
+
+
+def parse_version(root: ET.Element) -> CibVersion:
+    """Return the version attributes of a CIB."""
+    return CibVersion(
+        admin_epoch=int(root.get("admin_epoch", "0")),
+        epoch=int(root.get("epoch", "0")),
+        num_updates=int(root.get("num_updates", "0")),
+    )
+
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """Split `a=1 b=2` as the agents publish it; what has no '=' is left out."""
+    return {
+        key: value
+        for word in text.split()
+        for key, sign, value in (word.partition("="),)
+        if key and sign
+    }
+
+
+def parse_replica_state(text: str) -> ReplicaState:
+    """Read the node attribute `sanctl-NAME`; what is missing or odd is unknown."""
+    pairs = parse_pairs(text)
+    return ReplicaState(
+        disk=_known(pairs.get("disk")),
+        connection=_known(pairs.get("connection")),
+        replication=_known(pairs.get("replication")),
+        peer_disk=_known(pairs.get("peer-disk")),
+        out_of_sync_kib=_number(pairs.get("out-of-sync")),
+        role=_known(pairs.get("role")),
+        size_bytes=_number(pairs.get("size")),
+        access=_known(pairs.get("acl")),
+    )
+
+
+def parse_pool_usage(text: str) -> PoolUsage:
+    """Read the node attribute `sanctl-pool-POOL`."""
+    if text.startswith("error="):
+        return PoolUsage(error=text.removeprefix("error=").strip() or "unknown")
+    pairs = parse_pairs(text)
+    total, free = _number(pairs.get("total")), _number(pairs.get("free"))
+    if total is None or free is None:
+        return PoolUsage(error=f"cannot read {text!r}")
+    return PoolUsage(
+        total_bytes=total, free_bytes=free, allocated_bytes=_number(pairs.get("allocated"))
+    )
+
+
+def _known(text: str | None) -> str | None:
+    return None if text is None or text in {"", "?", "Unknown", "DUnknown"} else text
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
+
+
+def _pairs_of(element: ET.Element, *sets: str) -> dict[str, str]:
+    """Name and value of the nvpairs in an element's attribute sets, without rules."""
+    return {
+        pair.get("name", ""): pair.get("value", "")
+        for tag in sets
+        for group in element.findall(tag)
+        for pair in group.findall("nvpair")
+    }
+
+
+def _properties(configuration: ET.Element) -> dict[str, str]:
+    crm_config = configuration.find("crm_config")
+    return {} if crm_config is None else _pairs_of(crm_config, "cluster_property_set")
+
+
+def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
+    for element in configuration.findall("nodes/node"):
+        # A remote or a ping node has a type; only full members count here.
+        if element.get("type", "member") not in {"member", "normal"}:
+            continue
+        attributes = _pairs_of(element, "instance_attributes")
+        try:
+            name = NodeName.parse(element.get("uname", ""))
+        except SanctlError:
+            continue
+        yield CibNode(
+            name=name,
+            id=element.get("id", ""),
+            wants_standby=attributes.get("standby", "off").lower() in _TRUE,
+            attributes=attributes,
+        )
+
+
+def _device_elements(configuration: ET.Element) -> Iterator[tuple[ET.Element, ET.Element]]:
+    # Directly below resources only, where sanctl puts them: a patchset needs the full path.
+    for clone in configuration.findall("resources/clone"):
+        primitive = clone.find("primitive")
+        if (
+            primitive is not None
+            and primitive.get("provider") == "sanctl"
+            and primitive.get("type") == "device"
+        ):
+            yield clone, primitive
+
+
+def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> DeviceSpec:
+    parameters = _pairs_of(primitive, "instance_attributes")
+    clone_meta = _pairs_of(clone, "meta_attributes")
+    meta = {**clone_meta, **_pairs_of(primitive, "meta_attributes")}
+    for needed in ("uuid", "size", "pool", "nodes", "minor"):
+        if needed not in parameters:
+            raise ValueError(f"parameter {needed} is missing")
+    uuid = parameters["uuid"]
+    if not _UUID.fullmatch(uuid):
+        raise ValueError(f"parameter uuid is {uuid!r}, not 32 hex digits")
+    name = DeviceName.parse(primitive.get("id", ""))
+    if clone.get("id") != f"sanctl-{name}":
+        raise ValueError(f"its clone is called {clone.get('id')!r}, not 'sanctl-{name}'")
+    nodes = tuple(NodeName.parse(word) for word in parameters["nodes"].split())
+    return DeviceSpec(
+        name=name,
+        uuid=uuid,
+        size=ByteSize(bytes=int(parameters["size"])),
+        pool=PoolName.parse(parameters["pool"]),
+        replicas=int(parameters.get("replicas", str(len(nodes)))),
+        nodes=nodes,
+        minor=int(parameters["minor"]),
+        initiators=tuple(Iqn.parse(word) for word in parameters.get("initiators", "").split()),
+        prefer=NodeName.parse(prefer) if prefer else None,
+        is_stopping=meta.get("target-role", "Started").lower() == "stopped",
+        is_managed=meta.get("is-managed", "true").lower() in _TRUE
+        and meta.get("maintenance", "false").lower() not in _TRUE,
+        is_new=parameters.get("new", "false").lower() in _TRUE,
+    )
+
+
+def _transient_attributes(root: ET.Element) -> Iterator[tuple[str, str, str]]:
+    for state in root.findall("status/node_state"):
+        node = state.get("uname", "")
+        for element in state.findall("transient_attributes"):
+            for name, value in _pairs_of(element, "instance_attributes").items():
+                yield node, name, value
+
+
+def _fencing(configuration: ET.Element) -> Iterator[FencingResource]:
+    for element in configuration.findall("resources//primitive"):
+        if element.get("class") == "stonith":
+            parameters = _pairs_of(element, "instance_attributes")
+            listed = parameters.get("pcmk_host_list", "").replace(",", " ").split()
+            mapped = [
+                entry.partition(":")[0]
+                for entry in parameters.get("pcmk_host_map", "").replace(";", " ").split()
+            ]
+            yield FencingResource(
+                id=element.get("id", ""), targets=tuple(sorted({*listed, *mapped}))
+            )
+
+
+def _moves(configuration: ET.Element) -> Iterator[MoveConstraint]:
+    for location in configuration.findall("constraints/rsc_location"):
+        clone = location.get("rsc", "")
+        if location.get("id") != f"{clone}-move" or not clone.startswith("sanctl-"):
+            continue
+        target = location.find("rule/expression[@attribute='#uname']")
+        until = location.find("rule/date_expression")
+        yield MoveConstraint(
+            device=clone.removeprefix("sanctl-"),
+            node="" if target is None else target.get("value", ""),
+            until="" if until is None else until.get("end", ""),
+        )
+
+
+def _tombstones(nodes: tuple[CibNode, ...]) -> Iterator[Tombstone]:
+    for node in nodes:
+        for name, value in node.attributes.items():
+            if name.startswith(TOMBSTONE_PREFIX):
+                yield Tombstone(
+                    device=name.removeprefix(TOMBSTONE_PREFIX), node=node.name, value=value
+                )
+
+
+def _outdated(nodes: tuple[CibNode, ...]) -> Iterator[OutdatedMark]:
+    for node in nodes:
+        for name, value in node.attributes.items():
+            if name.startswith(OUTDATED_PREFIX):
+                yield OutdatedMark(
+                    device=name.removeprefix(OUTDATED_PREFIX), node=node.name, uuid=value
+                )

@@ -1,0 +1,91 @@
+"""Text of `drbdsetup events2` to values.
+
+`drbdsetup events2 --now --statistics RESOURCE` prints the same keys for DRBD 8.4 and 9
+(drbdsetup-8.4(8), drbdsetup-9.0(8)); `status --json` exists for 9 only. Keys that a version adds
+are passed over, keys it leaves out are unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from sanctl.model.drbd import PeerState, ResourceState
+
+_K = TypeVar("_K")
+
+
+def _fields(words: list[str]) -> dict[str, str]:
+    """Split `key:value` words; a value may hold colons, a key may not."""
+    return dict(word.partition(":")[::2] for word in words if ":" in word)
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def parse_events2(text: str) -> dict[str, ResourceState]:
+    """Return the resources in the output of `drbdsetup events2 --now --statistics`, by name.
+
+    Later lines about the same object replace earlier ones, `destroy` removes it, so that the
+    output of a running `events2` gives the state at its end. Lines of other kinds are passed over.
+    """
+    resources: dict[str, dict[str, str]] = {}
+    devices: dict[str, dict[str, str]] = {}
+    peers: dict[tuple[str, str], dict[str, str]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if words and words[0][:1].isdigit():
+            words = words[1:]  # --timestamps
+        if len(words) < 3 or words[0] not in {"exists", "create", "change", "destroy"}:
+            continue
+        event, kind = words[0], words[1]
+        fields = _fields(words[2:])
+        name = fields.get("name", "")
+        if kind == "resource":
+            _apply(resources, name, event, fields)
+        elif kind == "device":
+            _apply(devices, name, event, fields)
+        elif kind in {"connection", "peer-device"}:
+            # 8.4 knows a connection by conn-name; both lines of one peer carry it.
+            key = (name, fields.get("conn-name") or fields.get("peer-node-id", ""))
+            if event == "destroy" and kind == "peer-device":
+                continue  # its connection's own line follows
+            _apply(peers, key, event, fields)
+    return {
+        name: _resource(name, fields, devices.get(name, {}), peers)
+        for name, fields in sorted(resources.items())
+    }
+
+
+def _apply(table: dict[_K, dict[str, str]], key: _K, event: str, fields: dict[str, str]) -> None:
+    if event == "destroy":
+        table.pop(key, None)
+    else:
+        table.setdefault(key, {}).update(fields)
+
+
+def _resource(
+    name: str,
+    fields: dict[str, str],
+    device: dict[str, str],
+    peers: dict[tuple[str, str], dict[str, str]],
+) -> ResourceState:
+    return ResourceState(
+        name=name,
+        role=fields.get("role", "Unknown"),
+        suspended=fields.get("suspended", "no"),
+        disk=device.get("disk", "Diskless"),
+        size_kib=_whole(device.get("size")),
+        peers=tuple(
+            PeerState(
+                name=peer,
+                connection=state.get("connection", "Unknown"),
+                role=state.get("role", "Unknown"),
+                replication=state.get("replication", "Off"),
+                disk=state.get("peer-disk", "DUnknown"),
+                out_of_sync_kib=_whole(state.get("out-of-sync")),
+            )
+            for (resource, peer), state in sorted(peers.items())
+            if resource == name
+        ),
+    )

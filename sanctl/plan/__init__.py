@@ -1,0 +1,1 @@
+"""Pure decisions: same input, same steps."""

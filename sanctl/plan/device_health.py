@@ -1,0 +1,131 @@
+"""What is wrong with one device, told from the CIB and Pacemaker's view alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.device import DeviceSpec
+from sanctl.model.health import Finding, Severity
+from sanctl.model.names import format_bytes
+
+CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
+# Nothing is known of it.
+_UNSET = "?"
+
+
+def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    """Return what is wrong with one device."""
+    subject = f"device {device.name}"
+    active = cluster.mon.active_nodes(device.name)
+    if device.is_stopping:
+        yield Finding(
+            code="SAN-HLT-030",
+            severity=WARNING,
+            subject=subject,
+            what="it is stopped: its deletion was begun and not finished",
+            do=f"finish it with 'sanctl device delete {device.name}', or take it back with "
+            f"'crm_resource --resource sanctl-{device.name} --meta --delete-parameter target-role'",
+        )
+        return
+    if len(active) > 1:
+        yield Finding(
+            code="SAN-HLT-031",
+            severity=CRITICAL,
+            subject=subject,
+            what=f"Pacemaker shows it active on {' and '.join(active)} at once",
+            why="two nodes that write to one device destroy its data",
+            do="stop the hosts' writes, save both replicas, then see 'drbdadm status' on each node",
+        )
+    elif not active:
+        yield Finding(
+            code="SAN-HLT-032",
+            severity=CRITICAL,
+            subject=subject,
+            what=f"no node serves it ({_replica_summary(cluster, device)})",
+            why="hosts that use it wait, then get errors",
+            do=_next_for_unserved(cluster, device),
+        )
+    if not device.is_managed:
+        yield Finding(
+            code="SAN-HLT-033",
+            severity=WARNING,
+            subject=subject,
+            what="it is unmanaged",
+            why="Pacemaker would not take it over when its node fails",
+            do="let Pacemaker manage it again: remove is-managed or maintenance from it",
+        )
+    yield from _replica_findings(cluster, device)
+
+
+def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    for node in device.nodes:
+        subject = f"device {device.name}"
+        state = cluster.mon.state(node)
+        if state not in PRESENT:
+            yield Finding(
+                code="SAN-HLT-034",
+                severity=WARNING,
+                subject=subject,
+                what=f"replica on {node}: unknown, the node is {state.value}",
+                why="one copy less protects the data",
+                do=f"bring {node} back; it resyncs by itself",
+            )
+            continue
+        replica = cluster.replica(device.name, node)
+        if replica.is_up_to_date and replica.is_linked:
+            continue
+        if state is NodeState.STANDBY:
+            continue  # said of the node once, not of each of its replicas
+        out = replica.out_of_sync_kib
+        amount = f", {format_bytes(out * 1024)} to sync" if out else ""
+        if replica.disk is None:
+            what, do = (
+                f"replica on {node}: unknown, its agent has published nothing",
+                f"journalctl SANCTL_DEVICE={device.name} on {node}",
+            )
+        elif not replica.is_linked:
+            what, do = (
+                f"replica on {node} is {replica.disk} and not connected "
+                f"({replica.link or _UNSET}){amount}",
+                "see to the sync network and the other node; it reconnects by itself",
+            )
+        else:
+            what, do = (
+                f"replica on {node} is {replica.disk} ({replica.link}){amount}",
+                "wait for the resync to end; the device is served meanwhile",
+            )
+        yield Finding(
+            code="SAN-HLT-035",
+            severity=WARNING,
+            subject=subject,
+            what=what,
+            why="one copy less protects the data",
+            do=do,
+        )
+
+
+def _replica_summary(cluster: Cluster, device: DeviceSpec) -> str:
+    return ", ".join(
+        f"{node} {cluster.replica(device.name, node).disk or _UNSET}"
+        if cluster.mon.state(node) in PRESENT
+        else f"{node} {cluster.mon.state(node).value}"
+        for node in device.nodes
+    )
+
+
+def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
+    unclean = [n for n in device.nodes if cluster.mon.state(n) is NodeState.UNCLEAN]
+    if unclean:
+        return f"fencing of {unclean[0]} must succeed first: 'stonith_admin --history {unclean[0]}'"
+    good = [
+        node
+        for node in device.nodes
+        if cluster.mon.state(node) in PRESENT and cluster.replica(device.name, node).is_up_to_date
+    ]
+    if good:
+        return (
+            f"{good[0]} has the data: journalctl SANCTL_DEVICE={device.name} there says why it is "
+            "not promoted"
+        )
+    return "bring the node back that served it last: only that replica is known to be up to date"

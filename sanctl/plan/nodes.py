@@ -1,0 +1,79 @@
+"""Taking a node out of service and back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.change import Change, RemoveNodeAttribute, SetNodeAttribute
+from sanctl.model.cluster import CibNode, Cluster, NodeState
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.plan.creation import no_quorum_problem
+
+ACCEPT_STOP = "SAN-NODE-004"
+
+
+def existing_node(cluster: Cluster, name: NodeName) -> CibNode:
+    """Return the node of that name.
+
+    Raises:
+        Refused: the cluster has none.
+    """
+    for node in cluster.cib.nodes:
+        if node.name == name:
+            return node
+    known = ", ".join(str(node.name) for node in cluster.cib.nodes)
+    raise Refused(Problem("SAN-NODE-001", f"there is no node {name}", f"the cluster has: {known}"))
+
+
+def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[DeviceName, ...]:
+    """Return the devices a node serves that no other node could serve now."""
+    return tuple(
+        device.name
+        for device in cluster.cib.devices
+        if name.value in cluster.mon.active_nodes(device.name)
+        and not any(
+            other != name
+            and cluster.mon.state(other) is NodeState.ONLINE
+            and cluster.replica(device.name, other).is_up_to_date
+            for other in device.nodes
+        )
+    )
+
+
+def plan_standby(
+    cluster: Cluster, name: NodeName, *, accepted: Collection[str] = ()
+) -> tuple[Change, ...]:
+    """Return the change that puts a node into standby; nothing when it is.
+
+    Raises:
+        Refused: a device would stop being served, and that was not accepted.
+    """
+    node = existing_node(cluster, name)
+    if not cluster.mon.has_quorum:
+        raise Refused(no_quorum_problem())
+    if node.wants_standby:
+        return ()
+    stranded = stranded_devices(cluster, name)
+    if stranded and ACCEPT_STOP not in accepted:
+        raise Refused(
+            *(
+                Problem(
+                    ACCEPT_STOP,
+                    f"device {device} would stop: no other node has an up-to-date replica of it",
+                    f"wait for the resync, or accept that with --accept {ACCEPT_STOP}",
+                )
+                for device in stranded
+            )
+        )
+    return (SetNodeAttribute(node=name, attribute="standby", value="on"),)
+
+
+def plan_online(cluster: Cluster, name: NodeName) -> tuple[Change, ...]:
+    """Return the change that ends a node's standby; nothing when it is in none."""
+    node = existing_node(cluster, name)
+    if not cluster.mon.has_quorum:
+        raise Refused(no_quorum_problem())
+    if "standby" not in node.attributes:
+        return ()
+    return (RemoveNodeAttribute(node=name, attribute="standby"),)

@@ -1,0 +1,72 @@
+"""How good a candidate for Primary this node's replica is.
+
+Pacemaker promotes the instance with the highest promotion score and none without one. The score
+is a pure function of what DRBD says here, so it can be tried in every state. The rules:
+
+* Only a replica that holds the data may be promoted by itself: UpToDate, or Consistent (DRBD does
+  not know yet; its fence-peer handler settles that before it becomes Primary).
+* A replica that knows it is behind (Outdated, Inconsistent, Failed, Diskless) is no candidate.
+  A resync target could be promoted while its source is connected, and would die with it.
+* The Primary outranks everybody, so that a node's return never moves a device back.
+* Two new, empty replicas that see each other are a candidate: there is no data to lose yet.
+"""
+
+from __future__ import annotations
+
+from sanctl.model.drbd import ResourceState
+
+#: The Primary with a good disk: stays where it is.
+SCORE_PRIMARY = 10_000
+#: UpToDate and in contact with an UpToDate peer or a peer it knows to be behind.
+SCORE_UP_TO_DATE = 9_000
+#: UpToDate as far as it knows, but out of contact: the peer may be further.
+SCORE_ALONE = 8_000
+#: Consistent: was UpToDate when it was last seen, promotion has to be cleared by the handler.
+SCORE_CONSISTENT = 100
+#: New and empty on both sides.
+SCORE_NEW = 10
+#: Never.
+SCORE_NONE = None
+
+
+def promotion_score(
+    state: ResourceState | None, *, is_new: bool, is_first: bool = False
+) -> int | None:
+    """Return the promotion score of this node's replica, None where it may not be promoted.
+
+    Args:
+        state: the resource as DRBD reports it here; None when it is not up.
+        is_new: the cluster says that the device has never been active.
+        is_first: this node is the first of the device's replica nodes, where a new one begins.
+    """
+    if state is None:
+        return SCORE_NONE
+    if state.disk == "UpToDate":
+        if state.is_primary:
+            return SCORE_PRIMARY
+        if any(peer.connection == "Connected" for peer in state.peers):
+            return SCORE_UP_TO_DATE
+        return SCORE_ALONE
+    if state.disk == "Consistent":
+        return SCORE_CONSISTENT
+    if is_new and is_blank_pair(state):
+        return SCORE_NEW + is_first
+    if state.is_primary and any(peer.disk == "UpToDate" for peer in state.peers):
+        # Its disk failed under it and it serves from a peer: still the one that serves, and
+        # moving is the cluster's decision by the scores of the others, which are higher.
+        return SCORE_CONSISTENT
+    return SCORE_NONE
+
+
+def is_blank_pair(state: ResourceState) -> bool:
+    """Whether all replicas are connected and none has ever held data as far as DRBD says."""
+    return (
+        state.disk == "Inconsistent"
+        and bool(state.peers)
+        and all(
+            peer.connection == "Connected"
+            and peer.disk == "Inconsistent"
+            and peer.replication == "Established"
+            for peer in state.peers
+        )
+    )

@@ -1,0 +1,1 @@
+"""Model to text of the tools. Pure."""

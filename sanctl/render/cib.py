@@ -1,0 +1,359 @@
+"""Writes changes of the CIB as one patchset that applies to the version it was planned on, or not.
+
+Compare-and-swap: the patchset names the configuration version it starts from, and Pacemaker refuses
+it when the configuration has changed since ("Update was older than existing configuration", "diff
+failed"). `num_updates` is left out of the source on purpose: it counts changes of the status
+section, which has a new one with every monitor result, while `epoch` rises with any change of the
+configuration, and only that decides whether a plan still holds. Pacemaker takes a version part
+that is not named as given (read in, and tried with, 2.1.5 and 3.0.0).
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from sanctl.model.change import (
+    AddDevice,
+    AddMove,
+    Change,
+    RemoveDevice,
+    RemoveMove,
+    RemoveNodeAttribute,
+    SetNodeAttribute,
+    SetParameter,
+    SetStopped,
+)
+from sanctl.model.cluster import clone_id
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName, NodeName
+
+_CONFIGURATION = "/cib/configuration"
+
+# Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
+# 60 s is above what the agent bounds its own waits to, so that its answer comes first.
+_OPERATIONS = (
+    ("start", 0, "", 60),
+    ("promote", 0, "", 60),
+    ("demote", 0, "", 60),
+    ("stop", 0, "", 60),
+    ("monitor", 10, "Promoted", 30),
+    ("monitor", 11, "Unpromoted", 30),
+    ("reload-agent", 0, "", 60),
+)
+
+
+def render_patchset(root: ET.Element, changes: Sequence[Change]) -> str:
+    """Return the patchset that makes these changes on the CIB they were planned on."""
+    patch = ET.Element("diff", format="2")
+    admin_epoch, epoch = root.get("admin_epoch", "0"), root.get("epoch", "0")
+    version = ET.SubElement(patch, "version")
+    ET.SubElement(version, "source", admin_epoch=admin_epoch, epoch=epoch)
+    ET.SubElement(
+        version, "target", admin_epoch=admin_epoch, epoch=str(int(epoch) + 1), num_updates="0"
+    )
+    writer = _Writer(root)
+    for change in changes:
+        writer.add(change)
+    writer.settle_positions()
+    # Deletions first: Pacemaker places what it creates by position among what is left.
+    patch.extend(writer.deletions)
+    patch.extend(writer.modifications)
+    patch.extend(writer.creations)
+    return ET.tostring(patch, encoding="unicode")
+
+
+class _Writer:
+    """Collects the operations of a patchset."""
+
+    def __init__(self, root: ET.Element) -> None:
+        configuration = root.find("configuration")
+        assert configuration is not None
+        self._configuration = configuration
+        self.deletions: list[ET.Element] = []
+        self.modifications: list[ET.Element] = []
+        self.creations: list[ET.Element] = []
+
+    def add(self, change: Change) -> None:
+        match change:
+            case AddDevice(device=device):
+                self._create("resources", device_element(device))
+                for constraint in constraint_elements(device):
+                    self._create("constraints", constraint)
+            case RemoveDevice(name=name):
+                self._remove_device(name)
+            case SetStopped(name=name):
+                self._set_stopped(name)
+            case SetParameter(name=name, parameter=parameter, value=value):
+                self._set_parameter(name, parameter, value)
+            case AddMove(name=name, node=node, until=until):
+                self._create("constraints", move_element(name, node, until))
+            case RemoveMove(name=name):
+                self._delete("constraints", "rsc_location", f"{clone_id(name)}-move")
+            case SetNodeAttribute(node=node, attribute=attribute, value=value):
+                self._set_node_attribute(node, attribute, value)
+            case RemoveNodeAttribute(node=node, attribute=attribute):
+                self._remove_node_attribute(node, attribute)
+            case _:
+                assert_never(change)
+
+    def _remove_device(self, name: DeviceName) -> None:
+        clone = clone_id(name)
+        for location in self._configuration.findall("constraints/*"):
+            if location.get("rsc") == clone:
+                self._delete("constraints", location.tag, location.get("id", ""))
+        self._delete("resources", "clone", clone)
+        for node in self._configuration.findall("nodes/node"):
+            for group, pair in _node_pairs(node, f"sanctl-outdated-{name}"):
+                self._delete_pair(node, group, pair)
+
+    def _set_stopped(self, name: DeviceName) -> None:
+        clone = self._find(f"resources/clone[@id='{clone_id(name)}']")
+        group = clone.find("meta_attributes")
+        path = f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
+        pair_id = f"{clone_id(name)}-meta-target-role"
+        if group is None:
+            group = ET.Element("meta_attributes", id=f"{clone_id(name)}-meta")
+            _pair(group, pair_id, "target-role", "Stopped")
+            self._create_at(path, 0, group)
+            return
+        pair = group.find("nvpair[@name='target-role']")
+        group_path = f"{path}/meta_attributes[@id='{group.get('id')}']"
+        if pair is None:
+            self._create_at(group_path, len(group), _new_pair(pair_id, "target-role", "Stopped"))
+        else:
+            self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "value", "Stopped")
+
+    def _set_parameter(self, name: DeviceName, parameter: str, value: str) -> None:
+        primitive = self._find(f"resources/clone[@id='{clone_id(name)}']/primitive")
+        group = primitive.find("instance_attributes")
+        assert group is not None, "a device without parameters does not parse"
+        path = (
+            f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']/primitive[@id='{name}']"
+            f"/instance_attributes[@id='{group.get('id')}']"
+        )
+        pair = group.find(f"nvpair[@name='{parameter}']")
+        if pair is None:
+            self._create_at(
+                path, len(group), _new_pair(f"{name}-params-{parameter}", parameter, value)
+            )
+        else:
+            self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, "value", value)
+
+    def _set_node_attribute(self, name: NodeName, attribute: str, value: str) -> None:
+        node = self._find(f"nodes/node[@uname='{name}']")
+        node_id = node.get("id", "")
+        path = f"{_CONFIGURATION}/nodes/node[@id='{node_id}']"
+        for group, pair in _node_pairs(node, attribute):
+            self._modify(
+                f"{path}/instance_attributes[@id='{group.get('id')}']"
+                f"/nvpair[@id='{pair.get('id')}']",
+                pair,
+                "value",
+                value,
+            )
+            return
+        # The ids crm_attribute itself would give, so that either finds what the other wrote.
+        pair = _new_pair(f"nodes-{node_id}-{attribute}", attribute, value)
+        existing = node.find("instance_attributes")
+        if existing is not None:
+            self._create_at(
+                f"{path}/instance_attributes[@id='{existing.get('id')}']", len(existing), pair
+            )
+            return
+        key = f"nodes-{node_id}"
+        waiting = next((e for e in self.creations if e[0].get("id") == key), None)
+        if waiting is not None:
+            waiting[0].append(pair)
+            return
+        group = ET.Element("instance_attributes", id=key)
+        group.append(pair)
+        self._create_at(path, len(node), group)
+
+    def _remove_node_attribute(self, name: NodeName, attribute: str) -> None:
+        node = self._find(f"nodes/node[@uname='{name}']")
+        for group, pair in _node_pairs(node, attribute):
+            self._delete_pair(node, group, pair)
+
+    def _find(self, path: str) -> ET.Element:
+        element = self._configuration.find(path)
+        assert element is not None, f"planned on a CIB that has {path}"
+        return element
+
+    def _create(self, section: str, element: ET.Element) -> None:
+        parent = self._find(section)
+        self._create_at(f"{_CONFIGURATION}/{section}", len(parent), element)
+
+    def _create_at(self, path: str, children: int, element: ET.Element) -> None:
+        """Append to a parent that has that many children now."""
+        change = ET.Element("change", operation="create", path=path, position=str(children))
+        change.append(element)
+        self.creations.append(change)
+
+    def settle_positions(self) -> None:
+        """Number what is created after what is there, less what the same patchset removes."""
+        added: dict[str, int] = {}
+        for change in self.creations:
+            path = change.get("path", "")
+            removed = sum(
+                1 for gone in self.deletions if gone.get("path", "").rpartition("/")[0] == path
+            )
+            position = int(change.get("position", "")) - removed + added.get(path, 0)
+            change.set("position", str(position))
+            added[path] = added.get(path, 0) + 1
+
+    def _delete(self, section: str, tag: str, identifier: str) -> None:
+        path = f"{_CONFIGURATION}/{section}/{tag}[@id='{identifier}']"
+        self.deletions.append(ET.Element("change", operation="delete", path=path))
+
+    def _delete_pair(self, node: ET.Element, group: ET.Element, pair: ET.Element) -> None:
+        path = (
+            f"{_CONFIGURATION}/nodes/node[@id='{node.get('id')}']"
+            f"/instance_attributes[@id='{group.get('id')}']/nvpair[@id='{pair.get('id')}']"
+        )
+        self.deletions.append(ET.Element("change", operation="delete", path=path))
+
+    def _modify(self, path: str, element: ET.Element, attribute: str, value: str) -> None:
+        change = ET.Element("change", operation="modify", path=path)
+        changes = ET.SubElement(change, "change-list")
+        ET.SubElement(changes, "change-attr", name=attribute, operation="set", value=value)
+        result = ET.SubElement(change, "change-result")
+        ET.SubElement(result, element.tag, {**element.attrib, attribute: value})
+        self.modifications.append(change)
+
+
+def device_element(device: DeviceSpec) -> ET.Element:
+    """Return the promotable clone of a device."""
+    name = device.name.value
+    clone = ET.Element("clone", id=clone_id(name))
+    meta = ET.SubElement(clone, "meta_attributes", id=f"{clone_id(name)}-meta")
+    for key, value in (
+        ("promotable", "true"),
+        ("clone-max", str(device.replicas)),
+        ("clone-node-max", "1"),
+        ("promoted-max", "1"),
+        ("promoted-node-max", "1"),
+        ("notify", "false"),
+        ("interleave", "true"),
+    ):
+        _pair(meta, f"{clone_id(name)}-meta-{key}", key, value)
+    if device.is_stopping:
+        _pair(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
+    primitive = ET.SubElement(
+        clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
+    )
+    parameters = ET.SubElement(primitive, "instance_attributes", id=f"{name}-params")
+    for key, value in (
+        ("uuid", device.uuid),
+        ("size", str(device.size.bytes)),
+        ("pool", device.pool.value),
+        ("replicas", str(device.replicas)),
+        ("nodes", " ".join(node.value for node in device.nodes)),
+        ("initiators", " ".join(iqn.value for iqn in device.initiators)),
+        # Until it has been active once; an instance attribute, because the cluster hands agents
+        # no meta attributes but its own.
+        ("new", "true" if device.is_new else "false"),
+    ):
+        _pair(parameters, f"{name}-params-{key}", key, value)
+    # This id is the same for every device with that minor: ids are unique in a CIB, so two
+    # devices can never hold one minor, whatever happens between reading and writing.
+    _pair(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
+    operations = ET.SubElement(primitive, "operations")
+    for operation, interval_s, role, timeout_s in _OPERATIONS:
+        attributes = {
+            "id": f"{name}-{operation}-{interval_s}s",
+            "name": operation,
+            "interval": f"{interval_s}s",
+            "timeout": f"{timeout_s}s",
+        }
+        if role:
+            attributes["role"] = role
+        ET.SubElement(operations, "op", attributes)
+    return clone
+
+
+def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
+    """Return the constraints a device is created with."""
+    clone = clone_id(device.name)
+    replicas = ET.Element("rsc_location", id=f"{clone}-replicas", rsc=clone)
+    rule = ET.SubElement(
+        replicas,
+        "rule",
+        {"id": f"{clone}-replicas-rule", "score": "-INFINITY", "boolean-op": "and"},
+    )
+    for node in device.nodes:
+        ET.SubElement(
+            rule,
+            "expression",
+            id=f"{clone}-replicas-not-{node}",
+            attribute="#uname",
+            operation="ne",
+            value=node.value,
+        )
+    yield replicas
+    outdated = ET.Element("rsc_location", id=f"{clone}-outdated", rsc=clone)
+    rule = ET.SubElement(
+        outdated, "rule", id=f"{clone}-outdated-rule", role="Promoted", score="-INFINITY"
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-outdated-mark",
+        attribute=f"sanctl-outdated-{device.name}",
+        operation="eq",
+        value=device.uuid,
+    )
+    yield outdated
+    if device.prefer is not None:
+        yield ET.Element(
+            "rsc_location",
+            id=f"{clone}-prefer",
+            rsc=clone,
+            role="Promoted",
+            node=device.prefer.value,
+            score="100",
+        )
+
+
+def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
+    """Return the constraint that pulls the active role to a node until a moment."""
+    clone = clone_id(name)
+    location = ET.Element("rsc_location", id=f"{clone}-move", rsc=clone)
+    rule = ET.SubElement(
+        location,
+        "rule",
+        {
+            "id": f"{clone}-move-rule",
+            "role": "Promoted",
+            "score": "INFINITY",
+            "boolean-op": "and",
+        },
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-move-to",
+        attribute="#uname",
+        operation="eq",
+        value=node.value,
+    )
+    ET.SubElement(rule, "date_expression", id=f"{clone}-move-until", operation="lt", end=until)
+    return location
+
+
+def _node_pairs(node: ET.Element, attribute: str) -> list[tuple[ET.Element, ET.Element]]:
+    return [
+        (group, pair)
+        for group in node.findall("instance_attributes")
+        for pair in group.findall("nvpair")
+        if pair.get("name") == attribute
+    ]
+
+
+def _new_pair(identifier: str, name: str, value: str) -> ET.Element:
+    return ET.Element("nvpair", id=identifier, name=name, value=value)
+
+
+def _pair(parent: ET.Element, identifier: str, name: str, value: str) -> None:
+    ET.SubElement(parent, "nvpair", id=identifier, name=name, value=value)

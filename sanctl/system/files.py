@@ -1,0 +1,61 @@
+"""Reads and writes files: whole, atomic and durable where it matters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+def read_text(path: str) -> str:
+    """Return a file's text.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def read_text_or(path: str, default: str) -> str:
+    """Return a file's text, or `default` when there is no such file."""
+    try:
+        return read_text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return default
+
+
+def write_atomically(path: str, text: str, *, mode: int = 0o644) -> None:
+    """Replace a file so that a reader, or a power cut, sees the old text or the new one.
+
+    Temporary file in the same folder, fsync, rename, fsync of the folder.
+
+    Raises:
+        OSError: the file system refused a step; the old file is untouched.
+    """
+    folder = os.path.dirname(path)
+    temporary = f"{path}.new.{os.getpid()}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    try:
+        try:
+            os.fchmod(handle, mode)
+            view = memoryview(text.encode())
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(folder)
+
+
+def sync_folder(folder: str) -> None:
+    """Make the entries of a folder (creations, renames, removals) durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,111 @@
+"""Starts programs. The only module of sanctl outside the laboratory that does.
+
+`subprocess` is imported when a program is first started: the agents' monitor path often starts
+none, and the import is a good part of what such a short process costs.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from sanctl.errors import CommandError, Problem
+
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_SHOWN_CHARACTERS = 400
+
+
+class CommandResult(NamedTuple):
+    """What a finished program left: its exit status, output and duration in seconds."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: str
+    stderr: str
+    duration_s: float
+
+
+class Runner(Protocol):
+    """Anything that can run a program to its end."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        stdin: str | None = None,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """Run a program and return its result.
+
+        Args:
+            argv: the program and its arguments; never a shell line, never a secret.
+            timeout_s: seconds after which the program is killed.
+            stdin: text for its standard input; without it the input is empty.
+            ok: exit statuses that count as success.
+            env: variables added to a small fixed environment.
+
+        Raises:
+            CommandError: the program is missing, ran out of time, or its status is not in `ok`.
+        """
+        ...
+
+
+class LocalRunner:
+    """Runs programs on this machine."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        stdin: str | None = None,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """See Runner.run."""
+        import subprocess  # noqa: PLC0415 - see the module's docstring
+
+        begin = time.monotonic()
+        shown = shlex.join(argv)
+        try:
+            done = subprocess.run(
+                list(argv),
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+                env={**_ENVIRONMENT, **(env or {})},
+            )
+        except FileNotFoundError as error:
+            raise CommandError(
+                Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise CommandError(
+                Problem("SAN-CMD-002", f"no answer within {timeout_s:g} s: {shown}")
+            ) from error
+        result = CommandResult(
+            tuple(argv), done.returncode, done.stdout, done.stderr, time.monotonic() - begin
+        )
+        if done.returncode not in ok:
+            said = (done.stderr.strip() or done.stdout.strip() or "no message")[-_SHOWN_CHARACTERS:]
+            how = (
+                f"exit status {done.returncode}"
+                if done.returncode >= 0
+                else f"killed by signal {-done.returncode}"
+            )
+            raise CommandError(Problem("SAN-CMD-003", f"{shown}: {how}: {said}"))
+        return result
+
+
+def replace_process(argv: Sequence[str]) -> None:
+    """Become another program: for a handler that hands its work over whole."""
+    os.execve(argv[0], list(argv), {**_ENVIRONMENT})  # noqa: S606

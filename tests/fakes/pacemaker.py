@@ -1,0 +1,301 @@
+"""A cluster in memory: applies patchsets as Pacemaker does, and plays scheduler and agents.
+
+It refuses what a real cluster punishes: removing a resource that still runs (its stop would fail
+and fence the node) is an AssertionError here.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+from sanctl.drivers.pacemaker import StaleCib
+from sanctl.errors import Problem, Refused, Unreachable
+from sanctl.model.cluster import Role
+from sanctl.model.device import access_digest
+from sanctl.model.names import Iqn
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
+NODES = ("n1", "n2", "n3")
+STORAGE = ("n1", "n2")
+
+
+class FakeClock:
+    """A clock that moves when somebody waits; the cluster acts meanwhile."""
+
+    def __init__(self, on_sleep: Callable[[], None] = lambda: None) -> None:
+        self.now = 1_800_000_000.0
+        self.on_sleep = on_sleep
+
+    def monotonic_s(self) -> float:
+        return self.now
+
+    def wall_s(self) -> float:
+        return self.now
+
+    def sleep(self, duration_s: float) -> None:
+        self.now += duration_s
+        self.on_sleep()
+
+
+class FakeReporter:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def update(self, text: str) -> None:
+        self.lines.append(text)
+
+
+class FakePacemaker:
+    """See the module."""
+
+    def __init__(self, version: str = "3.0.0", golden: str = "empty") -> None:
+        self.root = ET.fromstring((GOLDEN / version / f"{golden}.cib.xml").read_text())
+        self.states = dict.fromkeys(NODES, "online")
+        self.roles: dict[tuple[str, str], Role] = {
+            ("sanctl-pool", n): Role.STARTED for n in STORAGE
+        }
+        self.roles |= {(f"fence-{n}", n): Role.STARTED for n in NODES}
+        self.failures: list[dict[str, str]] = []
+        self.patches: list[str] = []
+        self.on_patch: list[Callable[[], None]] = []
+        self.is_frozen = False
+        self.has_quorum = True
+        self.is_down = False
+        self.failing_starts: set[str] = set()
+
+    # The port ------------------------------------------------------------------------------
+
+    def query(self) -> str:
+        if self.is_down:
+            raise Unreachable(Problem("SAN-CLU-002", "it does not answer"))
+        return ET.tostring(self.root, encoding="unicode")
+
+    def monitor(self) -> str:
+        if self.is_down:
+            raise Unreachable(Problem("SAN-CLU-002", "it does not answer"))
+        mon = ET.Element("pacemaker-result")
+        summary = ET.SubElement(mon, "summary")
+        quorum = str(self.has_quorum).lower()
+        ET.SubElement(summary, "current_dc", present="true", with_quorum=quorum)
+        nodes = ET.SubElement(mon, "nodes")
+        for name, state in self.states.items():
+            away = state in {"offline", "unclean"}
+            ET.SubElement(
+                nodes,
+                "node",
+                name=name,
+                online=str(not away).lower(),
+                standby=str(state == "standby").lower(),
+                unclean=str(state == "unclean").lower(),
+                pending=str(state == "pending").lower(),
+                type="member",
+            )
+        resources = ET.SubElement(mon, "resources")
+        for (resource, node), role in sorted(self.roles.items()):
+            element = ET.SubElement(resources, "resource", id=resource, role=role.value)
+            ET.SubElement(element, "node", name=node)
+        failures = ET.SubElement(mon, "failures")
+        for failure in self.failures:
+            ET.SubElement(failures, "failure", failure)
+        return ET.tostring(mon, encoding="unicode")
+
+    def patch(self, patchset: str) -> None:
+        for hook in list(self.on_patch):
+            hook()
+        if not self.has_quorum:
+            raise Refused(Problem("SAN-CLU-001", "no quorum"))
+        diff = ET.fromstring(patchset)
+        source = diff.find("version/source")
+        assert source is not None
+        for key, value in source.attrib.items():
+            if self.root.get(key) != value:
+                raise StaleCib(Problem("SAN-CLU-004", f"{key} is {self.root.get(key)}"))
+        for change in diff.findall("change"):
+            self._apply(change)
+        ids = [element.get("id") for element in self._configuration().iter() if element.get("id")]
+        assert len(ids) == len(set(ids)), "the schema refuses an id that is there twice"
+        target = diff.find("version/target")
+        assert target is not None
+        self.root.attrib.update(target.attrib)
+        self.patches.append(patchset)
+
+    def _apply(self, change: ET.Element) -> None:
+        path = change.get("path", "").removeprefix("/cib/")
+        operation = change.get("operation")
+        found = self.root.find(path)
+        assert found is not None, f"{operation} of {path}, which is not there"
+        if operation == "create":
+            position = int(change.get("position", ""))
+            assert position <= len(found), f"position {position} of {len(found)} in {path}"
+            found.insert(position, change[0])
+        elif operation == "delete":
+            if found.tag == "clone":
+                name = found.get("id", "").removeprefix("sanctl-")
+                running = [key for key in self.roles if key[0] == name]
+                assert not running, f"{running} would fail to stop and be fenced"
+            parent = self.root.find(path.rpartition("/")[0])
+            assert parent is not None
+            parent.remove(found)
+        else:
+            assert operation == "modify"
+            result = change.find("change-result")
+            assert result is not None
+            found.attrib.clear()
+            found.attrib.update(result[0].attrib)
+
+    # The state -----------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """Somebody else changes the configuration."""
+        self.root.set("epoch", str(int(self.root.get("epoch", "0")) + 1))
+
+    def attribute(self, node: str, name: str, value: str | None) -> None:
+        """Publish, or withdraw, a transient attribute."""
+        state = self.root.find(f"status/node_state[@uname='{node}']")
+        assert state is not None
+        group = state.find("transient_attributes/instance_attributes")
+        if group is None:
+            transient = ET.SubElement(state, "transient_attributes", id=state.get("id", ""))
+            group = ET.SubElement(transient, "instance_attributes", id=f"status-{node}")
+        for pair in group.findall("nvpair"):
+            if pair.get("name") == name:
+                group.remove(pair)
+        if value is not None:
+            ET.SubElement(group, "nvpair", id=f"status-{node}-{name}", name=name, value=value)
+
+    def permanent(self, node: str, name: str) -> str | None:
+        pair = self.root.find(f"configuration/nodes/node[@uname='{node}']//nvpair[@name='{name}']")
+        return None if pair is None else pair.get("value")
+
+    def devices(self) -> dict[str, dict[str, str]]:
+        """Names and parameters of the devices in the configuration."""
+        return {
+            primitive.get("id", ""): {
+                pair.get("name", ""): pair.get("value", "")
+                for pair in primitive.findall("instance_attributes/nvpair")
+            }
+            for primitive in self.root.findall("configuration/resources/clone/primitive")
+            if primitive.get("type") == "device"
+        }
+
+    def active(self, device: str) -> list[str]:
+        return [n for (d, n), role in self.roles.items() if d == device and role is Role.PROMOTED]
+
+    def crash(self, node: str) -> None:
+        """The node is gone, and fenced."""
+        self.states[node] = "offline"
+        self._leave(node)
+
+    def _leave(self, node: str) -> None:
+        for key in [key for key in self.roles if key[1] == node]:
+            del self.roles[key]
+        state = self.root.find(f"status/node_state[@uname='{node}']")
+        transient = None if state is None else state.find("transient_attributes")
+        if state is not None and transient is not None:
+            state.remove(transient)
+
+    def _configuration(self) -> ET.Element:
+        found = self.root.find("configuration")
+        assert found is not None
+        return found
+
+    # Scheduler and agents ------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Let the cluster do one step towards its configuration."""
+        if self.is_frozen:
+            return
+        for node in NODES:
+            wants = self.permanent(node, "standby")
+            if wants == "on" and self.states[node] == "online":
+                self.states[node] = "standby"
+            elif wants is None and self.states[node] == "standby":
+                self.states[node] = "online"
+            if self.states[node] == "standby":
+                for key in [k for k in self.roles if k[1] == node and not k[0].startswith("fence")]:
+                    del self.roles[key]
+            elif self.states[node] == "online" and node in STORAGE:
+                self.roles.setdefault(("sanctl-pool", node), Role.STARTED)
+        for name, parameters in self.devices().items():
+            self._device_step(name, parameters)
+        self._reap()
+
+    def _device_step(self, name: str, parameters: dict[str, str]) -> None:
+        nodes = [n for n in parameters["nodes"].split() if self.states[n] == "online"]
+        role = self.root.find(
+            f"configuration/resources/clone[@id='sanctl-{name}']/meta_attributes"
+            "/nvpair[@name='target-role']"
+        )
+        if role is not None and role.get("value") == "Stopped":
+            for node in nodes:
+                if self.roles.get((name, node)) is Role.PROMOTED:
+                    self.roles[name, node] = Role.UNPROMOTED
+                else:
+                    self.roles.pop((name, node), None)
+                    self.attribute(node, f"sanctl-{name}", None)
+            return
+        for node in nodes:
+            if (name, node) in self.roles:
+                continue
+            if node in self.failing_starts:
+                self.failures.append(
+                    {
+                        "op_key": f"{name}_start_0",
+                        "node": node,
+                        "exitstatus": "error",
+                        "exitreason": "no space left in the pool",
+                        "call": "7",
+                    }
+                )
+                return
+            self.roles[name, node] = Role.UNPROMOTED
+        self._promote(name, nodes)
+        for node in nodes:
+            linked = len(nodes) > 1
+            access = access_digest(Iqn.parse(i) for i in parameters.get("initiators", "").split())
+            self.attribute(
+                node,
+                f"sanctl-{name}",
+                f"disk=UpToDate connection={'Connected' if linked else 'Connecting'} "
+                f"replication={'Established' if linked else 'Off'} "
+                f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
+                f"role=? size={parameters['size']} acl={access}",
+            )
+
+    def _promote(self, name: str, nodes: list[str]) -> None:
+        move = self.root.find(
+            f"configuration/constraints/rsc_location[@id='sanctl-{name}-move']/rule/expression"
+        )
+        prefer = self.root.find(
+            f"configuration/constraints/rsc_location[@id='sanctl-{name}-prefer']"
+        )
+        active = self.active(name)
+        if move is not None and move.get("value") in nodes:
+            wanted = move.get("value", "")
+        elif active:
+            wanted = active[0]
+        elif prefer is not None and prefer.get("node") in nodes:
+            wanted = prefer.get("node", "")
+        elif nodes:
+            wanted = nodes[0]
+        else:
+            return
+        for node in active:
+            if node != wanted:
+                self.roles[name, node] = Role.UNPROMOTED
+        if not self.active(name):
+            self.roles[name, wanted] = Role.PROMOTED
+
+    def _reap(self) -> None:
+        for node in STORAGE:
+            if self.roles.get(("sanctl-pool", node)) is not Role.STARTED:
+                continue
+            for group in self.root.findall(
+                f"configuration/nodes/node[@uname='{node}']/instance_attributes"
+            ):
+                for pair in group.findall("nvpair"):
+                    if pair.get("name", "").startswith("sanctl-delete-"):
+                        group.remove(pair)
+                        self.touch()

@@ -1,0 +1,274 @@
+"""The device agent alone, on real kernels: every action in every state, killed after every step.
+
+No Pacemaker is involved: the agent is called as Pacemaker would call it. Each action is killed
+after each of its steps, as a power cut of the process would do it; run again it must reach its
+goal, and the opposite action must be able to undo the half that was done. What the agent says of
+the half-done state must never be more than is true.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.scene import Scene
+
+NAME = "agenttest"
+UUID = "a" * 32
+SIZE_BYTES = 16 * 2**20
+MINOR = 900
+
+SUCCESS, GENERIC, UNIMPLEMENTED, CONFIGURED = 0, 1, 3, 6
+NOT_RUNNING, PROMOTED, FAILED_PROMOTED = 7, 8, 9
+KILLED = 137
+
+START_STEPS = ("files", "drbd", "gate", "target")
+PROMOTE_STEPS = ("primary", "gate", "alua")
+DEMOTE_STEPS = ("alua", "gate", "secondary")
+STOP_STEPS = ("secondary", "target", "gate", "drbd")
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The agent's replica of the test device on one node."""
+
+    bed: Bed
+    node: str
+
+    def run(self, action: str, *, die_after: str = "", **changes: str) -> int:
+        """Run one action and return its exit code; with `die_after` that step must be reached."""
+        environment = {
+            "OCF_ROOT": "/usr/lib/ocf",
+            "OCF_RESOURCE_INSTANCE": NAME,
+            "OCF_RESKEY_uuid": UUID,
+            "OCF_RESKEY_size": str(SIZE_BYTES),
+            "OCF_RESKEY_pool": "main",
+            "OCF_RESKEY_replicas": "2",
+            "OCF_RESKEY_nodes": "n1 n2",
+            "OCF_RESKEY_minor": str(MINOR),
+            "OCF_RESKEY_initiators": "iqn.2026-11.net.example:i1",
+            "OCF_RESKEY_CRM_meta_timeout": "60000",
+            **changes,
+        }
+        script = (
+            f"env {shlex.join(f'{key}={value}' for key, value in environment.items())}"
+            f" /usr/lib/ocf/resource.d/sanctl/device {action}"
+        )
+        if die_after:
+            trap = f"/run/sanctl/die-after/{die_after}"
+            script = f"mkdir -p /run/sanctl/die-after; touch {trap}; {script}; rc=$?;"
+            script += f" test ! -e {trap} || rc=250; rm -f {trap}; exit $rc"
+        return self.bed.sh(self.node, script, timeout_s=90, ok=range(256)).status
+
+    def left_over(self) -> str:
+        """Return what the kernel still has of the device; empty when nothing."""
+        return self.bed.sh(
+            self.node,
+            f"dmsetup ls | grep {NAME}; losetup -a | grep {NAME}; ls /etc/drbd.d | grep {NAME};"
+            f" drbdsetup events2 --now | grep name:{NAME};"
+            f" find /sys/kernel/config/target -name '*{NAME}*'; ls /run/sanctl | grep {NAME};"
+            f" ls /dev/mapper | grep {NAME}",
+            ok=range(256),
+        ).stdout
+
+    def wipe(self) -> None:
+        """Remove the device's files, as if its disk had been replaced."""
+        self.bed.sh(self.node, f"rm -f /srv/sanctl/main/devices/{NAME}.*")
+
+    def disk_is(self, state: str) -> bool:
+        """Whether DRBD says this of the local disk and is connected."""
+        said = self.bed.sh(self.node, f"drbdsetup status {NAME}", ok=range(256)).stdout
+        return f"disk:{state}\n" in said and "connection:" not in said
+
+
+@pytest.fixture(scope="module")
+def pair(scene: Scene) -> Iterator[tuple[Replica, Replica]]:
+    """Two replicas, stopped; whatever a test leaves is taken down and removed."""
+    one, two = Replica(scene.bed, "n1"), Replica(scene.bed, "n2")
+    yield one, two
+    for replica in (one, two):
+        assert replica.run("stop") == SUCCESS
+        replica.wipe()
+        assert replica.left_over() == ""
+
+
+@pytest.fixture
+def running(pair: tuple[Replica, Replica]) -> tuple[Replica, Replica]:
+    """Both replicas standby, connected and UpToDate."""
+    for replica in pair:
+        assert replica.run("demote") in {SUCCESS, NOT_RUNNING}
+        assert replica.run("start") == SUCCESS
+    one, _ = pair
+    if not one.disk_is("UpToDate"):
+        one.bed.sh(one.node, f"drbdsetup new-current-uuid --clear-bitmap=yes {MINOR}")
+    for replica in pair:
+        wait_for(
+            f"{NAME} UpToDate on {replica.node}",
+            lambda replica=replica: replica.disk_is("UpToDate") or None,  # type: ignore[misc]
+            within_s=60,
+        )
+    return pair
+
+
+def test_absent(pair: tuple[Replica, Replica]) -> None:
+    one, _ = pair
+    assert one.run("monitor") == NOT_RUNNING
+    assert one.run("demote") == NOT_RUNNING
+    assert one.run("stop") == SUCCESS
+    assert one.run("promote") == GENERIC
+    assert one.run("reload-agent") == GENERIC
+    assert one.run("monitor") == NOT_RUNNING
+    assert one.left_over() == ""
+
+
+def test_what_is_asked_wrongly_changes_nothing(pair: tuple[Replica, Replica]) -> None:
+    one, _ = pair
+    assert one.run("validate-all") == SUCCESS
+    assert one.run("validate-all", OCF_RESKEY_initiators="not-an-iqn") == GENERIC
+    assert one.run("migrate_to") == UNIMPLEMENTED
+    assert one.run("start", OCF_RESKEY_pool="nowhere") == GENERIC
+    assert one.left_over() == ""
+
+
+def test_meta_data_is_what_pacemaker_reads(pair: tuple[Replica, Replica]) -> None:
+    one, _ = pair
+    shown = one.bed.sh(
+        "n1", "crm_resource --show-metadata ocf:sanctl:device | xmllint --noout -", ok=(0, 127)
+    )
+    assert shown.stderr == "" or "xmllint" in shown.stderr
+    shown = one.bed.sh("n1", "crm_resource --show-metadata ocf:sanctl:device")
+    for action in ("start", "promote", "demote", "stop", "monitor", "reload-agent"):
+        assert f'<action name="{action}"' in shown.stdout
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+def test_a_start_killed_after_each_step_goes_on(pair: tuple[Replica, Replica], step: str) -> None:
+    """From empty files each time: also new metadata must survive the interruption."""
+    one, _ = pair
+    assert one.run("stop") == SUCCESS
+    one.wipe()
+    assert one.run("start", die_after=step) == KILLED
+    assert one.run("monitor") in {SUCCESS, GENERIC, NOT_RUNNING}
+    assert one.run("start") == SUCCESS
+    assert one.run("monitor") == SUCCESS
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+def test_a_start_killed_after_each_step_can_be_stopped(
+    pair: tuple[Replica, Replica], step: str
+) -> None:
+    one, _ = pair
+    assert one.run("stop") == SUCCESS
+    assert one.run("start", die_after=step) == KILLED
+    assert one.run("stop") == SUCCESS
+    assert one.run("monitor") == NOT_RUNNING
+    assert one.left_over() == ""
+
+
+def test_standby_states(running: tuple[Replica, Replica]) -> None:
+    one, _ = running
+    assert one.run("start") == SUCCESS
+    assert one.run("monitor") == SUCCESS
+    assert one.run("demote") == SUCCESS
+    assert one.run("reload-agent") == SUCCESS
+    assert one.run("monitor") == SUCCESS
+
+
+def test_promoted_states(running: tuple[Replica, Replica]) -> None:
+    one, two = running
+    assert one.run("promote") == SUCCESS
+    assert one.run("promote") == SUCCESS
+    assert one.run("monitor") == PROMOTED
+    assert one.run("reload-agent") == SUCCESS
+    # The peer is Primary and alive: a second one must be refused, and nothing half-promoted.
+    assert two.run("promote") == GENERIC
+    assert two.run("monitor") == SUCCESS
+    assert one.run("monitor") == PROMOTED
+    assert one.run("demote") == SUCCESS
+    assert one.run("monitor") == SUCCESS
+
+
+@pytest.mark.parametrize("step", PROMOTE_STEPS)
+def test_a_promotion_killed_after_each_step(running: tuple[Replica, Replica], step: str) -> None:
+    one, two = running
+    assert one.run("promote", die_after=step) == KILLED
+    # After the last step everything is done but the report; before it, never call it whole.
+    assert one.run("monitor") == (PROMOTED if step == "alua" else FAILED_PROMOTED)
+    assert one.run("promote") == SUCCESS
+    assert one.run("monitor") == PROMOTED
+    assert one.run("demote") == SUCCESS
+    # And undone from half-way: then the other node can take over at once.
+    assert one.run("promote", die_after=step) == KILLED
+    assert one.run("demote") == SUCCESS
+    assert one.run("monitor") == SUCCESS
+    assert two.run("promote") == SUCCESS
+    assert two.run("demote") == SUCCESS
+
+
+@pytest.mark.parametrize("step", DEMOTE_STEPS)
+def test_a_demotion_killed_after_each_step(running: tuple[Replica, Replica], step: str) -> None:
+    one, _ = running
+    assert one.run("promote") == SUCCESS
+    assert one.run("demote", die_after=step) == KILLED
+    assert one.run("monitor") == (SUCCESS if step == "secondary" else FAILED_PROMOTED)
+    assert one.run("demote") == SUCCESS
+    assert one.run("monitor") == SUCCESS
+    # Asked to serve again from half-way down.
+    assert one.run("promote") == SUCCESS
+    assert one.run("demote", die_after=step) == KILLED
+    assert one.run("promote") == SUCCESS
+    assert one.run("monitor") == PROMOTED
+
+
+@pytest.mark.parametrize("step", STOP_STEPS)
+def test_a_stop_killed_after_each_step(running: tuple[Replica, Replica], step: str) -> None:
+    one, _ = running
+    assert one.run("promote") == SUCCESS
+    assert one.run("stop", die_after=step) == KILLED
+    assert one.run("monitor") != PROMOTED
+    assert one.run("stop") == SUCCESS
+    assert one.run("monitor") == NOT_RUNNING
+    assert one.left_over() == ""
+
+
+def test_a_missing_file_is_a_replaced_replica(running: tuple[Replica, Replica]) -> None:
+    """Never a new device: it joins Inconsistent and is filled from its peer."""
+    one, two = running
+    assert two.run("promote") == SUCCESS
+    two.bed.sh("n2", f"dd if=/dev/urandom of=/dev/mapper/sanctl-{NAME} bs=1M count=4 oflag=direct")
+    wanted = two.bed.sh("n2", f"dd if=/dev/mapper/sanctl-{NAME} bs=1M iflag=direct | md5sum")
+    assert one.run("stop") == SUCCESS
+    one.wipe()
+    assert one.run("start") == SUCCESS
+    assert one.run("promote") == GENERIC
+    wait_for("the resync", lambda: one.disk_is("UpToDate") or None, within_s=60)
+    assert two.run("demote") == SUCCESS
+    assert one.run("promote") == SUCCESS
+    found = one.bed.sh("n1", f"dd if=/dev/mapper/sanctl-{NAME} bs=1M iflag=direct | md5sum")
+    assert found.stdout == wanted.stdout
+
+
+def test_two_missing_files_are_never_a_new_device(pair: tuple[Replica, Replica]) -> None:
+    for replica in pair:
+        assert replica.run("stop") == SUCCESS
+        replica.wipe()
+    for replica in pair:
+        assert replica.run("start") == SUCCESS
+    assert [replica.run("promote") for replica in pair] == [GENERIC, GENERIC]
+    assert [replica.run("monitor") for replica in pair] == [SUCCESS, SUCCESS]
+
+
+def test_an_unmounted_pool_is_an_error_not_an_empty_pool(pair: tuple[Replica, Replica]) -> None:
+    one, _ = pair
+    assert one.run("stop") == SUCCESS
+    marker = "/srv/sanctl/main/.sanctl-pool"
+    one.bed.sh("n1", f"mv {marker} {marker}.away")
+    try:
+        assert one.run("start") == GENERIC
+        assert one.left_over() == ""
+    finally:
+        one.bed.sh("n1", f"mv {marker}.away {marker}")

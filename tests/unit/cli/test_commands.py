@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import pytest
+
+import sanctl.cli.environment
+from sanctl.cli.main import main
+from sanctl.errors import ConfigError, Problem
+from sanctl.model.topology import Topology
+from sanctl.ops.session import Session
+from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.topology import topology
+
+I1 = "iqn.2026-11.net.example:i1"
+Run = Callable[..., tuple[int, str, str]]
+
+
+class FakeEnvironment:
+    def __init__(self) -> None:
+        self.pacemaker = FakePacemaker()
+        self.clock = FakeClock(self.pacemaker.tick)
+        self.reporter = FakeReporter()
+        self.records: list[str] = []
+        self.has_topology = True
+        self.uuids = 0
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        yield Session(self.pacemaker, self.clock, self.reporter)
+
+    def topology(self) -> Topology:
+        if not self.has_topology:
+            raise ConfigError(Problem("SAN-CLI-003", "cluster.toml cannot be read"))
+        return topology()
+
+    def drbd_version(self) -> str | None:
+        return "8.4.11"
+
+    def new_uuid(self) -> str:
+        self.uuids += 1
+        return f"{self.uuids:032x}"
+
+    @contextmanager
+    def recorded(self, action: str, *, device: str = "", words: str = "") -> Iterator[None]:
+        self.records.append(words)
+        yield
+
+
+@pytest.fixture
+def env(monkeypatch: pytest.MonkeyPatch) -> FakeEnvironment:
+    fake = FakeEnvironment()
+    monkeypatch.setattr(sanctl.cli.environment, "Environment", lambda: fake)
+    return fake
+
+
+@pytest.fixture
+def run(
+    env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["sanctl", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        output = capsys.readouterr()
+        code = stop.value.code
+        assert isinstance(code, int) or code is None
+        return int(code or 0), output.out, output.err
+
+    return call
+
+
+def data_of(out: str) -> Any:
+    document = json.loads(out)
+    assert document["schema"] == 1
+    return document["data"]
+
+
+def test_a_device_from_birth_to_death(run: Run, env: FakeEnvironment) -> None:
+    status, out, err = run("device", "create", "vm1", "--size", "1G", "--initiator", I1)
+    assert (status, err) == (0, "")
+    assert out.startswith("device vm1: 1 GiB, served by n1")
+    assert "iqn.2026-11.net.example:lab.vm1" in out
+
+    status, out, _ = run("device", "list")
+    assert status == 0
+    assert " ".join(out.split()).endswith("vm1 1 GiB ok n1 n1 UpToDate, n2 UpToDate")
+    status, out, _ = run("device", "move", "vm1", "--to", "n2", "--output", "json")
+    assert data_of(out)["active_node"] == "n2" and data_of(out)["changed"]
+    status, out, _ = run("device", "resize", "vm1", "2G")
+    assert out == "device vm1 has 2 GiB; hosts see it after a rescan\n"
+    status, out, _ = run("target", "show", "vm1")
+    assert "portals n2:   10.77.1.2:3260 (group 2)" in out
+    status, out, _ = run("target", "deny", "vm1", I1.upper())
+    assert out == f"{I1} may no longer use device vm1\n"
+    status, out, _ = run("target", "allow", "vm1", I1)
+    status, out, _ = run("target", "allow", "vm1", I1)
+    assert (status, out) == (0, f"{I1} may use device vm1 already: nothing to do\n")
+    status, out, _ = run("status")
+    assert status == 0
+    assert out.splitlines()[0] == "healthy: 3 of 3 nodes online, 1 of 1 devices ok"
+    status, out, _ = run("device", "show", "vm1")
+    assert "wwid:         36001405" in out
+    status, out, _ = run("node", "standby", "n2")
+    assert out == "node n2 is in standby\n"
+    status, out, _ = run("status", "--output", "json")
+    assert status == 1
+    assert data_of(out)["devices"][0]["active_node"] == "n1"
+    status, out, _ = run("node", "online", "n2")
+    assert status == 0
+    status, out, _ = run("device", "delete", "vm1", "--yes")
+    assert (status, out) == (0, "device vm1 is deleted\n")
+    assert env.records[0] == "device create vm1"
+    assert run("device", "show", "vm1")[0] == 4
+
+
+def test_refusals_are_one_line_each_and_change_nothing(run: Run, env: FakeEnvironment) -> None:
+    status, out, err = run(
+        "device", "create", "VM", "--size", "x", "--nodes", "n1,n3", "--initiator", "bad"
+    )
+    assert (status, out) == (2, "")
+    assert [line.split(":")[0] for line in err.splitlines()] == [
+        "SAN-NAME-001",
+        "SAN-NAME-006",
+        "SAN-NAME-005",
+        "SAN-NODE-002",
+    ]
+    assert env.pacemaker.patches == []
+    assert run("device", "create", "vm1", "--size", "1T")[0] == 4
+    assert run("device", "create", "vm1", "--size", "1G", "--replicas", "3")[0] == 4
+    assert env.pacemaker.patches == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "word", "code"),
+    [
+        (("device", "create", "vm1"), 2, "usage", "SAN-CLI-001"),
+        (("bogus",), 2, "usage", "SAN-CLI-001"),
+        (("device", "show", "nope"), 4, "refused", "SAN-DEV-002"),
+        (("device", "show", "NO"), 2, "usage", "SAN-NAME-001"),
+        (("device", "resize", "NO", "x"), 2, "usage", "SAN-NAME-001"),
+        (("target", "allow", "NO", "x"), 2, "usage", "SAN-NAME-001"),
+        (("explain", "SAN-NO-001"), 2, "usage", "SAN-CLI-004"),
+    ],
+)
+def test_failures_are_json_too(
+    run: Run, words: tuple[str, ...], status: int, word: str, code: str
+) -> None:
+    got, out, err = run(*words, "--output", "json")
+    document = json.loads(out)
+    assert got == status
+    assert (document["schema"], document["status"], document["data"]) == (1, word, None)
+    assert document["problems"][0]["code"] == code
+    assert code in err
+
+
+def test_every_refusal_of_two_arguments_is_told(run: Run) -> None:
+    _, _, err = run("device", "resize", "NO", "x")
+    assert [line.split(":")[0] for line in err.splitlines()] == ["SAN-NAME-001", "SAN-NAME-006"]
+
+
+def test_no_cluster(run: Run, env: FakeEnvironment) -> None:
+    env.pacemaker.is_down = True
+    assert run("status")[0] == 6
+    env.has_topology = False
+    assert run("node", "list")[0] == 3
+
+
+def test_status_without_cluster_toml_is_degraded(run: Run, env: FakeEnvironment) -> None:
+    env.has_topology = False
+    status, out, _ = run("status")
+    assert status == 1
+    assert "SAN-CLI-003" in out
+
+
+def test_delete_asks(run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("device", "create", "vm1", "--size", "1G")
+    monkeypatch.setattr("click.confirm", lambda *_, **__: (_ for _ in ()).throw(_abort()))
+    status, out, err = run("device", "delete", "vm1")
+    assert (status, out) == (2, "")
+    assert "SAN-CLI-002" in err
+    assert "vm1" in env.pacemaker.devices()
+
+
+def _abort() -> Exception:
+    return click.Abort()
+
+
+def test_status_says_what_and_what_next(run: Run, env: FakeEnvironment) -> None:
+    run("device", "create", "vm1", "--size", "1G")
+    env.pacemaker.crash("n2")
+    env.pacemaker.tick()
+    status, out, _ = run("status")
+    lines = out.splitlines()
+    assert status == 1
+    assert lines[0] == "degraded: 2 of 3 nodes online, 0 of 1 devices ok"
+    assert any("next: start the node" in line for line in lines)
+    row = next(line for line in lines if line.startswith("vm1"))
+    assert row.endswith("n2 ?")
+
+
+def test_a_bug_is_told_as_one(run: Run, env: FakeEnvironment) -> None:
+    env.pacemaker = None  # type: ignore[assignment]
+    status, out, err = run("status", "--output", "json")
+    assert status == 70
+    assert json.loads(out)["status"] == "bug"
+    assert "Traceback" in err and "SAN-BUG-001" in err
+
+
+@pytest.mark.parametrize("words", [("--help",), ("device", "--help"), ("--version",)])
+def test_help(run: Run, words: tuple[str, ...]) -> None:
+    status, out, _ = run(*words)
+    assert status == 0 and "sanctl" in out
+
+
+def test_a_group_alone_shows_its_help(run: Run) -> None:
+    status, out, err = run("device")
+    assert (status, out) == (2, "")
+    assert "create" in err
+
+
+def test_many_devices(run: Run, env: FakeEnvironment) -> None:
+    env.pacemaker.attribute("n1", "sanctl-pool-main", "total=9000000000000 free=9000000000000")
+    env.pacemaker.attribute("n2", "sanctl-pool-main", "total=9000000000000 free=9000000000000")
+    for number in range(12):
+        assert run("device", "create", f"vm{number}", "--size", "1G")[0] == 0
+    status, out, _ = run("device", "list")
+    assert status == 0 and len(out.splitlines()) == 13
+    assert "…" not in out
+
+
+def test_a_terminal_gets_a_fitted_table(
+    run: Run, monkeypatch: pytest.MonkeyPatch, env: FakeEnvironment
+) -> None:
+    run("device", "create", "vm1", "--size", "1G")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "dumb")
+    _, out, _ = run("device", "list")
+    assert out.splitlines()[0].split() == ["DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS"]
+    assert all(len(line) <= 60 for line in out.splitlines())

@@ -1,0 +1,150 @@
+"""The inventory is judged whole, and messages speak its language."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from sanctl.config import inventory, parse
+from sanctl.config.codes import CODES
+
+SHARED: dict[str, Any] = {
+    "sanctl_cluster_name": "lab",
+    "sanctl_iqn_prefix": "iqn.2026-11.net.example:lab",
+    "sanctl_networks": {
+        "iscsi": "10.77.1.0/24",
+        "sync": "10.77.2.0/24",
+        "heartbeat": "10.77.3.0/24",
+    },
+    "sanctl_pools": {
+        "main": {
+            "path": "/srv/sanctl/main",
+            "uuid": "5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11",
+            "nodes": ["n1", "n2"],
+        }
+    },
+}
+GROUPS = {
+    "sanctl_nodes": ["n1", "n2", "n3"],
+    "sanctl_storage": ["n1", "n2"],
+    "sanctl_witness": ["n3"],
+    "sanctl_hosts": ["i1"],
+}
+
+Hostvars = dict[str, dict[str, Any]]
+
+
+def hostvars() -> Hostvars:
+    result: Hostvars = {"i1": {}}
+    for number in (1, 2, 3):
+        result[f"n{number}"] = copy.deepcopy(SHARED) | {
+            "sanctl_node_id": number,
+            "sanctl_sync": f"10.77.2.{number}",
+            "sanctl_heartbeat": f"10.77.3.{number}",
+            "sanctl_fence_options": {"ip": f"10.77.3.20{number}", "username": "admin"},
+            "sanctl_fence_password": "secret",
+        }
+    for number in (1, 2):
+        result[f"n{number}"]["sanctl_iscsi"] = [f"10.77.1.{number}"]
+    return result
+
+
+def problems(variables: Hostvars, groups: dict[str, list[str]] | None = None) -> list[str]:
+    found: list[str] = inventory.survey(variables, groups or GROUPS)["problems"]
+    assert all(line.split(":")[0] in CODES for line in found)
+    return found
+
+
+def test_a_good_inventory_becomes_cluster_toml() -> None:
+    survey = inventory.survey(hostvars(), GROUPS)
+    assert survey["problems"] == []
+    topology = parse(survey["cluster_toml"])
+    assert [str(node.name) for node in topology.nodes] == ["n1", "n2", "n3"]
+    assert survey["nodes"][2] == {
+        "name": "n3",
+        "id": 3,
+        "role": "witness",
+        "sync": "10.77.2.3",
+        "heartbeat": "10.77.3.3",
+    }
+    assert survey["pools"][0]["nodes"] == ["n1", "n2"]
+    assert "secret" not in repr(survey)
+
+
+@pytest.mark.parametrize(
+    ("host", "variable", "value", "line"),
+    [
+        ("n2", "sanctl_sync", None, "SAN-CONF-030: host n2: sanctl_sync: is missing"),
+        ("n2", "sanctl_heartbeat", "10.9.9.9", "SAN-CONF-010: host n2: sanctl_heartbeat: "),
+        ("n3", "sanctl_node_id", 1, "SAN-CONF-013: host n3: sanctl_node_id: 1 is also"),
+        ("n1", "sanctl_fence_options", None, "SAN-CONF-031: host n1: sanctl_fence_options: "),
+        ("n1", "sanctl_fence_options", "ip", "SAN-CONF-032: host n1: sanctl_fence_options: must"),
+        (
+            "n1",
+            "sanctl_fence_options",
+            {"ip": "10.77.3.201", "passwd": "x"},
+            "SAN-CONF-032: host n1: sanctl_fence_options.passwd: a secret",
+        ),
+        (
+            "n1",
+            "sanctl_fence_options",
+            {"ip": "10.77.3.201", "pcmk_host_list": "n2"},
+            "SAN-CONF-032: host n1: sanctl_fence_options.pcmk_host_list: is set by",
+        ),
+        (
+            "n1",
+            "sanctl_fence_options",
+            {"ip": "10.77.3.202", "username": "admin"},
+            "SAN-CONF-033: host n2: sanctl_fence_options: is the same as that of n1",
+        ),
+        ("n1", "sanctl_fence_agent", "ipmi", "SAN-CONF-032: host n1: sanctl_fence_agent: "),
+        ("n2", "sanctl_cluster_name", "bal", "SAN-CONF-035: host n2: sanctl_cluster_name is not"),
+    ],
+)
+def test_one_mistake_is_named(host: str, variable: str, value: object, line: str) -> None:
+    variables = hostvars()
+    variables[host][variable] = value
+    assert [found for found in problems(variables) if found.startswith(line)]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("sanctl_cluster_name", None, "SAN-CONF-003: sanctl_cluster_name: is missing"),
+        ("sanctl_networks", {"iscsi": "10.77.1.0/24"}, "SAN-CONF-003: sanctl_networks.sync"),
+        (
+            "sanctl_pools",
+            {"main": {"uuid": "5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11", "nodes": ["n1"]}},
+            "SAN-CONF-016: sanctl_pools.main.path: is missing",
+        ),
+        (
+            "sanctl_pools",
+            {"main": SHARED["sanctl_pools"]["main"] | {"nodes": ["n8"]}},
+            "SAN-CONF-018: sanctl_pools.main.nodes: 'n8' is not a node",
+        ),
+    ],
+)
+def test_a_mistake_for_all_is_named_once(variable: str, value: object, line: str) -> None:
+    variables = hostvars()
+    for name in GROUPS["sanctl_nodes"]:
+        variables[name][variable] = value
+    assert len([found for found in problems(variables) if found.startswith(line)]) == 1
+
+
+def test_groups_exclude_each_other() -> None:
+    groups = GROUPS | {"sanctl_hosts": ["i1", "n1"], "sanctl_witness": ["n3", "n2"]}
+    found = problems(hostvars(), groups)
+    assert [line.split(":")[0] for line in found].count("SAN-CONF-034") == 2
+
+
+def test_a_node_without_a_role() -> None:
+    found = problems(hostvars(), GROUPS | {"sanctl_witness": []})
+    assert any(line.startswith("SAN-CONF-003: host n3") for line in found)
+
+
+def test_nobody_at_all() -> None:
+    assert inventory.survey({}, {})["problems"][0].startswith(
+        "SAN-CONF-022: group sanctl_nodes: has no hosts"
+    )

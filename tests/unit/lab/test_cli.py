@@ -1,0 +1,55 @@
+"""The command line's refusals that need neither root nor a laboratory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sanctl.errors import Refused, UsageError
+from sanctl.lab import cli, host, state
+
+
+@pytest.fixture(autouse=True)
+def as_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "require_root", lambda: None)
+    monkeypatch.setattr(state, "STATE_ROOT", tmp_path)
+    monkeypatch.delenv("SANCTL_LAB", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "text"),
+    [
+        (["up", "--name", "Bad"], UsageError, "no name for a lab"),
+        (["up", "--disk-size", "much"], UsageError, "no size"),
+        (["down", "--name", "none"], Refused, "there is no lab 'none'"),
+        (["ssh", "n1", "true"], Refused, "there is no lab 'default'"),
+        (["link", "n1", "sync", "down"], Refused, "there is no lab"),
+    ],
+)
+def test_refusals(argv: list[str], error: type[Exception], text: str) -> None:
+    result = CliRunner().invoke(cli.lab, argv)
+    assert isinstance(result.exception, error)
+    assert text in str(result.exception)
+
+
+def test_the_labs_name_may_come_from_the_environment() -> None:
+    result = CliRunner().invoke(cli.lab, ["status"], env={"SANCTL_LAB": "elsewhere"})
+    assert "'elsewhere'" in str(result.exception)
+
+
+@pytest.mark.parametrize("network", ["iscsi", "sync", "hb", "heartbeat"])
+def test_networks_are_known_by_their_names(network: str) -> None:
+    assert network in cli.CABLES
+
+
+def test_kernel_check_tells_what_is_missing_and_why(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("CONFIG_MODULES=y\n")
+    result = CliRunner().invoke(
+        cli.lab, ["kernel-check", "--config", str(config), "--for", "initiator"]
+    )
+    assert result.exit_code == 1
+    assert "CONFIG_ISCSI_TCP is missing (m): iSCSI sessions over TCP." in result.output
+    assert "CONFIG_MODULES" not in result.output

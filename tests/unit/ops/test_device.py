@@ -1,0 +1,447 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from sanctl.errors import (
+    Busy,
+    CommandError,
+    NotConverged,
+    Refused,
+    SanctlError,
+    Unreachable,
+    UsageError,
+)
+from sanctl.model.cluster import Role
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
+from sanctl.ops.device import (
+    Outcome,
+    allow_initiator,
+    create_device,
+    delete_device,
+    deny_initiator,
+    move_device,
+    resize_device,
+)
+from sanctl.ops.session import Session
+from sanctl.plan.creation import CreateRequest
+from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.topology import topology
+
+VM1 = DeviceName.parse("vm1")
+I1 = "iqn.2026-11.net.example:i1"
+_SERIAL = count(1)
+
+
+class Bench:
+    def __init__(self, version: str = "3.0.0", golden: str = "empty") -> None:
+        self.cluster = FakePacemaker(version, golden)
+        self.clock = FakeClock(self.cluster.tick)
+        self.reporter = FakeReporter()
+        self.session = Session(self.cluster, self.clock, self.reporter)
+
+    def create(self, name: str = "vm1", size: str = "1G", **more: object) -> Outcome:
+        request = CreateRequest(name=name, size=size, replicas=str(more.pop("replicas", "2")))
+        for key, value in more.items():
+            request = _replaced(request, key, value)
+        return create_device(
+            self.session,
+            topology(),
+            request,
+            new_uuid=lambda: f"{next(_SERIAL):032x}",
+            drbd_version="8.4.11",
+            timeout_s=60,
+        )
+
+
+def _replaced(request: CreateRequest, key: str, value: object) -> CreateRequest:
+    return replace(request, **{key: value})  # type: ignore[arg-type]
+
+
+def codes(error: SanctlError) -> list[str]:
+    return [problem.code for problem in error.problems]
+
+
+@pytest.mark.parametrize("version", ["2.1.5", "3.0.0"])
+def test_create_waits_until_served_and_in_sync(version: str) -> None:
+    bench = Bench(version)
+    outcome = bench.create(initiators=(I1,))
+    assert outcome.cluster.active_node(VM1) == "n1"
+    assert outcome.device.minor == 1
+    assert bench.cluster.devices()["vm1"]["nodes"] == "n1 n2"
+    assert any("creating vm1" in line for line in bench.reporter.lines)
+    assert len(bench.cluster.patches) == 1
+
+
+def test_create_spreads_active_devices_and_minors() -> None:
+    bench = Bench()
+    actives = [
+        bench.create(f"vm{i}").cluster.active_node(DeviceName.parse(f"vm{i}")) for i in (1, 2)
+    ]
+    assert actives == ["n1", "n2"]
+    assert [d["minor"] for d in bench.cluster.devices().values()] == ["1", "2"]
+
+
+def test_create_prefers() -> None:
+    bench = Bench()
+    assert bench.create(prefer="n2").cluster.active_node(VM1) == "n2"
+
+
+def test_two_creators_at_once_do_not_collide() -> None:
+    """The second plan is refused by the CIB, made anew, and takes the next minor."""
+    bench, other = Bench(), Bench()
+    other.session = Session(bench.cluster, other.clock, other.reporter)
+    other.clock.on_sleep = bench.cluster.tick
+
+    def intrude() -> None:
+        bench.cluster.on_patch.clear()
+        other.create("vm2")
+
+    bench.cluster.on_patch.append(intrude)
+    bench.create("vm1")
+    minors = {name: p["minor"] for name, p in bench.cluster.devices().items()}
+    assert minors == {"vm2": "1", "vm1": "2"}
+
+
+def test_two_creators_of_one_name() -> None:
+    bench, other = Bench(), Bench()
+    other.session = Session(bench.cluster, other.clock, other.reporter)
+    other.clock.on_sleep = bench.cluster.tick
+
+    def intrude() -> None:
+        bench.cluster.on_patch.clear()
+        other.create("vm1")
+
+    bench.cluster.on_patch.append(intrude)
+    with pytest.raises(Refused) as caught:
+        bench.create("vm1")
+    assert codes(caught.value) == ["SAN-DEV-001"]
+
+
+def test_a_cib_that_never_rests_is_busy_not_endless() -> None:
+    bench = Bench()
+    bench.cluster.on_patch.append(bench.cluster.touch)
+    with pytest.raises(Busy):
+        bench.create()
+    assert bench.cluster.devices() == {}
+
+
+def test_create_reports_a_failed_agent_at_once() -> None:
+    bench = Bench()
+    bench.cluster.failing_starts.add("n2")
+    begin = bench.clock.now
+    with pytest.raises(CommandError) as caught:
+        bench.create()
+    assert bench.clock.now - begin < 5
+    assert "no space left in the pool" in caught.value.problems[0].text
+    assert codes(caught.value) == ["SAN-DEV-020"]
+
+
+def test_create_deadline_says_what_was_seen() -> None:
+    bench = Bench()
+    bench.cluster.is_frozen = True
+    with pytest.raises(NotConverged) as caught:
+        bench.create()
+    assert "last seen: n1: Stopped, ?" in caught.value.problems[0].text
+    assert "vm1" in bench.cluster.devices()
+
+
+def test_create_lists_malformed_and_refused_together_and_changes_nothing() -> None:
+    bench = Bench()
+    with pytest.raises(UsageError) as caught:
+        bench.create("Bad!", "ten", nodes=("n1", "n3"), prefer="n2", initiators=("iqn",))
+    assert sorted(codes(caught.value)) == [
+        "SAN-DEV-008",
+        "SAN-NAME-001",
+        "SAN-NAME-005",
+        "SAN-NAME-006",
+        "SAN-NODE-002",
+    ]
+    assert bench.cluster.patches == []
+
+
+def test_malformed_is_told_without_a_cluster() -> None:
+    bench = Bench()
+    bench.cluster.is_down = True
+    with pytest.raises(UsageError):
+        bench.create(size="ten")
+    with pytest.raises(Unreachable):
+        bench.create()
+
+
+def test_no_quorum_refuses() -> None:
+    bench = Bench()
+    bench.cluster.has_quorum = False
+    with pytest.raises(Refused) as caught:
+        bench.create()
+    assert codes(caught.value) == ["SAN-CLU-001"]
+
+
+def test_move_and_back_removes_its_constraint() -> None:
+    bench = Bench()
+    bench.create(prefer="n1")
+    outcome = move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=30)
+    assert outcome.changed and bench.cluster.active("vm1") == ["n2"]
+    assert bench.cluster.root.find(".//rsc_location[@id='sanctl-vm1-move']") is None
+    again = move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=30)
+    assert not again.changed
+    bench.cluster.tick()
+    assert bench.cluster.active("vm1") == ["n2"]
+
+
+def test_move_that_does_not_happen_removes_its_constraint() -> None:
+    bench = Bench()
+    bench.create()
+    bench.cluster.is_frozen = True
+    with pytest.raises(NotConverged):
+        move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=5)
+    assert bench.cluster.root.find(".//rsc_location[@id='sanctl-vm1-move']") is None
+    assert bench.cluster.active("vm1") == ["n1"]
+
+
+def test_leftover_of_a_killed_move_is_cleaned_by_the_next() -> None:
+    bench = Bench()
+    bench.create()
+    bench.cluster.is_frozen = True
+
+    def die() -> None:
+        raise _Killed
+
+    bench.clock.on_sleep = die
+    bench.cluster.on_patch.append(lambda: None)
+    with pytest.raises(_Killed):
+        # A kill leaves no time for the clean-up: stand in for it by refusing the second patch.
+        bench.cluster.on_patch[0] = _after(1, die)
+        move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=5)
+    bench.cluster.on_patch.clear()
+    assert bench.cluster.root.find(".//rsc_location[@id='sanctl-vm1-move']") is not None
+    bench.cluster.is_frozen = False
+    bench.clock.on_sleep = bench.cluster.tick
+    bench.cluster.tick()
+    move_device(bench.session, VM1, NodeName.parse("n1"), timeout_s=5)
+    assert bench.cluster.active("vm1") == ["n1"]
+    assert bench.cluster.root.find(".//rsc_location[@id='sanctl-vm1-move']") is None
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _after(calls: int, action: Callable[[], None]) -> Callable[[], None]:
+    left = [calls]
+
+    def hook() -> None:
+        if left[0] <= 0:
+            action()
+        left[0] -= 1
+
+    return hook
+
+
+@pytest.mark.parametrize("mar", ["offline", "behind", "elsewhere"])
+def test_move_refuses_what_would_lose_writes(mar: str) -> None:
+    bench = Bench()
+    bench.create()
+    target = "n2"
+    if mar == "offline":
+        bench.cluster.crash("n2")
+    elif mar == "behind":
+        bench.cluster.attribute("n2", "sanctl-vm1", "disk=Inconsistent connection=Connected")
+    else:
+        target = "n3"
+    with pytest.raises(Refused):
+        move_device(bench.session, VM1, NodeName.parse(target), timeout_s=5)
+    assert len(bench.cluster.patches) == 1
+
+
+def test_resize_grows_and_waits_for_both() -> None:
+    bench = Bench()
+    bench.create()
+    outcome = resize_device(bench.session, VM1, ByteSize.parse("2G"), timeout_s=30)
+    assert outcome.changed and outcome.device.size == ByteSize.parse("2G")
+    again = resize_device(bench.session, VM1, ByteSize.parse("2G"), timeout_s=30)
+    assert not again.changed
+
+
+@pytest.mark.parametrize(
+    ("size", "code"), [("512M", "SAN-DEV-012"), ("1T", "SAN-POOL-012")], ids=["shrink", "no-room"]
+)
+def test_resize_refusals(size: str, code: str) -> None:
+    bench = Bench()
+    bench.create()
+    with pytest.raises(Refused) as caught:
+        resize_device(bench.session, VM1, ByteSize.parse(size), timeout_s=30)
+    assert set(codes(caught.value)) == {code}
+
+
+def test_resize_needs_every_replica() -> None:
+    bench = Bench()
+    bench.create()
+    bench.cluster.crash("n2")
+    bench.cluster.tick()
+    with pytest.raises(Refused) as caught:
+        resize_device(bench.session, VM1, ByteSize.parse("2G"), timeout_s=30)
+    assert "SAN-DEV-013" in codes(caught.value)
+
+
+def test_allow_and_deny_are_idempotent() -> None:
+    bench = Bench()
+    bench.create()
+    iqn = Iqn.parse(I1)
+    assert allow_initiator(bench.session, VM1, iqn, timeout_s=30).changed
+    assert not allow_initiator(bench.session, VM1, iqn, timeout_s=30).changed
+    assert bench.cluster.devices()["vm1"]["initiators"] == I1
+    assert deny_initiator(bench.session, VM1, iqn, timeout_s=30).changed
+    assert not deny_initiator(bench.session, VM1, iqn, timeout_s=30).changed
+    assert bench.cluster.devices()["vm1"]["initiators"] == ""
+
+
+def test_access_that_is_not_in_force_is_not_reported_as_done() -> None:
+    bench = Bench()
+    bench.create()
+    bench.cluster.is_frozen = True
+    with pytest.raises(NotConverged) as caught:
+        deny_initiator(bench.session, VM1, Iqn.parse(I1), timeout_s=5) and allow_initiator(
+            bench.session, VM1, Iqn.parse(I1), timeout_s=5
+        )
+    assert "not yet applied on n1, n2" in caught.value.problems[0].text
+
+
+def test_delete_removes_everything() -> None:
+    bench = Bench()
+    bench.create()
+    assert delete_device(bench.session, VM1, timeout_s=60) == ()
+    assert bench.cluster.devices() == {}
+    assert "vm1" not in bench.cluster.query().replace("vm1_", "")
+    with pytest.raises(Refused) as caught:
+        delete_device(bench.session, VM1, timeout_s=60)
+    assert codes(caught.value) == ["SAN-DEV-002"]
+
+
+def test_delete_names_the_node_that_is_away() -> None:
+    bench = Bench()
+    bench.create()
+    bench.cluster.crash("n2")
+    assert delete_device(bench.session, VM1, timeout_s=60) == (NodeName.parse("n2"),)
+    assert bench.cluster.permanent("n2", "sanctl-delete-vm1") is not None
+    with pytest.raises(Refused) as caught:
+        bench.create()
+    assert "SAN-DEV-010" in codes(caught.value)
+    bench.cluster.states["n2"] = "online"
+    bench.cluster.tick()
+    assert bench.cluster.permanent("n2", "sanctl-delete-vm1") is None
+
+
+def test_delete_waits_for_fencing_of_an_unclean_node() -> None:
+    bench = Bench()
+    bench.create()
+    bench.cluster.states["n1"] = "unclean"
+    with pytest.raises(NotConverged) as caught:
+        delete_device(bench.session, VM1, timeout_s=10)
+    assert "still running on n1" in caught.value.problems[0].text
+    bench.cluster.crash("n1")
+    assert delete_device(bench.session, VM1, timeout_s=10) == (NodeName.parse("n1"),)
+
+
+def _interrupted_deletions() -> int:
+    """How many calls to the cluster a whole deletion makes."""
+    bench = Bench()
+    bench.create()
+    calls = [0]
+
+    def note() -> None:
+        calls[0] += 1
+
+    bench.cluster.on_patch.append(note)
+
+    def sleep() -> None:
+        note()
+        bench.cluster.tick()
+
+    bench.clock.on_sleep = sleep
+    delete_device(bench.session, VM1, timeout_s=60)
+    return calls[0]
+
+
+@pytest.mark.parametrize("prefix", range(_interrupted_deletions()))
+@pytest.mark.parametrize("meanwhile", ["nothing", "rest", "crash"])
+def test_delete_is_finished_from_every_interrupted_prefix(prefix: int, meanwhile: str) -> None:
+    bench = Bench()
+    bench.create()
+    tick = bench.cluster.tick
+
+    def die() -> None:
+        raise _Killed
+
+    kill = _after(prefix, die)
+    bench.cluster.on_patch.append(kill)
+
+    def sleep() -> None:
+        kill()
+        tick()
+
+    bench.clock.on_sleep = sleep
+    with pytest.raises(_Killed):
+        delete_device(bench.session, VM1, timeout_s=60)
+    bench.cluster.on_patch.clear()
+    bench.clock.on_sleep = tick
+    away: tuple[NodeName, ...] = ()
+    if meanwhile == "rest":
+        for _ in range(5):
+            tick()
+    elif meanwhile == "crash":
+        bench.cluster.crash("n2")
+        away = (NodeName.parse("n2"),)
+    try:
+        assert delete_device(bench.session, VM1, timeout_s=60) in {away, ()}
+    except Refused as error:
+        # Nothing was left to do: the agents had finished what the interrupted run began.
+        assert codes(error) == ["SAN-DEV-002"]
+    assert bench.cluster.devices() == {}
+    assert ("vm1", "n1") not in bench.cluster.roles
+    assert bench.cluster.permanent("n1", "sanctl-delete-vm1") is None
+
+
+def test_delete_refuses_what_pacemaker_would_not_stop() -> None:
+    bench = Bench()
+    bench.create()
+    meta = bench.cluster.root.find(".//clone[@id='sanctl-vm1']/meta_attributes")
+    assert meta is not None
+    ET.SubElement(meta, "nvpair", id="x", name="is-managed", value="false")
+    with pytest.raises(Refused) as caught:
+        delete_device(bench.session, VM1, timeout_s=60)
+    assert codes(caught.value) == ["SAN-DEV-018"]
+
+
+def test_old_failures_do_not_end_a_wait() -> None:
+    bench = Bench()
+    bench.create()
+    bench.cluster.failures.append(
+        {"op_key": "vm1_monitor_10000", "node": "n2", "exitstatus": "error", "call": "3"}
+    )
+    assert move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=5).changed
+
+
+def test_a_short_silence_of_pacemaker_does_not_end_a_wait() -> None:
+    bench = Bench()
+    bench.create()
+    steps = [0]
+
+    def hiccup() -> None:
+        steps[0] += 1
+        bench.cluster.is_down = 2 <= steps[0] <= 6
+        if steps[0] > 6:
+            bench.cluster.tick()
+
+    bench.clock.on_sleep = hiccup
+    assert move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=60).changed
+
+
+def test_promoted_role_is_read() -> None:
+    bench = Bench()
+    bench.create()
+    assert bench.session.observe().mon.role(VM1, "n1") is Role.PROMOTED

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from sanctl.drivers.host import Unit
+from sanctl.errors import ConfigError, Problem
+from sanctl.ops.doctor import Examination, examine
+from sanctl.ops.session import Session
+from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.topology import topology
+
+RUNNING = Unit(load="loaded", active="active", enabled="enabled")
+MASKED = Unit(load="masked", active="inactive", enabled="masked")
+MARKER = "/srv/sanctl/main/.sanctl-pool"
+
+
+class FakeHost:
+    def __init__(self) -> None:
+        self.name = "n1"
+        self.unit_states: dict[str, Unit] | None = {
+            "corosync.service": RUNNING,
+            "pacemaker.service": RUNNING,
+            "target.service": MASKED,
+            "rtslib-fb-targetctl.service": Unit(load="not-found", active="inactive", enabled=""),
+        }
+        self.modules = {"drbd", "target_core_mod", "iscsi_target_mod", "dm_mod", "loop"}
+        self.texts = {MARKER: "5d4c3b2a-1f0e-4d3c-8b2a-1f0e4d3c8b2a\n"}
+        self.modes = {
+            "/etc/sanctl/drbd.secret": 0o600,
+            "/usr/lib/ocf/resource.d/sanctl/device": 0o755,
+            "/usr/lib/ocf/resource.d/sanctl/pool": 0o755,
+        }
+        self.clock: bool | None = True
+
+    def node_name(self) -> str:
+        return self.name
+
+    def units(self, names: Collection[str]) -> Mapping[str, Unit] | None:
+        return self.unit_states
+
+    def has_module(self, name: str) -> bool:
+        return name in self.modules
+
+    def text(self, path: str) -> str | None:
+        return self.texts.get(path)
+
+    def mode(self, path: str) -> int | None:
+        return self.modes.get(path)
+
+    def owner(self, path: str) -> int | None:
+        return 0 if path in self.modes else None
+
+    def is_clock_synchronised(self) -> bool | None:
+        return self.clock
+
+
+def check(host: FakeHost, cluster: FakePacemaker | None = None) -> Examination:
+    session = Session(cluster or FakePacemaker(), FakeClock(), FakeReporter())
+    return examine(session, host, topology(), None)
+
+
+def test_all_is_well() -> None:
+    result = check(FakeHost())
+    assert result.findings == ()
+    assert all(count == 0 for _, count in result.checks)
+
+
+def test_a_witness_needs_no_storage() -> None:
+    host = FakeHost()
+    host.name, host.modules, host.texts, host.modes = "n3", set(), {}, {}
+    assert check(host).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "codes"),
+    [
+        ("unit_states", None, {"SAN-DOC-004"}),
+        ("modules", {"drbd", "target_core_mod", "iscsi_target_mod", "dm_mod"}, {"SAN-DOC-010"}),
+        ("texts", {}, {"SAN-DOC-040"}),
+        ("texts", {MARKER: "other"}, {"SAN-DOC-041"}),
+        ("modes", {}, {"SAN-DOC-020", "SAN-DOC-022"}),
+        ("name", "n9", {"SAN-DOC-024"}),
+        ("clock", False, {"SAN-DOC-030"}),
+        ("clock", None, set()),
+    ],
+)
+def test_local_findings(field: str, value: object, codes: set[str]) -> None:
+    host = FakeHost()
+    setattr(host, field, value)
+    assert {finding.code for finding in check(host).findings} == codes
+
+
+@pytest.mark.parametrize(
+    ("unit", "state", "code"),
+    [
+        (
+            "corosync.service",
+            Unit(load="loaded", active="failed", enabled="enabled"),
+            "SAN-DOC-001",
+        ),
+        (
+            "pacemaker.service",
+            Unit(load="loaded", active="active", enabled="disabled"),
+            "SAN-DOC-002",
+        ),
+        (
+            "target.service",
+            Unit(load="loaded", active="inactive", enabled="disabled"),
+            "SAN-DOC-003",
+        ),
+    ],
+)
+def test_services(unit: str, state: Unit, code: str) -> None:
+    host = FakeHost()
+    assert host.unit_states is not None
+    host.unit_states[unit] = state
+    assert [finding.code for finding in check(host).findings] == [code]
+
+
+def test_a_secret_others_can_read() -> None:
+    host = FakeHost()
+    host.modes["/etc/sanctl/drbd.secret"] = 0o644
+    assert [finding.code for finding in check(host).findings] == ["SAN-DOC-021"]
+
+
+def test_without_pacemaker_what_can_be_checked_is_checked() -> None:
+    fake = FakePacemaker()
+    fake.is_down = True
+    host = FakeHost()
+    host.modules = set()
+    result = check(host, fake)
+    assert {finding.code for finding in result.findings} == {"SAN-CLU-002", "SAN-DOC-010"}
+    assert dict(result.checks)["devices"] is None
+    assert dict(result.checks)["kernel"] == 5
+
+
+def test_without_a_configuration() -> None:
+    session = Session(FakePacemaker(), FakeClock(), FakeReporter())
+    error = ConfigError(Problem("SAN-CONF-001", "not TOML"))
+    result = examine(session, FakeHost(), None, error)
+    assert [finding.code for finding in result.findings] == ["SAN-CONF-001"]
+    assert dict(result.checks)["cluster.toml"] == 1

@@ -1,0 +1,137 @@
+"""Parsing events2 of DRBD 8.4 and 9, on captured outputs and on generated states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.parse.drbd import parse_events2
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def _captured(name: str) -> str:
+    return (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_primary_with_its_peer_in_sync() -> None:
+    assert parse_events2(_captured("drbd84/uptodate-primary.n1.txt")) == {
+        "r0": ResourceState(
+            name="r0",
+            role="Primary",
+            suspended="no",
+            disk="UpToDate",
+            size_kib=524288,
+            peers=(PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0),),
+        )
+    }
+
+
+def test_lost_peer_is_unknown_not_absent() -> None:
+    (peer,) = parse_events2(_captured("drbd84/peer-lost.n1.txt"))["r0"].peers
+    assert (peer.connection, peer.role, peer.disk) == ("Connecting", "Unknown", "DUnknown")
+
+
+@pytest.mark.parametrize(
+    ("file", "replication", "disk", "peer_disk"),
+    [
+        ("drbd84/resyncing.n1.txt", "SyncSource", "UpToDate", "Inconsistent"),
+        ("drbd84/resyncing.n2.txt", "SyncTarget", "Inconsistent", "UpToDate"),
+    ],
+)
+def test_resync_of_8_4(file: str, replication: str, disk: str, peer_disk: str) -> None:
+    state = parse_events2(_captured(file))["r0"]
+    (peer,) = state.peers
+    assert (state.disk, peer.replication, peer.disk) == (disk, replication, peer_disk)
+    assert (state.out_of_sync_kib or 0) > 0
+
+
+@pytest.mark.parametrize(
+    "path", sorted((GOLDEN / "drbd9").glob("*.m?.txt")), ids=lambda path: str(path.name)
+)
+def test_every_captured_state_of_9(path: Path) -> None:
+    # Some were captured with a second resource, `web`, present.
+    state = parse_events2(path.read_text(encoding="utf-8"))["r0"]
+    assert state.role in {"Primary", "Secondary"}
+    assert state.disk != ""
+    assert 1 <= len(state.peers) <= 3
+    # One peer, one entry: the connection's line and the peer device's are joined.
+    assert len({peer.name for peer in state.peers}) == len(state.peers)
+
+
+def test_states_of_9_that_matter() -> None:
+    suspended = parse_events2(_captured("drbd9/quorum-lost-suspended.m1.txt"))["r0"]
+    assert suspended.suspended == "quorum"
+    diskless = parse_events2(_captured("drbd9/diskless-primary.m1.txt"))["web"]
+    assert (diskless.role, diskless.disk) == ("Primary", "Diskless")
+    standalone = parse_events2(_captured("drbd9/standalone.m3.txt"))["r0"]
+    assert "StandAlone" in {peer.connection for peer in standalone.peers}
+
+
+def test_destroyed_objects_are_gone() -> None:
+    text = (
+        "exists resource name:a role:Secondary suspended:no\n"
+        "exists connection name:a peer-node-id:1 conn-name:n2 connection:Connected role:Primary\n"
+        "exists device name:a volume:0 minor:1 disk:UpToDate size:8\n"
+        "destroy connection name:a peer-node-id:1 conn-name:n2\n"
+        "exists resource name:b role:Secondary suspended:no\n"
+        "destroy resource name:b\n"
+        "exists -\n"
+    )
+    assert parse_events2(text) == {"a": ResourceState("a", "Secondary", "no", "UpToDate", 8, ())}
+
+
+@pytest.mark.parametrize("text", ["", "exists -\n", "garbage\n\n", "exists resource\n"])
+def test_nothing_to_read_gives_nothing(text: str) -> None:
+    assert "r0" not in parse_events2(text)
+
+
+_WORD = st.sampled_from(["UpToDate", "Inconsistent", "Outdated", "Diskless", "Consistent"])
+_PEERS = st.lists(
+    st.builds(
+        PeerState,
+        name=st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True),
+        connection=st.sampled_from(["Connected", "Connecting", "StandAlone"]),
+        role=st.sampled_from(["Primary", "Secondary", "Unknown"]),
+        replication=st.sampled_from(["Established", "SyncSource", "SyncTarget", "Off"]),
+        disk=_WORD,
+        out_of_sync_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
+    ),
+    max_size=3,
+    unique_by=lambda peer: peer.name,
+).map(lambda peers: tuple(sorted(peers)))
+_STATES = st.builds(
+    ResourceState,
+    name=st.just("r0"),
+    role=st.sampled_from(["Primary", "Secondary"]),
+    suspended=st.sampled_from(["no", "quorum", "user"]),
+    disk=_WORD,
+    size_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
+    peers=_PEERS,
+)
+
+
+def _written(state: ResourceState) -> str:
+    size = "" if state.size_kib is None else f" size:{state.size_kib}"
+    lines = [
+        f"exists resource name:r0 role:{state.role} suspended:{state.suspended} future:key",
+        f"exists device name:r0 volume:0 minor:1 disk:{state.disk}{size}",
+    ]
+    for number, peer in enumerate(state.peers):
+        oos = "" if peer.out_of_sync_kib is None else f" out-of-sync:{peer.out_of_sync_kib}"
+        head = f"name:r0 peer-node-id:{number} conn-name:{peer.name}"
+        lines += [
+            f"exists connection {head} connection:{peer.connection} role:{peer.role}",
+            f"exists peer-device {head} volume:0 replication:{peer.replication}"
+            f" peer-disk:{peer.disk}{oos}",
+        ]
+    return "\n".join([*lines, "exists -"])
+
+
+@given(_STATES)
+def test_what_is_written_is_read(state: ResourceState) -> None:
+    assert parse_events2(_written(state)) == {"r0": state}

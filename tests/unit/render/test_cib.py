@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sanctl.errors import UsageError
+from sanctl.model.change import (
+    AddDevice,
+    AddMove,
+    Change,
+    RemoveDevice,
+    RemoveMove,
+    RemoveNodeAttribute,
+    SetNodeAttribute,
+    SetParameter,
+    SetStopped,
+)
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.render.cib import render_patchset
+from tests.fakes.pacemaker import FakePacemaker
+
+N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")
+VM1 = DeviceName.parse("vm1")
+
+
+def apply(cluster: FakePacemaker, *changes: Change) -> None:
+    cluster.patch(render_patchset(parse_document(cluster.query()), changes))
+
+
+def _device(name: str = "vm1", minor: int = 1, prefer: NodeName | None = None) -> DeviceSpec:
+    return DeviceSpec(
+        name=DeviceName.parse(name),
+        uuid="5d4c" * 8,
+        size=ByteSize.parse("1G"),
+        pool=PoolName.parse("main"),
+        replicas=2,
+        nodes=(N1, N2),
+        minor=minor,
+        initiators=(),
+        prefer=prefer,
+        is_new=True,
+    )
+
+
+def _name(text: str) -> bool:
+    try:
+        DeviceName.parse(text)
+    except UsageError:
+        return False
+    return True
+
+
+devices = st.builds(
+    DeviceSpec,
+    name=st.from_regex(r"[a-z][a-z0-9-]{0,30}", fullmatch=True).filter(_name).map(DeviceName.parse),
+    uuid=st.from_regex(r"[0-9a-f]{32}", fullmatch=True),
+    size=st.integers(1, 1 << 30).map(lambda blocks: ByteSize(bytes=blocks * 4096)),
+    pool=st.just(PoolName.parse("main")),
+    replicas=st.just(2),
+    nodes=st.permutations([N1, N2]).map(tuple),
+    minor=st.integers(1, 4999),
+    initiators=st.sets(
+        st.from_regex(r"iqn\.2026-11\.net\.example:[a-z0-9.:-]{1,20}", fullmatch=True).map(
+            Iqn.parse
+        )
+    ).map(lambda found: tuple(sorted(found))),
+    prefer=st.sampled_from([None, N1, N2]),
+    is_stopping=st.booleans(),
+    is_new=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(devices)
+def test_what_is_rendered_reads_back_the_same(device: DeviceSpec) -> None:
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=device))
+    cib = parse_cib(parse_document(cluster.query()))
+    assert cib.devices == (device,)
+    assert cib.unreadable == ()
+
+
+@settings(max_examples=40, deadline=None)
+@given(devices)
+def test_adding_and_removing_leaves_what_was(device: DeviceSpec) -> None:
+    cluster = FakePacemaker()
+    before = ET.canonicalize(
+        cluster.query(), strip_text=True, exclude_attrs=["epoch", "num_updates"]
+    )
+    apply(cluster, AddDevice(device=device))
+    apply(cluster, RemoveDevice(name=device.name))
+    after = ET.canonicalize(
+        cluster.query(), strip_text=True, exclude_attrs=["epoch", "num_updates"]
+    )
+    assert before == after
+
+
+def test_a_patchset_names_the_configuration_it_starts_from() -> None:
+    cluster = FakePacemaker()
+    patch = ET.fromstring(
+        render_patchset(parse_document(cluster.query()), [AddDevice(device=_device())])
+    )
+    source, target = patch.find("version/source"), patch.find("version/target")
+    assert source is not None and target is not None
+    assert source.attrib == {
+        "admin_epoch": cluster.root.get("admin_epoch"),
+        "epoch": cluster.root.get("epoch"),
+    }
+    assert int(target.get("epoch", "")) == int(cluster.root.get("epoch", "")) + 1
+
+
+def test_paths_are_written_out_in_full() -> None:
+    """Pacemaker follows them step by step and knows no '//'."""
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    text = render_patchset(
+        parse_document(cluster.query()),
+        [
+            SetStopped(name=VM1),
+            SetParameter(name=VM1, parameter="size", value="4096"),
+            SetNodeAttribute(node=N1, attribute="a", value="b"),
+        ],
+    )
+    assert "//" not in text
+
+
+def test_two_attributes_of_one_node_share_a_set() -> None:
+    cluster = FakePacemaker()
+    apply(
+        cluster,
+        SetNodeAttribute(node=N1, attribute="a", value="1"),
+        SetNodeAttribute(node=N1, attribute="b", value="2"),
+        SetNodeAttribute(node=N2, attribute="a", value="3"),
+    )
+    apply(
+        cluster,
+        SetNodeAttribute(node=N1, attribute="a", value="4"),
+        SetNodeAttribute(node=N1, attribute="c", value="5"),
+        RemoveNodeAttribute(node=N1, attribute="b"),
+        RemoveNodeAttribute(node=N2, attribute="never"),
+    )
+    nodes = {n.name.value: n.attributes for n in parse_cib(parse_document(cluster.query())).nodes}
+    assert nodes == {"n1": {"a": "4", "c": "5"}, "n2": {"a": "3"}, "n3": {}}
+
+
+def test_a_move_replaced_in_one_change() -> None:
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    apply(cluster, AddMove(name=VM1, node=N2, until="2027-01-01 00:00:00Z"))
+    apply(cluster, RemoveMove(name=VM1), AddMove(name=VM1, node=N1, until="2027-01-02 00:00:00Z"))
+    (move,) = parse_cib(parse_document(cluster.query())).moves
+    assert (move.device, move.node, move.until) == ("vm1", "n1", "2027-01-02 00:00:00Z")
+
+
+def test_removal_takes_constraints_and_marks_along() -> None:
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device(prefer=N1)))
+    apply(
+        cluster,
+        AddMove(name=VM1, node=N2, until="2027-01-01 00:00:00Z"),
+        SetNodeAttribute(node=N2, attribute="sanctl-outdated-vm1", value="5d4c" * 8),
+    )
+    apply(
+        cluster,
+        RemoveDevice(name=VM1),
+        SetNodeAttribute(node=N2, attribute="sanctl-delete-vm1", value="u main"),
+    )
+    cib = parse_cib(parse_document(cluster.query()))
+    assert cib.moves == () and cib.outdated == () and cib.devices == ()
+    assert [stone.value for stone in cib.tombstones] == ["u main"]
+    assert not any("vm1" in identifier and "delete" not in identifier for identifier in cib.ids)
+
+
+def test_stopping_twice_and_parameters() -> None:
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    apply(cluster, SetStopped(name=VM1))
+    apply(cluster, SetStopped(name=VM1), SetParameter(name=VM1, parameter="size", value="8192"))
+    (device,) = parse_cib(parse_document(cluster.query())).devices
+    assert device.is_stopping and device.size.bytes == 8192

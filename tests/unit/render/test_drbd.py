@@ -1,0 +1,88 @@
+"""The DRBD resource file for both generations."""
+
+from __future__ import annotations
+
+import pytest
+
+from sanctl.render.drbd import (
+    Backing,
+    ReplicaAddress,
+    activity_log_extents,
+    device_secret,
+    port_of,
+    render_resource,
+)
+
+
+def _render(generation: int, replicas: int = 2, address: str = "10.0.0.") -> str:
+    return render_resource(
+        name="vol1",
+        minor=3,
+        size_bytes=1 << 30,
+        secret="5" * 32,
+        replicas=tuple(
+            ReplicaAddress(f"n{number}", number, f"{address}{number}")
+            for number in range(replicas, 0, -1)
+        ),
+        backing=Backing("/dev/loop4", "/dev/loop5"),
+        handlers="/usr/lib/sanctl",
+        generation=generation,
+    )
+
+
+def _section(text: str, name: str) -> str:
+    return text.split(f"  {name} {{\n", 1)[1].split("  }\n", 1)[0]
+
+
+@pytest.mark.parametrize("generation", [8, 9])
+def test_safety_options_are_in_the_section_the_generation_wants(generation: int) -> None:
+    text = _render(generation)
+    fencing = "fencing resource-and-stonith;"
+    assert (fencing in _section(text, "disk")) == (generation == 8)
+    assert (fencing in _section(text, "net")) == (generation == 9)
+    assert "allow-two-primaries" not in text
+    for policy in ("after-sb-0pri", "after-sb-1pri", "after-sb-2pri", "rr-conflict"):
+        assert f"{policy} disconnect;" in _section(text, "net")
+    assert "protocol C;" in text
+    assert "cram-hmac-alg sha256;" in text
+
+
+@pytest.mark.parametrize("generation", [8, 9])
+def test_replicas_stand_in_the_order_of_their_ids(generation: int) -> None:
+    text = _render(generation)
+    assert text.index("on n1 {") < text.index("on n2 {")
+    assert "address ipv4 10.0.0.2:7803;" in text
+
+
+def test_9_numbers_nodes_from_zero_and_meshes_them() -> None:
+    text = _render(9, replicas=3)
+    assert "node-id 0;" in text
+    assert "node-id 2;" in text
+    assert "hosts n1 n2 n3;" in text
+    assert "node-id" not in _render(8)
+
+
+def test_ipv6_is_bracketed() -> None:
+    assert "address ipv6 [fd00::1]:7803;" in _render(8, address="fd00::")
+
+
+def test_secrets_differ_by_device_and_cluster() -> None:
+    secrets = {device_secret(c, d) for c in ("one", "two") for d in ("a" * 32, "b" * 32)}
+    assert len(secrets) == 4
+    assert all(len(secret) == 32 for secret in secrets)
+
+
+def test_braces_balance() -> None:
+    for generation in (8, 9):
+        text = _render(generation)
+        assert text.count("{") == text.count("}")
+
+
+@pytest.mark.parametrize(("gib", "extents"), [(1, 67), (32, 67), (33, 257), (513, 1237)])
+def test_the_activity_log_fits_the_device(gib: int, extents: int) -> None:
+    assert activity_log_extents(gib << 30) == extents
+    assert f"al-extents {extents};" in _render(8) or gib > 32
+
+
+def test_port() -> None:
+    assert port_of(1) == 7801
