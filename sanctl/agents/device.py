@@ -22,7 +22,7 @@ import time
 from sanctl.agents import ocf, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
-from sanctl.drivers import dm, drbd, lio, loop, pool
+from sanctl.drivers import dm, drbd, lio, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.promotion import is_blank_pair
@@ -30,6 +30,7 @@ from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
+_GROWTH_PATIENCE_S = 20.0
 #: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
 _NOTICE_S = 8.0
 
@@ -130,6 +131,9 @@ def promote() -> int:
         steps.done("gate", "gate leads onto DRBD")
     lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
+    # Told before the action ends: until then the other node's score is the higher one, and the
+    # cluster would move the device there.
+    replica.publish(_RUNNER, device, drbd.observe(_RUNNER, device.name))
     steps.ended("serving")
     return ocf.SUCCESS
 
@@ -221,10 +225,8 @@ def stop() -> int:
     steps.done("gate", "gate removed")
     drbd.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
-    _detach_files(device)
-    replica.drop_shape(_RUNNER, device.name)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(replica.resource_file(device.name))
+    replica.detach_files(_RUNNER, device)
+    replica.drop_resource_file(device.name)
     replica.forget_published(_RUNNER, device)
     left = replica.observe(_RUNNER, device)
     if not left.is_absent:
@@ -235,25 +237,19 @@ def stop() -> int:
     return ocf.SUCCESS
 
 
-def _detach_files(device: Device) -> None:
-    """Detach every loop device over this device's files, in whatever pool they lie."""
-    for path in loop.backing_files():
-        if f"/{device.name}.{device.uuid}." in path:
-            loop.detach(_RUNNER, path)
-
-
 def monitor() -> int:
-    """Tell the true role, publish the replica's state, finish an interrupted growth."""
+    """Tell the true role, apply what changed, publish the replica's state."""
     device = _device()
     found = replica.observe(_RUNNER, device)
     if found.is_absent:
         return ocf.NOT_RUNNING
     if found.drbd is not None and not ocf.is_probe():
-        if (found.is_active or found.is_standby) and replica.finish_growth(
-            _RUNNER, device, found.drbd
-        ):
-            ocf.Steps(device.name, "monitor").done("grown", "took over the size that DRBD has")
-        replica.publish(_RUNNER, device, found.drbd)
+        state: ResourceState | None = found.drbd
+        if found.is_active or found.is_standby:
+            # Not every change reaches every instance by reload-agent: Pacemaker compares only
+            # with what the last start or promotion was given. So the monitor applies it too.
+            state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
+        replica.publish(_RUNNER, device, state)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:
@@ -266,59 +262,46 @@ def monitor() -> int:
 
 
 def reload_agent() -> int:
-    """Apply a changed size or access list to the running replica."""
+    """Apply a changed size or access list to the running replica.
+
+    Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
+    failed would count as a failed start, and take a device down that serves.
+    """
     device = _device()
     steps = ocf.Steps(device.name, "reload-agent")
-    lio.set_initiators(device.name, device.initiators)
-    steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
-    state = drbd.observe(_RUNNER, device.name)
-    if state is None or dm.size_bytes(device.name) is None:
-        raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
-    if (state.size_kib or 0) * 1024 < device.size_bytes:
-        state = _grow(device, steps)
-    replica.finish_growth(_RUNNER, device, state)
+    deadline = time.monotonic() + min(_GROWTH_PATIENCE_S, ocf.remaining_s(50.0))
+    while True:
+        state = drbd.observe(_RUNNER, device.name)
+        if state is None or dm.size_bytes(device.name) is None:
+            raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
+        state = _converge(device, steps, state)
+        if (dm.size_bytes(device.name) or 0) >= device.size_bytes:
+            break
+        if time.monotonic() > deadline:
+            steps.done("waiting", "not grown yet: not all replicas are ready; the monitor goes on")
+            break
+        time.sleep(0.3)
     replica.publish(_RUNNER, device, state)
     steps.ended("applied")
     return ocf.SUCCESS
 
 
-def _grow(device: Device, steps: ocf.Steps) -> ResourceState:
-    """Grow this replica's files and wait until DRBD has grown on all of them.
-
-    The active node asks DRBD again and again: it grows to what the smallest replica has, and the
-    others are at work at the same time.
-    """
-    for path in loop.backing_files():
-        if f"/{device.name}.{device.uuid}." in path:
-            wanted = (
-                device.size_bytes
-                if path.endswith(".data")
-                else pool.metadata_bytes(device.size_bytes)
-            )
-            pool.allocate(path, wanted)
-            over = loop.find(path)
-            assert over is not None
-            loop.grow(_RUNNER, over)
-    steps.done("files", "device files grown")
-    deadline = time.monotonic() + ocf.remaining_s(50.0)
-    while True:
-        state = drbd.observe(_RUNNER, device.name)
-        if state is not None and (state.size_kib or 0) * 1024 >= device.size_bytes:
-            steps.done("drbd", "DRBD grown")
-            return state
-        if time.monotonic() > deadline:
-            raise CommandError(
-                Problem(
-                    "SAN-AGENT-007",
-                    f"{device.name} did not grow to {device.size_bytes} bytes in time",
-                    "all replicas have to be connected; the monitor goes on trying",
-                )
-            )
-        if state is not None and state.is_primary:
-            # Refused until the peer's file has grown: this is what the loop waits for.
+def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
+    """Bring access list and size as far towards what is wanted as can be done at once."""
+    if set(lio.initiators(device.name)) != set(device.initiators):
+        lio.set_initiators(device.name, device.initiators)
+        steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
+    if (state.size_kib or 0) * 1024 < device.size_bytes:
+        if replica.grow_files(_RUNNER, device):
+            steps.done("files", "device files grown")
+        if state.is_primary:
+            # Refused until the peers' files have grown too.
             with contextlib.suppress(SanctlError):
                 drbd.resize(_RUNNER, device.minor)
-        time.sleep(0.3)
+        state = drbd.observe(_RUNNER, device.name) or state
+    if replica.finish_growth(_RUNNER, device, state):
+        steps.done("grown", "grown to the size that DRBD has")
+    return state
 
 
 def validate_all() -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sanctl.model.topology import Topology
 
 RUNTIME = "/run/sanctl"
+_DRBD_INCLUDE = "/etc/drbd.d/sanctl.res"
 _CLUSTER = "/etc/sanctl/cluster.toml"
 HANDLERS = "/usr/lib/sanctl"
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
@@ -219,6 +220,7 @@ def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
         raise CommandError(
             Problem("SAN-AGENT-003", f"{_SECRET} is missing or empty", "run the playbook")
         )
+    _include_resource_files()
     write_atomically(
         resource_file(device.name),
         render_resource(
@@ -236,8 +238,52 @@ def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
 
 
 def resource_file(name: str) -> str:
-    """Return where a device's DRBD resource file lies."""
-    return f"/etc/drbd.d/sanctl-{name}.res"
+    """Return where a device's DRBD resource file lies.
+
+    On tmpfs, because it names loop devices, which are others after a boot: drbdadm refuses all
+    resources when an old file of one names the loop device of another.
+    """
+    return f"{RUNTIME}/drbd.d/{name}.res"
+
+
+def drop_resource_file(name: str) -> None:
+    """Remove a device's DRBD resource file."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(resource_file(name))
+
+
+def _include_resource_files() -> None:
+    """Make drbdadm, and so DRBD's handlers, read the resource files that the agents write."""
+    os.makedirs(f"{RUNTIME}/drbd.d", mode=0o700, exist_ok=True)
+    wanted = f'include "{RUNTIME}/drbd.d/*.res";\n'
+    if read_text_or(_DRBD_INCLUDE, "") != wanted:
+        write_atomically(_DRBD_INCLUDE, wanted)
+
+
+def detach_files(runner: Runner, device: Device) -> None:
+    """Detach every loop device over this device's files, in whatever pool they lie."""
+    for path in _attached_files(device):
+        loop.detach(runner, path)
+    drop_shape(runner, device.name)
+
+
+def _attached_files(device: Device) -> list[str]:
+    mark = f"/{device.name}.{device.uuid}."
+    return [path for path in loop.backing_files() if mark in path]
+
+
+def grow_files(runner: Runner, device: Device) -> bool:
+    """Grow this replica's attached files to what the wanted size needs; return if any was less."""
+    grown = False
+    for path in _attached_files(device):
+        wanted = device.size_bytes
+        if not path.endswith(".data"):
+            wanted = pool.metadata_bytes(device.size_bytes)
+        grown |= pool.allocate(path, wanted)
+        over = loop.find(path)
+        if over is not None:
+            loop.grow(runner, over)
+    return grown
 
 
 def bring_up_drbd(runner: Runner, device: Device, files: pool.DeviceFiles) -> None:

@@ -23,8 +23,10 @@ drbdsetup events2 --now 2>/dev/null | awk '$2 == "resource" || $2 == "device" {
 }'
 for dm in /sys/block/dm-*; do
     name=$(cat $dm/dm/name 2>/dev/null) || continue
-    case $name in sanctl-*) ;; *) continue ;; esac
-    echo "table ${name#sanctl-} $(dmsetup table "$name" | cut -d' ' -f3) $(cat $dm/dm/suspended)"
+    case $name in sanctl-*-gate) ;; *) continue ;; esac
+    name=${name#sanctl-}
+    table=$(dmsetup table "sanctl-$name" | cut -d' ' -f3)
+    echo "table ${name%-gate} $table $(cat $dm/dm/suspended)"
 done
 cd /sys/kernel/config/target || exit 0
 for store in core/iblock_*/*/alua; do
@@ -53,7 +55,7 @@ class DeviceView:
 
     role: str = ""
     disk: str = ""
-    table: str = ""
+    table: str = ""  # of the gate, the dm device between target and DRBD
     is_suspended: bool = False
     alua: dict[str, str] = field(default_factory=dict)
     lun_groups: list[str] = field(default_factory=list)
@@ -116,7 +118,7 @@ def violations(views: Mapping[str, View]) -> list[str]:
             if node not in primaries
         )
         wrong.extend(
-            f"{name}: {node} is {device.role}, yet its target sits on a {device.table} table"
+            f"{name}: {node} is {device.role}, yet its gate leads onto a {device.table} table"
             for node, device in here.items()
             if device.role != "Primary" and device.table not in ("", "error")
         )

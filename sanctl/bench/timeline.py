@@ -100,7 +100,7 @@ class _Pattern:
 # Texts of Corosync 3.1, Pacemaker 2.1 and 3.0, DRBD 8.4 and 9. {device} and {node} (the one
 # that fails) are filled in.
 _PATTERNS: tuple[tuple[str, str, Mark], ...] = (
-    ("corosync", r"\[TOTEM ?\] (A processor failed|Token has not been received)", Mark.TOKEN_LOST),
+    ("corosync", r"\[TOTEM ?\] A processor failed", Mark.TOKEN_LOST),
     ("corosync", r"\[TOTEM ?\] A new membership .*Members left", Mark.MEMBERSHIP),
     ("corosync", r"\[TOTEM ?\] A new membership .* formed\. Members$", Mark.MEMBERSHIP),
     (
@@ -132,7 +132,7 @@ _PATTERNS: tuple[tuple[str, str, Mark], ...] = (
     ),
     (
         "kernel",
-        r"drbd {device}\b.*(fence-peer helper returned|helper command: .*fence-peer .*exit code)",
+        r"drbd {device}\b.*(fence-peer helper returned|helper command: .* fence-peer .*exit code)",
         Mark.PEER_OUTDATED,
     ),
     (

@@ -18,9 +18,11 @@ from sanctl.cli.views import (
 )
 from sanctl.errors import ConfigError, ExitStatus, Problem
 from sanctl.model.cluster import Cluster, NodeState
-from sanctl.model.health import Finding, Severity, is_degraded
+from sanctl.model.health import Finding, Severity, grouped, is_degraded
 from sanctl.model.topology import Topology
 from sanctl.plan.health import judge
+
+_SHOWN_SUBJECTS = 4
 
 
 @click.command()
@@ -45,8 +47,10 @@ def status(output: str) -> None:
         print(summary)
         for problem in problems:
             print(f"  {problem}")
-        for finding in findings:
-            print(f"  {finding.severity.value}: {finding.subject}: {finding.what} ({finding.code})")
+        for finding, subjects in grouped(findings):
+            print(
+                f"  {finding.severity.value}: {_several(subjects)}: {finding.what} ({finding.code})"
+            )
             if finding.do:
                 print(f"    next: {finding.do}")
         print()
@@ -83,3 +87,11 @@ def _summary(cluster: Cluster, findings: tuple[Finding, ...], *, degraded: bool)
         f"{word}: {online} of {len(cluster.cib.nodes)} nodes online{quorum}, "
         f"{ok} of {devices} devices ok"
     )
+
+
+def _several(subjects: tuple[str, ...]) -> str:
+    if len(subjects) == 1:
+        return subjects[0]
+    shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
+    more = len(subjects) - _SHOWN_SUBJECTS
+    return f"{shown} and {more} more" if more > 0 else shown

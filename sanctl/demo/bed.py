@@ -94,6 +94,14 @@ class Bed:
         """Whether a node has power; fencing gives it back after a crash."""
         return machine.power(self.lab, self.node(node)) is machine.Power.ON
 
+    def powered_since_s(self, node: str) -> float | None:
+        """Return when a node that has power was switched on, None if it has none."""
+        try:
+            since_s = (self.lab.node_directory(self.node(node)) / "pid").stat().st_mtime
+        except FileNotFoundError:
+            return None
+        return since_s if self.has_power(node) else None
+
     def skew_s(self, node: str) -> float:
         """Return how far a node's clock is ahead of the host's, 0 if that cannot be told.
 

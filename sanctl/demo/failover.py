@@ -85,7 +85,7 @@ def crash(load: Load) -> Trial:
     ended_s = time.time()
     records = load.host.fetch_log(load.run)[1]
     entries = observe.journals(bed, [node.name for node in bed.cluster], began_s - _MARGIN_S)
-    pause = ledger.find_pause(records, began_s - _MARGIN_S, powered_s)
+    pause = ledger.find_pause(records, began_s - _MARGIN_S, began_s + _TAKEOVER_DEADLINE_S)
     events = timeline.find_events(entries, device, load.minor, lost)
     cut = Event(mark=Mark.POWER_CUT, at_s=began_s, node=lost)
     first = Event(mark=Mark.FIRST_WRITE, at_s=pause.ended_wall_s, node=load.host.name)
@@ -220,17 +220,17 @@ def _follow(
 def _await_power(load: Load, node: str) -> float:
     """Wait for fencing to give a node its power back, or give it; return when it had it."""
     try:
-        wait_for(
+        since_s = wait_for(
             f"the power of {node}",
-            lambda: load.bed.has_power(node),
+            lambda: load.bed.powered_since_s(node),
             within_s=_POWER_BACK_DEADLINE_S,
-            every_s=0.1,
         )
         load.tell(f"{node} has power again, from the fencing")
     except NotConverged:
+        since_s = time.time()
         load.bed.give_power(node)
         load.tell(f"power of {node} switched on")
-    return time.time()
+    return since_s
 
 
 def _as_many(sessions: dict[str, str], wanted: Mapping[str, str]) -> dict[str, str] | None:

@@ -88,10 +88,14 @@ class Host:
         return {path: name for name, path in (line.split() for line in out.splitlines())}
 
     def logout(self, target: str) -> None:
-        """Flush the multipath device and end all sessions of a target, and forget its records."""
+        """Let go of a target: its multipath device, its sessions, its records."""
         self.sh(
-            f"multipath -F; iscsiadm -m node -T {target} --logout;"
-            f" iscsiadm -m node -T {target} -o delete; true"
+            f"for path in $(ls -d /dev/disk/by-path/ip-*-iscsi-{target}-lun-0 2>/dev/null); do"
+            "     for dm in /sys/block/$(basename $(readlink -f $path))/holders/dm-*; do"
+            "         [ -e $dm ] && multipath -f $(cat $dm/dm/name);"
+            "     done;"
+            " done;"
+            f" iscsiadm -m node -T {target} --logout; iscsiadm -m node -T {target} -o delete; true"
         )
 
     def sessions(self, target: str) -> dict[str, str]:

@@ -40,3 +40,16 @@ _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 def sorted_findings(findings: list[Finding]) -> tuple[Finding, ...]:
     """Order findings: the worst first, then by subject and code."""
     return tuple(sorted(findings, key=lambda f: (_ORDER[f.severity], f.subject, f.code, f.what)))
+
+
+def grouped(findings: tuple[Finding, ...]) -> tuple[tuple[Finding, tuple[str, ...]], ...]:
+    """Gather findings that say the same of several subjects, for a screen is only so long.
+
+    Returns:
+        The first finding of each group, with all the subjects it is said of.
+    """
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        key = (finding.severity.value, finding.code, finding.what)
+        groups.setdefault(key, []).append(finding)
+    return tuple((group[0], tuple(f.subject for f in group)) for group in groups.values())

@@ -16,6 +16,8 @@ from sanctl.plan.health import judge
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
 AGENTS = ("/usr/lib/ocf/resource.d/sanctl/device", "/usr/lib/ocf/resource.d/sanctl/pool")
 _MUST_RUN = ("corosync.service", "pacemaker.service")
+# Pulls Corosync in, which need not be enabled itself.
+_STARTED_AT_BOOT = "pacemaker.service"
 # Either would restore a stored target configuration over ours at boot, and clear it at shutdown.
 _MUST_NOT_RUN = ("target.service", "rtslib-fb-targetctl.service")
 _MODULES = {
@@ -138,7 +140,12 @@ def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator
                 why="without it the node is no part of the cluster",
                 do=f"systemctl start {name}; 'journalctl -u {name}' if it fails",
             )
-        elif unit.enabled not in {"enabled", "enabled-runtime", "?", ""}:
+        elif name == _STARTED_AT_BOOT and unit.enabled not in {
+            "enabled",
+            "enabled-runtime",
+            "?",
+            "",
+        }:
             yield Finding(
                 code="SAN-DOC-002",
                 severity=Severity.NOTE,

@@ -77,6 +77,9 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
             continue
         if state is NodeState.STANDBY:
             continue  # said of the node once, not of each of its replicas
+        others = [other for other in device.nodes if other != node]
+        if replica.is_up_to_date and not any(cluster.mon.state(o) in PRESENT for o in others):
+            continue  # it has nobody to be connected to, which is said of the other replica
         out = replica.out_of_sync_kib
         amount = f", {format_bytes(out * 1024)} to sync" if out else ""
         if replica.disk is None:

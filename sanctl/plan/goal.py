@@ -123,9 +123,19 @@ def back_online(cluster: Cluster, name: NodeName) -> Progress:
     for device in cluster.cib.devices:
         if name in device.nodes and not device.is_stopping:
             replica = cluster.replica(device.name, name)
+            # Both ends have to say so, as far as the other one is there to be asked.
+            linked = all(
+                cluster.replica(device.name, node).is_in_sync
+                for node in device.nodes
+                if cluster.mon.state(node) is NodeState.ONLINE
+            )
+            alone = not any(
+                cluster.mon.state(node) is NodeState.ONLINE for node in device.nodes if node != name
+            )
             if not (
                 cluster.mon.role(device.name, name) in {Role.PROMOTED, Role.UNPROMOTED}
                 and replica.is_up_to_date
+                and (linked or alone)
             ):
                 behind.append(f"{device.name} {replica.brief()}")
     words = [f"{name} is {state.value}"]

@@ -114,7 +114,7 @@ def render_resource(
     handlers: str,
     generation: int,
 ) -> str:
-    """Return the text of `/etc/drbd.d/sanctl-NAME.res` (drbd.conf(5)).
+    """Return the text of `/run/sanctl/drbd.d/NAME.res` (drbd.conf(5)).
 
     Args:
         name: the device's name, which is the resource's.

@@ -19,8 +19,9 @@ from sanctl.lab import host as lab_host
 from sanctl.lab import state
 from sanctl.lab.spec import LabSpec
 
-_NAME = os.environ.get("SANCTL_TEST_LAB", "test")
-_KEEP = bool(os.environ.get("SANCTL_TEST_KEEP"))
+# A lab named here is used as it is, and left: for whoever works on a test.
+_OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
+_NAME = _OWN_LAB or "test"
 _RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
 _REPORT = Path("test-report")
 _UP_DEADLINE_S = 1200.0
@@ -45,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
-    lacking = lab_host.check(lab_host.observe(), LabSpec(name=_NAME))
+    lacking = [] if _OWN_LAB else lab_host.check(lab_host.observe(), LabSpec(name=_NAME))
     if lacking:
         reason = "no laboratory here: " + "; ".join(map(str, lacking))
         # `make test` promises that these tests ran: there a skip would be a false statement.
@@ -53,7 +54,10 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
             pytest.fail(reason)
         pytest.skip(reason)
     try:
-        run_sanctl("lab", "up", "--name", _NAME, "--release", _RELEASE, timeout_s=_UP_DEADLINE_S)
+        if not _OWN_LAB:
+            run_sanctl(
+                "lab", "up", "--name", _NAME, "--release", _RELEASE, timeout_s=_UP_DEADLINE_S
+            )
         made = Bed(_NAME)
         await_cluster(made)
         yield made
@@ -61,7 +65,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
         if state.find(_NAME) is not None:
             if request.session.testsfailed:
                 _collect_logs(Bed(_NAME))
-            if not _KEEP:
+            if not _OWN_LAB:
                 run_sanctl("lab", "destroy", "--name", _NAME, timeout_s=120)
 
 

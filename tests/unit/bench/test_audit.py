@@ -46,7 +46,7 @@ def test_a_node_without_devices_says_nothing() -> None:
         (
             "table vol0 error 0",
             "table vol0 linear 0",
-            "vol0: n2 is Secondary, yet its target sits on a linear table",
+            "vol0: n2 is Secondary, yet its gate leads onto a linear table",
         ),
     ],
     ids=["two-primaries", "two-active", "active-secondary", "default-group", "linear-standby"],

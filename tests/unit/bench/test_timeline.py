@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from sanctl.bench.timeline import (
     Entry,
     Event,
     Mark,
+    agent_steps,
     build_stages,
     find_events,
     parse_journal,
@@ -106,6 +108,11 @@ def test_a_message_is_recognised(identifier: str, message: str, mark: Mark) -> N
         ("kernel", "drbd vol1: PingAck did not arrive in time."),
         ("kernel", "block drbd11: Resync done (total 1 sec; paused 0 sec; 4096 K/sec)"),
         ("somebody", "[TOTEM ] A processor failed"),
+        ("corosync", "[TOTEM ] Token has not been received in 1125 ms"),
+        (
+            "kernel",
+            "drbd vol0: helper command: /sbin/drbdadm unfence-peer vol0 exit code 0 (0x0)",
+        ),
     ],
 )
 def test_what_concerns_others_is_not(identifier: str, message: str) -> None:
@@ -188,3 +195,45 @@ def test_the_resyncs_size_is_the_devices_own() -> None:
     entries = parse_journal(text, "n2")
     assert resync_bytes(entries, 1, 2.0) == 3 * 1024
     assert resync_bytes(entries, 7, 2.0) is None
+
+
+def test_a_captured_crash_is_understood() -> None:
+    """Journals of n2 and n3 of a lab (Debian 13, DRBD 8.4) whose n1 lost its power.
+
+    Two devices moved, on a machine with much else to do: nothing here is a record.
+    """
+    cut_s = 1795228415.565
+    folder = Path(__file__).parent / "journals"
+    entries = [
+        entry
+        for node in ("n2", "n3")
+        for entry in parse_journal((folder / f"{node}.jsonl").read_text(), node)
+    ]
+    events = find_events(entries, "demo-ledger", 2, "n1")
+    stages = build_stages(
+        events,
+        Event(mark=Mark.POWER_CUT, at_s=cut_s, node="n1"),
+        Event(mark=Mark.FIRST_WRITE, at_s=cut_s + 25.24, node="i1"),
+    )
+    wanted = [
+        (Mark.POWER_CUT, 0.0),
+        (Mark.TOKEN_LOST, 1.4),
+        (Mark.MEMBERSHIP, 3.5),
+        (Mark.DRBD_NOTICE, 5.5),
+        (Mark.FENCING_ASKED, 7.6),
+        (Mark.FENCING_DONE, 10.7),
+        (Mark.PROMOTE_ASKED, 18.1),
+        (Mark.PROMOTE_BEGIN, 19.3),
+        (Mark.PEER_OUTDATED, 22.9),
+        (Mark.ALUA_ACTIVE, 23.9),
+        (Mark.PROMOTE_END, 23.9),
+        (Mark.FIRST_WRITE, 25.2),
+    ]
+    assert [stage.mark for stage in stages] == [mark for mark, _ in wanted]
+    assert [stage.after_s for stage in stages] == pytest.approx([at for _, at in wanted], abs=0.1)
+    assert [step for _, step, _ in agent_steps(entries, "demo-ledger", "promote")] == [
+        "primary",
+        "gate",
+        "alua",
+        "end",
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sanctl.config import parse, render
@@ -78,6 +78,7 @@ def test_what_is_rendered_reads_back() -> None:
     assert parse(render(topology)) == topology
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_topology_reads_back(data: st.DataObject) -> None:
     count = data.draw(st.sampled_from([1, 3, 4, 5, 32]))

@@ -18,7 +18,7 @@ from sanctl.parse.cib import (
 from sanctl.parse.crm_mon import parse_crm_mon
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "pacemaker"
-VERSIONS = [path.name for path in sorted(GOLDEN.iterdir())]
+VERSIONS = [path.name for path in sorted(GOLDEN.iterdir()) if path.is_dir()]
 VM1, N1, N2 = DeviceName.parse("vm1"), NodeName.parse("n1"), NodeName.parse("n2")
 
 
@@ -114,3 +114,22 @@ def test_pool_attribute() -> None:
     assert parse_pool_usage("total=10 free=5").allocated_bytes is None
     assert parse_pool_usage("total=10 free=5 allocated=2").allocated_bytes == 2
     assert parse_pool_usage("total=x").error is not None
+
+
+def test_a_crash_captured_alive() -> None:
+    """n1 was switched off two seconds before; fencing was still under way."""
+    cluster = load("3.0.0", "live-unclean")
+    assert cluster.mon.state(N1) is NodeState.UNCLEAN
+    assert [str(device.name) for device in cluster.cib.devices] == ["an1", "an2", "an3"]
+    for device in cluster.cib.devices:
+        assert cluster.active_node(device.name) is None
+        assert cluster.replica(device.name, N2).disk == "UpToDate"
+        assert cluster.replica(device.name, N1).disk is None
+
+
+def test_a_failed_start_captured_alive() -> None:
+    cluster = load("3.0.0", "live-degraded")
+    (failure,) = cluster.mon.failures
+    assert (failure.resource, failure.node, failure.action) == ("an2", "n1", "start")
+    assert "conflicting use of disk" in failure.reason
+    assert [(mark.device, str(mark.node)) for mark in cluster.cib.outdated] == [("an2", "n1")]

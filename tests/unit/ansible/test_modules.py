@@ -1,0 +1,173 @@
+"""The collection's modules, where they guard something: pools, and changes of the CIB."""
+
+from __future__ import annotations
+
+import importlib.util
+import xml.etree.ElementTree as ET
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
+UUID = "5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11"
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem + "_under_test", ANSIBLE / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+pools = load("plugins/modules/pools.py")
+cib = load("plugins/modules/cib.py")
+files = load("plugins/modules/files.py")
+wheel = load("roles/sanctl_preflight/files/build_wheel.py")
+
+
+def problems(path: Path, *, served: bool = False, allow_unmounted: bool = True) -> list[str]:
+    pool = {"name": "main", "path": str(path), "uuid": UUID}
+    found: list[str] = pools.problems_of(pool, served=served, allow_unmounted=allow_unmounted)
+    return found
+
+
+def test_a_new_pool_is_marked_once(tmp_path: Path) -> None:
+    pool = {"name": "main", "path": str(tmp_path), "uuid": UUID}
+    assert problems(tmp_path) == []
+    assert not pools.is_complete(pool)
+    pools.make(pool)
+    assert pools.is_complete(pool)
+    assert (tmp_path / ".sanctl-pool").read_text() == f"{UUID}\n"
+    assert (tmp_path / "devices").stat().st_mode & 0o777 == 0o700
+    assert problems(tmp_path, served=True) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "served", "allow_unmounted", "text"),
+    [
+        ((), False, False, "no filesystem is mounted"),
+        ((), True, True, "holds no marker"),
+        (("devices",), False, True, "but no marker"),
+        ((".sanctl-pool",), False, True, "marked as another pool"),
+    ],
+)
+def test_what_is_not_the_pool_is_left_alone(
+    tmp_path: Path, made: tuple[str, ...], served: bool, allow_unmounted: bool, text: str
+) -> None:
+    for name in made:
+        (tmp_path / name).write_text("another\n")
+    found = problems(tmp_path, served=served, allow_unmounted=allow_unmounted)
+    assert len(found) == 1
+    assert text in found[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(made)
+
+
+def test_a_missing_directory_is_no_pool(tmp_path: Path) -> None:
+    assert "is not a directory" in problems(tmp_path / "gone")[0]
+
+
+def test_a_node_that_lists_the_pool_serves_it(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    assert not pools.is_served(str(file), UUID)
+    file.write_text(f'uuid = "{UUID}"\n')
+    assert pools.is_served(str(file), UUID)
+
+
+WANTED = """
+<configuration>
+  <crm_config><nvpair name="stonith-enabled" value="true"/></crm_config>
+  <resources>
+    <primitive id="fence-n1" class="stonith" type="fence_ipmilan">
+      <instance_attributes id="fence-n1-params">
+        <nvpair id="fence-n1-params-ip" name="ip" value="192.0.2.1"/>
+        <nvpair id="fence-n1-params-lanplus" name="lanplus" value="1"/>
+      </instance_attributes>
+    </primitive>
+  </resources>
+  <constraints>
+    <rsc_location id="fence-n1-elsewhere" rsc="fence-n1" node="n1" score="-INFINITY"/>
+  </constraints>
+</configuration>
+"""
+
+
+def changed(configuration: ET.Element) -> list[str]:
+    return [name for name, _, _ in cib.apply(ET.fromstring(WANTED), configuration)]
+
+
+def test_a_bare_cib_gets_everything_and_then_nothing() -> None:
+    configuration = ET.fromstring("<configuration><crm_config/></configuration>")
+    assert changed(configuration) == ["stonith-enabled", "fence-n1", "fence-n1-elsewhere"]
+    assert changed(configuration) == []
+
+
+def test_order_and_white_space_do_not_count() -> None:
+    configuration = ET.fromstring("<configuration/>")
+    changed(configuration)
+    attributes = configuration.find("resources/primitive/instance_attributes")
+    assert attributes is not None
+    attributes[:] = list(attributes)[::-1]
+    attributes.text = "\n    "
+    assert changed(configuration) == []
+
+
+def test_what_operators_and_devices_added_stays() -> None:
+    configuration = ET.fromstring("<configuration/>")
+    changed(configuration)
+    resources = configuration.find("resources")
+    assert resources is not None
+    primitive = resources[0]
+    primitive.append(
+        ET.fromstring(
+            '<meta_attributes id="fence-n1-meta_attributes">'
+            '<nvpair id="x" name="target-role" value="Stopped"/></meta_attributes>'
+        )
+    )
+    resources.append(ET.fromstring('<clone id="sanctl-vol1"/>'))
+    primitive[0][0].set("value", "192.0.2.9")
+    assert changed(configuration) == ["fence-n1"]
+    assert [item.get("id") for item in resources] == ["fence-n1", "sanctl-vol1"]
+    kept = resources[0].find("meta_attributes/nvpair")
+    assert kept is not None
+    assert kept.get("value") == "Stopped"
+    address = resources[0].find("instance_attributes/nvpair")
+    assert address is not None
+    assert address.get("value") == "192.0.2.1"
+    assert changed(configuration) == []
+
+
+def test_nothing_is_changed_before_there_is_a_controller() -> None:
+    node = '<configuration><nodes><node uname="n1"/></nodes></configuration>'
+    ready = f'<cib dc-uuid="1" crm_feature_set="3.16.2" have-quorum="1">{node}</cib>'
+    assert cib.missing_of(None, ["n1"]) == "Pacemaker does not answer"
+    assert cib.missing_of(ET.fromstring("<cib/>"), ["n1"]) == "no controller is elected"
+    alone = ET.fromstring(ready.replace('have-quorum="1"', 'have-quorum="0"'))
+    assert cib.missing_of(alone, ["n1"]) == "there is no quorum"
+    assert cib.missing_of(ET.fromstring(ready), ["n1", "n2"]) == "n2 have not joined"
+    assert cib.missing_of(ET.fromstring(ready), ["n1"]) == ""
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("theirs")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    assert files.current(str(link)) is None
+    assert files.current(str(target))[0] == b"theirs"
+
+
+def test_the_same_tree_is_the_same_wheel(tmp_path: Path) -> None:
+    root = ANSIBLE.parent
+    first, new = wheel.build(root, tmp_path / "a")
+    assert new
+    second, new = wheel.build(root, tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes()
+    assert new
+    assert wheel.build(root, tmp_path / "a") == (first, False)
+    names = zipfile.ZipFile(first).namelist()
+    assert "sanctl/cli/main.py" in names
+    assert not [name for name in names if "__pycache__" in name]
