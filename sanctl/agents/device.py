@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import ocf, replica
+from sanctl.agents import announce, newborn, ocf, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -48,7 +48,6 @@ def _device() -> Device:
         nodes=tuple(ocf.parameter("nodes").split()),
         minor=int(ocf.parameter("minor")),
         initiators=tuple(ocf.parameter("initiators", "").split()),
-        is_new=ocf.parameter("new", "false") == "true",
     )
 
 
@@ -59,7 +58,7 @@ def start() -> int:
     os.makedirs(replica.RUNTIME, mode=0o700, exist_ok=True)
     found = replica.observe(_RUNNER, device)
     if found.is_standby:
-        replica.publish(_RUNNER, device, found.drbd)
+        announce.publish(_RUNNER, device, found.drbd)
         return ocf.SUCCESS
     if found.serves:
         # Left by a crash of the cluster software on this node: the cluster asked for a standby.
@@ -101,8 +100,8 @@ def start() -> int:
     )
     steps.done("target", "target exported, Standby")
     state = replica.wait_until_settled(_RUNNER, device, _SETTLE_S)
-    replica.publish(_RUNNER, device, state)
-    steps.ended(f"standby, {replica.published_value(state)}")
+    announce.publish(_RUNNER, device, state)
+    steps.ended(f"standby, {announce.published_value(state)}")
     return ocf.SUCCESS
 
 
@@ -121,7 +120,7 @@ def promote() -> int:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
-    if device.is_new:
+    if newborn.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
         _become_primary(device, deadline)
@@ -133,7 +132,7 @@ def promote() -> int:
     steps.done("alua", "ALUA Active/Optimized")
     # Told before the action ends: until then the other node's score is the higher one, and the
     # cluster would move the device there.
-    replica.publish(_RUNNER, device, drbd.observe(_RUNNER, device.name))
+    announce.publish(_RUNNER, device, drbd.observe(_RUNNER, device.name))
     steps.ended("serving")
     return ocf.SUCCESS
 
@@ -148,18 +147,7 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
     if state is not None and is_blank_pair(state):
         drbd.skip_initial_sync(_RUNNER, device.minor)
         steps.done("skip-sync", "new replicas declared identical")
-    _RUNNER.run(
-        [
-            "crm_resource",
-            "--resource",
-            device.name,
-            "--set-parameter",
-            "new",
-            "--parameter-value",
-            "false",
-        ],
-        timeout_s=ocf.remaining_s(30.0),
-    )
+    newborn.has_lived(_RUNNER, device)
     steps.done("not-new", "the cluster knows that the device has been active")
 
 
@@ -227,7 +215,8 @@ def stop() -> int:
     steps.done("drbd", "DRBD down")
     replica.detach_files(_RUNNER, device)
     replica.drop_resource_file(device.name)
-    replica.forget_published(_RUNNER, device)
+    announce.withdraw(_RUNNER, device)
+    newborn.forget(device)
     left = replica.observe(_RUNNER, device)
     if not left.is_absent:
         raise CommandError(
@@ -245,11 +234,14 @@ def monitor() -> int:
         return ocf.NOT_RUNNING
     if found.drbd is not None and not ocf.is_probe():
         state: ResourceState | None = found.drbd
+        if not is_blank_pair(found.drbd):
+            # Asked now, so that a failover does not have to.
+            newborn.is_new(_RUNNER, device)
         if found.is_active or found.is_standby:
             # Not every change reaches every instance by reload-agent: Pacemaker compares only
             # with what the last start or promotion was given. So the monitor applies it too.
             state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
-        replica.publish(_RUNNER, device, state)
+        announce.publish(_RUNNER, device, state)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:
@@ -281,7 +273,7 @@ def reload_agent() -> int:
             steps.done("waiting", "not grown yet: not all replicas are ready; the monitor goes on")
             break
         time.sleep(0.3)
-    replica.publish(_RUNNER, device, state)
+    announce.publish(_RUNNER, device, state)
     steps.ended("applied")
     return ocf.SUCCESS
 

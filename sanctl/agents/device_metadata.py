@@ -41,15 +41,6 @@ target that is Standby until this node is promoted. Made and changed by the sanc
 <shortdesc lang="en">DRBD minor</shortdesc>
 <content type="integer"/>
 </parameter>
-<parameter name="new" required="0" reloadable="1">
-<longdesc lang="en">
-true until the device has been active for the first time; only then may two empty replicas be taken
-for a new device. Set by sanctl, cleared by the first promotion. Never set it by hand: it would let
-two lost replicas pass for an empty device.
-</longdesc>
-<shortdesc lang="en">has never been active</shortdesc>
-<content type="boolean" default="false"/>
-</parameter>
 <parameter name="initiators" required="0" reloadable="1">
 <longdesc lang="en">Initiators that may log in, separated by spaces. Empty: nobody.</longdesc>
 <shortdesc lang="en">access list</shortdesc>

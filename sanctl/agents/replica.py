@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import attributes, dm, drbd, lio, loop, pool
-from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.drivers import dm, drbd, lio, loop, pool
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.promotion import promotion_score
-from sanctl.system import journal
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
@@ -28,7 +26,6 @@ _DRBD_INCLUDE = "/etc/drbd.d/sanctl.res"
 _CLUSTER = "/etc/sanctl/cluster.toml"
 HANDLERS = "/usr/lib/sanctl"
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
-_REPUBLISH_S = 60.0
 
 
 class Device(NamedTuple):
@@ -42,7 +39,6 @@ class Device(NamedTuple):
         nodes: the replica nodes.
         minor: the DRBD minor.
         initiators: who may log in.
-        is_new: it has never been active.
     """
 
     name: str
@@ -52,7 +48,6 @@ class Device(NamedTuple):
     nodes: tuple[str, ...]
     minor: int
     initiators: tuple[str, ...]
-    is_new: bool
 
     @property
     def drbd_device(self) -> str:
@@ -353,67 +348,3 @@ def finish_growth(runner: Runner, device: Device, state: ResourceState) -> bool:
         with _shape(runner, device.name, size) as shape:
             dm.grow_standby(runner, device.name, shape=shape, size_bytes=size)
     return True
-
-
-def published_value(state: ResourceState | None) -> str:
-    """Return what this replica tells the cluster about itself, as one node attribute."""
-    if state is None:
-        return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
-    connections = ",".join(peer.connection for peer in state.peers) or "None"
-    replications = ",".join(peer.replication for peer in state.peers) or "Off"
-    disks = ",".join(peer.disk for peer in state.peers) or "None"
-    behind = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
-    size = "?" if state.size_kib is None else str(state.size_kib * 1024)
-    return (
-        f"disk={state.disk} connection={connections} replication={replications} "
-        f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size}"
-    )
-
-
-def access_list_digest(initiators: Iterable[str]) -> str:
-    """Return eight hex digits that tell one access list from another."""
-    from hashlib import sha256  # noqa: PLC0415
-
-    return sha256(" ".join(sorted(initiators)).encode()).hexdigest()[:8]
-
-
-def publish(runner: Runner, device: Device, state: ResourceState | None) -> None:
-    """Tell the cluster this replica's state and promotion score, if they changed.
-
-    What was told is kept on tmpfs and told again after a minute, in case the cluster forgot.
-    """
-    score = promotion_score(
-        state, is_new=device.is_new, is_first=device.nodes[:1] == (os.uname().nodename,)
-    )
-    value = f"{published_value(state)} acl={access_list_digest(lio.initiators(device.name))}"
-    told = f"{score} {value}"
-    path = f"{RUNTIME}/told-{device.name}"
-    try:
-        fresh = time.time() - os.stat(path).st_mtime < _REPUBLISH_S
-    except FileNotFoundError:
-        fresh = False
-    if fresh and read_text_or(path, "") == told:
-        return
-    try:
-        attributes.set_promotion_score(runner, device.name, score)
-        attributes.publish(runner, f"sanctl-{device.name}", value)
-    except SanctlError as error:
-        # What the replica is does not depend on who can be told; the next monitor tries again.
-        journal.write(
-            f"{device.name}: the cluster could not be told this replica's state: {error}",
-            priority=journal.WARNING,
-            device=device.name,
-            action="publish",
-        )
-        return
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(told)
-
-
-def forget_published(runner: Runner, device: Device) -> None:
-    """Withdraw this replica's attributes; the node is no candidate any more."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{RUNTIME}/told-{device.name}")
-    with contextlib.suppress(SanctlError):
-        attributes.set_promotion_score(runner, device.name, None)
-        attributes.withdraw(runner, f"sanctl-{device.name}")

@@ -18,8 +18,6 @@ _CODES = {
     "SAN-AGENT-006": "A stop ran out of time with something of the device left in the kernel. It "
     "is reported as failed, because a stop that is not complete must never pass for one; "
     "Pacemaker answers by fencing the node.",
-    "SAN-AGENT-007": "A device did not grow in time. The monitor goes on trying once all "
-    "replicas are connected.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
     "SYSLOG_IDENTIFIER=sanctl).",
@@ -162,11 +160,11 @@ _CODES = {
     "SAN-LAB-021": "A kernel given with --kernel is missing, or its modules are.",
     "SAN-LAB-030": "The host lacks something the laboratory needs: a package, memory, disk "
     "space, root's rights, or it is of another distribution.",
-    "SAN-LAB-040": "The rollout to the laboratory failed, or a kernel configuration fragment was "
-    "not found; the line says which.",
-    "SAN-LAB-041": "Something of the source tree is needed and this is an installed package, or "
-    "a kernel configuration was not found; the line says which.",
+    "SAN-LAB-040": "The rollout to the laboratory failed. Its last lines are shown.",
+    "SAN-LAB-041": "Something of the source tree is needed, and this is an installed package.",
     "SAN-LAB-042": "The rollout needs Ansible, which 'make setup' installs.",
+    "SAN-LAB-043": "A kernel configuration was not found.",
+    "SAN-LAB-044": "A fragment of kernel-configs/ was not found.",
     "SAN-LIO-001": "The kernel's target refused a setting; the line says which and why.",
     "SAN-LIO-002": "A target has no ALUA group of this node: it was not set up by sanctl, or "
     "only in part.",

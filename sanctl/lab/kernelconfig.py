@@ -82,7 +82,7 @@ def fragment(purpose: str) -> list[Option]:
         if path.is_file():
             return parse_fragment(path.read_text())
     raise ConfigError(
-        Problem("SAN-LAB-040", f"{_FRAGMENTS[purpose]} is nowhere", "look in kernel-configs/")
+        Problem("SAN-LAB-044", f"{_FRAGMENTS[purpose]} is nowhere", "look in kernel-configs/")
     )
 
 
@@ -106,7 +106,7 @@ def read(config: str) -> str:
             return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
     raise ConfigError(
         Problem(
-            "SAN-LAB-041",
+            "SAN-LAB-043",
             f"no kernel configuration at {' or '.join(map(str, candidates))}",
             "give --config FILE (UML prints its own with --showconfig)",
         )

@@ -222,7 +222,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         is_stopping=meta.get("target-role", "Started").lower() == "stopped",
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,
-        is_new=parameters.get("new", "false").lower() in _TRUE,
+        is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
     )
 
 

@@ -243,6 +243,10 @@ def device_element(device: DeviceSpec) -> ET.Element:
     primitive = ET.SubElement(
         clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
     )
+    if device.is_new:
+        # A meta attribute: taking it away again reloads nothing.
+        own_meta = ET.SubElement(primitive, "meta_attributes", id=f"{name}-meta")
+        _pair(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
     parameters = ET.SubElement(primitive, "instance_attributes", id=f"{name}-params")
     for key, value in (
         ("uuid", device.uuid),
@@ -251,9 +255,6 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("replicas", str(device.replicas)),
         ("nodes", " ".join(node.value for node in device.nodes)),
         ("initiators", " ".join(iqn.value for iqn in device.initiators)),
-        # Until it has been active once; an instance attribute, because the cluster hands agents
-        # no meta attributes but its own.
-        ("new", "true" if device.is_new else "false"),
     ):
         _pair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two
