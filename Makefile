@@ -17,7 +17,7 @@ fmt: setup ## Format the code
 	@$(BIN)/ruff format --quiet
 	@$(BIN)/ruff check --quiet --fix
 
-lint: setup ## ruff, import layers, shellcheck, yamllint, ansible-lint, mypy
+lint: setup ## ruff, import layers, shellcheck, links, ansible-lint, mypy
 	@scripts/check
 
 type: setup ## mypy --strict

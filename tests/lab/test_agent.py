@@ -68,7 +68,8 @@ class Replica:
         """Return what the kernel still has of the device; empty when nothing."""
         return self.bed.sh(
             self.node,
-            f"dmsetup ls | grep {NAME}; losetup -a | grep {NAME}; ls /run/sanctl/drbd.d | grep {NAME};"
+            f"dmsetup ls | grep {NAME}; losetup -a | grep {NAME};"
+            f" ls /run/sanctl/drbd.d | grep {NAME};"
             f" drbdsetup events2 --now | grep name:{NAME};"
             f" find /sys/kernel/config/target -name '*{NAME}*'; ls /run/sanctl | grep {NAME};"
             f" ls /dev/mapper | grep {NAME}",
