@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from sanctl.agents import newborn
+from sanctl.agents.fencing import clear_own_mark
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
@@ -77,6 +78,9 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None) -> Non
         return
     attributes.set_promotion_score(runner, device.name, score)
     attributes.publish(runner, f"sanctl-{device.name}", value)
+    if state is not None and state.is_in_sync and not state.is_primary:
+        # A reconnection without a resync calls no handler, so the change is caught here too.
+        clear_own_mark(runner, device.name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(told)
 

@@ -20,8 +20,8 @@ import os
 import time
 import xml.etree.ElementTree as ET
 
-from sanctl.drivers import attributes
-from sanctl.errors import SanctlError
+from sanctl.drivers import attributes, drbd
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.parse.corosync import parse_quorumtool
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
@@ -83,9 +83,8 @@ def unfence_peer() -> int:
     Called on the node whose resync ended (8.4: after-resync-target).
     """
     device = os.environ.get("DRBD_RESOURCE", "")
-    here = os.uname().nodename
     try:
-        attributes.forget(_RUNNER, here, f"sanctl-outdated-{device}", timeout_s=30.0)
+        clear_own_mark(_RUNNER, device)
     except SanctlError as error:
         journal.write(
             f"{device}: still marked as outdated here: {error}; the monitor tries again",
@@ -102,6 +101,30 @@ def unfence_peer() -> int:
         step="cleared",
     )
     return 0
+
+
+def clear_own_mark(runner: Runner, device: str) -> None:
+    """Take the mark "outdated" off this node's replica, which is in sync with its peer.
+
+    The link may break, and the peer set the mark again, between the moment at which that was true
+    and the moment at which the mark is removed: a replica that is not in contact any more
+    afterwards therefore marks itself. Its peer clears nothing; the next resync does.
+
+    Raises:
+        SanctlError: the cluster or DRBD did not answer; the mark is there, or set again.
+    """
+    here = os.uname().nodename
+    mark = f"sanctl-outdated-{device}"
+    attributes.forget(runner, here, mark, timeout_s=30.0)
+    try:
+        state = drbd.observe(runner, device)
+    except SanctlError:
+        state = None
+    if state is None or not state.is_in_sync:
+        attributes.remember(runner, here, mark, _uuid(runner, device), timeout_s=30.0)
+        raise CommandError(
+            Problem("SAN-AGENT-008", f"{device}: the peer was lost while this replica was cleared")
+        )
 
 
 def peer_standing(runner: Runner, peer: str) -> str:

@@ -18,6 +18,8 @@ _CODES = {
     "SAN-AGENT-006": "A stop ran out of time with something of the device left in the kernel. It "
     "is reported as failed, because a stop that is not complete must never pass for one; "
     "Pacemaker answers by fencing the node.",
+    "SAN-AGENT-008": "A replica lost its peer in the moment in which its mark 'outdated' was "
+    "taken away. It has marked itself again; the next resync clears it.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
     "SYSLOG_IDENTIFIER=sanctl).",

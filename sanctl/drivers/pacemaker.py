@@ -54,6 +54,17 @@ class PacemakerPort(Protocol):
         """
         ...
 
+    def forget_failures(self, resource: str) -> None:
+        """Make Pacemaker forget a resource's failures.
+
+        A fail-count outlives its resource: one made later under the same name would never be
+        started on a node where the old one failed.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        ...
+
 
 class Pacemaker:
     """The cluster of this node."""
@@ -83,6 +94,12 @@ class Pacemaker:
         if result.status == 0:
             return result.stdout
         raise _as_unreachable(result)
+
+    def forget_failures(self, resource: str) -> None:
+        """See PacemakerPort.forget_failures."""
+        self._runner.run(
+            ["crm_resource", "--cleanup", "--resource", resource], timeout_s=_PATCH_TIMEOUT_S
+        )
 
     def patch(self, patchset: str) -> None:
         """See PacemakerPort.patch."""

@@ -54,6 +54,20 @@ class ResourceState(NamedTuple):
         return self.role == "Primary"
 
     @property
+    def is_in_sync(self) -> bool:
+        """Whether this replica and every peer's are known to be the same, right now."""
+        return (
+            self.disk == "UpToDate"
+            and bool(self.peers)
+            and all(
+                peer.connection == "Connected"
+                and peer.disk == "UpToDate"
+                and peer.replication == "Established"
+                for peer in self.peers
+            )
+        )
+
+    @property
     def out_of_sync_kib(self) -> int | None:
         """The largest known difference to a peer in KiB, or None when none is known."""
         known = [peer.out_of_sync_kib for peer in self.peers if peer.out_of_sync_kib is not None]

@@ -243,6 +243,8 @@ def delete_device(session: Session, name: DeviceName, *, timeout_s: float) -> tu
                 pass
             case Remove():
                 session.reporter.update(f"removing device {name}")
+                if cluster.mon.failures_of(name):
+                    session.forget_failures(name)
                 session.change(lambda seen: _changes_of(next_step(seen, name), Remove))
             case AwaitReap():
                 pass

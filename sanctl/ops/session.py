@@ -9,6 +9,7 @@ from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.change import Change
 from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.names import DeviceName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.goal import Progress, failure_problem, new_failures
@@ -47,6 +48,14 @@ class Session:
         """
         root = parse_document(self._pacemaker.query())
         return Cluster(cib=parse_cib(root), mon=parse_crm_mon(self._pacemaker.monitor()))
+
+    def forget_failures(self, name: DeviceName) -> None:
+        """Make Pacemaker forget a device's failures.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        self._pacemaker.forget_failures(name.value)
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
         """Make the change that `decide` asks for, planned anew until it meets the CIB it saw.

@@ -73,15 +73,16 @@ _NET = (
 )
 
 # A failing disk is dropped and the peer's used. Resync: DRBD's dynamic controller, with bounds
-# for a network of 1-10 Gbit/s instead of the default 100 MiB/s, and a floor at which it yields
-# to the hosts. Ranges that are all zero are discarded on the target instead of written, so that a
-# resync leaves a device file as sparse as its source; 64 KiB is a multiple of what every
-# filesystem under a loop device can punch.
+# for a network of 1-10 Gbit/s instead of the default 100 MiB/s, and a floor to which it yields to
+# hosts: redundancy has to come back under load too (with 4M a busy gigabyte took minutes). Ranges
+# that are all zero are discarded on the target instead of written, so that a resync leaves a
+# device file as sparse as its source; 64 KiB is a multiple of what every filesystem under a loop
+# device can punch.
 _DISK = (
     ("on-io-error", "detach"),
     ("c-plan-ahead", "20"),
     ("c-fill-target", "1M"),
-    ("c-min-rate", "4M"),
+    ("c-min-rate", "32M"),
     ("c-max-rate", "700M"),
     ("rs-discard-granularity", "65536"),
 )

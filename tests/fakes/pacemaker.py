@@ -51,6 +51,7 @@ class FakePacemaker:
     """See the module."""
 
     def __init__(self, version: str = "3.0.0", golden: str = "empty") -> None:
+        self.forgotten: list[str] = []
         self.root = ET.fromstring((GOLDEN / version / f"{golden}.cib.xml").read_text())
         self.states = dict.fromkeys(NODES, "online")
         self.roles: dict[tuple[str, str], Role] = {
@@ -100,6 +101,10 @@ class FakePacemaker:
         for failure in self.failures:
             ET.SubElement(failures, "failure", failure)
         return ET.tostring(mon, encoding="unicode")
+
+    def forget_failures(self, resource: str) -> None:
+        self.forgotten.append(resource)
+        self.failures = [one for one in self.failures if f"{resource}_" not in one["op_key"]]
 
     def patch(self, patchset: str) -> None:
         for hook in list(self.on_patch):

@@ -426,6 +426,20 @@ def test_old_failures_do_not_end_a_wait() -> None:
     assert move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=5).changed
 
 
+def test_delete_forgets_failures_with_the_device() -> None:
+    """A fail-count outlives its resource: the next device of that name would not start there."""
+    bench = Bench()
+    bench.create()
+    delete_device(bench.session, VM1, timeout_s=60)
+    assert bench.cluster.forgotten == []
+    bench.create()
+    bench.cluster.failures.append(
+        {"op_key": "vm1_monitor_10000", "node": "n2", "exitstatus": "error", "call": "3"}
+    )
+    delete_device(bench.session, VM1, timeout_s=60)
+    assert bench.cluster.forgotten == ["vm1"]
+
+
 def test_a_short_silence_of_pacemaker_does_not_end_a_wait() -> None:
     bench = Bench()
     bench.create()
