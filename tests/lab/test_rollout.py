@@ -1,0 +1,69 @@
+"""The playbook against nodes that it has already been run on, and rtslib's view of our targets."""
+
+from __future__ import annotations
+
+import json
+
+from sanctl.demo.bed import Bed
+from sanctl.demo.scene import Scene
+from sanctl.lab import rollout
+
+
+def test_a_second_run_changes_nothing(bed: Bed) -> None:
+    assert rollout.run(bed.lab) == 0
+
+
+def test_check_mode_runs_through_and_finds_nothing_to_do(bed: Bed) -> None:
+    assert rollout.run(bed.lab, arguments=("--check", "--diff")) == 0
+
+
+def test_secrets_are_for_root_alone(bed: Bed) -> None:
+    for node in bed.cluster:
+        modes = bed.sh(
+            node.name,
+            "stat -c '%a %U %n' /etc/sanctl/drbd.secret /etc/corosync/authkey /etc/sanctl/fence/*",
+        ).stdout
+        for line in modes.splitlines():
+            mode, owner, name = line.split()
+            assert (int(mode, 8) & 0o077, owner) == (0, "root"), name
+        secret = bed.sh(node.name, "cat /etc/sanctl/drbd.secret").stdout.strip()
+        assert secret
+        told = bed.sh(
+            node.name,
+            f"journalctl -b | grep -cF '{secret}'; cibadmin --query | grep -cF '{secret}'",
+            ok=(0, 1),
+        ).stdout.split()
+        assert told == ["0", "0"]
+
+
+_RTSLIB = """
+import json
+import rtslib_fb
+
+print(json.dumps([
+    [
+        tpg.parent_target.wwn,
+        tpg.tag,
+        tpg.enable,
+        [acl.node_wwn for acl in tpg.node_acls],
+        [[lun.lun, lun.storage_object.name, lun.alua_tg_pt_gp_name] for lun in tpg.luns],
+    ]
+    for target in rtslib_fb.RTSRoot().targets
+    for tpg in target.tpgs
+    if target.wwn.endswith(".rtsview")
+]))
+"""
+
+
+def test_rtslib_reads_what_the_agents_wrote(scene: Scene) -> None:
+    """A second opinion on our own configfs driver, by the library that the field uses."""
+    scene.create("rtsview", "64M", prefer="n2")
+    try:
+        for number, node in enumerate(("n1", "n2"), start=1):
+            shown = scene.bed.sh(node, "python3 -", stdin=_RTSLIB).stdout
+            ((iqn, tag, is_enabled, initiators, luns),) = json.loads(shown)
+            assert iqn == f"{scene.iqn_prefix()}.rtsview"
+            assert (tag, is_enabled, initiators) == (number, True, [scene.host.iqn])
+            assert luns == [[0, "sanctl-rtsview", f"sanctl-{number}"]]
+    finally:
+        scene.sanctl("device", "delete", "rtsview", "--yes", timeout_s=120)
