@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from sanctl.agents import newborn
-from sanctl.agents.fencing import clear_own_mark
+from sanctl.agents.fencing import clear_marks
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
@@ -32,7 +32,8 @@ def published_value(state: ResourceState | None) -> str:
     size = "?" if state.size_kib is None else str(state.size_kib * 1024)
     return (
         f"disk={state.disk} connection={connections} replication={replications} "
-        f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size}"
+        f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size} "
+        f"suspended={state.suspended}"
     )
 
 
@@ -78,9 +79,9 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None) -> Non
         return
     attributes.set_promotion_score(runner, device.name, score)
     attributes.publish(runner, f"sanctl-{device.name}", value)
-    if state is not None and state.is_in_sync and not state.is_primary:
-        # A reconnection without a resync calls no handler, so the change is caught here too.
-        clear_own_mark(runner, device.name)
+    if state is not None and state.is_in_sync and state.is_primary:
+        # After a change, and once a minute: a reconnection without a resync calls no handler.
+        clear_marks(runner, device.name, set(device.nodes) - {os.uname().nodename})
     with open(path, "w", encoding="utf-8") as file:
         file.write(told)
 

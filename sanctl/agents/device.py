@@ -26,6 +26,7 @@ from sanctl.drivers import dm, drbd, lio, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.promotion import is_blank_pair
+from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
@@ -128,11 +129,17 @@ def promote() -> int:
     if not dm.gate_table(device.name).startswith("drbd"):
         dm.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
+    dm.release(_RUNNER, device.name)
     lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
     # Told before the action ends: until then the other node's score is the higher one, and the
     # cluster would move the device there.
-    announce.publish(_RUNNER, device, drbd.observe(_RUNNER, device.name))
+    found = replica.observe(_RUNNER, device)
+    announce.publish(_RUNNER, device, found.drbd)
+    if not found.is_active:
+        raise CommandError(
+            Problem("SAN-AGENT-007", f"{device.name} was promoted, but does not serve: {found}")
+        )
     steps.ended("serving")
     return ocf.SUCCESS
 
@@ -147,6 +154,11 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
     if state is not None and is_blank_pair(state):
         drbd.skip_initial_sync(_RUNNER, device.minor)
         steps.done("skip-sync", "new replicas declared identical")
+    elif state is None or state.disk != "UpToDate":
+        # The peers lost sight of each other meanwhile: still new, and not forgotten to be.
+        raise CommandError(
+            Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")
+        )
     newborn.has_lived(_RUNNER, device)
     steps.done("not-new", "the cluster knows that the device has been active")
 
@@ -183,8 +195,7 @@ def demote() -> int:
 
 
 def _demote(device: Device, steps: ocf.Steps) -> None:
-    limit_s = ocf.remaining_s(50.0)
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + ocf.remaining_s(50.0)
     if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
         lio.set_alua_state(device.name, device.minor, lio.STANDBY)
         steps.done("alua", "ALUA Standby")
@@ -194,7 +205,10 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
             # Only a gate, nothing above it: an interrupted start.
             dm.remove(_RUNNER, device.name)
         else:
-            dm.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=limit_s)
+            left = max(1.0, deadline - time.monotonic())
+            dm.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=left)
+            # After the gate, so that what was held back fails here and reaches nothing.
+            dm.release(_RUNNER, device.name)
         steps.done("gate", "gate closed")
     left = max(1.0, deadline - time.monotonic())
     if drbd.is_loaded():
@@ -218,7 +232,12 @@ def stop() -> int:
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     left = replica.observe(_RUNNER, device)
-    if not left.is_absent:
+    if (
+        not left.is_absent
+        or dm.exists_any(device.name)
+        or lio.exists_any(device.name, device.minor)
+        or replica.attached_files(device)
+    ):
         raise CommandError(
             Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
         )
@@ -234,13 +253,22 @@ def monitor() -> int:
         return ocf.NOT_RUNNING
     if found.drbd is not None and not ocf.is_probe():
         state: ResourceState | None = found.drbd
-        if not is_blank_pair(found.drbd):
-            # Asked now, so that a failover does not have to.
-            newborn.is_new(_RUNNER, device)
-        if found.is_active or found.is_standby:
-            # Not every change reaches every instance by reload-agent: Pacemaker compares only
-            # with what the last start or promotion was given. So the monitor applies it too.
-            state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
+        try:
+            if not is_blank_pair(found.drbd):
+                # Asked now, so that a failover does not have to.
+                newborn.is_new(_RUNNER, device)
+            if found.is_active or found.is_standby:
+                # Not every change reaches every instance by reload-agent: Pacemaker compares
+                # only with what the last start or promotion was given. So it is applied here too.
+                state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
+        except (SanctlError, OSError) as error:
+            # A wish that cannot be met does not make a device that serves a broken one.
+            journal.write(
+                f"{device.name}: monitor: a change could not be applied: {error}",
+                priority=journal.ERROR,
+                device=device.name,
+                action="monitor",
+            )
         announce.publish(_RUNNER, device, state)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
@@ -266,7 +294,11 @@ def reload_agent() -> int:
         state = drbd.observe(_RUNNER, device.name)
         if state is None or dm.size_bytes(device.name) is None:
             raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
-        state = _converge(device, steps, state)
+        try:
+            state = _converge(device, steps, state)
+        except (SanctlError, OSError) as error:
+            steps.done("refused", f"a change could not be applied: {error}; the monitor goes on")
+            break
         if (dm.size_bytes(device.name) or 0) >= device.size_bytes:
             break
         if time.monotonic() > deadline:
@@ -280,7 +312,9 @@ def reload_agent() -> int:
 
 def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
     """Bring access list and size as far towards what is wanted as can be done at once."""
-    if set(lio.initiators(device.name)) != set(device.initiators):
+    # While I/O is frozen an access list entry could not be removed: its commands never end.
+    is_frozen = state.suspended != "no"
+    if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
         lio.set_initiators(device.name, device.initiators)
         steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
     if (state.size_kib or 0) * 1024 < device.size_bytes:

@@ -6,7 +6,7 @@ Primary without its peer asks the same. The question is always: is it certain th
 not serve this device with the data it has?
 
 The answer is a permanent node attribute of the peer, `sanctl-outdated-NAME`, which a location rule
-of every device turns into "never promote there". Only a partition with quorum can set it, and a
+of every device turns into "never promote there". It is set only by a partition with quorum, and a
 promotion elsewhere reads the same CIB. Silence is not absence: while the peer is out of the
 membership and not known to be fenced, this waits, and I/O stays frozen.
 
@@ -16,12 +16,15 @@ anything DRBD does not know means "not certain".
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
 
 from sanctl.drivers import attributes, drbd
-from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.errors import SanctlError
 from sanctl.parse.corosync import parse_quorumtool
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
@@ -29,102 +32,139 @@ from sanctl.system.runner import LocalRunner, Runner
 _PEER_OUTDATED = 4
 _PEER_FENCED = 7
 _UNCERTAIN = 1
-_DEADLINE_S = 90.0
+# A promotion has 60 s; what is left is for the agent to say why it failed.
+_PROMOTION_DEADLINE_S = 40.0
+_TELL_EVERY_S = 30.0
+_LOCKS = "/run/sanctl"
 _RUNNER = LocalRunner()
 
 
 def fence_peer() -> int:
-    """Make sure that the peer will not serve the device; return DRBD's code for how."""
+    """Make sure that the peer will not serve the device; return DRBD's code for how.
+
+    Called for a promotion, this gives up before the promotion's own time is over. Called for a
+    Primary whose I/O is frozen it does not give up while that is so: nobody would ask again.
+    """
     device, peer = os.environ.get("DRBD_RESOURCE", ""), os.environ.get("DRBD_PEER", "")
     if not device or not peer:
         journal.write("fence-peer: DRBD named no resource or peer", priority=journal.ERROR)
         return _UNCERTAIN
     begin = time.monotonic()
-    last = "nothing asked yet"
-    marked = False
-    while time.monotonic() - begin < _DEADLINE_S:
+    told_s = 0.0
+    while True:
         try:
-            uuid = _uuid(_RUNNER, device)
-            if not marked:
-                attributes.remember(
-                    _RUNNER, peer, f"sanctl-outdated-{device}", uuid, timeout_s=20.0
-                )
-                marked = True
-            standing = peer_standing(_RUNNER, peer)
+            with _locked(device):
+                standing = secure(_RUNNER, device, peer)
+            last = f"{peer} is {standing}"
         except SanctlError as error:
-            last = str(error)
-            time.sleep(0.3)
-            continue
-        last = f"{peer} is {standing}"
-        if standing in {"member", "fenced"}:
+            standing, last = "unknown", str(error)
+        waited_s = time.monotonic() - begin
+        if standing != "unknown":
             journal.write(
                 f"{device}: {peer} cannot be promoted any more ({standing}), I/O goes on",
                 priority=journal.NOTICE,
                 device=device,
                 action="fence-peer",
                 step=standing,
-                duration_ms=round((time.monotonic() - begin) * 1000),
+                duration_ms=round(waited_s * 1000),
             )
             return _PEER_FENCED if standing == "fenced" else _PEER_OUTDATED
+        if waited_s - told_s > _TELL_EVERY_S:
+            told_s = waited_s
+            journal.write(
+                f"{device}: not certain that {peer} is gone, I/O is frozen: {last}",
+                priority=journal.ERROR,
+                device=device,
+                action="fence-peer",
+                step="uncertain",
+            )
+        if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device):
+            return _UNCERTAIN
         time.sleep(0.2)
-    journal.write(
-        f"{device}: not certain that {peer} is gone, I/O stays frozen: {last}",
-        priority=journal.ERROR,
-        device=device,
-        action="fence-peer",
-        step="uncertain",
-    )
-    return _UNCERTAIN
+
+
+def secure(runner: Runner, device: str, peer: str) -> str:
+    """Mark the peer's replica as outdated if that can be certain, and return its standing.
+
+    The order matters. A mark counts only if this partition is quorate, which the CIB does not
+    insist on for node attributes: so quorum is asked before, lest a lonely node change its CIB,
+    and after, lest it was lost in between.
+
+    Raises:
+        SanctlError: the cluster did not answer; nothing is certain.
+    """
+    before = peer_standing(runner, peer)
+    if before == "unknown":
+        return before
+    mark = f"sanctl-outdated-{device}"
+    attributes.remember(runner, peer, mark, _uuid(runner, device), timeout_s=20.0)
+    return peer_standing(runner, peer)
+
+
+def _waits_as_primary(device: str) -> bool:
+    """Whether this node is Primary and still without the peer."""
+    try:
+        state = drbd.observe(_RUNNER, device)
+    except SanctlError:
+        return True
+    return state is not None and state.is_primary and not state.is_in_contact
 
 
 def unfence_peer() -> int:
-    """Let a replica be promoted again: it has just become the same as its source.
-
-    Called on the node whose resync ended (8.4: after-resync-target).
-    """
+    """Let the peers' replicas be promoted again, if they have become the same as this one."""
     device = os.environ.get("DRBD_RESOURCE", "")
+    peers = os.environ.get("DRBD_PEER", "").split()
     try:
-        clear_own_mark(_RUNNER, device)
+        clear_marks(_RUNNER, device, peers)
     except SanctlError as error:
         journal.write(
-            f"{device}: still marked as outdated here: {error}; the monitor tries again",
+            f"{device}: a peer is still marked as outdated: {error}; the monitor tries again",
             priority=journal.WARNING,
             device=device,
             action="unfence-peer",
         )
         return 1
-    journal.write(
-        f"{device}: resynchronised, may be promoted here again",
-        priority=journal.NOTICE,
-        device=device,
-        action="unfence-peer",
-        step="cleared",
-    )
     return 0
 
 
-def clear_own_mark(runner: Runner, device: str) -> None:
-    """Take the mark "outdated" off this node's replica, which is in sync with its peer.
+def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
+    """Take the mark "outdated" off the peers of a Primary that is in sync with them.
 
-    The link may break, and the peer set the mark again, between the moment at which that was true
-    and the moment at which the mark is removed: a replica that is not in contact any more
-    afterwards therefore marks itself. Its peer clears nothing; the next resync does.
+    Only the node that would set the mark clears it, under the lock of the handler that sets it:
+    if the link breaks now, the handler runs afterwards, and its mark stays. What a standby sees
+    proves nothing, it may notice a broken link seconds after its Primary has gone on without it.
+
+    Returns:
+        Whether the marks are off.
 
     Raises:
-        SanctlError: the cluster or DRBD did not answer; the mark is there, or set again.
+        SanctlError: the cluster or DRBD did not answer.
     """
-    here = os.uname().nodename
-    mark = f"sanctl-outdated-{device}"
-    attributes.forget(runner, here, mark, timeout_s=30.0)
+    with _locked(device, wait=False) as is_mine:
+        state = drbd.observe(runner, device) if is_mine else None
+        if state is None or not state.is_primary or not state.is_in_sync:
+            return False
+        for peer in peers:
+            attributes.forget(runner, peer, f"sanctl-outdated-{device}", timeout_s=8.0)
+    return True
+
+
+@contextlib.contextmanager
+def _locked(device: str, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the device's fencing lock; without `wait` only if nobody else does.
+
+    A kernel lock on an open file: it ends with the process, whatever ends that.
+    """
+    handle = os.open(f"{_LOCKS}/fence-{device}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     try:
-        state = drbd.observe(runner, device)
-    except SanctlError:
-        state = None
-    if state is None or not state.is_in_sync:
-        attributes.remember(runner, here, mark, _uuid(runner, device), timeout_s=30.0)
-        raise CommandError(
-            Problem("SAN-AGENT-008", f"{device}: the peer was lost while this replica was cleared")
-        )
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
 
 
 def peer_standing(runner: Runner, peer: str) -> str:

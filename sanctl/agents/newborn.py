@@ -16,7 +16,7 @@ from sanctl.system.runner import Runner
 if TYPE_CHECKING:
     from sanctl.agents.replica import Device
 
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 8.0
 _ATTRIBUTE = "sanctl-new"
 #: crm_resource: no such attribute, no such resource (105), and their number before 2.0 (6).
 _NONE = (105, 6)

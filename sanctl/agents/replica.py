@@ -169,6 +169,10 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
     """
     files = pool.files_of(pool_path, device.name, device.uuid)
     os.makedirs(os.path.dirname(files.data), mode=0o700, exist_ok=True)
+    if not os.path.exists(files.data):
+        # First the metadata goes, then the empty file comes: it joins as what it is, Inconsistent.
+        loop.detach(runner, files.metadata)
+        pool.forget_metadata(files)
     grown = pool.allocate(files.data, device.size_bytes)
     data = loop.attach(runner, files.data)
     if os.path.exists(files.metadata):
@@ -257,12 +261,13 @@ def _include_resource_files() -> None:
 
 def detach_files(runner: Runner, device: Device) -> None:
     """Detach every loop device over this device's files, in whatever pool they lie."""
-    for path in _attached_files(device):
+    for path in attached_files(device):
         loop.detach(runner, path)
     drop_shape(runner, device.name)
 
 
-def _attached_files(device: Device) -> list[str]:
+def attached_files(device: Device) -> list[str]:
+    """Return the device's files that have a loop device."""
     mark = f"/{device.name}.{device.uuid}."
     return [path for path in loop.backing_files() if mark in path]
 
@@ -270,11 +275,11 @@ def _attached_files(device: Device) -> list[str]:
 def grow_files(runner: Runner, device: Device) -> bool:
     """Grow this replica's attached files to what the wanted size needs; return if any was less."""
     grown = False
-    for path in _attached_files(device):
+    for path in attached_files(device):
         wanted = device.size_bytes
         if not path.endswith(".data"):
             wanted = pool.metadata_bytes(device.size_bytes)
-        grown |= pool.allocate(path, wanted)
+        grown |= pool.allocate(path, wanted, create=False)
         over = loop.find(path)
         if over is not None:
             loop.grow(runner, over)

@@ -18,8 +18,10 @@ _CODES = {
     "SAN-AGENT-006": "A stop ran out of time with something of the device left in the kernel. It "
     "is reported as failed, because a stop that is not complete must never pass for one; "
     "Pacemaker answers by fencing the node.",
-    "SAN-AGENT-008": "A replica lost its peer in the moment in which its mark 'outdated' was "
-    "taken away. It has marked itself again; the next resync clears it.",
+    "SAN-AGENT-007": "A promotion did all its steps, and the kernel does not say that the node "
+    "serves. It is reported as failed.",
+    "SAN-AGENT-008": "A new device was to be activated while its replicas did not see each other. "
+    "It is tried again when they do.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
     "SYSLOG_IDENTIFIER=sanctl).",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from sanctl.system.runner import Runner
 
-_TIMEOUT_S = 20.0
+# Told again by the next monitor: nothing that serves may wait long for being told of.
+_TIMEOUT_S = 5.0
 
 
 def publish(runner: Runner, attribute: str, value: str) -> None:

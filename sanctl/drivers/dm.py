@@ -44,10 +44,11 @@ def is_complete(name: str) -> bool:
 
 def is_suspended(name: str) -> bool:
     """Whether one of the two devices holds I/O back: a growth or a swap was interrupted."""
-    return any(
-        read_text_or(f"/sys/block/{_kernel_name(dm_name)}/dm/suspended", "0").strip() == "1"
-        for dm_name in (f"sanctl-{name}", f"sanctl-{name}-gate")
-    )
+    return _is_suspended(f"sanctl-{name}") or _is_suspended(f"sanctl-{name}-gate")
+
+
+def _is_suspended(dm_name: str) -> bool:
+    return read_text_or(f"/sys/block/{_kernel_name(dm_name)}/dm/suspended", "0").strip() == "1"
 
 
 def exists_any(name: str) -> bool:
@@ -113,6 +114,12 @@ def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) 
         CommandError: not done within `timeout_s` seconds; the gate may still lead onto DRBD.
     """
     _swap(runner, f"sanctl-{name}-gate", _error_table(size_bytes), timeout_s=timeout_s)
+
+
+def release(runner: Runner, name: str) -> None:
+    """Let I/O through the upper device to the gate, where an interrupted growth holds it back."""
+    if _is_suspended(f"sanctl-{name}"):
+        runner.run(["dmsetup", "resume", "--noudevsync", f"sanctl-{name}"], timeout_s=_TIMEOUT_S)
 
 
 def _swap(runner: Runner, dm_name: str, table: str, timeout_s: float = _TIMEOUT_S) -> None:

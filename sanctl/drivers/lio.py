@@ -98,8 +98,22 @@ def find_targets(name: str) -> list[str]:
     return [
         f"{_ROOT}/iscsi/{iqn}"
         for iqn in _folders(f"{_ROOT}/iscsi")
-        if iqn.rpartition(".")[2] == name and iqn.startswith("iqn.")
+        if iqn.rpartition(".")[2] == name
+        and iqn.startswith("iqn.")
+        and _is_ours(f"{_ROOT}/iscsi/{iqn}", name)
     ]
+
+
+def _is_ours(folder: str, name: str) -> bool:
+    """Whether every LUN of a target stands on this device's backstore; a half-made one has none."""
+    return all(
+        entry == f"sanctl-{name}"
+        for tpg in _folders(folder)
+        if tpg.startswith("tpgt_")
+        for lun in _folders(f"{folder}/{tpg}/lun")
+        for entry in _entries(f"{folder}/{tpg}/lun/{lun}")
+        if os.path.islink(f"{folder}/{tpg}/lun/{lun}/{entry}")
+    )
 
 
 def _alua_group(name: str, minor: int) -> str | None:

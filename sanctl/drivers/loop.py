@@ -9,16 +9,20 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
+_DELETED = " (deleted)"
 
 
 def find(path: str) -> str | None:
-    """Return `/dev/loopN` that stands over the file, or None."""
+    """Return `/dev/loopN` that stands over the file, or None.
+
+    A loop device over a file that was deleted stands over another file than the one now there.
+    """
     return next((device for device, backing in _all() if backing == path), None)
 
 
 def backing_files() -> list[str]:
     """Return the paths of the files under all loop devices of this node."""
-    return [backing for _, backing in _all()]
+    return [backing.removesuffix(_DELETED) for _, backing in _all()]
 
 
 def _all() -> Iterator[tuple[str, str]]:
@@ -27,7 +31,7 @@ def _all() -> Iterator[tuple[str, str]]:
         if entry.startswith("loop"):
             backing = read_text_or(f"/sys/block/{entry}/loop/backing_file", "").rstrip("\n")
             if backing:
-                yield f"/dev/{entry}", backing.removesuffix(" (deleted)")
+                yield f"/dev/{entry}", backing
 
 
 def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
@@ -55,7 +59,7 @@ def grow(runner: Runner, device: str) -> None:
 
 
 def detach(runner: Runner, path: str) -> None:
-    """Take the loop device off the file; nothing to do when there is none."""
-    present = find(path)
+    """Take the loop device off the file, also off a deleted one; none there is fine."""
+    present = find(path) or find(path + _DELETED)
     if present is not None:
         runner.run(["losetup", "--detach", present], timeout_s=_TIMEOUT_S)

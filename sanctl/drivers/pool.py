@@ -67,12 +67,20 @@ def metadata_bytes(size_bytes: int) -> int:
     return -(-(bitmaps + _MIB) // _MIB) * _MIB
 
 
-def allocate(path: str, size_bytes: int) -> bool:
+def forget_metadata(files: DeviceFiles) -> None:
+    """Remove metadata whose data is gone, durably: it would call an empty file a good replica."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(files.metadata)
+    sync_folder(os.path.dirname(files.metadata))
+
+
+def allocate(path: str, size_bytes: int, *, create: bool = True) -> bool:
     """Make a sparse file at least this large; return whether it was made or grown.
 
     Never shrinks: a file that is larger stays as it is.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    handle = os.open(path, flags, 0o600)
     try:
         if os.fstat(handle).st_size >= size_bytes:
             return False

@@ -54,6 +54,11 @@ class ResourceState(NamedTuple):
         return self.role == "Primary"
 
     @property
+    def is_in_contact(self) -> bool:
+        """Whether every peer is connected."""
+        return bool(self.peers) and all(peer.connection == "Connected" for peer in self.peers)
+
+    @property
     def is_in_sync(self) -> bool:
         """Whether this replica and every peer's are known to be the same, right now."""
         return (

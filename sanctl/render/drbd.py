@@ -145,9 +145,7 @@ def render_resource(
         "  }",
         "  handlers {",
         f'    fence-peer "{handlers}/fence-peer";',
-        # 8.4 has no unfence-peer handler: the resync target itself reports that it is whole.
-        f"    {'unfence-peer' if generation >= 9 else 'after-resync-target'}"
-        f' "{handlers}/unfence-peer";',
+        f'    unfence-peer "{handlers}/unfence-peer";',
         "  }",
         "  volume 0 {",
         f"    device minor {minor};",

@@ -55,6 +55,13 @@ class Runner(Protocol):
         ...
 
 
+def _without_secrets(text: str) -> str:
+    """Mask what drbdadm repeats of the commands that it runs; this goes into logs and the CIB."""
+    import re  # noqa: PLC0415 - only after a failure
+
+    return re.sub(r"(shared-secret[= ]\s*\"?)[^\s\";]+", r"\1***", text)
+
+
 class LocalRunner:
     """Runs programs on this machine."""
 
@@ -73,34 +80,37 @@ class LocalRunner:
         begin = time.monotonic()
         shown = shlex.join(argv)
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 list(argv),
-                input=stdin,
-                stdin=subprocess.DEVNULL if stdin is None else None,
-                capture_output=True,
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                timeout=timeout_s,
-                check=False,
                 env={**_ENVIRONMENT, **(env or {})},
             )
+            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except FileNotFoundError as error:
             raise CommandError(
                 Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
             ) from error
         except subprocess.TimeoutExpired as error:
+            # Not waited for: a program that hangs in the kernel does not even end when killed, and
+            # whoever started it has to go on to its own defined end.
+            process.kill()
             raise CommandError(
                 Problem("SAN-CMD-002", f"no answer within {timeout_s:g} s: {shown}")
             ) from error
         result = CommandResult(
-            tuple(argv), done.returncode, done.stdout, done.stderr, time.monotonic() - begin
+            tuple(argv), process.returncode, stdout, stderr, time.monotonic() - begin
         )
-        if done.returncode not in ok:
-            said = (done.stderr.strip() or done.stdout.strip() or "no message")[-_SHOWN_CHARACTERS:]
+        if result.status not in ok:
+            said = _without_secrets(stderr.strip() or stdout.strip() or "no message")
+            said = said[-_SHOWN_CHARACTERS:]
             how = (
-                f"exit status {done.returncode}"
-                if done.returncode >= 0
-                else f"killed by signal {-done.returncode}"
+                f"exit status {result.status}"
+                if result.status >= 0
+                else f"killed by signal {-result.status}"
             )
             raise CommandError(Problem("SAN-CMD-003", f"{shown}: {how}: {said}"))
         return result

@@ -76,9 +76,9 @@ class Replica:
             ok=range(256),
         ).stdout
 
-    def wipe(self) -> None:
+    def wipe(self, which: str = "*") -> None:
         """Remove the device's files, as if its disk had been replaced."""
-        self.bed.sh(self.node, f"rm -f /srv/sanctl/main/devices/{NAME}.*")
+        self.bed.sh(self.node, f"rm -f /srv/sanctl/main/devices/{NAME}.*{which}")
 
     def disk_is(self, state: str) -> bool:
         """Whether DRBD says this of the local disk and is connected."""
@@ -236,14 +236,18 @@ def test_a_stop_killed_after_each_step(running: tuple[Replica, Replica], step: s
     assert one.left_over() == ""
 
 
-def test_a_missing_file_is_a_replaced_replica(running: tuple[Replica, Replica]) -> None:
-    """Never a new device: it joins Inconsistent and is filled from its peer."""
+@pytest.mark.parametrize("which", ["*", "data", "meta"])
+def test_a_missing_file_is_a_replaced_replica(running: tuple[Replica, Replica], which: str) -> None:
+    """Never a new device: it joins Inconsistent and is filled from its peer.
+
+    Metadata without its data would call an empty file a good replica.
+    """
     one, two = running
     assert two.run("promote") == SUCCESS
     two.bed.sh("n2", f"dd if=/dev/urandom of=/dev/mapper/sanctl-{NAME} bs=1M count=4 oflag=direct")
     wanted = two.bed.sh("n2", f"dd if=/dev/mapper/sanctl-{NAME} bs=1M iflag=direct | md5sum")
     assert one.run("stop") == SUCCESS
-    one.wipe()
+    one.wipe(which)
     assert one.run("start") == SUCCESS
     assert one.run("promote") == GENERIC
     wait_for("the resync", lambda: one.disk_is("UpToDate") or None, within_s=60)

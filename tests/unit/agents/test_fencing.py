@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import clear_own_mark, peer_standing
+from sanctl.agents import fencing
+from sanctl.agents.fencing import clear_marks, peer_standing, secure
 from sanctl.drivers import drbd
 from sanctl.errors import CommandError, Problem
 from sanctl.system.runner import CommandResult
@@ -90,11 +92,12 @@ def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     assert peer_standing(_Cluster(members, _GONE_NEW, quorate), "n2") == "unknown"
 
 
-class _Replica:
-    """Answers for DRBD and the CIB, and remembers what was done to the mark."""
+class _Cluster2:
+    """A node with DRBD, CIB and corosync; records what is done to marks."""
 
-    def __init__(self, events: str) -> None:
+    def __init__(self, events: str, standing: Sequence[str] = ()) -> None:
         self.events = events
+        self.standing = list(standing)
         self.done: list[str] = []
 
     def run(
@@ -110,40 +113,77 @@ class _Replica:
         if argv[0] == "drbdsetup":
             text = self.events
         elif argv[0] == "crm_attribute":
-            self.done.append("clear" if "--delete" in argv else "mark")
+            self.done.append(f"{'clear' if '--delete' in argv else 'mark'} {argv[2]}")
         elif argv[0] == "crm_resource":
             text = "0" * 32
+        elif argv[0] == "corosync-quorumtool":
+            quorate, members = self.standing.pop(0).split("/")
+            others = "\n         2          1 n2" if "n2" in members else ""
+            text = _QUORUM.format(quorate=quorate, others=others)
+        elif argv[0] == "cibadmin":
+            text = '<node_state uname="n2" in_ccm="0" crmd="0" join="member" expected="member"/>'
         return CommandResult(tuple(argv), 0, text, "", 0.0)
 
 
-def _events(connection: str, peer_disk: str) -> str:
+def _events(role: str, connection: str, peer_disk: str) -> str:
     return (
-        "exists resource name:vol1 role:Secondary suspended:no\n"
-        f"exists connection name:vol1 conn-name:peer connection:{connection} role:Primary\n"
+        f"exists resource name:vol1 role:{role} suspended:no\n"
+        f"exists connection name:vol1 conn-name:peer connection:{connection} role:Secondary\n"
         "exists device name:vol1 volume:0 minor:1 disk:UpToDate size:8\n"
         "exists peer-device name:vol1 conn-name:peer volume:0 replication:Established"
         f" peer-disk:{peer_disk}\n"
     )
 
 
-def test_the_mark_is_taken_off_a_replica_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    replica = _Replica(_events("Connected", "UpToDate"))
-    clear_own_mark(replica, "vol1")
-    assert replica.done == ["clear"]
+    monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
+
+
+def test_a_primary_in_sync_clears_its_peers_marks() -> None:
+    node = _Cluster2(_events("Primary", "Connected", "UpToDate"))
+    assert clear_marks(node, "vol1", ["n2"])
+    assert node.done == ["clear n2"]
 
 
 @pytest.mark.parametrize(
     "events",
-    [_events("Connecting", "DUnknown"), _events("Connected", "Inconsistent"), ""],
-    ids=["link-lost", "peer-behind", "down"],
+    [
+        _events("Secondary", "Connected", "UpToDate"),
+        _events("Primary", "Connecting", "DUnknown"),
+        _events("Primary", "Connected", "Inconsistent"),
+        "",
+    ],
+    ids=["standby", "link-lost", "peer-behind", "down"],
 )
-def test_a_link_lost_meanwhile_sets_the_mark_again(
-    monkeypatch: pytest.MonkeyPatch, events: str
-) -> None:
-    """The peer may have set it in between, and gone on: cleared, it would allow old data."""
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    replica = _Replica(events)
-    with pytest.raises(CommandError, match="SAN-AGENT-008"):
-        clear_own_mark(replica, "vol1")
-    assert replica.done == ["clear", "mark"]
+def test_nobody_else_clears_a_mark(events: str) -> None:
+    """A standby may still believe in a link that its Primary has gone on without."""
+    node = _Cluster2(events)
+    assert not clear_marks(node, "vol1", ["n2"])
+    assert node.done == []
+
+
+def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
+    node = _Cluster2(_events("Primary", "Connected", "UpToDate"))
+    with fencing._locked("vol1"):
+        assert not clear_marks(node, "vol1", ["n2"])
+    assert node.done == []
+
+
+def test_without_quorum_nothing_is_marked() -> None:
+    node = _Cluster2("", ["No/n1"])
+    assert secure(node, "vol1", "n2") == "unknown"
+    assert node.done == []
+
+
+def test_quorum_lost_while_marking_is_not_certain() -> None:
+    node = _Cluster2("", ["Yes/n2", "No/n1"])
+    assert secure(node, "vol1", "n2") == "unknown"
+    assert node.done == ["mark n2"]
+
+
+def test_a_member_is_marked_and_then_asked_for_again() -> None:
+    node = _Cluster2("", ["Yes/n2", "Yes/n2"])
+    assert secure(node, "vol1", "n2") == "member"
+    assert node.done == ["mark n2"]
