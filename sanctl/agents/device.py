@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, newborn, ocf, replica
+from sanctl.agents import announce, fencing, newborn, ocf, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -231,6 +231,8 @@ def stop() -> int:
     replica.drop_resource_file(device.name)
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
+    fencing.forget(device.name)
+    replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
         not left.is_absent

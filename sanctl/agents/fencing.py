@@ -149,6 +149,12 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     return True
 
 
+def forget(device: str) -> None:
+    """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{_LOCKS}/fence-{device}.lock")
+
+
 @contextlib.contextmanager
 def _locked(device: str, *, wait: bool = True) -> Iterator[bool]:
     """Hold the device's fencing lock; without `wait` only if nobody else does.

@@ -266,6 +266,13 @@ def detach_files(runner: Runner, device: Device) -> None:
     drop_shape(runner, device.name)
 
 
+def wait_until_detached(device: Device) -> None:
+    """Give loop devices a moment to go: one that a probe holds open goes when the probe ends."""
+    deadline = time.monotonic() + 5.0
+    while attached_files(device) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
 def attached_files(device: Device) -> list[str]:
     """Return the device's files that have a loop device."""
     mark = f"/{device.name}.{device.uuid}."
