@@ -1,7 +1,8 @@
 """Node attributes: how agents tell the cluster what they see, and what it must remember.
 
 Transient attributes go through attrd_updater(8), which holds them in memory until the node leaves
-the cluster; permanent ones are part of the CIB and need quorum to change (crm_attribute(8)).
+the cluster; permanent ones are part of the CIB (crm_attribute(8)). Pacemaker takes those without
+quorum too: who needs it asks corosync.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def remember(runner: Runner, node: str, attribute: str, value: str, *, timeout_s
     """Set a permanent attribute of any node.
 
     Raises:
-        CommandError: this partition has no quorum, or no answer came; it may have been set.
+        CommandError: refused, or no answer came; it may have been set.
     """
     runner.run(
         [

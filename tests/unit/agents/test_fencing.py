@@ -92,7 +92,7 @@ def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     assert peer_standing(_Cluster(members, _GONE_NEW, quorate), "n2") == "unknown"
 
 
-class _Cluster2:
+class _Node:
     """A node with DRBD, CIB and corosync; records what is done to marks."""
 
     def __init__(self, events: str, standing: Sequence[str] = ()) -> None:
@@ -142,7 +142,7 @@ def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
-    node = _Cluster2(_events("Primary", "Connected", "UpToDate"))
+    node = _Node(_events("Primary", "Connected", "UpToDate"))
     assert clear_marks(node, "vol1", ["n2"])
     assert node.done == ["clear n2"]
 
@@ -159,31 +159,31 @@ def test_a_primary_in_sync_clears_its_peers_marks() -> None:
 )
 def test_nobody_else_clears_a_mark(events: str) -> None:
     """A standby may still believe in a link that its Primary has gone on without."""
-    node = _Cluster2(events)
+    node = _Node(events)
     assert not clear_marks(node, "vol1", ["n2"])
     assert node.done == []
 
 
 def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
-    node = _Cluster2(_events("Primary", "Connected", "UpToDate"))
+    node = _Node(_events("Primary", "Connected", "UpToDate"))
     with fencing._locked("vol1"):
         assert not clear_marks(node, "vol1", ["n2"])
     assert node.done == []
 
 
 def test_without_quorum_nothing_is_marked() -> None:
-    node = _Cluster2("", ["No/n1"])
+    node = _Node("", ["No/n1"])
     assert secure(node, "vol1", "n2") == "unknown"
     assert node.done == []
 
 
 def test_quorum_lost_while_marking_is_not_certain() -> None:
-    node = _Cluster2("", ["Yes/n2", "No/n1"])
+    node = _Node("", ["Yes/n2", "No/n1"])
     assert secure(node, "vol1", "n2") == "unknown"
     assert node.done == ["mark n2"]
 
 
 def test_a_member_is_marked_and_then_asked_for_again() -> None:
-    node = _Cluster2("", ["Yes/n2", "Yes/n2"])
+    node = _Node("", ["Yes/n2", "Yes/n2"])
     assert secure(node, "vol1", "n2") == "member"
     assert node.done == ["mark n2"]
