@@ -23,6 +23,8 @@ class ExitStatus(IntEnum):
     PARTIAL = 8
     BUSY = 9
     BUG = 70
+    INTERRUPTED = 130
+    """What shells make of a program that Ctrl-C ended."""
 
 
 class Problem:

@@ -33,12 +33,12 @@ _CODES = {
     "SAN-CIB-002": "What crm_mon printed does not read as a cluster status.",
     "SAN-CLI-001": "The command line does not read: an unknown command or option, or one that is "
     "missing. Nothing was done.",
-    "SAN-CLI-002": "The command was stopped by its user, or a question was answered with no. "
-    "What had been changed until then stays; every command can be run again and goes on from "
-    "there.",
+    "SAN-CLI-002": "A question was answered with no. Nothing was changed.",
     "SAN-CLI-003": "/etc/sanctl/cluster.toml cannot be read. Every node has the same file, put "
     "there by the rollout; sanctl runs on the nodes of the cluster, as root.",
     "SAN-CLI-004": "There is no such code.",
+    "SAN-CLI-005": "The command was stopped by its user. What it had asked of the cluster until "
+    "then stays and goes on by itself; the same command, run again, goes on from there.",
     "SAN-CLU-001": "This part of the cluster has no quorum. It cannot know what the other part "
     "does, so it changes nothing. Run the command where the majority is, or bring nodes back.",
     "SAN-CLU-002": "Pacemaker does not answer on this node: it does not run, is just being "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from sanctl.cli.environment import environment
+from sanctl.cli.environment import Environment, environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_cell
-from sanctl.errors import Problem, UsageError
+from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
+from sanctl.errors import ConfigError, Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName
@@ -110,7 +110,16 @@ def list_devices(output: str) -> None:
         else:
             print("there are no devices")
 
-    finish(output, data=[device_data(cluster, d) for d in cluster.cib.devices], text=text)
+    topology = _topology_if_readable(env)
+    finish(output, data=[device_data(cluster, d, topology) for d in cluster.cib.devices], text=text)
+
+
+def _topology_if_readable(env: Environment) -> Topology | None:
+    """Return the topology for what it adds to a result; without it there is still a result."""
+    try:
+        return env.topology()
+    except ConfigError:
+        return None
 
 
 @device.command()
@@ -141,7 +150,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("pool", found.pool.value),
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
-        *((f"replica {n}", replica_cell(cluster, found, n)) for n in found.nodes),
+        *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
@@ -214,7 +223,10 @@ def resize(name: str, size: str, timeout_s: float, output: str) -> None:
         outcome = resize_device(it, wanted, new_size, timeout_s=timeout_s)
     finish(
         output,
-        data={"changed": outcome.changed, **device_data(outcome.cluster, outcome.device)},
+        data={
+            "changed": outcome.changed,
+            **device_data(outcome.cluster, outcome.device, _topology_if_readable(env)),
+        },
         text=lambda: print(
             f"device {wanted} has {outcome.device.size}"
             + ("; hosts see it after a rescan" if outcome.changed else ": nothing to do")
@@ -239,7 +251,7 @@ def move(name: str, node: str, timeout_s: float, output: str) -> None:
         data={
             "changed": outcome.changed,
             "duration_s": round(outcome.duration_s, 3),
-            **device_data(outcome.cluster, outcome.device),
+            **device_data(outcome.cluster, outcome.device, _topology_if_readable(env)),
         },
         text=lambda: print(
             f"device {wanted} is served by {target}"

@@ -50,7 +50,7 @@ def cli() -> None:
 
     Exit status: 0 done; 1 degraded (status, doctor); 2 command line wrong; 3 configuration wrong;
     4 refused; 5 a program or an agent failed; 6 cluster not reachable; 7 deadline passed;
-    8 done in part; 9 others were changing the same; 70 an error in sanctl.
+    8 done in part; 9 others were changing the same; 70 an error in sanctl; 130 stopped by Ctrl-C.
     """
 
 
@@ -69,11 +69,18 @@ def main() -> None:
         result = cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except click.Abort:
-        _fail(
-            ExitStatus.USAGE,
-            Problem("SAN-CLI-002", "stopped: nothing further was done"),
-        )
+    except click.Abort as stop:
+        # click turns Ctrl-C into this, too; at a question it cannot be told from a no.
+        if isinstance(stop.__cause__, KeyboardInterrupt):
+            _fail(
+                ExitStatus.INTERRUPTED,
+                Problem(
+                    "SAN-CLI-005",
+                    "stopped; what was asked of the cluster until now stays and goes on",
+                    "'sanctl status' shows it",
+                ),
+            )
+        _fail(ExitStatus.USAGE, Problem("SAN-CLI-002", "not confirmed: nothing was changed"))
     except click.UsageError as error:
         if error.ctx is not None and not sys.argv[1 + error.ctx.command_path.count(" ") :]:
             # A group called with nothing: its help says more than an error would.

@@ -18,7 +18,7 @@ from sanctl.errors import ExitStatus, Problem
 SCHEMA = 1
 Command = Callable[..., Any]
 
-_STATUS_WORDS = {
+STATUS_WORDS = {
     ExitStatus.OK: "ok",
     ExitStatus.DEGRADED: "degraded",
     ExitStatus.USAGE: "usage",
@@ -30,6 +30,7 @@ _STATUS_WORDS = {
     ExitStatus.PARTIAL: "partial",
     ExitStatus.BUSY: "busy",
     ExitStatus.BUG: "bug",
+    ExitStatus.INTERRUPTED: "interrupted",
 }
 
 
@@ -70,7 +71,7 @@ def write_json(status: ExitStatus, data: object, problems: Iterable[Problem] = (
     json.dump(
         {
             "schema": SCHEMA,
-            "status": _STATUS_WORDS[status],
+            "status": STATUS_WORDS[status],
             "data": data,
             "problems": [
                 {"code": problem.code, "text": problem.text, "hint": problem.hint}

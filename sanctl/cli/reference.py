@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md and docs/reference/errors.md from the program itself.
+"""Writes the pages of docs/reference from the program itself: cli.md, errors.md and json.md.
 
 python -m sanctl.cli.reference [DIRECTORY]
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import click
 
 from sanctl.cli.codes import all_codes
+from sanctl.cli.documents import DOCUMENTS
 from sanctl.cli.main import cli
+from sanctl.cli.output import SCHEMA, STATUS_WORDS
 from sanctl.errors import ExitStatus
 from sanctl.system.files import write_atomically
 
@@ -45,7 +48,7 @@ _FAMILIES = {
 _STATUSES = {
     ExitStatus.OK: "done, or nothing to do; `status` and `doctor`: healthy",
     ExitStatus.DEGRADED: "`status`, `doctor`: something is wrong",
-    ExitStatus.USAGE: "the command line is wrong, or the user stopped it",
+    ExitStatus.USAGE: "the command line is wrong, or a question was answered with no",
     ExitStatus.CONFIG: "a configuration file is wrong",
     ExitStatus.REFUSED: "understood and refused: it would endanger data, or cannot hold now",
     ExitStatus.COMMAND: "a program or an agent failed",
@@ -54,6 +57,7 @@ _STATUSES = {
     ExitStatus.PARTIAL: "some steps were done, a later one failed",
     ExitStatus.BUSY: "others were changing the same thing",
     ExitStatus.BUG: "an error in sanctl",
+    ExitStatus.INTERRUPTED: "stopped by Ctrl-C",
 }
 
 
@@ -64,10 +68,9 @@ def commands_page() -> str:
         "",
         _MADE,
         "",
-        "Results go to standard output, everything else to standard error. Every command takes",
-        "`--output json` and then writes one object, also when it fails:",
-        '`{"schema": 1, "status", "data", "problems"}`, where `problems` is a list of',
-        "`{code, text, hint}`. Sizes are in bytes.",
+        "Results go to standard output, everything else to standard error. Commands that have a",
+        "result take `--output json` and then write one object, also when they fail:",
+        "[JSON](json.md).",
         "",
         "| exit status | means |",
         "| --- | --- |",
@@ -166,11 +169,82 @@ def codes_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def documents_page() -> str:
+    """Return the text of json.md."""
+    words = {status: f"`{word}` ({status.value})" for status, word in STATUS_WORDS.items()}
+    lines = [
+        "# JSON",
+        "",
+        _MADE,
+        "",
+        "With `--output json` a command writes one object on standard output, whatever comes",
+        "of it:",
+        "",
+        "| field | type | meaning |",
+        "| --- | --- | --- |",
+        f"| `schema` | number | {SCHEMA}: the version of all that is promised here |",
+        f"| `status` | text | the exit status as a word: {', '.join(words.values())} |",
+        "| `data` | see below | the result; null if the command failed |",
+        "| `problems` | list | what went wrong, each with `code`, `text` and `hint` (what to do) |",
+        "",
+        "**The promise.** A field that is on this page keeps its name, type and meaning, and a",
+        "word that a field can hold keeps its meaning, for as long as `schema` is the same number.",
+        "New fields, new words and new [codes](errors.md) may come at any time: pass over what you",
+        "do not know. The order of fields means nothing. Sizes are in bytes, times in seconds. Null",
+        "is never zero and never empty: it is what is not known. Decide by `status`, `code` and",
+        "`state`, not by texts, which are for people.",
+        "",
+        "Progress goes to standard error, so standard output can be piped to a program as it is.",
+        "",
+        "| command | `data` |",
+        "| --- | --- |",
+    ]
+    described: dict[str, type] = {}
+    lines += (
+        f"| `sanctl {command}` | {_type_name(document, described)} |"
+        for command, document in sorted(DOCUMENTS.items())
+    )
+    sections: dict[str, list[str]] = {}
+    while described.keys() - sections.keys():
+        for name in described.keys() - sections.keys():
+            sections[name] = list(_document(described[name], described))
+    for _, section in sorted(sections.items()):
+        lines += section
+    return "\n".join(lines) + "\n"
+
+
+def _document(kind: type, described: dict[str, type]) -> Iterator[str]:
+    yield from ("", f"## {kind.__name__}", "", kind.__doc__ or "", "")
+    yield from ("| field | type | meaning |", "| --- | --- | --- |")
+    for field, hint in get_type_hints(kind, include_extras=True).items():
+        assert get_origin(hint) is Annotated, f"{kind.__name__}.{field} has no meaning"
+        inner, meaning = get_args(hint)
+        yield f"| `{field}` | {_type_name(inner, described)} | {meaning} |"
+
+
+_SIMPLE = {str: "text", int: "whole number", float: "number", bool: "boolean", NoneType: "null"}
+
+
+def _type_name(hint: Any, described: dict[str, type]) -> str:
+    """Return a type in words, and note the documents that it mentions."""
+    if get_origin(hint) is list:
+        return f"list of {_type_name(get_args(hint)[0], described)}"
+    if get_origin(hint) is UnionType:
+        return " or ".join(_type_name(part, described) for part in get_args(hint))
+    if is_typeddict(hint):
+        described[hint.__name__] = hint
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    return _SIMPLE[hint]
+
+
+PAGES = {"cli.md": commands_page, "errors.md": codes_page, "json.md": documents_page}
+
+
 def main() -> None:
-    """Write both pages."""
+    """Write all pages."""
     directory = sys.argv[1] if len(sys.argv) > 1 else _DIRECTORY
-    write_atomically(f"{directory}/cli.md", commands_page())
-    write_atomically(f"{directory}/errors.md", codes_page())
+    for name, page in PAGES.items():
+        write_atomically(f"{directory}/{name}", page())
 
 
 if __name__ == "__main__":

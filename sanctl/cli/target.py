@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,9 @@ from sanctl.model.topology import Topology
 from sanctl.ops.device import Outcome, allow_initiator, deny_initiator
 from sanctl.ops.session import Session
 from sanctl.plan.existing import existing_device
+
+if TYPE_CHECKING:
+    from sanctl.cli import documents
 
 _PORT = 3260
 
@@ -60,7 +63,7 @@ def show(name: str | None, output: str) -> None:
     finish(output, data=data if wanted is None else data[0], text=text)
 
 
-def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> dict[str, Any]:
+def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> documents.Target:
     return {
         "device": device.name.value,
         "target": topology.target_iqn(device.name).value,
@@ -84,7 +87,7 @@ def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> di
     }
 
 
-def _print_target(entry: dict[str, Any]) -> None:
+def _print_target(entry: documents.Target) -> None:
     lines = [
         ("device", entry["device"]),
         ("target", entry["target"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sanctl.model.cluster import PRESENT, Cluster
 from sanctl.model.device import DeviceSpec
@@ -12,6 +12,9 @@ from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import Topology
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.placement import room_bytes
+
+if TYPE_CHECKING:
+    from sanctl.cli import documents
 
 UNKNOWN = "?"
 
@@ -31,7 +34,7 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
 
 def device_data(
     cluster: Cluster, device: DeviceSpec, topology: Topology | None = None
-) -> dict[str, Any]:
+) -> documents.Device:
     """Return a device for the JSON output."""
     move = cluster.cib.move(device.name)
     return {
@@ -51,7 +54,7 @@ def device_data(
     }
 
 
-def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> dict[str, Any]:
+def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> documents.Replica:
     state = cluster.mon.state(node)
     replica = cluster.replica(device.name, node)
     known = state in PRESENT
@@ -70,11 +73,11 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> dict[
     }
 
 
-def replica_cell(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+def replica_words(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     """Say a replica's condition in a few words."""
     if cluster.mon.state(node) not in PRESENT:
-        return f"{node} {UNKNOWN}"
-    return f"{node} {cluster.replica(device.name, node).brief()}"
+        return UNKNOWN
+    return cluster.replica(device.name, node).brief()
 
 
 DEVICE_COLUMNS = ("DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS")
@@ -88,16 +91,16 @@ def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
         str(device.size),
         device_state(cluster, device),
         ", ".join(active) if active else ("-" if device.is_stopping else UNKNOWN),
-        ", ".join(replica_cell(cluster, device, node) for node in device.nodes),
+        ", ".join(f"{node} {replica_words(cluster, device, node)}" for node in device.nodes),
     )
 
 
 NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")
 
 
-def node_data(cluster: Cluster, topology: Topology | None) -> list[dict[str, Any]]:
+def node_data(cluster: Cluster, topology: Topology | None) -> list[documents.Node]:
     """Return all nodes for the JSON output."""
-    data = []
+    data: list[documents.Node] = []
     for node in sorted(cluster.cib.nodes, key=lambda n: n.name):
         entry = topology.node(node.name) if topology else None
         state = cluster.mon.state(node.name)
@@ -120,7 +123,7 @@ def node_data(cluster: Cluster, topology: Topology | None) -> list[dict[str, Any
     return data
 
 
-def _pool_data(cluster: Cluster, pool: PoolName, node: NodeName) -> dict[str, Any]:
+def _pool_data(cluster: Cluster, pool: PoolName, node: NodeName) -> documents.Pool:
     usage = cluster.pool(pool, node)
     known = usage is not None and usage.error is None
     return {
@@ -132,7 +135,7 @@ def _pool_data(cluster: Cluster, pool: PoolName, node: NodeName) -> dict[str, An
     }
 
 
-def node_rows(data: Sequence[dict[str, Any]]) -> Iterable[tuple[str, ...]]:
+def node_rows(data: Sequence[documents.Node]) -> Iterable[tuple[str, ...]]:
     """Return the rows of NODE_COLUMNS."""
     for node in data:
         pools = ", ".join(
@@ -150,7 +153,7 @@ def node_rows(data: Sequence[dict[str, Any]]) -> Iterable[tuple[str, ...]]:
         )
 
 
-def finding_data(finding: Finding) -> dict[str, str]:
+def finding_data(finding: Finding) -> documents.Finding:
     """Return a finding for the JSON output."""
     return {
         "code": finding.code,

@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from sanctl.errors import Problem, Refused, UsageError
+from sanctl.cli.output import finish
+from sanctl.errors import ExitStatus, Problem, Refused, UsageError
 from sanctl.lab import host, kernelconfig, lifecycle, machine, spec, state
 from sanctl.lab import network as networks
 from sanctl.lab.progress import Progress
@@ -251,15 +252,19 @@ def kernel_check(config: str, purpose: str, output: str) -> None:
     missing = kernelconfig.missing(
         kernelconfig.parse_config(kernelconfig.read(config)), kernelconfig.fragment(purpose)
     )
-    if output == "json":
-        _print_json({"missing": [option._asdict() for option in missing]})
-    for option in missing:
-        if output == "text":
+
+    def text() -> None:
+        for option in missing:
             click.echo(f"{option.name} is missing ({option.wanted}): {option.reason}")
-    if missing:
-        raise click.exceptions.Exit(1)
-    if output == "text":
-        click.echo("nothing is missing")
+        if not missing:
+            click.echo("nothing is missing")
+
+    finish(
+        output,
+        data={"missing": [option._asdict() for option in missing]},
+        text=text,
+        status=ExitStatus.DEGRADED if missing else ExitStatus.OK,
+    )
 
 
 def _interrupt(signum: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's shape

@@ -187,6 +187,17 @@ def test_delete_asks(run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyP
     assert "vm1" in env.pacemaker.devices()
 
 
+def test_ctrl_c_during_a_wait_says_what_stays(run: Run, env: FakeEnvironment) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    env.clock.on_sleep = stop
+    status, out, err = run("device", "create", "vm1", "--size", "1G", "--output", "json")
+    assert (status, json.loads(out)["status"]) == (130, "interrupted")
+    assert err.startswith("\nSAN-CLI-005") or err.startswith("SAN-CLI-005")
+    assert "vm1" in env.pacemaker.devices()
+
+
 def _abort() -> Exception:
     return click.Abort()
 

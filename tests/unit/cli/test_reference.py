@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from sanctl.cli.codes import all_codes
-from sanctl.cli.reference import codes_page, commands_page
+from sanctl.cli.reference import PAGES
 
 ROOT = Path(__file__).parents[3]
 _CODE = re.compile(r"SAN-[A-Z]+-\d{3}")
@@ -24,9 +24,9 @@ def test_every_code_is_explained_and_every_explanation_is_of_a_code() -> None:
 
 
 def test_the_pages_are_current() -> None:
-    for name, text in (("cli.md", commands_page()), ("errors.md", codes_page())):
+    for name, page in PAGES.items():
         path = ROOT / "docs" / "reference" / name
-        assert path.read_text(encoding="utf-8") == text, "run python -m sanctl.cli.reference"
+        assert path.read_text(encoding="utf-8") == page(), "run python -m sanctl.cli.reference"
 
 
 def test_status_imports_nothing_it_does_not_need() -> None:

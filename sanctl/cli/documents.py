@@ -1,0 +1,254 @@
+"""What the JSON documents of the commands hold: the contract that docs/reference/json.md prints.
+
+`sanctl.cli.views` and the commands build exactly these; a test holds what they print against them.
+Fields are added at any time; one that is here keeps its name, its type and its meaning for as long
+as `schema` has the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, TypedDict
+
+
+class Replica(TypedDict):
+    """One copy of a device, as its own node has reported it; null: not known."""
+
+    node: Annotated[str, "the node that keeps it"]
+    node_state: Annotated[str, "that node's state, as in `Node`"]
+    role: Annotated[str | None, "`Promoted` (it serves), `Unpromoted` or `Stopped`"]
+    disk: Annotated[str | None, "DRBD's disk state; `UpToDate` is the good one"]
+    connection: Annotated[str | None, "DRBD's connection to the peer; `Connected` is the good one"]
+    replication: Annotated[str | None, "`Established`, or what a resync is at"]
+    peer_disk: Annotated[str | None, "the peer's disk state, as this node sees it"]
+    out_of_sync_bytes: Annotated[int | None, "how much differs from the peer"]
+    size: Annotated[int | None, "bytes that DRBD serves of it"]
+
+
+class Device(TypedDict):
+    """A device."""
+
+    name: Annotated[str, "its name"]
+    state: Annotated[
+        str,
+        "`ok`: served, every replica in sync; `degraded`: served; `down`: not served; `deleting`",
+    ]
+    uuid: Annotated[str, "32 hex digits that no other device has"]
+    wwid: Annotated[str, "the name hosts see it under, in /dev/mapper and /dev/disk/by-id"]
+    size: Annotated[int, "bytes, as it is wanted"]
+    pool: Annotated[str, "the pool that holds its replicas"]
+    minor: Annotated[int, "DRBD minor; replicas talk on TCP port 7800 + minor"]
+    active_node: Annotated[str | None, "the node that serves it; null: none, or not known"]
+    prefer: Annotated[str | None, "the node that serves it when none does yet"]
+    moving_to: Annotated[str | None, "the node it is on its way to"]
+    target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
+    initiators: Annotated[list[str], "the hosts that may use it"]
+    replicas: Annotated[list[Replica], "its replicas, one for each node"]
+
+
+class Resized(Device):
+    """A device, and whether the command had anything to do."""
+
+    changed: Annotated[bool, "false: it had that size"]
+
+
+class Moved(Device):
+    """A device, and what the move took."""
+
+    changed: Annotated[bool, "false: it was served there"]
+    duration_s: Annotated[float, "seconds the move took; not the pause that hosts see"]
+
+
+class Deleted(TypedDict):
+    """A device that is no more."""
+
+    name: Annotated[str, "its name"]
+    away: Annotated[list[str], "nodes that remove their copy when they are back"]
+
+
+class Pool(TypedDict):
+    """A pool on one node."""
+
+    name: Annotated[str, "its name"]
+    total: Annotated[int | None, "bytes of its file system; null: not usable, or not reported"]
+    free: Annotated[int | None, "bytes free in it"]
+    room: Annotated[
+        int | None, "bytes left for new devices: free less what devices may still write"
+    ]
+    error: Annotated[str | None, "why it is not usable"]
+
+
+class Node(TypedDict):
+    """A node of the cluster."""
+
+    name: Annotated[str, "its name"]
+    id: Annotated[int | None, "its number in cluster.toml"]
+    state: Annotated[
+        str,
+        "`online`, `standby`, `maintenance`, `pending`, `offline`, `unknown`, or `unclean`: it has "
+        "to be fenced before anything is known of it",
+    ]
+    wants_standby: Annotated[bool, "it was put in standby, whether it is there yet or not"]
+    role: Annotated[str | None, "`storage` or `witness`"]
+    active_devices: Annotated[int, "devices that it serves"]
+    replicas: Annotated[int, "replicas that it keeps"]
+    pools: Annotated[list[Pool], "its pools"]
+
+
+class NodeChanged(TypedDict):
+    """A node after `standby` or `online`."""
+
+    name: Annotated[str, "its name"]
+    changed: Annotated[bool, "false: it was so already"]
+
+
+class Portals(TypedDict):
+    """Where a host reaches a device on one node."""
+
+    node: Annotated[str, "the node"]
+    group: Annotated[int, "its ALUA target port group"]
+    addresses: Annotated[list[str], "address:port of each portal"]
+
+
+class Target(TypedDict):
+    """What a host needs to use a device."""
+
+    device: Annotated[str, "the device"]
+    target: Annotated[str, "the iSCSI target"]
+    lun: Annotated[int, "always 0"]
+    serial: Annotated[str, "the unit's serial number"]
+    wwid: Annotated[str, "as in `Device`"]
+    active_node: Annotated[str | None, "as in `Device`"]
+    portals: Annotated[list[Portals], "for each node with a replica"]
+    initiators: Annotated[list[str], "the hosts that may use it"]
+
+
+class Access(TypedDict):
+    """A device's access list after `allow` or `deny`."""
+
+    changed: Annotated[bool, "false: it was so already"]
+    device: Annotated[str, "the device"]
+    initiators: Annotated[list[str], "the hosts that may use it now"]
+
+
+class Finding(TypedDict):
+    """Something that is not as it should be."""
+
+    code: Annotated[str, "its code, as in [the list of codes](errors.md)"]
+    severity: Annotated[str, "`critical`, `warning`, or `note`, which is nothing bad"]
+    subject: Annotated[str, "what it is about, such as `device vol1`"]
+    what: Annotated[str, "what was found"]
+    why: Annotated[str, "why it matters; may be empty"]
+    do: Annotated[str, "what to do; may be empty"]
+
+
+class Status(TypedDict):
+    """The health of everything."""
+
+    summary: Annotated[str, "the first line of the text form"]
+    has_quorum: Annotated[bool, "whether this part of the cluster may act"]
+    nodes: Annotated[list[Node], "all nodes"]
+    devices: Annotated[list[Device], "all devices"]
+    findings: Annotated[list[Finding], "what is wrong, the worst first"]
+
+
+class Check(TypedDict):
+    """One check of `sanctl doctor`."""
+
+    name: Annotated[str, "what was checked"]
+    wrong: Annotated[int | None, "how much was found wrong; null: it could not be checked"]
+
+
+class Examination(TypedDict):
+    """What `sanctl doctor` found, seen from one node."""
+
+    node: Annotated[str, "the node it ran on"]
+    checks: Annotated[list[Check], "all checks"]
+    findings: Annotated[list[Finding], "what is wrong, the worst first"]
+
+
+class Meaning(TypedDict):
+    """A code explained."""
+
+    code: Annotated[str, "the code"]
+    meaning: Annotated[str, "what it means"]
+
+
+class LabNode(TypedDict):
+    """A node of a laboratory."""
+
+    name: Annotated[str, "its name"]
+    role: Annotated[str, "`storage`, `witness` or `initiator`"]
+    power: Annotated[str, "`on` or `off`"]
+    address: Annotated[str, "its address on the heartbeat network"]
+    bmc: Annotated[str | None, "its BMC's address; hosts have none"]
+    unplugged: Annotated[list[str], "networks whose cable is pulled"]
+
+
+class Lab(TypedDict):
+    """A laboratory."""
+
+    name: Annotated[str, "its name"]
+    up: Annotated[bool, "whether it runs"]
+    release: Annotated[str, "its nodes' Debian"]
+    directory: Annotated[str, "where its files are"]
+    nodes: Annotated[list[LabNode], "its nodes"]
+
+
+class LabName(TypedDict):
+    """A laboratory in short."""
+
+    name: Annotated[str, "its name"]
+    up: Annotated[bool, "whether it runs"]
+
+
+class Labs(TypedDict):
+    """All laboratories of this machine."""
+
+    labs: Annotated[list[LabName], "each of them"]
+
+
+class LabPower(TypedDict):
+    """A laboratory node's power."""
+
+    node: Annotated[str, "the node"]
+    power: Annotated[str, "`on` or `off`"]
+
+
+class MissingOption(TypedDict):
+    """An option that a kernel lacks."""
+
+    name: Annotated[str, "the option"]
+    wanted: Annotated[str, "the value it should have"]
+    reason: Annotated[str, "what it is for"]
+
+
+class KernelCheck(TypedDict):
+    """What a kernel lacks."""
+
+    missing: Annotated[list[MissingOption], "empty: nothing"]
+
+
+#: What `data` holds when a command succeeds, by the command's words.
+DOCUMENTS: Mapping[str, object] = {
+    "device create": Device,
+    "device delete": Deleted,
+    "device list": list[Device],
+    "device move": Moved,
+    "device resize": Resized,
+    "device show": Device,
+    "doctor": Examination,
+    "explain": Meaning,
+    "lab kernel-check": KernelCheck,
+    "lab list": Labs,
+    "lab power": LabPower,
+    "lab status": Lab,
+    "lab up": Lab,
+    "node list": list[Node],
+    "node online": NodeChanged,
+    "node standby": NodeChanged,
+    "status": Status,
+    "target allow": Access,
+    "target deny": Access,
+    "target show": list[Target] | Target,
+}

@@ -1,0 +1,127 @@
+"""Every command keeps the promise of docs/reference/json.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import sanctl.cli.environment
+from sanctl.cli.documents import DOCUMENTS
+from sanctl.cli.main import cli, main
+from tests.contract import breaches
+from tests.unit.cli.test_commands import I1, FakeEnvironment
+from tests.unit.ops.test_doctor import FakeHost
+
+_LIFE = (
+    f"device create vm1 --size 1G --initiator {I1}",
+    "device create vm2 --size 64M",
+    "device list",
+    "device show vm1",
+    "device resize vm1 2G",
+    "device resize vm1 2G",
+    "device move vm1 --to n2",
+    "device move vm1 --to n2",
+    "target show",
+    "target show vm1",
+    f"target deny vm1 {I1}",
+    f"target allow vm1 {I1}",
+    "node list",
+    "status",
+    "doctor",
+    "node standby n2",
+    "status",
+    "node online n2",
+    "explain SAN-DEV-002",
+    "device delete vm2 --yes",
+)
+#: These need a laboratory: tests/lab/test_docs.py has them.
+_IN_THE_LAB = {"lab list", "lab power", "lab status", "lab up"}
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Return every command with its words."""
+    with click.Context(group) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            if isinstance(command, click.Group):
+                yield from leaves(command, (*path, name))
+            else:
+                yield " ".join((*path, name)), command
+
+
+def words_of(line: str) -> str:
+    """Return the words that name a command, without its arguments."""
+    return max((words for words in DOCUMENTS if f"{line} ".startswith(f"{words} ")), key=len)
+
+
+def test_every_command_with_json_is_documented_and_nothing_else() -> None:
+    printing = {
+        words
+        for words, command in leaves(cli)
+        if any("--output" in parameter.opts for parameter in command.params)
+    }
+    assert printing == set(DOCUMENTS), "sanctl/cli/documents.py"
+
+
+def test_every_document_is_held_against_a_real_one() -> None:
+    tried = {words_of(line) for line in _LIFE} | {"lab kernel-check"}
+    assert tried | _IN_THE_LAB == set(DOCUMENTS)
+
+
+def _printed(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["sanctl", *line.split(), "--output", "json"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0), capsys.readouterr().out
+
+
+def test_every_command_keeps_the_promise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = FakeEnvironment()
+    fake.host = FakeHost()  # type: ignore[attr-defined]
+    monkeypatch.setattr(sanctl.cli.environment, "Environment", lambda: fake)
+    for line in _LIFE:
+        status, out = _printed(line, monkeypatch, capsys)
+        assert status in {0, 1}, f"{line}: {out}"
+        assert breaches(words_of(line), out) == [], line
+    fake.pacemaker.crash("n2")
+    fake.has_topology = False
+    for line in ("status", "doctor"):
+        status, out = _printed(line, monkeypatch, capsys)
+        assert (status, breaches(line, out)) == (1, [])
+
+
+def test_what_a_kernel_lacks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("CONFIG_BLK_DEV_DRBD=m\n")
+    line = f"lab kernel-check --config {config}"
+    status, out = _printed(line, monkeypatch, capsys)
+    assert (status, json.loads(out)["status"]) == (1, "degraded")
+    assert json.loads(out)["data"]["missing"]
+    assert breaches("lab kernel-check", out) == []
+
+
+def test_a_breach_is_seen() -> None:
+    def said(data: object) -> list[str]:
+        frame = {"schema": 1, "status": "ok", "data": data, "problems": []}
+        return breaches("node standby", json.dumps(frame))
+
+    assert said({"name": "n1", "changed": True}) == []
+    assert said({"name": "n1"}) == ["data.changed is missing"]
+    assert sorted(said({"name": None, "changed": 1, "more": 0})) == [
+        "data.changed is 1, not of type bool",
+        "data.more is not documented",
+        "data.name is None, not of type str",
+    ]
+    assert said([]) == ["data is no object"]
