@@ -1,0 +1,97 @@
+"""Reads the samples out of the documentation: what a reader is told to type, and to expect."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+#: Made from the program itself, and held against it by tests/unit/cli.
+GENERATED = ROOT / "docs" / "reference"
+_FENCE = re.compile(r"^\s*```(\w*)\s*$")
+# Not over an empty line: a backtick that stands alone would turn all that follows inside out.
+_SPAN = re.compile(r"`((?:[^`\n]|\n(?!\n))+)`")
+_PROMPT = re.compile(r"^(?:(?P<where>root@\w+):\S*# |\$ )")
+_INDENTED = " " * 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One command of a page."""
+
+    page: Path
+    line: int
+    command: str
+    where: str = ""
+    """The machine whose prompt stands before it; empty: the reader's own, or not told."""
+    output: tuple[str, ...] | None = None
+    """What the page shows below it; None: the page shows no output here."""
+
+    def __str__(self) -> str:
+        """Return where it stands."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Return every page of the documentation."""
+    return sorted(
+        [*ROOT.glob("*.md"), *(ROOT / "ansible").glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    )
+
+
+def consoles(page: Path) -> Iterator[Sample]:
+    """Return the commands of a page's console blocks, each with the output shown below it."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    is_console = False
+    number, command, where = 0, "", ""
+    shown: list[str] = []
+
+    def sample() -> Iterator[Sample]:
+        if command:
+            output = tuple(shown) or None
+            yield Sample(page=page, line=number, command=command, where=where, output=output)
+
+    for at, line in enumerate(lines, start=1):
+        if fence := _FENCE.match(line):
+            yield from sample()
+            command = ""
+            is_console = not is_console and fence[1] == "console"
+        elif is_console and (prompt := _PROMPT.match(line)):
+            yield from sample()
+            number, command, where = at, line[prompt.end() :].strip(), prompt["where"] or ""
+            shown = []
+        elif is_console:
+            shown.append(line)
+
+
+def commands(page: Path) -> Iterator[Sample]:
+    """Return everything on a page that looks like a call of sanctl, in blocks and in the text."""
+    in_fence = False
+    prose: list[str] = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        is_fence = bool(_FENCE.match(line))
+        in_fence ^= is_fence
+        if not in_fence and not is_fence and not line.startswith(_INDENTED):
+            prose.append(line)
+            continue
+        prose.append("")
+        text = _PROMPT.sub("", line.strip())
+        if text.startswith("sanctl "):
+            yield Sample(page=page, line=number, command=text)
+    # As one text, for a span may go on in the next line.
+    text = "\n".join(prose)
+    for span in _SPAN.finditer(text):
+        if span[1].startswith("sanctl "):
+            line_number = text.count("\n", 0, span.start()) + 1
+            yield Sample(page=page, line=line_number, command=" ".join(span[1].split()))
+
+
+def words(command: str) -> list[str]:
+    """Split a command as a shell does; what a pipe or a redirection begins is left out."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    return list(itertools.takewhile(lambda word: word.strip("|&;<>"), lexer))
