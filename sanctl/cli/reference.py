@@ -190,7 +190,7 @@ def documents_page() -> str:
         "**The promise.** A field that is on this page keeps its name, type and meaning, and a",
         "word that a field can hold keeps its meaning, for as long as `schema` is the same number.",
         "New fields, new words and new [codes](errors.md) may come at any time: pass over what you",
-        "do not know. The order of fields means nothing. Sizes are in bytes, times in seconds. Null",
+        "do not know. The order of fields means nothing. Sizes are bytes, times seconds. Null",
         "is never zero and never empty: it is what is not known. Decide by `status`, `code` and",
         "`state`, not by texts, which are for people.",
         "",
