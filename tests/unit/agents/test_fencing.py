@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from sanctl.agents import fencing
 from sanctl.agents.fencing import clear_marks, peer_standing, secure
 from sanctl.drivers import drbd
 from sanctl.errors import CommandError, Problem
-from sanctl.system.runner import CommandResult
+from tests.fakes.runner import Answer, FakeRunner
 
 _QUORUM = """\
 Quorum information
@@ -28,37 +28,27 @@ _GONE_OLD = {"in_ccm": "false", "crmd": "offline", "join": "down", "expected": "
 _GONE_NEW = {"in_ccm": "0", "crmd": "0", "join": "down", "expected": "down"}
 
 
-class _Cluster:
+def _cluster(members: str, node: dict[str, str] | None, quorate: str = "Yes") -> FakeRunner:
     """Answers the two questions; the CIB may lag behind corosync."""
 
-    def __init__(self, members: str, node: dict[str, str] | None, quorate: str = "Yes") -> None:
-        self._quorum = _QUORUM.format(quorate=quorate, others=members)
-        self._node = node
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
+    def answer(argv: Sequence[str]) -> Answer:
         if argv[0] == "corosync-quorumtool":
-            return CommandResult(tuple(argv), 0, self._quorum, "", 0.0)
-        if self._node is None:
-            raise CommandError(Problem("SAN-CMD-003", "No such device or address"))
-        pairs = " ".join(f'{key}="{value}"' for key, value in self._node.items())
-        return CommandResult(tuple(argv), 0, f'<node_state uname="n2" {pairs}/>', "", 0.0)
+            return _QUORUM.format(quorate=quorate, others=members)
+        if node is None:
+            return CommandError(Problem("SAN-CMD-003", "No such device or address"))
+        pairs = " ".join(f'{key}="{value}"' for key, value in node.items())
+        return f'<node_state uname="n2" {pairs}/>'
+
+    return FakeRunner(answer)
 
 
 def test_member() -> None:
-    assert peer_standing(_Cluster("\n         2          1 n2", None), "n2") == "member"
+    assert peer_standing(_cluster("\n         2          1 n2", None), "n2") == "member"
 
 
 @pytest.mark.parametrize("state", [_GONE_OLD, _GONE_NEW])
 def test_fenced(state: dict[str, str]) -> None:
-    assert peer_standing(_Cluster("", state), "n2") == "fenced"
+    assert peer_standing(_cluster("", state), "n2") == "fenced"
 
 
 @pytest.mark.parametrize("gone", [_GONE_OLD, _GONE_NEW])
@@ -76,53 +66,52 @@ def test_fenced(state: dict[str, str]) -> None:
     ids=str,
 )
 def test_silence_is_not_absence(gone: dict[str, str], change: dict[str, str]) -> None:
-    assert peer_standing(_Cluster("", {**gone, **change}), "n2") == "unknown"
+    assert peer_standing(_cluster("", {**gone, **change}), "n2") == "unknown"
 
 
 def test_no_word_of_the_node_is_no_conclusion() -> None:
     with pytest.raises(CommandError):
-        peer_standing(_Cluster("", None), "n2")
-    assert peer_standing(_Cluster("", {}), "n2") == "unknown"
+        peer_standing(_cluster("", None), "n2")
+    assert peer_standing(_cluster("", {}), "n2") == "unknown"
 
 
 @pytest.mark.parametrize("members", ["", "\n         2          1 n2"])
 @pytest.mark.parametrize("quorate", ["No", ""])
 def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     """The CIB of a node that was just cut off may still say that all is well."""
-    assert peer_standing(_Cluster(members, _GONE_NEW, quorate), "n2") == "unknown"
+    assert peer_standing(_cluster(members, _GONE_NEW, quorate), "n2") == "unknown"
 
 
-class _Node:
-    """A node with DRBD, CIB and corosync; records what is done to marks."""
+def _node(events: str, standing: Sequence[str] = ()) -> FakeRunner:
+    """A node with DRBD, CIB and corosync, which answers for each of `standing` in turn."""
+    left = list(standing)
 
-    def __init__(self, events: str, standing: Sequence[str] = ()) -> None:
-        self.events = events
-        self.standing = list(standing)
-        self.done: list[str] = []
+    def answer(argv: Sequence[str]) -> Answer:
+        match argv[0]:
+            case "drbdsetup":
+                return events
+            case "crm_resource":
+                return "0" * 32
+            case "corosync-quorumtool":
+                quorate, members = left.pop(0).split("/")
+                others = "\n         2          1 n2" if "n2" in members else ""
+                return _QUORUM.format(quorate=quorate, others=others)
+            case "cibadmin":
+                return (
+                    '<node_state uname="n2" in_ccm="0" crmd="0" join="member" expected="member"/>'
+                )
+        return ""
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
-        text = ""
-        if argv[0] == "drbdsetup":
-            text = self.events
-        elif argv[0] == "crm_attribute":
-            self.done.append(f"{'clear' if '--delete' in argv else 'mark'} {argv[2]}")
-        elif argv[0] == "crm_resource":
-            text = "0" * 32
-        elif argv[0] == "corosync-quorumtool":
-            quorate, members = self.standing.pop(0).split("/")
-            others = "\n         2          1 n2" if "n2" in members else ""
-            text = _QUORUM.format(quorate=quorate, others=others)
-        elif argv[0] == "cibadmin":
-            text = '<node_state uname="n2" in_ccm="0" crmd="0" join="member" expected="member"/>'
-        return CommandResult(tuple(argv), 0, text, "", 0.0)
+    return FakeRunner(answer)
+
+
+def _done(node: FakeRunner) -> list[str]:
+    """Return what was done to marks."""
+    return [
+        f"{'clear' if '--delete' in argv else 'mark'} {argv[2]}"
+        for argv, _ in node.calls
+        if argv[0] == "crm_attribute"
+    ]
 
 
 def _events(role: str, connection: str, peer_disk: str) -> str:
@@ -142,9 +131,9 @@ def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
-    node = _Node(_events("Primary", "Connected", "UpToDate"))
+    node = _node(_events("Primary", "Connected", "UpToDate"))
     assert clear_marks(node, "vol1", ["n2"])
-    assert node.done == ["clear n2"]
+    assert _done(node) == ["clear n2"]
 
 
 @pytest.mark.parametrize(
@@ -159,31 +148,31 @@ def test_a_primary_in_sync_clears_its_peers_marks() -> None:
 )
 def test_nobody_else_clears_a_mark(events: str) -> None:
     """A standby may still believe in a link that its Primary has gone on without."""
-    node = _Node(events)
+    node = _node(events)
     assert not clear_marks(node, "vol1", ["n2"])
-    assert node.done == []
+    assert _done(node) == []
 
 
 def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
-    node = _Node(_events("Primary", "Connected", "UpToDate"))
+    node = _node(_events("Primary", "Connected", "UpToDate"))
     with fencing._locked("vol1"):
         assert not clear_marks(node, "vol1", ["n2"])
-    assert node.done == []
+    assert _done(node) == []
 
 
 def test_without_quorum_nothing_is_marked() -> None:
-    node = _Node("", ["No/n1"])
+    node = _node("", ["No/n1"])
     assert secure(node, "vol1", "n2") == "unknown"
-    assert node.done == []
+    assert _done(node) == []
 
 
 def test_quorum_lost_while_marking_is_not_certain() -> None:
-    node = _Node("", ["Yes/n2", "No/n1"])
+    node = _node("", ["Yes/n2", "No/n1"])
     assert secure(node, "vol1", "n2") == "unknown"
-    assert node.done == ["mark n2"]
+    assert _done(node) == ["mark n2"]
 
 
 def test_a_member_is_marked_and_then_asked_for_again() -> None:
-    node = _Node("", ["Yes/n2", "Yes/n2"])
+    node = _node("", ["Yes/n2", "Yes/n2"])
     assert secure(node, "vol1", "n2") == "member"
-    assert node.done == ["mark n2"]
+    assert _done(node) == ["mark n2"]

@@ -1,39 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-
 import pytest
 
 from sanctl.drivers.host import Host
 from sanctl.drivers.pacemaker import Pacemaker, StaleCib
 from sanctl.errors import CommandError, Problem, Refused, Unreachable
-from sanctl.system.runner import CommandResult
-
-
-class ScriptedRunner:
-    """Answers every program with one result, as real ones would."""
-
-    def __init__(self, status: int = 0, stdout: str = "", stderr: str = "") -> None:
-        self.answer = (status, stdout, stderr)
-        self.calls: list[tuple[tuple[str, ...], str | None]] = []
-        self.error: CommandError | None = None
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
-        self.calls.append((tuple(argv), stdin))
-        if self.error is not None:
-            raise self.error
-        status, stdout, stderr = self.answer
-        if status not in ok:
-            raise CommandError(Problem("SAN-CMD-003", "it failed"))
-        return CommandResult(tuple(argv), status, stdout, stderr, 0.1)
+from tests.fakes.runner import FakeRunner
 
 
 # The words and statuses are those of cibadmin 2.1.5 and 3.0.0.
@@ -50,11 +22,11 @@ class ScriptedRunner:
 )
 def test_how_a_patchset_can_fail(status: int, stderr: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        Pacemaker(ScriptedRunner(status, stderr=stderr)).patch("<diff/>")
+        Pacemaker(FakeRunner((status, "", stderr))).patch("<diff/>")
 
 
 def test_a_patchset_goes_by_standard_input() -> None:
-    runner = ScriptedRunner()
+    runner = FakeRunner()
     Pacemaker(runner).patch("<diff/>")
     ((argv, stdin),) = runner.calls
     assert stdin == "<diff/>" and not any("diff" in word for word in argv)
@@ -64,28 +36,27 @@ def test_a_patchset_goes_by_standard_input() -> None:
 def test_no_answer_is_unreachable(status: int) -> None:
     for ask in ("query", "monitor"):
         with pytest.raises(Unreachable):
-            getattr(Pacemaker(ScriptedRunner(status)), ask)()
+            getattr(Pacemaker(FakeRunner((status, "", ""))), ask)()
 
 
 def test_a_machine_without_pacemaker() -> None:
-    runner = ScriptedRunner()
-    runner.error = CommandError(Problem("SAN-CMD-001", "cibadmin: no such program"))
+    runner = FakeRunner(CommandError(Problem("SAN-CMD-001", "cibadmin: no such program")))
     with pytest.raises(Unreachable):
         Pacemaker(runner).query()
 
 
 def test_units() -> None:
-    runner = ScriptedRunner(
-        stdout="Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n"
+    runner = FakeRunner(
+        "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n"
         "Id=b.service\nLoadState=masked\nActiveState=inactive\nUnitFileState=masked\n"
     )
     units = Host(runner).units(("a.service", "b.service"))
     assert units is not None
     assert (units["a.service"].active, units["b.service"].load) == ("active", "masked")
-    assert Host(ScriptedRunner(1)).units(("a",)) is None
+    assert Host(FakeRunner((1, "", ""))).units(("a",)) is None
 
 
 @pytest.mark.parametrize(("said", "meant"), [("yes\n", True), ("no\n", False), ("", None)])
 def test_clock(said: str, meant: bool | None) -> None:
-    assert Host(ScriptedRunner(stdout=said)).is_clock_synchronised() is meant
-    assert Host(ScriptedRunner(1)).is_clock_synchronised() is None
+    assert Host(FakeRunner(said)).is_clock_synchronised() is meant
+    assert Host(FakeRunner((1, "", ""))).is_clock_synchronised() is None
