@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
@@ -26,6 +27,7 @@ def load(path: str) -> ModuleType:
 pools = load("plugins/modules/pools.py")
 cib = load("plugins/modules/cib.py")
 files = load("plugins/modules/files.py")
+releases = load("plugins/modules/releases.py")
 wheel = load("roles/sanctl_preflight/files/build_wheel.py")
 
 
@@ -171,3 +173,36 @@ def test_the_same_tree_is_the_same_wheel(tmp_path: Path) -> None:
     names = zipfile.ZipFile(first).namelist()
     assert "sanctl/cli/main.py" in names
     assert not [name for name in names if "__pycache__" in name]
+
+
+OLD, BEFORE, NOW, NEXT = (f"0.1.0-{digit * 12}" for digit in "abcd")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    for name in (OLD, BEFORE, NOW, "new", "0.1.0-not-ours"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "current").symlink_to(NOW)
+    (tmp_path / "previous").symlink_to(BEFORE)
+    return tmp_path
+
+
+def test_the_way_back_is_kept(installed: Path) -> None:
+    """Whatever is removed now, a second run must find nothing more."""
+    assert releases.unneeded(installed, NOW) == [OLD]
+    # A new one is about to come: then the current one is the way back.
+    assert releases.unneeded(installed, NEXT) == [OLD, BEFORE]
+
+
+def test_where_nothing_is_installed_nothing_is_removed(tmp_path: Path) -> None:
+    assert releases.unneeded(tmp_path / "none", NOW) == []
+    assert releases.link(tmp_path, "current") == ""
+
+
+def test_an_open_release_is_seen(installed: Path) -> None:
+    handle = os.open(installed / OLD, os.O_RDONLY)
+    try:
+        assert str(installed / OLD) in releases.opened(Path("/proc"))
+    finally:
+        os.close(handle)
+    assert str(installed / OLD) not in releases.opened(Path("/proc"))
