@@ -32,6 +32,8 @@ from sanctl.system.runner import LocalRunner
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
 _GROWTH_PATIENCE_S = 20.0
+#: A new device's first promotion takes two seconds here and there; its monitor has thirty.
+_BIRTH_PATIENCE_S = 10.0
 #: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
 _NOTICE_S = 8.0
 
@@ -250,7 +252,7 @@ def stop() -> int:
 def monitor() -> int:
     """Tell the true role, apply what changed, publish the replica's state."""
     device = _device()
-    found = replica.observe(_RUNNER, device)
+    found = _observe_after_birth(device)
     if found.is_absent:
         return ocf.NOT_RUNNING
     if found.drbd is not None and not ocf.is_probe():
@@ -281,6 +283,32 @@ def monitor() -> int:
         f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.suspended}"
     )
     return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
+
+
+def _observe_after_birth(device: Device) -> replica.Health:
+    """Observe the replica; of a new device once its first promotion is done, if that is soon.
+
+    The peer's promotion, which runs beside the standby's first monitor, declares both replicas
+    good. The next monitor is eleven seconds away, and whoever created the device waits to hear it
+    from both.
+    """
+    deadline = time.monotonic() + min(_BIRTH_PATIENCE_S, ocf.remaining_s(30.0) / 2)
+    found = replica.observe(_RUNNER, device)
+    if ocf.is_probe() or not _is_unborn(found):
+        return found
+    try:
+        if not newborn.is_new(_RUNNER, device):
+            return found
+    except SanctlError:
+        return found
+    while _is_unborn(found) and time.monotonic() < deadline:
+        time.sleep(0.3)
+        found = replica.observe(_RUNNER, device)
+    return found
+
+
+def _is_unborn(found: replica.Health) -> bool:
+    return found.is_standby and found.drbd is not None and is_blank_pair(found.drbd)
 
 
 def reload_agent() -> int:
