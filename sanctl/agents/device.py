@@ -302,7 +302,7 @@ def _observe_after_birth(device: Device) -> replica.Health:
     except SanctlError:
         return found
     while _is_unborn(found) and time.monotonic() < deadline:
-        time.sleep(0.3)
+        time.sleep(0.5)
         found = replica.observe(_RUNNER, device)
     return found
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sanctl.agents.replica import Device
 
 _TIMEOUT_S = 8.0
+#: The first promotion of a device: no host waits yet, and a failure costs a stop and a start.
+_FIRST_TIMEOUT_S = 25.0
 _ATTRIBUTE = "sanctl-new"
 #: crm_resource: no such attribute, no such resource (105), and their number before 2.0 (6).
 _NONE = (105, 6)
@@ -49,7 +51,7 @@ def has_lived(runner: Runner, device: Device) -> None:
     """
     runner.run(
         ["crm_resource", "--resource", device.name, "--meta", "--delete-parameter", _ATTRIBUTE],
-        timeout_s=_TIMEOUT_S,
+        timeout_s=_FIRST_TIMEOUT_S,
     )
     _remember(device)
 
