@@ -25,6 +25,7 @@ _CODES = {
     "SAN-AGENT-009": "A data file is shorter than its replica was: its end is lost. The replica "
     "is not started, for a file grown back with zeros would pass for an up-to-date one. Its peer "
     "goes on serving. Once the file is removed, the replica is filled from there.",
+    "SAN-BENCH-001": "A program that was to be measured failed, so there is nothing to compare.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
     "SYSLOG_IDENTIFIER=sanctl).",

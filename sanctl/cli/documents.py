@@ -229,8 +229,29 @@ class KernelCheck(TypedDict):
     missing: Annotated[list[MissingOption], "empty: nothing"]
 
 
+class ProgramCost(TypedDict):
+    """What one program cost, by median."""
+
+    program: Annotated[str, "what was run"]
+    cpu_s: Annotated[float, "processor time, kernel and children included"]
+    wall_s: Annotated[float, "time from start to end"]
+    runs: Annotated[int, "how often it was run"]
+
+
+class Costs(TypedDict):
+    """What sanctl costs beside what people run today."""
+
+    device: Annotated[str, "the device that was monitored"]
+    node: Annotated[str, "where"]
+    devices: Annotated[int, "how many devices the status had to show"]
+    costs: Annotated[list[ProgramCost], "each program"]
+    monitor_ratio: Annotated[float, "processor time of our monitor by that of the stock one"]
+    status_ratio: Annotated[float, "processor time of `sanctl status` by that of `crm_mon -1`"]
+
+
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
+    "bench cost": Costs,
     "device create": Device,
     "device delete": Deleted,
     "device list": list[Device],

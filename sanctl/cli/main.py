@@ -16,6 +16,7 @@ from sanctl.errors import ExitStatus, Problem, SanctlError
 # Each command lives in its own module and is imported only when asked for, so that
 # `sanctl status` does not pay for the laboratory's imports, nor need its packages.
 COMMANDS = {
+    "bench": "sanctl.demo.bench:bench",
     "device": "sanctl.cli.device:device",
     "doctor": "sanctl.cli.doctor:doctor",
     "explain": "sanctl.cli.explain:explain",
@@ -43,7 +44,12 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    # A group alone is a mistake, and which status it has must not depend on the version of click.
+    cls=_LazyGroup,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="sanctl")
 def cli() -> None:
     """Shared block storage that survives losing a server.
@@ -80,7 +86,10 @@ def main() -> None:
                     "'sanctl status' shows it",
                 ),
             )
-        _fail(ExitStatus.USAGE, Problem("SAN-CLI-002", "not confirmed: nothing was changed"))
+        _fail(
+            ExitStatus.USAGE,
+            Problem("SAN-CLI-002", "not confirmed: nothing was changed", "--yes does not ask"),
+        )
     except click.UsageError as error:
         if error.ctx is not None and not sys.argv[1 + error.ctx.command_path.count(" ") :]:
             # A group called with nothing: its help says more than an error would.

@@ -24,6 +24,7 @@ _MADE = "<!-- Made by `python -m sanctl.cli.reference`: do not edit. -->"
 
 _FAMILIES = {
     "AGENT": "resource agents and DRBD handlers",
+    "BENCH": "measurements",
     "BUG": "errors in sanctl itself",
     "CIB": "reading the cluster's state",
     "CLI": "the command line",
