@@ -18,16 +18,31 @@ from sanctl.plan.deletion import check_deletion
 from sanctl.plan.existing import existing_device
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def device() -> None:
     """Block devices: create, look at, grow, move, delete."""
 
 
-@device.command()
+@device.command(short_help="Create a device and wait until it is served.")
 @click.argument("name")
-@click.option("--size", required=True, help="10G, 512MiB, 1.5T: binary units, as lvm has them.")
-@click.option("--replicas", default="2", show_default=True, help="How many nodes keep a copy.")
-@click.option("--pool", help="The pool that holds the copies; needed when there are several.")
+@click.option(
+    "--size",
+    required=True,
+    metavar="SIZE",
+    help="10G, 512MiB, 1.5T: binary units, as lvm has them.",
+)
+@click.option(
+    "--replicas",
+    default="2",
+    show_default=True,
+    metavar="N",
+    help="How many nodes keep a copy.",
+)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="The pool that holds the copies; needed when there are several.",
+)
 @click.option(
     "--nodes",
     metavar="A,B",
@@ -198,7 +213,7 @@ def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
     )
 
 
-@device.command()
+@device.command(short_help="Grow a device while hosts use it.")
 @click.argument("name")
 @click.argument("size")
 @timeout_option(120)
@@ -234,7 +249,7 @@ def resize(name: str, size: str, timeout_s: float, output: str) -> None:
     )
 
 
-@device.command()
+@device.command(short_help="Let another node serve a device.")
 @click.argument("name")
 @click.option("--to", "node", required=True, metavar="NODE", help="The node that is to serve it.")
 @timeout_option(60)

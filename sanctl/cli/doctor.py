@@ -13,7 +13,7 @@ from sanctl.model.topology import Topology
 from sanctl.ops.doctor import examine
 
 
-@click.command()
+@click.command(short_help="Check this node and the cluster.")
 @output_option
 def doctor(output: str) -> None:
     """Check this node and the cluster; exit status 1: something is wrong."""

@@ -11,7 +11,7 @@ from sanctl.model.names import NodeName
 from sanctl.ops.node import bring_online, put_in_standby
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def node() -> None:
     """Nodes: look at them, take them out of service and back."""
 
@@ -27,7 +27,7 @@ def list_nodes(output: str) -> None:
     finish(output, data=data, text=lambda: print_table(NODE_COLUMNS, node_rows(data)))
 
 
-@node.command()
+@node.command(short_help="Move all devices off a node and keep it free.")
 @click.argument("name", metavar="NODE")
 @click.option(
     "--accept",

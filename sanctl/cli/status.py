@@ -25,7 +25,7 @@ from sanctl.plan.health import judge
 _SHOWN_SUBJECTS = 4
 
 
-@click.command()
+@click.command(short_help="Show the health of everything.")
 @output_option
 def status(output: str) -> None:
     """Show the health of everything; exit status 0: healthy, 1: degraded."""

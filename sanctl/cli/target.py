@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PORT = 3260
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def target() -> None:
     """What hosts see: targets, portals and who may use them."""
 

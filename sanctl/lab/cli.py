@@ -48,7 +48,7 @@ def _post_delay_option(command: Command) -> Command:
     )(command)  # fmt: skip
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def lab() -> None:
     """A cluster of real kernels on this machine."""
 

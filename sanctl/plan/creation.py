@@ -82,7 +82,8 @@ def read_request(request: CreateRequest) -> Wish:
         reader.problems.append(
             Problem(
                 "SAN-DEV-006",
-                f"{len(request.nodes)} nodes are named for {replicas} replicas",
+                f"{replicas} replicas are asked for, and {len(request.nodes)} named: "
+                f"{', '.join(request.nodes)}",
                 "name one node for each replica, or none and let sanctl choose",
             )
         )
