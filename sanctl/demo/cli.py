@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sanctl.lab import state
 from sanctl.lab.spec import DEFAULT_NAME
 
 _FILES, _LEDGER = "demo-files", "demo-ledger"
+_SIZES = {_FILES: "1G", _LEDGER: "512M"}
 _REGION_BYTES = 64 * 2**20
 # Steady and well below what the lab can do: the pause is looked for, not the throughput, and the
 # two processors are left to the takeover.
@@ -65,7 +67,8 @@ class Stage:
 
 
 @click.command()
-@click.option("--name", default=DEFAULT_NAME, show_default=True, help="The lab it runs in.")
+@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
+              help="The lab it runs in.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Destroy that lab first, with all its devices.")
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True,
               help="Crashes, and as many moves; medians are told.")  # fmt: skip
@@ -111,13 +114,17 @@ def _set_up(stage: Stage, scene: Scene) -> Load:
             if scene.exists(device):
                 stage.tell(f"{device} is left from an earlier run: deleted")
                 scene.delete(device)
-    paths: dict[str, str] = {}
-    targets: dict[str, str] = {}
-    for device, size in ((_FILES, "1G"), (_LEDGER, "512M")):
-        with stage.during(f"sanctl device create {device} --size {size} --prefer {home}"):
-            targets[device] = scene.create(device, size, prefer=home)
-        with stage.during(f"{host.name} logs in to {' and '.join(scene.portals())}"):
-            paths[device] = host.login(targets[device], scene.portals())
+    for device, size in _SIZES.items():
+        stage.tell(f"sanctl device create {device} --size {size} --prefer {home}")
+    # At once, and each from another node: nothing but the CIB keeps them apart.
+    with stage.during("both are being created"), ThreadPoolExecutor() as pool:
+        creations = {
+            device: pool.submit(scene.create, device, size, prefer=home, node=node.name)
+            for (device, size), node in zip(_SIZES.items(), bed.storage, strict=True)
+        }
+        targets = {device: creation.result() for device, creation in creations.items()}
+    with stage.during(f"{host.name} logs in to {' and '.join(scene.portals())}"):
+        paths = {device: host.login(target, scene.portals()) for device, target in targets.items()}
     with stage.during(f"mkfs.ext4 on {paths[_FILES]}, mount, a file with its checksum"):
         scene.mount_with_file(paths[_FILES])
     with stage.during(f"ledger of 4 KiB writes on {paths[_LEDGER]}"):
@@ -135,11 +142,12 @@ def _set_up(stage: Stage, scene: Scene) -> Load:
 def _once(stage: Stage, load: Load) -> list[Trial]:
     """One crash of the active node, and the planned move back to it when it has returned."""
     home = observe.active_node(load.bed, load.device)
-    time.sleep(_SETTLE_S)  # a stretch of undisturbed writes, for the picture
+    # A stretch of undisturbed writes, for the picture. After the crash and after the move there is
+    # one anyway: the wait for the node's return, and the other device's move.
+    time.sleep(_SETTLE_S)
     with stage.during(f"power cut of {home}, which serves the devices"):
         crash = failover.crash(load)
     report.print_trial(stage.console, crash)
-    time.sleep(_SETTLE_S)
     with stage.during(f"sanctl device move {load.device} --to {home}"):
         move = failover.move(load, home)
         load.bed.sh(home, f"sanctl device move {_FILES} --to {home}", timeout_s=120)
@@ -151,7 +159,6 @@ def _finish(
     stage: Stage, scene: Scene, load: Load, trials: list[Trial], folder: Path
 ) -> list[Claim]:
     """End the load, check what it left, and write the report."""
-    time.sleep(_SETTLE_S)
     with stage.during("reading every block and the file back"):
         scene.host.stop_ledger(load.run)
         check = scene.host.check_ledger(load.run)

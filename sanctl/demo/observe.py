@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from sanctl.bench import audit, timeline
 from sanctl.demo.bed import Bed
@@ -84,8 +86,10 @@ def in_sync(bed: Bed, node: str, device: str) -> bool:
 
 def journals(bed: Bed, nodes: Iterable[str], since_s: float) -> list[timeline.Entry]:
     """Return the journals of some nodes since a time, on the host's clock."""
-    entries: list[timeline.Entry] = []
-    for node in nodes:
+
+    def read(node: str) -> list[timeline.Entry]:
         text = bed.sh(node, _JOURNAL.format(since=since_s), timeout_s=120, ok=(0, 1)).stdout
-        entries.extend(timeline.parse_journal(text, node, bed.skew_s(node)))
-    return entries
+        return timeline.parse_journal(text, node, bed.skew_s(node))
+
+    with ThreadPoolExecutor() as pool:
+        return list(itertools.chain.from_iterable(pool.map(read, nodes)))

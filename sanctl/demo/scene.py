@@ -46,12 +46,12 @@ class Scene:
         node = self.bed.storage[0].name
         return not self.bed.sh(node, f"sanctl device show {device}", ok=range(256)).status
 
-    def create(self, device: str, size: str, *, prefer: str) -> str:
-        """Create a device for the host and return its target's name."""
+    def create(self, device: str, size: str, *, prefer: str, node: str = "") -> str:
+        """Create a device for the host, on a node or another, and return its target's name."""
         self.sanctl(
             "device", "create", device, "--size", size, "--replicas", "2",
             "--prefer", prefer, "--initiator", self.host.iqn,
-            timeout_s=_CREATE_DEADLINE_S,
+            node=node, timeout_s=_CREATE_DEADLINE_S,
         )  # fmt: skip
         return f"{self.iqn_prefix()}.{device}"
 
