@@ -95,3 +95,32 @@ def words(command: str) -> list[str]:
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     return list(itertools.takewhile(lambda word: word.strip("|&;<>"), lexer))
+
+
+#: Differ from one run to the next: ids, and numbers that have a unit.
+_MASKS = (
+    (re.compile(r"[0-9a-f]{32,33}\b"), r"[0-9a-f]{32,33}"),
+    (re.compile(r"(?<=SANCTL,)[0-9a-f]{8}"), "[0-9a-f]{8}"),
+    (re.compile(r"(?<![\w.])\d+\.\d+(?= (s|GiB)\b)"), r"\\d+(\\.\\d+)?"),
+    (re.compile(r"\bdm-\d+"), r"dm-\\d+"),
+    (re.compile(r"(?<=minor )\d+(?=, port)"), r"\\d+"),
+    (re.compile(r"(?<=port )78\d\d"), r"78\\d\\d"),
+)
+
+
+def pattern_of(line: str, lab: str) -> str:
+    """Return what a shown line stands for; `…` in it is whatever there is."""
+    text = re.escape(line.replace(":default.", f":{lab}.").replace("lab default:", f"lab {lab}:"))
+    # re.escape escapes spaces and dashes, too: put them back, so that the masks see the text.
+    text = text.replace(r"\ ", " ").replace(r"\-", "-").replace(r"\.", ".")
+    for mask, pattern in _MASKS:
+        text = mask.sub(pattern, text)
+    return re.sub(r" +", r"\\s+", text.replace("…", ".*"))
+
+
+def is_shown(expected: tuple[str, ...], printed: str, lab: str) -> bool:
+    """Whether what was printed is what the page shows; a line `…` stands for any lines."""
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "…" else pattern_of(line, lab) + r"\s*\n" for line in expected
+    )
+    return re.fullmatch(pattern, printed) is not None

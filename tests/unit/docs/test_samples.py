@@ -102,3 +102,12 @@ def test_json_that_is_shown_is_json_as_it_is() -> None:
         line = sample.command.removeprefix("sanctl ")
         name = max((name for name in DOCUMENTS if line.startswith(name)), key=len)
         assert breaches(name, "\n".join(sample.output)) == [], sample
+
+
+def test_the_comparison_sees_a_difference() -> None:
+    shown = ("device vol1: 1 GiB, served by n1, 12.4 s", "…", "wwid: " + "a" * 33)
+    said = "device vol1: 1 GiB, served by n1, 3.0 s\nmore\nand more\nwwid:  " + "0" * 33 + "\n"
+    assert samples.is_shown(shown, said, "test")
+    assert not samples.is_shown(shown, said.replace("by n1", "by n2"), "test")
+    assert not samples.is_shown(shown, said + "one more\n", "test")
+    assert not samples.is_shown(shown[:1], said, "test")

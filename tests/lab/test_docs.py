@@ -1,0 +1,126 @@
+"""The tutorial, typed as it stands: every command of it in order, and what it shows compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.scene import Scene
+from tests.contract import breaches
+from tests.samples import ROOT, Sample, consoles, is_shown
+
+TUTORIAL = ROOT / "docs" / "tutorial" / "first-failover.md"
+#: The laboratory is there already, and other tests need it after this one.
+_DONE_BY_THE_FIXTURE = {"make setup", ". .venv/bin/activate", "sanctl lab up", "sanctl lab down"}
+#: What only looks may be asked again until it shows what the page shows, as a reader would.
+_LOOKS = re.compile(r"sanctl (status|device show|device list)|sanctl lab status|multipath -ll")
+_PATIENCE_S = 180.0
+
+
+@pytest.fixture
+def reader(bed: Bed, scene: Scene) -> Iterator[dict[str, str]]:
+    """The environment in which the reader types; what the tutorial leaves is taken away."""
+    environment = {
+        **os.environ,
+        "SANCTL_LAB": bed.lab.name,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    yield environment
+    scene.bed.sh(
+        "i1",
+        "systemctl stop tutorial-clock; umount /mnt",
+        ok=range(256),
+        timeout_s=60,
+    )
+    if scene.exists("vol1"):
+        scene.delete("vol1")
+
+
+def clock(bed: Bed) -> str:
+    """Return the time that was last written on the device."""
+    return bed.sh("i1", "cat /mnt/clock", timeout_s=60).stdout.strip()
+
+
+def await_clock(bed: Bed) -> None:
+    """Wait until a later time was written on the device."""
+    stood = clock(bed)
+    wait_for("the clock to go on", lambda: clock(bed) > stood, within_s=60)
+
+
+def type_on_host(bed: Bed, sample: Sample) -> None:
+    """Type at the prompt of i1; a loop goes on beside what follows."""
+    command = sample.command
+    if command.startswith("while "):
+        command = f"systemd-run --quiet --collect --unit=tutorial-clock bash -c '{command}'"
+    bed.sh(sample.where.removeprefix("root@"), command, timeout_s=60)
+
+
+def type_here(sample: Sample, environment: dict[str, str], lab: str) -> None:
+    """Type a command in the checkout; compare what it prints on standard output."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        done = subprocess.run(
+            ["bash", "-c", sample.command],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+        )
+        if sample.output is None:
+            assert done.returncode == 0, f"{sample}: {done.stderr}"
+            return
+        if is_shown(sample.output, done.stdout, lab):
+            return
+        may_change = _LOOKS.search(sample.command) and time.monotonic() < deadline
+        shown = "\n".join(sample.output)
+        assert may_change, f"{sample}: shows\n{shown}\nand prints\n{done.stdout}{done.stderr}"
+        time.sleep(0.5)
+
+
+def test_the_tutorial(bed: Bed, reader: dict[str, str]) -> None:
+    typed = 0
+    for sample in consoles(TUTORIAL):
+        if sample.command in _DONE_BY_THE_FIXTURE:
+            continue
+        if sample.where:
+            type_on_host(bed, sample)
+        else:
+            type_here(sample, reader, bed.lab.name)
+        typed += 1
+        if sample.command.startswith("sanctl lab power"):
+            # "The clock stands still, and goes on."
+            await_clock(bed)
+    assert typed >= 15
+    await_clock(bed)
+
+
+@pytest.mark.parametrize("words", ["lab list", "lab status", "lab up", "lab power", "bench cost"])
+def test_the_laboratory_prints_what_is_documented(
+    bed: Bed, scene: Scene, words: str, reader: dict[str, str]
+) -> None:
+    arguments = {"lab power": ["n3", "status"], "lab up": ["--no-rollout"], "bench cost": []}
+    if words == "bench cost":
+        scene.create("vol1", "64M", prefer="n1")
+        arguments[words] = ["--name", bed.lab.name, "--device", "vol1", "--repeat", "3"]
+    done = subprocess.run(
+        ["sanctl", *words.split(), *arguments.get(words, []), "--output", "json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=reader,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert breaches(words, done.stdout) == []
