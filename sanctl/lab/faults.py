@@ -131,16 +131,17 @@ def empty(lab: Lab, node: NodeSpec, place: Place, runner: Runner) -> None:
     _run(lab, node, f"rm -f {_path(lab, node, place)}/{_FILLER}", runner)
 
 
-def heal(lab: Lab, runner: Runner, nodes: Iterable[NodeSpec] | None = None) -> tuple[str, ...]:
+def heal(lab: Lab, runner: Runner, *, nodes: Iterable[NodeSpec] | None = None) -> tuple[str, ...]:
     """Undo everything that can have been done to nodes, in the order in which it can be undone.
 
     Cables and cuts first, then what has no power gets it, then each node's disks, clock and
-    filesystems.
+    filesystems. With `nodes` only these are healed, and cuts between nodes stay.
 
     Returns:
         A sentence for each node that could not be healed: it hangs, or is booting just now.
     """
-    cuts.change(lab, runner, remove=cuts.load(lab))
+    if nodes is None:
+        cuts.change(lab, runner, remove=cuts.load(lab))
     left = []
     for node in lab.machines if nodes is None else nodes:
         has_power = machine.power(lab, node) is machine.Power.ON
