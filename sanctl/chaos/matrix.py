@@ -24,9 +24,11 @@ def table(steps: Sequence[Step], *, shape: Shape, strategy: str) -> str:
         " | errors | whole after | two serving |",
         "| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
+    count = 0
     for step in steps:
         if not isinstance(step.fault, Partition):
             continue
+        count += 1
         lost = sum(check.get("lost", 0) for check in step.checks.values())
         errors = sum(pause.errors for pause in step.pauses.values())
         whole = f"{step.whole_s - step.undone_s:.0f} s" if step.whole_s else "**never**"
@@ -45,7 +47,7 @@ def table(steps: Sequence[Step], *, shape: Shape, strategy: str) -> str:
         )
         lines.append(f"| {' | '.join(cells)} |")
     bad = [step for step in steps if not step.is_good]
-    lines += ["", f"{len(steps)} partitions, {len(bad)} with a problem."]
+    lines += ["", f"{count} partitions, {len(bad)} with a problem."]
     lines += [f"* {step.number}: {problem}" for step in bad for problem in step.problems]
     return "\n".join(lines) + "\n"
 
