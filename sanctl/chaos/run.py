@@ -214,19 +214,26 @@ class Bench:
         """Return who was fenced, and forbidden lines, from all machines' journals."""
         fenced: set[str] = set()
         problems = []
-        for node in self.bed.lab.machines:
-            try:
-                out = self.bed.sh(
-                    node.name, _LOG.format(since=since_s - _MARGIN_S), timeout_s=60, ok=(0, 1)
-                ).stdout
-            except CommandError as error:
-                problems.append(f"{node.name}: its journal cannot be read: {error}")
+        machines = self.bed.lab.machines
+        script = _LOG.format(since=since_s - _MARGIN_S)
+        for node, out in zip(
+            machines, self._pool.map(lambda each: self._read(each.name, script), machines),
+            strict=True,
+        ):  # fmt: skip
+            if out is None:
+                problems.append(f"{node.name}: its journal cannot be read")
                 continue
             is_host = node.role is Role.INITIATOR
             found = forbidden.find(out.splitlines(), is_host=is_host)
             problems += [f"{node.name}: {line}" for line in found[:5]]
             fenced |= {match[1] for match in re.findall(_FENCED, out)}
         return tuple(sorted(fenced)), problems
+
+    def _read(self, node: str, script: str) -> str | None:
+        try:
+            return self.bed.sh(node, script, timeout_s=60, ok=(0, 1)).stdout
+        except CommandError:
+            return None
 
 
 def shape_of(bed: Bed) -> Shape:

@@ -6,14 +6,14 @@ import importlib
 import os
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sanctl.errors import Problem, Refused, UsageError
-from sanctl.lab import fault_commands, host, kernelconfig, lifecycle, machine, spec, state
+from sanctl.lab import cuts, fault_commands, host, kernelconfig, lifecycle, machine, spec, state
 from sanctl.lab import network as networks
 from sanctl.lab.options import (
     CABLES,
@@ -137,6 +137,11 @@ def status(name: str, output: str) -> None:
         click.echo(
             f"{node['name']:6} {node['role']:10} {node['power']:6} {node['address']:14} "
             f"{node['bmc'] or '-':14} {' '.join(node['unplugged']) or '-'}"
+        )
+    for cut in described["cuts"]:
+        click.echo(
+            f"cut: {cut['loss_pct']:g} % of what {cut['source']} sends to {cut['target']}"
+            f" on {cut['network']}"
         )
 
 
@@ -288,6 +293,7 @@ def _describe(found: state.Lab) -> dict[str, Any]:
         "up": is_up,
         "release": found.spec.release,
         "directory": str(found.directory),
+        "cuts": [asdict(cut) for cut in sorted(cuts.load(found))],
         "nodes": [
             {
                 "name": node.name,

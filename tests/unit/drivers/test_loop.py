@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_a_device_detached_while_it_is_read_is_none(monkeypatch: pytest.MonkeyPa
             raise OSError(errno.ENODEV, "No such device")
         return "/pool/devices/vol.1.data\n"
 
-    monkeypatch.setattr(loop.os, "listdir", lambda _: ["loop0", "loop1", "loop2", "sda"])
+    monkeypatch.setattr(os, "listdir", lambda _: ["loop0", "loop1", "loop2", "sda"])
     monkeypatch.setattr(files, "read_text", read)
     assert loop.backing_files() == ["/pool/devices/vol.1.data"]
     assert loop.find("/pool/devices/vol.1.data") == "/dev/loop2"
@@ -30,7 +31,7 @@ def test_another_error_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> No
     def read(path: str) -> str:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(loop.os, "listdir", lambda _: ["loop0"])
+    monkeypatch.setattr(os, "listdir", lambda _: ["loop0"])
     monkeypatch.setattr(files, "read_text", read)
     with pytest.raises(OSError, match="Input"):
         loop.backing_files()
