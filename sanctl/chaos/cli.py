@@ -204,11 +204,13 @@ def _tell_step(tell: Callable[[str], None], step: Step) -> None:
 
 def _repair(bench: Bench, tell: Callable[[str], None]) -> bool:
     """Do what an operator would, so that the next fault finds a whole cluster."""
-    tell("   repaired by hand: everything healed, the cluster's nodes switched off and on")
+    tell("   repaired by hand: everything healed, failures cleaned up")
     bench.inflicter.heal()
     try:
-        bench.await_whole(within_s=30)
+        bench.bed.sh(bench.bed.cluster[0].name, "crm_resource --cleanup", timeout_s=90)
+        bench.await_whole(within_s=60)
     except SanctlError:
+        tell("   repaired by hand: the cluster's nodes switched off and on")
         for node in bench.bed.cluster:
             bench.bed.cut_power(node.name)
         for node in bench.bed.cluster:

@@ -192,7 +192,7 @@ class Bench:
             told = self.bed.sh(members[0], "sanctl status", timeout_s=60, ok=range(256))
             if told.status:
                 lines = (told.stdout + told.stderr).strip().splitlines()
-                found.append(f"sanctl status: {' / '.join(lines[-6:])}")
+                found.append(f"sanctl status: {' / '.join(lines[:4])}")
         return found
 
     def _ask(self, node: str) -> wholeness.NodeReport | None:

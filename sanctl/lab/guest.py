@@ -108,8 +108,7 @@ RemainAfterExit=yes
 ExecStart=/usr/lib/sanctl-lab/disks
 """
 
-_DISKS_SCRIPT = """\
-#!/bin/sh
+_DISKS_SCRIPT = """#!/bin/sh
 set -eu
 modprobe dm-mod
 for number in {numbers}; do
