@@ -7,3 +7,5 @@ from hypothesis import settings
 # A machine that also runs a laboratory is no stop-watch: how long one example takes says nothing.
 settings.register_profile("sanctl", deadline=None)
 settings.load_profile("sanctl")
+
+pytest_plugins = ["tests.laboratory"]

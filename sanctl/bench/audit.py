@@ -21,27 +21,36 @@ drbdsetup events2 --now 2>/dev/null | awk '$2 == "resource" || $2 == "device" {
     }
     if ($2 == "resource") print "role", name, role; else print "disk", name, disk
 }'
+# Files are read by the shell itself: under load on a small machine, processes are what costs.
+tables="
+$(dmsetup table 2>/dev/null)"
 for dm in /sys/block/dm-*; do
-    name=$(cat $dm/dm/name 2>/dev/null) || continue
+    { read -r name <$dm/dm/name && read -r suspended <$dm/dm/suspended; } 2>/dev/null || continue
     case $name in sanctl-*-gate) ;; *) continue ;; esac
+    table=${tables#*"
+$name: "}
+    [ "$table" != "$tables" ] || continue
     name=${name#sanctl-}
-    table=$(dmsetup table "sanctl-$name" | cut -d' ' -f3)
-    echo "table ${name%-gate} $table $(cat $dm/dm/suspended)"
+    set -- $table
+    echo "table ${name%-gate} $3 $suspended"
 done
-cd /sys/kernel/config/target || exit 0
+cd /sys/kernel/config/target 2>/dev/null || exit 0
 for store in core/iblock_*/*/alua; do
     [ -d "$store" ] || continue
     name=${store%/alua}; name=${name##*/sanctl-}
     for group in "$store"/sanctl-*; do
-        [ -d "$group" ] && echo "alua $name ${group##*/} $(cat "$group/alua_access_state")"
-    done
+        read -r state <"$group/alua_access_state" && echo "alua $name ${group##*/} $state"
+    done 2>/dev/null
 done
 for lun in iscsi/iqn.*/tpgt_*/lun/lun_*; do
     [ -d "$lun" ] || continue
     tpg=${lun%/lun/*}
-    group=$(sed -n 's/^TG Port Alias: //p' "$lun/alua_tg_pt_gp")
+    group=none
+    while read -r line; do
+        case $line in "TG Port Alias: "*) group=${line#TG Port Alias: } ;; esac
+    done <"$lun/alua_tg_pt_gp"
     iqn=${tpg%/*}
-    echo "lun ${iqn##*.} ${group:-none} $(cat "$tpg/enable")"
+    read -r enabled <"$tpg/enable" && echo "lun ${iqn##*.} ${group:-none} $enabled"
 done
 true
 """

@@ -29,6 +29,8 @@ _CODES = {
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
     "SYSLOG_IDENTIFIER=sanctl).",
+    "SAN-CHAOS-001": "After a fault of the bench was undone the cluster did not become whole again "
+    "by itself. The message lists what every node's kernel still had to complain about.",
     "SAN-CIB-001": "What cibadmin printed does not read as a CIB. Another program of that name "
     "may be in the way, or the tools and the daemons are of different versions.",
     "SAN-CIB-002": "What crm_mon printed does not read as a cluster status.",
@@ -157,6 +159,10 @@ _CODES = {
     "SAN-LAB-005": "What was asked of a network cable does not go together.",
     "SAN-LAB-006": "A laboratory of that name exists with other nodes, sizes or another release. "
     "It keeps its shape for life.",
+    "SAN-LAB-007": "What was to be broken is not there, or a partition's sides do not go together.",
+    "SAN-LAB-008": "The packet filters that cut nodes off from each other could not be set. They "
+    "are classic BPF programs at the taps; this machine's kernel needs sch_ingress and cls_bpf.",
+    "SAN-LAB-009": "A fault could not be undone, because its node does not answer.",
     "SAN-LAB-010": "A program the laboratory needs is not installed on the host.",
     "SAN-LAB-011": "A program did not end within its time.",
     "SAN-LAB-012": "A program failed while the laboratory was being built; the end of its log is "

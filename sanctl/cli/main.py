@@ -17,6 +17,7 @@ from sanctl.errors import ExitStatus, Problem, SanctlError
 # `sanctl status` does not pay for the laboratory's imports, nor need its packages.
 COMMANDS = {
     "bench": "sanctl.demo.bench:bench",
+    "chaos": "sanctl.chaos.cli:chaos",
     "device": "sanctl.cli.device:device",
     "doctor": "sanctl.cli.doctor:doctor",
     "explain": "sanctl.cli.explain:explain",

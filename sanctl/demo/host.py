@@ -18,12 +18,14 @@ from sanctl.demo.bed import Bed, wait_for
 _WRITER = "/usr/local/lib/sanctl-ledger.py"
 _SESSION = re.compile(r"^\w+: \[(\d+)\] (\S+?):\d+,\d+ (\S+)", re.MULTILINE)
 
-# Prints the name of the dm device above each path of a target, and of each path its sdX.
+# Prints the name of the dm device above each path of a target, and of each path its sdX; once udev
+# has made the device's own link, as nobody could open it before.
 _FIND_PATHS = r"""
 for portal in {portals}; do
     path=$(readlink -e /dev/disk/by-path/ip-$portal:3260-iscsi-{iqn}-lun-0) || continue
     for dm in /sys/block/${{path#/dev/}}/holders/dm-*; do
-        [ -e $dm ] && echo "$(cat $dm/dm/name) ${{path#/dev/}}"
+        [ -e $dm ] && name=$(cat $dm/dm/name) && [ -e /dev/mapper/$name ] || continue
+        echo "$name ${{path#/dev/}}"
     done
 done
 """

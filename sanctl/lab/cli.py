@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +14,20 @@ import click
 
 from sanctl.cli.output import finish
 from sanctl.errors import ExitStatus, Problem, Refused, UsageError
-from sanctl.lab import host, kernelconfig, lifecycle, machine, spec, state
+from sanctl.lab import cuts, fault_commands, host, kernelconfig, lifecycle, machine, spec, state
 from sanctl.lab import network as networks
+from sanctl.lab.options import (
+    CABLES,
+    Command,
+    name_option,
+    network_named,
+    output_option,
+    print_json,
+    require_up,
+)
 from sanctl.lab.progress import Progress
 from sanctl.lab.spec import LabSpec, Network, Role
 from sanctl.system.runner import LocalRunner
-
-# The heartbeat network is `hb` in a node's interface names; both words are understood.
-CABLES = (*(network.value for network in Network), "heartbeat")
-Command = Callable[..., Any]
-
-
-def _name_option(command: Command) -> Command:
-    return click.option(
-        "--name", envvar="SANCTL_LAB", default=spec.DEFAULT_NAME, show_default=True,
-        help="Which lab; several run side by side.",
-    )(command)  # fmt: skip
-
-
-def _output_option(command: Command) -> Command:
-    return click.option(
-        "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-        help="How the result is written.",
-    )(command)  # fmt: skip
 
 
 def _post_delay_option(command: Command) -> Command:
@@ -54,7 +43,7 @@ def lab() -> None:
 
 
 @lab.command()
-@_name_option
+@name_option
 @click.option("--nodes", type=int, help="Cluster nodes; an odd count ends with a witness. [3]")
 @click.option("--initiators", type=int, help="Hosts that use the storage. [1]")
 @click.option("--release", type=click.Choice(spec.RELEASES), help="The nodes' Debian. [trixie]")
@@ -65,7 +54,7 @@ def lab() -> None:
 @click.option("--kernel", type=click.Path(path_type=Path), help="An own UML binary …")
 @click.option("--modules", type=click.Path(path_type=Path), help="… and its lib/modules folder.")
 @click.option("--rollout/--no-rollout", default=True, help="Run the Ansible playbook afterwards.")
-@_output_option
+@output_option
 def up(
     *,
     name: str,
@@ -108,13 +97,13 @@ def up(
     if rollout:
         _roll_out(found, progress)
     if output == "json":
-        _print_json(_describe(found))
+        print_json(_describe(found))
     else:
         progress.say(f"lab {name} is up; sanctl lab ssh n1, and sanctl lab down ends it")
 
 
 @lab.command()
-@_name_option
+@name_option
 def down(name: str) -> None:
     """End every process and network of a lab; its disks stay."""
     host.require_root()
@@ -124,7 +113,7 @@ def down(name: str) -> None:
 
 
 @lab.command()
-@_name_option
+@name_option
 def destroy(name: str) -> None:
     """End a lab and remove its disks."""
     host.require_root()
@@ -134,14 +123,14 @@ def destroy(name: str) -> None:
 
 
 @lab.command()
-@_name_option
-@_output_option
+@name_option
+@output_option
 def status(name: str, output: str) -> None:
     """Show a lab's nodes and their power."""
     host.require_root()
     described = _describe(state.load(name))
     if output == "json":
-        _print_json(described)
+        print_json(described)
         return
     click.echo(f"lab {name}: {'up' if described['up'] else 'down'}, {described['release']}")
     click.echo(f"{'NODE':6} {'ROLE':10} {'POWER':6} {'ADDRESS':14} {'BMC':14} UNPLUGGED")
@@ -150,35 +139,40 @@ def status(name: str, output: str) -> None:
             f"{node['name']:6} {node['role']:10} {node['power']:6} {node['address']:14} "
             f"{node['bmc'] or '-':14} {' '.join(node['unplugged']) or '-'}"
         )
+    for cut in described["cuts"]:
+        click.echo(
+            f"cut: {cut['loss_pct']:g} % of what {cut['source']} sends to {cut['target']}"
+            f" on {cut['network']}"
+        )
 
 
 @lab.command("list")
-@_output_option
+@output_option
 def list_labs(output: str) -> None:
     """List the labs of this machine."""
     host.require_root()
     labs = [{"name": name, "up": state.load(name).is_up()} for name in state.names()]
     if output == "json":
-        _print_json({"labs": labs})
+        print_json({"labs": labs})
         return
     for each in labs:
         click.echo(f"{each['name']:16} {'up' if each['up'] else 'down'}")
 
 
 @lab.command(context_settings={"ignore_unknown_options": True})
-@_name_option
+@name_option
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(name: str, node: str, command: tuple[str, ...]) -> None:
     """Log in to a node, or run a command there."""
     host.require_root()
-    found = _require_up(name)
+    found = require_up(name)
     argv = found.ssh_argv(found.spec.node(node), *command)
     os.execvp(argv[0], argv)  # noqa: S606
 
 
 @lab.command()
-@_name_option
+@name_option
 @click.argument("node")
 @click.option("-f", "--follow", is_flag=True, help="Go on as more comes.")
 @click.option("--bmc", is_flag=True, help="The BMC's log instead of the console.")
@@ -194,11 +188,11 @@ def logs(name: str, node: str, follow: bool, bmc: bool) -> None:
 
 
 @lab.command()
-@_name_option
+@name_option
 @click.argument("node")
 @click.argument("action", type=click.Choice(["off", "on", "reset", "status"]))
 @_post_delay_option
-@_output_option
+@output_option
 def power(name: str, node: str, action: str, post_delay: float | None, output: str) -> None:
     """Cut or give a node's power, as its BMC would."""
     host.require_root()
@@ -211,13 +205,13 @@ def power(name: str, node: str, action: str, post_delay: float | None, output: s
         machine.power_on(found, machine_, post_delay_s=delay)
     now = machine.power(found, machine_).value
     if output == "json":
-        _print_json({"node": node, "power": now})
+        print_json({"node": node, "power": now})
     else:
         click.echo(f"{node}: {now}")
 
 
 @lab.command()
-@_name_option
+@name_option
 @click.argument("node")
 @click.argument("cable", metavar="NETWORK", type=click.Choice(CABLES))
 @click.argument("action", type=click.Choice(["down", "up"]))
@@ -226,9 +220,9 @@ def power(name: str, node: str, action: str, post_delay: float | None, output: s
 def link(*, name: str, node: str, cable: str, action: str, delay: float, loss: float) -> None:
     """Pull a cable, put it back, or put it back worse than it was."""
     host.require_root()
-    found = _require_up(name)
+    found = require_up(name)
     machine_ = found.spec.node(node)
-    chosen = Network.HEARTBEAT if cable == "heartbeat" else Network(cable)
+    chosen = network_named(cable)
     if chosen not in machine_.networks:
         raise UsageError(Problem("SAN-LAB-005", f"{node} is not on network {chosen}"))
     if action == "down" and (delay or loss):
@@ -246,7 +240,7 @@ def link(*, name: str, node: str, cable: str, action: str, delay: float, loss: f
               help="A kernel's configuration.")  # fmt: skip
 @click.option("--for", "purpose", type=click.Choice(kernelconfig.PURPOSES), default="storage",
               show_default=True, help="What that kernel is to do.")  # fmt: skip
-@_output_option
+@output_option
 def kernel_check(config: str, purpose: str, output: str) -> None:
     """Compare a kernel's configuration with what a node needs, and say what for."""
     missing = kernelconfig.missing(
@@ -269,13 +263,6 @@ def kernel_check(config: str, purpose: str, output: str) -> None:
 
 def _interrupt(signum: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's shape
     raise KeyboardInterrupt
-
-
-def _require_up(name: str) -> state.Lab:
-    found = state.load(name)
-    if not found.is_up():
-        raise Refused(Problem("SAN-LAB-004", f"lab {name} is down", f"sanctl lab up --name {name}"))
-    return found
 
 
 def _refuse_another_shape(
@@ -311,6 +298,7 @@ def _describe(found: state.Lab) -> dict[str, Any]:
         "up": is_up,
         "release": found.spec.release,
         "directory": str(found.directory),
+        "cuts": [asdict(cut) for cut in sorted(cuts.load(found))],
         "nodes": [
             {
                 "name": node.name,
@@ -335,5 +323,5 @@ def _prove_gone(name: str) -> None:
         raise Refused(Problem("SAN-LAB-016", "left behind: " + "; ".join(left), "end it by hand"))
 
 
-def _print_json(data: dict[str, Any]) -> None:
-    click.echo(json.dumps({"schema": 1, "status": "ok", "data": data, "problems": []}, indent=2))
+for _command in fault_commands.COMMANDS:
+    lab.add_command(_command)

@@ -94,6 +94,33 @@ SystemMaxUse=64M
 """
 
 
+# Between a data disk and its filesystem lies a device-mapper device that does nothing, until
+# `sanctl lab disk` loads another table into it. fstab names the service: no mount comes before it.
+_DISKS_SERVICE = """\
+[Unit]
+Description=Data disks behind device-mapper, so that they can be made to fail
+DefaultDependencies=no
+After=systemd-udevd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/lib/sanctl-lab/disks
+"""
+
+_DISKS_SCRIPT = """#!/bin/sh
+set -eu
+modprobe dm-mod
+for number in {numbers}; do
+    disk=/dev/ubd$(echo "$number" | tr 0-9 a-j)
+    dmsetup create "{prefix}$number" --table "0 $(blockdev --getsz "$disk") linear $disk 0"
+done
+"""
+
+#: Name of the device-mapper device over data disk 1, without the number.
+DISK_PREFIX = "lab-disk"
+
+
 class GuestFile(NamedTuple):
     """A file's content and mode."""
 
@@ -140,11 +167,21 @@ def identity_files(
 ) -> dict[str, GuestFile]:
     """Files that make this node itself, by path."""
     fstab = ["/dev/ubda / ext4 defaults 0 1"]
-    if node.role is Role.STORAGE:
+    disks = {}
+    if node.role is Role.STORAGE and spec.disks:
         fstab += [
-            f"LABEL={label} {mount} ext4 defaults,nofail 0 2" for label, mount in data_mounts(spec)
+            f"/dev/mapper/{DISK_PREFIX}{number} {mount} ext4"
+            " defaults,nofail,x-systemd.requires=lab-disks.service 0 2"
+            for number, (_label, mount) in enumerate(data_mounts(spec), start=1)
         ]
+        numbers = " ".join(str(number) for number in range(1, spec.disks + 1))
+        script = _DISKS_SCRIPT.format(numbers=numbers, prefix=DISK_PREFIX)
+        disks = {
+            "/etc/systemd/system/lab-disks.service": GuestFile(_DISKS_SERVICE.encode()),
+            "/usr/lib/sanctl-lab/disks": GuestFile(script.encode(), 0o755),
+        }
     return {
+        **disks,
         "/etc/hostname": GuestFile(f"{node.name}\n".encode()),
         "/etc/hosts": GuestFile(hosts_file(spec).encode()),
         "/etc/machine-id": GuestFile(f"{machine_id}\n".encode(), 0o444),

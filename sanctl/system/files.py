@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 
 
@@ -17,10 +18,19 @@ def read_text(path: str) -> str:
 
 
 def read_text_or(path: str, default: str) -> str:
-    """Return a file's text, or `default` when there is no such file."""
+    """Return a file's text, or `default` when there is no such file.
+
+    ENODEV is how sysfs says that a file went between open and read: another device's agent
+    detached its loop or dm device just then. (Two devices stopped at once: the stop that met it
+    failed, and its node was fenced.)
+    """
     try:
         return read_text(path)
     except (FileNotFoundError, NotADirectoryError):
+        return default
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
         return default
 
 

@@ -44,8 +44,8 @@ def test_initiator_name() -> None:
 def test_only_storage_nodes_mount_data_disks() -> None:
     spec = LabSpec(disks=2)
     fstab = identity("n1", spec)["/etc/fstab"].content.decode()
-    assert "LABEL=sanctl-main /srv/sanctl/main ext4 defaults,nofail" in fstab
-    assert "LABEL=sanctl-disk2 /srv/sanctl/disk2" in fstab
+    assert "/dev/mapper/lab-disk1 /srv/sanctl/main ext4 defaults,nofail" in fstab
+    assert "/dev/mapper/lab-disk2 /srv/sanctl/disk2" in fstab
     for name in ("n3", "i1"):
         assert b"sanctl" not in identity(name, spec)["/etc/fstab"].content
 

@@ -1,0 +1,227 @@
+"""Breaks a laboratory as a fault says, and undoes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import assert_never
+
+from sanctl.chaos.fault import (
+    AgentKilled,
+    BadDisk,
+    ClockJump,
+    DuringResync,
+    Fault,
+    Full,
+    Kill,
+    OneWay,
+    Partition,
+    PowerCut,
+    Reboot,
+    SlowLink,
+)
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.errors import CommandError, NotConverged
+from sanctl.lab import cuts, faults, machine, network
+from sanctl.lab.cuts import Cut
+from sanctl.lab.spec import Network, Role
+from sanctl.system.runner import LocalRunner
+
+_RESYNC_DEADLINE_S = 120.0
+_POWER_BACK_S = 20.0
+_REBOOT_DEADLINE_S = 150.0
+_DISK = 1
+
+Tell = Callable[[str], None]
+
+
+class Inflicter:
+    """Does the faults to one laboratory."""
+
+    def __init__(self, bed: Bed, device: str, tell: Tell) -> None:
+        self.bed = bed
+        self.lab = bed.lab
+        self.device = device  # the one that is moved when an agent is to be killed
+        self.tell = tell
+        self._runner = LocalRunner()
+
+    def inflict(self, fault: Fault) -> None:
+        """Break something.
+
+        Raises:
+            CommandError: the lab could not do it.
+            NotConverged: what was to be broken did not come to be (no resync began).
+        """
+        lab, runner = self.lab, self._runner
+        match fault:
+            case PowerCut(nodes=nodes):
+                for node in nodes:
+                    self.bed.cut_power(node)
+            case Partition():
+                cuts.change(lab, runner, add=self._partition(fault))
+            case OneWay():
+                cuts.change(lab, runner, add=[_one_way(fault)])
+            case SlowLink(network=name, node=node, delay_ms=delay):
+                network.plug(lab, self.bed.node(node), Network(name), runner, delay_ms=delay)
+            case Kill(node=node, daemon=daemon):
+                faults.kill_daemon(lab, self.bed.node(node), daemon, runner)
+            case BadDisk(node=node, does=does):
+                faults.break_disk(lab, self.bed.node(node), _DISK, faults.Disk(does), runner)
+            case Full(node=node, place=place):
+                faults.fill(lab, self.bed.node(node), faults.Place(place), runner)
+            case ClockJump(node=node, seconds=seconds):
+                faults.jump_clock(lab, self.bed.node(node), seconds, runner)
+            case AgentKilled(step=step):
+                self._kill_agent(step)
+            case Reboot(node=node):
+                self._reboot(node)
+            case DuringResync(node=node, then=then):
+                self._await_resync_of(node)
+                self.tell(f"{node} is being resynced")
+                self.inflict(then)
+            case _:
+                assert_never(fault)
+
+    def undo(self, fault: Fault) -> None:
+        """Mend what the fault broke; what the cluster has to do itself is left to it.
+
+        Raises:
+            CommandError: the lab could not do it.
+        """
+        lab, runner = self.lab, self._runner
+        match fault:
+            case PowerCut(nodes=nodes):
+                for node in nodes:
+                    self.give_power_back(node)
+            case Partition():
+                cuts.change(lab, runner, remove=self._partition(fault))
+            case OneWay():
+                cuts.change(lab, runner, remove=[_one_way(fault)])
+            case SlowLink(network=name, node=node):
+                with suppress(CommandError):  # it may be booting: then nothing is slow any more
+                    network.plug(lab, self.bed.node(node), Network(name), runner)
+            case BadDisk(node=node):
+                self._mend_disk(node)
+            case Full(node=node):
+                self._heal_when_up(node)
+            case ClockJump(node=node):
+                self._heal_when_up(node)
+            case AgentKilled():
+                for each in self.bed.storage:
+                    with suppress(CommandError):
+                        self.bed.sh(each.name, "rm -rf /run/sanctl/die-after")
+            case DuringResync(node=node, then=then):
+                self.undo(then)
+                self.give_power_back(node)
+            case Kill() | Reboot():
+                pass
+            case _:
+                assert_never(fault)
+
+    def give_power_back(self, node: str) -> None:
+        """Switch a node on, unless fencing has done it already."""
+        if not self.bed.has_power(node):
+            machine.power_on(self.lab, self.bed.node(node), post_delay_s=0)
+
+    def heal(self) -> tuple[str, ...]:
+        """Undo everything, whatever was done; return what could not be undone."""
+        return faults.heal(self.lab, self._runner)
+
+    def _partition(self, fault: Partition) -> frozenset[Cut]:
+        found: set[Cut] = set()
+        for name in fault.networks:
+            members = [n.name for n in self.lab.machines if Network(name) in n.networks]
+            side = [node for node in members if node in fault.side]
+            found |= cuts.partition(
+                Network(name), [side, [node for node in members if node not in side]]
+            )
+        return frozenset(found)
+
+    def _kill_agent(self, step: str) -> None:
+        for node in self.bed.storage:
+            self.bed.sh(
+                node.name, f"mkdir -p /run/sanctl/die-after; : >/run/sanctl/die-after/{step}"
+            )
+        target = self._other_than_active()
+        # The move may fail or take back what it began: that is what the audit is about.
+        self.bed.sh(
+            target, f"sanctl device move {self.device} --to {target}", timeout_s=180, ok=range(256)
+        )
+
+    def _other_than_active(self) -> str:
+        for node in self.bed.storage:
+            out = self.bed.sh(node.name, f"drbdsetup role {self.device}", ok=range(256)).stdout
+            if not out.startswith("Primary"):
+                return node.name
+        return self.bed.storage[0].name
+
+    def _reboot(self, node: str) -> None:
+        before = self._boot_id(node)
+        self.bed.sh(node, "systemctl reboot", ok=range(256))
+
+        def is_back() -> bool:
+            # A node that only switches itself off is switched on by whoever typed `reboot`.
+            self.give_power_back(node)
+            return self._boot_id(node) != before
+
+        wait_for(f"{node} to boot again", is_back, within_s=_REBOOT_DEADLINE_S, every_s=1.0)
+
+    def _boot_id(self, node: str) -> str:
+        return self.bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout
+
+    def _await_resync_of(self, node: str) -> None:
+        self.bed.cut_power(node)
+        with suppress(NotConverged):
+            wait_for(
+                f"fencing to switch {node} on",
+                lambda: self.bed.has_power(node),
+                within_s=_POWER_BACK_S,
+            )
+        self.give_power_back(node)
+        peers = [each.name for each in self.bed.storage if each.name != node]
+
+        def is_target() -> bool:
+            seen = [
+                self.bed.sh(peer, "drbdsetup events2 --now", timeout_s=15).stdout for peer in peers
+            ]
+            return any(re.search(r"replication:(SyncSource|PausedSyncS)", out) for out in seen)
+
+        wait_for(f"a resync of {node}", is_target, within_s=_RESYNC_DEADLINE_S, every_s=0.2)
+
+    def _mend_disk(self, node: str) -> None:
+        """Put a good disk back; what a filesystem made of the bad one takes a reboot."""
+        spec = self.bed.node(node)
+        assert spec.role is Role.STORAGE
+        self._heal_when_up(node)
+        with suppress(CommandError):
+            done = self.bed.sh(
+                node,
+                "for mount in $(findmnt -rno TARGET -S /dev/mapper/lab-disk1); do"
+                " touch $mount/.writable && rm $mount/.writable || exit 1; done",
+                ok=range(256),
+                timeout_s=20,
+            )
+            if done.status:
+                self.tell(f"the pool's filesystem on {node} is read-only: power off and on")
+                self.bed.cut_power(node)
+                self.give_power_back(node)
+
+    def _heal_when_up(self, node: str) -> None:
+        spec = self.bed.node(node)
+        self.give_power_back(node)
+        wait_for(
+            f"{node} to be healed",
+            lambda: not faults.heal(self.lab, self._runner, nodes=[spec]),
+            within_s=_REBOOT_DEADLINE_S,
+            every_s=1.0,
+        )
+
+
+def _one_way(fault: OneWay) -> Cut:
+    return Cut(
+        network=Network(fault.network),
+        source=fault.source,
+        target=fault.target,
+        loss_pct=fault.loss_pct,
+    )

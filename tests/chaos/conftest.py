@@ -1,0 +1,10 @@
+"""Every test of this folder is audited, besides what the bench does itself."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _audited(audited: None) -> None:
+    """See tests/laboratory.py."""

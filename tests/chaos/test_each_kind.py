@@ -1,0 +1,35 @@
+"""One fault of each kind on real kernels: the bench's short run, for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sanctl.chaos.choose import each_kind
+from sanctl.chaos.cli import inflict_all
+from sanctl.chaos.run import shape_of
+from sanctl.demo.bed import Bed
+
+REPORT = Path("test-report/chaos")
+# Named after none of the other tests' devices.
+DEVICES = ("kind1", "kind2")
+
+
+@pytest.mark.timeout(1500)
+def test_a_fault_of_each_kind_leaves_a_whole_cluster(bed: Bed) -> None:
+    faults = list(enumerate(each_kind(shape_of(bed)), start=1))
+    steps, acknowledged = inflict_all(
+        bed,
+        faults,
+        title="Fault bench: each kind",
+        repeat="sanctl chaos run --scenario each-kind",
+        folder=REPORT,
+        keep_going=False,
+        tell=print,
+        devices=DEVICES,
+    )
+    problems = {step.number: step.problems for step in steps if step.problems}
+    assert problems == {}
+    assert len(steps) == len(faults)
+    assert acknowledged > 500

@@ -1,0 +1,90 @@
+"""The choice of faults: repeatable, complete, and within what the lab has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sanctl.chaos import choose
+from sanctl.chaos.choose import SCENARIOS, Shape, bipartitions, each_kind, random_faults
+from sanctl.chaos.fault import (
+    DuringResync,
+    Fault,
+    Partition,
+    PowerCut,
+    as_json,
+    describe,
+    nodes_of,
+    resolve,
+)
+
+THREE = Shape(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1", "i2"))
+TWO = Shape(storage=("n1", "n2"), witnesses=(), hosts=("i1",))
+SHAPES = pytest.mark.parametrize("shape", [THREE, TWO], ids=["witness", "two"])
+NAMES = {"active": "n2", "standby": "n1", "witness": "n3"}
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 40))
+def test_a_seed_repeats_its_faults_and_a_longer_run_begins_alike(seed: int, count: int) -> None:
+    faults = random_faults(THREE, seed, count)
+    assert faults == random_faults(THREE, seed, count)
+    assert faults == random_faults(THREE, seed, count + 5)[:count]
+
+
+def test_another_seed_chooses_others() -> None:
+    assert random_faults(THREE, 1, 20) != random_faults(THREE, 2, 20)
+
+
+@SHAPES
+def test_a_hundred_faults_are_of_every_kind(shape: Shape) -> None:
+    kinds = {type(fault) for fault in random_faults(shape, 7, 100)}
+    assert kinds == set(Fault.__args__)
+
+
+@SHAPES
+@given(seed=st.integers(0, 10**6))
+def test_random_faults_stay_within_the_lab(shape: Shape, seed: int) -> None:
+    everyone = {*shape.cluster, *shape.hosts}
+    for fault in random_faults(shape, seed, 10):
+        assert set(nodes_of(fault)) <= everyone
+        assert describe(fault)
+        assert as_json(fault)["kind"] == type(fault).__name__
+
+
+@SHAPES
+def test_each_kind_is_each_kind(shape: Shape) -> None:
+    assert {type(fault) for fault in each_kind(shape)} >= set(Fault.__args__) - {PowerCut}
+    assert any(isinstance(f, PowerCut | DuringResync) for f in each_kind(shape))
+
+
+@SHAPES
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios_name_only_what_can_be_resolved(shape: Shape, name: str) -> None:
+    faults = SCENARIOS[name](shape)
+    assert faults and len(faults) == len(set(faults))
+    for fault in faults:
+        there = resolve(fault, NAMES)
+        assert set(nodes_of(there)) <= {"n1", "n2", "n3", "i1", "i2"}
+
+
+def test_every_bipartition_comes_once() -> None:
+    assert bipartitions(("a", "b")) == (("b",),)
+    assert bipartitions(("a", "b", "c")) == (("a",), ("b",), ("c",))
+    four = bipartitions(("a", "b", "c", "d"))
+    assert len(four) == 2 ** (4 - 1) - 1
+    whole = frozenset("abcd")
+    assert len({frozenset({frozenset(s), whole - frozenset(s)}) for s in four}) == len(four)
+
+
+def test_partitions_cover_every_network_and_side() -> None:
+    found = {(f.networks, f.side) for f in choose.partitions(THREE) if isinstance(f, Partition)}
+    assert len(found) == len(choose.network_sets()) * 3
+
+
+def test_resolve_reaches_into_a_double_fault() -> None:
+    fault = DuringResync(node="standby", then=PowerCut(nodes=("active", "standby")))
+    assert resolve(fault, NAMES) == DuringResync(node="n1", then=PowerCut(nodes=("n2", "n1")))
+    assert describe(resolve(fault, NAMES)) == (
+        "while n1 is resynced after a power cut: power cut of n2 and n1"
+    )
