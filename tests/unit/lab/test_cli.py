@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sanctl.errors import Refused, UsageError
-from sanctl.lab import cli, host, options, state
+from sanctl.lab import cli, host, state
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,8 @@ def test_the_labs_name_may_come_from_the_environment() -> None:
 
 @pytest.mark.parametrize("network", ["iscsi", "sync", "hb", "heartbeat"])
 def test_networks_are_known_by_their_names(network: str) -> None:
-    assert network in options.CABLES
+    argv = ["link", "n1", network, "down", "--name", "elsewhere"]
+    assert "'elsewhere'" in str(CliRunner().invoke(cli.lab, argv).exception)
 
 
 def test_kernel_check_tells_what_is_missing_and_why(tmp_path: Path) -> None:
