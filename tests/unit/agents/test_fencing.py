@@ -89,7 +89,7 @@ def test_no_word_of_the_node_is_no_conclusion() -> None:
 @pytest.mark.parametrize("quorate", ["No", ""])
 def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     """The CIB of a node that was just cut off may still say that all is well."""
-    assert peer_standing(_Cluster(members, _GONE_NEW, quorate), "n2") == "unknown"
+    assert peer_standing(_Cluster(members, _GONE_NEW, quorate), "n2") == "alone"
 
 
 class _Node:
@@ -173,13 +173,13 @@ def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
 
 def test_without_quorum_nothing_is_marked() -> None:
     node = _Node("", ["No/n1"])
-    assert secure(node, "vol1", "n2") == "unknown"
+    assert secure(node, "vol1", "n2") == "alone"
     assert node.done == []
 
 
 def test_quorum_lost_while_marking_is_not_certain() -> None:
     node = _Node("", ["Yes/n2", "No/n1"])
-    assert secure(node, "vol1", "n2") == "unknown"
+    assert secure(node, "vol1", "n2") == "alone"
     assert node.done == ["mark n2"]
 
 
