@@ -111,7 +111,7 @@ def _history_findings(cluster: Cluster) -> Iterator[Finding]:
         unclean = cluster.mon.state(node.name) is NodeState.UNCLEAN
         yield Finding(
             code="SAN-HLT-016",
-            severity=CRITICAL if unclean else WARNING,
+            severity=CRITICAL if unclean else Severity.NOTE,
             subject=f"node {node.name}",
             what=f"its last fencing, ended {last.completed}, {last.status}"
             + (f": {last.reason}" if last.reason else ""),

@@ -41,7 +41,7 @@ def test_the_newest_result_that_has_ended_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "severity"), [("online", Severity.WARNING), ("unclean", Severity.CRITICAL)]
+    ("state", "severity"), [("online", Severity.NOTE), ("unclean", Severity.CRITICAL)]
 )
 def test_a_fencing_that_failed_is_told(state: str, severity: Severity) -> None:
     fake = FakePacemaker()
