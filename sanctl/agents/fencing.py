@@ -60,7 +60,7 @@ def fence_peer() -> int:
         try:
             with _locked(device):
                 standing = secure(_RUNNER, device, peer)
-            last = f"{peer} is {standing}"
+            last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
         except SanctlError as error:
             standing, last = _standing_in_silence(_RUNNER), str(error)
         alone_since = freeze.alone_since(

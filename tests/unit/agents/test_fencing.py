@@ -206,9 +206,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     def reboot(runner: object, reason: str, *, device: str) -> None:
         raise _Rebooted(reason)
 
-    monkeypatch.setattr(fencing.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(fencing.time, "sleep", sleep)
-    monkeypatch.setattr(fencing.selffence, "reboot", reboot)
+    monkeypatch.setattr("sanctl.agents.fencing.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sanctl.agents.fencing.time.sleep", sleep)
+    monkeypatch.setattr("sanctl.agents.fencing.selffence.reboot", reboot)
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
     return now
