@@ -173,6 +173,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
         # First the metadata goes, then the empty file comes: it joins as what it is, Inconsistent.
         loop.detach(runner, files.metadata)
         pool.forget_metadata(files)
+    _refuse_truncated(runner, device, files)
     grown = pool.allocate(files.data, device.size_bytes)
     data = loop.attach(runner, files.data)
     if os.path.exists(files.metadata):
@@ -186,6 +187,34 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
         loop.grow(runner, data)
         loop.grow(runner, metadata)
     return files
+
+
+def _refuse_truncated(runner: Runner, device: Device, files: pool.DeviceFiles) -> None:
+    """Make sure that a data file which has to grow is not one that has lost its end.
+
+    Grown back with zeros, it would pass for the up-to-date replica that its metadata calls it.
+    A file too small for the device as it is wanted is normal after a resize; one too small for
+    the device as DRBD knew it is not. Not asked of an attached replica: DRBD holds the metadata
+    then, and would fail the disk itself.
+    """
+    present = pool.size_bytes(files.data)
+    is_attached = loop.find(files.data) is not None
+    if present is None or present >= device.size_bytes or is_attached:
+        return
+    if not os.path.exists(files.metadata):
+        return
+    recorded = drbd.recorded_size_bytes(
+        runner, loop.attach(runner, files.metadata), kernel_generation=drbd.generation()
+    )
+    if present < recorded:
+        raise CommandError(
+            Problem(
+                "SAN-AGENT-009",
+                f"{files.data} holds {present} bytes, the replica had {recorded}: its end is lost",
+                "find out what cut it off; then remove the file, and the replica is filled from "
+                "its peer",
+            )
+        )
 
 
 def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:

@@ -22,6 +22,9 @@ _CODES = {
     "serves. It is reported as failed.",
     "SAN-AGENT-008": "A new device was to be activated while its replicas did not see each other. "
     "It is tried again when they do.",
+    "SAN-AGENT-009": "A data file is shorter than its replica was: its end is lost. The replica "
+    "is not started, for a file grown back with zeros would pass for an up-to-date one. Its peer "
+    "goes on serving. Once the file is removed, the replica is filled from there.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
     "SYSLOG_IDENTIFIER=sanctl).",
@@ -104,6 +107,7 @@ _CODES = {
     "SAN-DOC-041": "The marker of the pool holds another pool's uuid: a wrong file system is "
     "mounted there.",
     "SAN-DRBD-001": "The DRBD module is not loaded, or is of a version sanctl does not know.",
+    "SAN-DRBD-002": "DRBD's metadata of a replica cannot be read, so its size is not known.",
     "SAN-FEN-001": "stonith_admin printed something else than its XML.",
     "SAN-FEN-002": "A fencing device was asked for its status from this node and did not answer. "
     "Nothing was switched. If its node fails now, nobody can make sure that it is off.",

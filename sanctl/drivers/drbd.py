@@ -6,6 +6,8 @@ failover path (`primary`, `secondary`, `observe`) uses drbdsetup only.
 
 from __future__ import annotations
 
+import re
+
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.drbd import parse_events2
@@ -66,6 +68,26 @@ def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> Non
     runner.run(
         ["drbdadm", "create-md", "--force", *peers, name], timeout_s=120.0, stdin="yes\nyes\n"
     )
+
+
+def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generation: int) -> int:
+    """Return the size that detached metadata records for its replica (`la-size-sect`).
+
+    Raises:
+        CommandError: there is no metadata there, or it is in use.
+    """
+    layout = "v09" if kernel_generation >= 9 else "v08"
+    # --force: after a crash the activity log is not applied yet, which does not touch the size.
+    dump = runner.run(
+        ["drbdmeta", "--force", "-", layout, metadata_device, "flex-external", "dump-md"],
+        timeout_s=_TIMEOUT_S,
+    ).stdout
+    found = re.search(r"^la-size-sect (\d+);", dump, re.MULTILINE)
+    if not found:
+        raise CommandError(
+            Problem("SAN-DRBD-002", f"the metadata on {metadata_device} tells no size")
+        )
+    return int(found[1]) * 512
 
 
 def up(runner: Runner, name: str) -> None:

@@ -92,6 +92,14 @@ def allocate(path: str, size_bytes: int, *, create: bool = True) -> bool:
     return True
 
 
+def size_bytes(path: str) -> int | None:
+    """Return the length of a file, None where there is none."""
+    try:
+        return os.stat(path, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return None
+
+
 def rename(old: str, new: str) -> None:
     """Give a file its final name, durably."""
     os.rename(old, new)

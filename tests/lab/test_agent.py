@@ -257,6 +257,23 @@ def test_a_missing_file_is_a_replaced_replica(running: tuple[Replica, Replica], 
     assert found.stdout == wanted.stdout
 
 
+def test_a_file_that_lost_its_end_is_not_grown_back(running: tuple[Replica, Replica]) -> None:
+    """Grown back with zeros, it would pass for the up-to-date replica its metadata calls it."""
+    one, two = running
+    assert two.run("promote") == SUCCESS
+    assert one.run("stop") == SUCCESS
+    file = f"/srv/sanctl/main/devices/{NAME}.{UUID}.data"
+    one.bed.sh("n1", f"truncate --size=-4M {file}")
+    assert one.run("start") == GENERIC
+    assert one.bed.sh("n1", f"stat --format=%s {file}").stdout.strip() == str(SIZE_BYTES - 2**22)
+    assert one.run("stop") == SUCCESS
+    assert one.left_over() == ""
+    # What the message asks for: without the file it is a replaced replica.
+    one.bed.sh("n1", f"rm {file}")
+    assert one.run("start") == SUCCESS
+    wait_for("the resync", lambda: one.disk_is("UpToDate") or None, within_s=60)
+
+
 def test_two_missing_files_are_never_a_new_device(pair: tuple[Replica, Replica]) -> None:
     for replica in pair:
         assert replica.run("stop") == SUCCESS
@@ -277,3 +294,14 @@ def test_an_unmounted_pool_is_an_error_not_an_empty_pool(pair: tuple[Replica, Re
         assert one.left_over() == ""
     finally:
         one.bed.sh("n1", f"mv {marker}.away {marker}")
+    # The pools' own agent may have looked meanwhile, or be about to say what it saw: whoever comes
+    # next wants a pool that the cluster believes in.
+    usable = (
+        "! pgrep -f /resource.d/sanctl/pool >/dev/null"
+        " && attrd_updater -Q -n sanctl-pool-main -N n1 | grep -q total="
+    )
+    wait_for(
+        "the pool is usable again",
+        lambda: one.bed.sh("n1", usable, ok=range(256)).status == 0,
+        within_s=60,
+    )
