@@ -200,7 +200,8 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
 def is_frozen(bed: Bed, node: str) -> bool:
     """Whether DRBD on a node holds the device's I/O."""
     told = bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
-    return "role:Primary" in told and "suspended:no" not in told
+    # With the space: a peer's line has `resync-suspended:no`.
+    return "role:Primary" in told and " suspended:no" not in told
 
 
 def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, load: Load) -> None:
