@@ -10,7 +10,7 @@ The orders that keep data safe:
 * demote: ALUA Standby, then the gate to `error` (which waits for the I/O in flight), then DRBD
   Secondary. Nothing can be acknowledged here after the peer may serve.
 * stop never says that it succeeded while something of the device is left: fencing follows, and
-  that is right.
+  that is right. Where there is no quorum, and so nobody who could fence, the node reboots itself.
 """
 
 from __future__ import annotations
@@ -221,6 +221,14 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
 def stop() -> int:
     """Take the replica down; its files stay."""
     device = _device()
+    try:
+        return _stop(device)
+    except SanctlError as error:
+        fencing.end_of_failed_stop(_RUNNER, device.name, str(error))
+        raise
+
+
+def _stop(device: Device) -> int:
     steps = ocf.Steps(device.name, "stop")
     _demote(device, steps)
     lio.remove(device.name, device.minor)

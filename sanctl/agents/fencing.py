@@ -10,6 +10,8 @@ of every device turns into "never promote there". It is set only by a partition 
 promotion elsewhere reads the same CIB. Silence is not absence: while the peer is out of the
 membership and not known to be fenced, this waits, and I/O stays frozen.
 
+A node that stays without quorum does not wait for ever: it reboots itself (sanctl/plan/freeze.py).
+
 Exit codes as in drbd_nl.c (conn_try_outdate_peer): 4 the peer is outdated, 7 the peer was fenced;
 anything DRBD does not know means "not certain".
 """
@@ -23,9 +25,10 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
-from sanctl.drivers import attributes, drbd
+from sanctl.drivers import attributes, drbd, selffence
 from sanctl.errors import SanctlError
-from sanctl.parse.corosync import parse_quorumtool
+from sanctl.parse.corosync import Membership, parse_quorumtool
+from sanctl.plan import freeze
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
 
@@ -43,7 +46,8 @@ def fence_peer() -> int:
     """Make sure that the peer will not serve the device; return DRBD's code for how.
 
     Called for a promotion, this gives up before the promotion's own time is over. Called for a
-    Primary whose I/O is frozen it does not give up while that is so: nobody would ask again.
+    Primary whose I/O is frozen it does not give up while that is so: nobody would ask again. It
+    ends that itself, with the node, when nobody else can.
     """
     device, peer = os.environ.get("DRBD_RESOURCE", ""), os.environ.get("DRBD_PEER", "")
     if not device or not peer:
@@ -51,15 +55,19 @@ def fence_peer() -> int:
         return _UNCERTAIN
     begin = time.monotonic()
     told_s = 0.0
+    alone_since: float | None = None
     while True:
         try:
             with _locked(device):
                 standing = secure(_RUNNER, device, peer)
-            last = f"{peer} is {standing}"
+            last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
         except SanctlError as error:
-            standing, last = "unknown", str(error)
+            standing, last = _standing_in_silence(_RUNNER), str(error)
+        alone_since = freeze.alone_since(
+            alone_since, time.monotonic(), is_alone=standing == "alone"
+        )
         waited_s = time.monotonic() - begin
-        if standing != "unknown":
+        if standing in {"member", "fenced"}:
             journal.write(
                 f"{device}: {peer} cannot be promoted any more ({standing}), I/O goes on",
                 priority=journal.NOTICE,
@@ -80,6 +88,13 @@ def fence_peer() -> int:
             )
         if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device):
             return _UNCERTAIN
+        if freeze.is_abandoned(alone_since, time.monotonic()) and _waits_as_primary(device):
+            selffence.reboot(
+                _RUNNER,
+                f"{device}: its I/O is frozen and this node has had no quorum for"
+                f" {freeze.ABANDONED_AFTER_S:g} s: nobody is going to fence it",
+                device=device,
+            )
         time.sleep(0.2)
 
 
@@ -94,7 +109,7 @@ def secure(runner: Runner, device: str, peer: str) -> str:
         SanctlError: the cluster did not answer; nothing is certain.
     """
     before = peer_standing(runner, peer)
-    if before == "unknown":
+    if before not in {"member", "fenced"}:
         return before
     mark = f"sanctl-outdated-{device}"
     attributes.remember(runner, peer, mark, _uuid(runner, device), timeout_s=20.0)
@@ -108,6 +123,35 @@ def _waits_as_primary(device: str) -> bool:
     except SanctlError:
         return True
     return state is not None and state.is_primary and not state.is_in_contact
+
+
+def _standing_in_silence(runner: Runner) -> str:
+    """Return `unknown` for a node of the majority that Pacemaker does not answer, else `alone`.
+
+    Who cannot ask corosync cannot show that it is part of the majority.
+    """
+    with contextlib.suppress(SanctlError):
+        if membership(runner).is_quorate:
+            return "unknown"
+    return "alone"
+
+
+def end_of_failed_stop(runner: Runner, device: str, reason: str) -> None:
+    """Reboot this node if a stop failed and there is nobody to fence it for that.
+
+    With quorum the cluster fences a node whose stop failed, and this returns.
+    """
+    try:
+        is_quorate: bool | None = membership(runner).is_quorate
+    except SanctlError:
+        is_quorate = None
+    if freeze.must_end_itself_after_failed_stop(is_quorate):
+        selffence.reboot(
+            runner,
+            f"{device}: it could not be stopped, and without quorum nobody fences this node: "
+            + reason,
+            device=device,
+        )
 
 
 def unfence_peer() -> int:
@@ -176,24 +220,35 @@ def _locked(device: str, *, wait: bool = True) -> Iterator[bool]:
 def peer_standing(runner: Runner, peer: str) -> str:
     """Return what the cluster knows of a node: `member`, `fenced` or `unknown`.
 
+    `alone` where this node is not in a quorate partition: then nothing it knows counts.
+
     Quorum and membership are asked of corosync, not of the CIB: when a partition forms, the CIB
     follows by up to seconds, and what it says meanwhile is yesterday's.
 
     Raises:
         SanctlError: one of the two did not answer.
     """
-    membership = parse_quorumtool(
-        runner.run(["corosync-quorumtool", "-s"], timeout_s=10.0, ok=range(3)).stdout
-    )
-    if not membership.is_quorate:
-        return "unknown"
-    if peer in membership.members:
+    seen = membership(runner)
+    if not seen.is_quorate:
+        return "alone"
+    if peer in seen.members:
         return "member"
     answer = runner.run(
         ["cibadmin", "--query", "--xpath", f"//node_state[@uname='{peer}']", "--no-children"],
         timeout_s=20.0,
     )
     return "fenced" if is_fenced(ET.fromstring(answer.stdout)) else "unknown"  # noqa: S314
+
+
+def membership(runner: Runner) -> Membership:
+    """Return who corosync says is there, and whether they are a majority.
+
+    Raises:
+        SanctlError: corosync did not answer.
+    """
+    return parse_quorumtool(
+        runner.run(["corosync-quorumtool", "-s"], timeout_s=10.0, ok=range(3)).stdout
+    )
 
 
 def is_fenced(state: ET.Element) -> bool:

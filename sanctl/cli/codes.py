@@ -111,6 +111,12 @@ _CODES = {
     "mounted there.",
     "SAN-DRBD-001": "The DRBD module is not loaded, or is of a version sanctl does not know.",
     "SAN-DRBD-002": "DRBD's metadata of a replica cannot be read, so its size is not known.",
+    "SAN-FEN-001": "stonith_admin printed something else than its XML.",
+    "SAN-FEN-002": "A fencing device was asked for its status from this node and did not answer. "
+    "Nothing was switched. If its node fails now, nobody can make sure that it is off.",
+    "SAN-FEN-003": "Fencing was asked for and not confirmed. The node may or may not be off: "
+    "nothing it served is taken over until that is certain.",
+    "SAN-FEN-004": "Nothing in the CIB says how this node's power is cut.",
     "SAN-HLT-001": "No designated controller: the nodes have not elected the one that decides. "
     "Normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes this one sees are not a majority.",
@@ -124,6 +130,14 @@ _CODES = {
     "SAN-HLT-013": "The fencing device is configured and its monitor runs nowhere. Fencing may "
     "still work, and is likely not to.",
     "SAN-HLT-014": "no-quorum-policy lets resources run on without quorum.",
+    "SAN-HLT-015": "A fencing device can be used only by nodes that it is to fence, or by "
+    "none that is there.",
+    "SAN-HLT-016": "The last time this node was to be fenced that failed. Pacemaker remembers it "
+    "until it is cleaned up or succeeds.",
+    "SAN-HLT-021": "The watch over the iscsi network says that this node reaches none of the "
+    "addresses given to it. Its devices move to a node that does, if there is one.",
+    "SAN-HLT-036": "A Primary that has lost its peer holds all I/O until it is certain that the "
+    "peer cannot serve: it is fenced, or marked, or back.",
     "SAN-HLT-020": "A node is not in full service: offline, unclean (its state is unknown until "
     "it is fenced), in standby, in maintenance, or joining.",
     "SAN-HLT-030": "A device is stopped because its deletion has begun.",
@@ -188,7 +202,7 @@ _CODES = {
     "SAN-NAME-001": "A device's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-002": "The name is one that sanctl, Pacemaker or DRBD uses for something else: "
     "sanctl..., pool..., all, minor-..., delete-..., outdated-..., fence-..., or one that ends in "
-    "-meta, -params, -replicas, -outdated, -prefer, -move or '-'.",
+    "-meta, -params, -replicas, -outdated, -reach, -prefer, -move or '-'.",
     "SAN-NAME-003": "A node's name is what 'uname -n' prints on it, in lower case.",
     "SAN-NAME-004": "A pool's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-005": "An iSCSI name is iqn.YYYY-MM.reversed.domain, in most cases with :name "

@@ -12,7 +12,13 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName
 from sanctl.model.topology import Topology
-from sanctl.ops.device import create_device, delete_device, move_device, resize_device
+from sanctl.ops.device import (
+    complete_devices,
+    create_device,
+    delete_device,
+    move_device,
+    resize_device,
+)
 from sanctl.plan.creation import CreateRequest
 from sanctl.plan.deletion import check_deletion
 from sanctl.plan.existing import existing_device
@@ -272,4 +278,21 @@ def move(name: str, node: str, timeout_s: float, output: str) -> None:
             f"device {wanted} is served by {target}"
             + (f", after {outcome.duration_s:.1f} s" if outcome.changed else ": nothing to do")
         ),
+    )
+
+
+@device.command()
+@output_option
+def complete(output: str) -> None:
+    """Give devices that an older version created what this version's have.
+
+    Constraints and priorities only: no device is moved or interrupted by it. The playbook runs it.
+    """
+    env = environment()
+    with env.session() as it, env.recorded("complete"):
+        names = complete_devices(it)
+    finish(
+        output,
+        data={"changed": bool(names), "devices": list(names)},
+        text=lambda: print("completed: " + " ".join(names) if names else "nothing to do"),
     )

@@ -25,7 +25,7 @@ def doctor(output: str) -> None:
     except ConfigError as error:
         config_error = error
     with env.session() as it:
-        result = examine(it, env.host, topology, config_error)
+        result = examine(it, env.host, env.stonith, topology, config_error)
 
     def text() -> None:
         for name, count in result.checks:

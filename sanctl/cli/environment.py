@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from sanctl.cli.progress import make_reporter
 from sanctl.drivers.host import Host, HostPort
 from sanctl.drivers.pacemaker import Pacemaker, PacemakerPort
+from sanctl.drivers.stonith import Stonith, StonithPort
 from sanctl.errors import ConfigError, Problem, SanctlError
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
@@ -29,6 +30,7 @@ class Environment:
         runner = LocalRunner()
         self.pacemaker: PacemakerPort = Pacemaker(runner)
         self.host: HostPort = Host(runner)
+        self.stonith: StonithPort = Stonith(runner)
         self.clock: Clock = SystemClock()
 
     @contextmanager

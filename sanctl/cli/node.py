@@ -7,7 +7,9 @@ import click
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.views import NODE_COLUMNS, node_data, node_rows
+from sanctl.errors import ExitStatus
 from sanctl.model.names import NodeName
+from sanctl.ops.fencing import Answer, ask_about, fence_node
 from sanctl.ops.node import bring_online, put_in_standby
 
 
@@ -69,3 +71,86 @@ def online(name: str, timeout_s: float, output: str) -> None:
             + ("" if changed else ": nothing to do")
         ),
     )
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@click.option("--test", is_flag=True, help="Only ask its fencing devices whether they answer.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-drain", is_flag=True, help="Do not move its devices away first.")
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="CODE",
+    help="Go on despite the refusal with this code, and no other.",
+)
+@timeout_option(180)
+@output_option
+def fence(
+    *,
+    name: str,
+    test: bool,
+    yes: bool,
+    no_drain: bool,
+    accepted: tuple[str, ...],
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Cut a node's power and give it back, by its fencing device; or test that it could be done.
+
+    What the node serves is moved away first, and a node that serves what no other can is refused.
+    A test switches nothing. It asks from this node; exit status 1: a device did not answer.
+    """
+    env = environment()
+    wanted = NodeName.parse(name)
+    if test:
+        with env.session() as it:
+            answers = ask_about(it, env.stonith, wanted)
+        proven = any(answer.reason == "" for answer in answers) and not any(
+            answer.reason for answer in answers
+        )
+        finish(
+            output,
+            data={
+                "name": wanted.value,
+                "asked_from": env.host.node_name(),
+                "devices": [
+                    {
+                        "name": answer.device,
+                        "answers": None if answer.reason is None else not answer.reason,
+                        "reason": answer.reason or None,
+                        "watched_by": list(answer.watched_by),
+                    }
+                    for answer in answers
+                ],
+            },
+            text=lambda: _print_answers(env.host.node_name(), answers),
+            status=ExitStatus.OK if proven else ExitStatus.DEGRADED,
+        )
+        return
+    if not yes:
+        click.confirm(f"Cut the power of node {wanted}?", abort=True, err=True)
+    with env.session() as it, env.recorded("fence", words=f"node fence {name}"):
+        drained = fence_node(
+            it,
+            env.stonith,
+            wanted,
+            accepted=accepted,
+            drain=not no_drain,
+            timeout_s=timeout_s,
+        )
+    finish(
+        output,
+        data={"name": wanted.value, "drained": drained},
+        text=lambda: print(f"node {wanted} was fenced; it comes back by itself"),
+    )
+
+
+def _print_answers(here: str, answers: tuple[Answer, ...]) -> None:
+    for answer in answers:
+        said = {None: "may not be used from here", "": "answers"}.get(
+            answer.reason, f"does not answer: {answer.reason}"
+        )
+        watched = ", ".join(answer.watched_by) or "nobody"
+        print(f"{answer.device}: asked from {here}: {said}; watched by {watched}")

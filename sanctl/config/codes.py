@@ -45,6 +45,15 @@ CODES: Mapping[str, str] = MappingProxyType(
         "or an option that sanctl sets itself.",
         "SAN-CONF-033": "Two nodes have the same fencing options: one of them would be powered "
         "off in the other's place, while the other goes on writing.",
+        "SAN-CONF-041": "SBD is stated wrongly: an unknown mode, disks without mode disk, mode "
+        "disk without one or three disks, or a time that is none.",
+        "SAN-CONF-042": "softdog is the kernel's own watchdog: it resets a node whose software "
+        "hangs, and does nothing once the kernel itself does. Such a node may go on writing while "
+        "another takes over. Use the server's watchdog, or accept this risk by its code.",
+        "SAN-CONF-043": "Diskless SBD needs three nodes: a node that is alone is reset, and of two "
+        "nodes either is alone when the other is lost.",
+        "SAN-CONF-044": "The watch over the iscsi network is stated wrongly: addresses that are "
+        "none, those of storage nodes themselves, or addresses and an interface at once.",
         "SAN-CONF-034": "A server is in two groups that exclude each other. A node that logs in "
         "to its own cluster's devices hangs when it should fail over.",
         "SAN-CONF-035": "A setting of the whole cluster differs from host to host.",

@@ -12,6 +12,7 @@ from typing import Any
 
 from sanctl.config.cluster import NETWORKS, SCHEMA, examine, render
 from sanctl.config.document import Document, Path
+from sanctl.config.watch import check_reach, check_sbd
 from sanctl.model.topology import Role, Strategy
 
 NODES = "sanctl_nodes"
@@ -58,6 +59,10 @@ def survey(
         return {"problems": [str(problem) for problem in document.problems]}
     _check_agreement(document, names, hostvars)
     topology = examine(document)
+    has_sbd = check_sbd(document, names, hostvars)
+    check_reach(document, names, hostvars)
+    if not has_sbd:
+        _check_fencing_is_stated(document, names, hostvars)
     _check_fencing(document, names, hostvars)
     if topology is None or document.problems:
         return {"problems": [str(problem) for problem in document.problems]}
@@ -99,6 +104,8 @@ def _place(path: Path) -> str:
             return f"host {host}"
         case ("nodes", host, key, *rest):
             return ".".join((f"host {host}: {_NODE_VARIABLES.get(key, key)}", *rest))
+        case ("variable", key):
+            return key
         case ("cluster", key):
             return _CLUSTER_VARIABLES.get(key, key)
         case ("networks", name, "cidr"):
@@ -167,6 +174,19 @@ def _check_agreement(
                 )
 
 
+def _check_fencing_is_stated(
+    document: Document, names: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> None:
+    for name in names:
+        if not hostvars[name].get(_NODE_VARIABLES["fence"]):
+            document.note(
+                "SAN-CONF-031",
+                ("nodes", name, "fence"),
+                "is missing",
+                "how this node's power is cut: address, user; or SBD (sanctl_sbd)",
+            )
+
+
 def _check_fencing(
     document: Document, names: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> None:
@@ -175,9 +195,6 @@ def _check_fencing(
         path = ("nodes", name, "fence")
         options = hostvars[name].get(_NODE_VARIABLES["fence"])
         if not options:
-            document.note(
-                "SAN-CONF-031", path, "is missing", "how this node's power is cut: address, user"
-            )
             continue
         if not isinstance(options, Mapping):
             document.note("SAN-CONF-032", path, "must be a table of the agent's options")

@@ -24,8 +24,10 @@ _FIND_PATHS = r"""
 for portal in {portals}; do
     path=$(readlink -e /dev/disk/by-path/ip-$portal:3260-iscsi-{iqn}-lun-0) || continue
     for dm in /sys/block/${{path#/dev/}}/holders/dm-*; do
-        [ -e $dm ] && name=$(cat $dm/dm/name) && [ -e /dev/mapper/$name ] || continue
-        echo "$name ${{path#/dev/}}"
+        [ -e $dm ] || continue
+        name=$(cat $dm/dm/name)
+        # The kernel has it before udev has made its name.
+        [ -b /dev/mapper/$name ] && echo "$name ${{path#/dev/}}"
     done
 done
 """
@@ -124,7 +126,7 @@ class Host:
         wait_for(
             "the ledger's first writes",
             lambda: int(self.sh(f"stat -c %s {run.log}", ok=(0, 1)) or 0) > 512 + 32 * 20,
-            within_s=30,
+            within_s=120,
         )
         return run
 

@@ -18,7 +18,7 @@ _EXIT_QUORUM = 106
 # A patchset whose source is ahead of this node's CIB exits with 1 and says so only in words.
 _STALE_WORDS = ("older than existing", "update diff failed", "Application of an update diff")
 _NO_QUORUM_WORDS = ("no quorum", "Quorum required")
-_MON_SECTIONS = "none,summary,nodes,resources,failures"
+_MON_SECTIONS = "none,summary,nodes,resources,failures,fencing"
 
 
 class StaleCib(CommandError):

@@ -23,7 +23,7 @@ _COMMON_PACKAGES = (
     "less", "logrotate", "perl-base", "python3", "python3-apt", "python3-click", "python3-rich",
     "python3-systemd", "python3-rtslib-fb", "targetcli-fb",
     "drbd-utils", "dmsetup", "lvm2", "e2fsprogs", "xfsprogs",
-    "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "ipmitool",
+    "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "ipmitool", "sbd",
     "open-iscsi", "multipath-tools", "libiscsi-bin", "sg3-utils", "lsscsi", "fio",
 )  # fmt: skip
 
@@ -33,7 +33,8 @@ _NOT_ENABLED = (
     "corosync.service", "pacemaker.service", "rtslib-fb-targetctl.service", "logd.service",
     "e2scrub_reap.service", "multipathd.service", "open-iscsi.service", "iscsid.socket",
     "lvm2-monitor.service", "lvm2-lvmpolld.socket", "blk-availability.service",
-    "systemd-pstore.service", "drbd.service", "getty@tty1.service",
+    "systemd-pstore.service", "drbd.service", "getty@tty1.service", "sbd.service",
+    "sbd_remote.service",
 )  # fmt: skip
 
 _MASKED = (

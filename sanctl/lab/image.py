@@ -93,7 +93,9 @@ def customise(root: Path) -> None:
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
     disabled = set(guest.disabled_units())
-    for wants in (root / "etc/systemd/system").glob("*.wants"):
+    units = root / "etc/systemd/system"
+    # `requires`: sbd.service makes Corosync depend on it.
+    for wants in (*units.glob("*.wants"), *units.glob("*.requires")):
         for link in list(wants.iterdir()):
             if link.name in disabled or (link.is_symlink() and link.name in guest.masked_units()):
                 link.unlink()

@@ -118,6 +118,9 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
                             "heartbeat": f"{Network.HEARTBEAT.subnet}.0/24",
                         },
                         "sanctl_pools": pools,
+                        "sanctl_pacemaker_reach_targets": [
+                            host.address(Network.ISCSI) for host in lab.spec.hosts
+                        ],
                     },
                     "children": {
                         "sanctl_storage": {"hosts": by_role[Role.STORAGE]},

@@ -23,6 +23,13 @@ class RemoveDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteDevice:
+    """Add what a device has from its creation today, and one of an older version may lack."""
+
+    device: DeviceSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetStopped:
     """Ask Pacemaker to stop every instance of a device."""
 
@@ -74,6 +81,7 @@ class RemoveNodeAttribute:
 Change = (
     AddDevice
     | RemoveDevice
+    | CompleteDevice
     | SetStopped
     | SetParameter
     | AddMove

@@ -14,6 +14,10 @@ from sanctl.model.names import DeviceName, NodeName, PoolName
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
+#: Where the watch over the iscsi network (ocf:pacemaker:ping or ethmonitor) writes what a node
+#: reaches. The playbook gives the agents this name. Not `sanctl-...`, which would be a device's.
+REACH_ATTRIBUTE = "iscsi-reach"
+REACH_CLONE = "sanctl-reach"
 
 
 def clone_id(name: DeviceName | str) -> str:
@@ -67,10 +71,17 @@ class CibNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencingResource:
-    """A configured fencing device and the nodes it says it can fence (none named: unknown)."""
+    """A configured fencing device.
+
+    Attributes:
+        id: its name.
+        targets: the nodes it says it can fence; none named: unknown.
+        banned: the nodes that may never run it.
+    """
 
     id: str
     targets: tuple[str, ...]
+    banned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +104,8 @@ class Cib:
     """By device and node; only what has been published."""
     pools: Mapping[tuple[str, str], PoolUsage]
     """By pool and node; only what has been published."""
+    reach: Mapping[str, int]
+    """By node: how many of the watched addresses of the iscsi network answer it."""
     ids: frozenset[str]
     """Every id in the configuration: a new one must not be among them."""
 
@@ -150,6 +163,25 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fencing:
+    """One fencing of the past, or one under way.
+
+    Attributes:
+        target: the node.
+        status: `success`, `failed` or `pending`.
+        completed: when it ended, as Pacemaker writes times; empty while it is under way.
+        reason: why it failed, where Pacemaker says so.
+        by: the node that carried it out.
+    """
+
+    target: str
+    status: str
+    completed: str = ""
+    reason: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MonNode:
     """A node as `crm_mon` shows it."""
 
@@ -167,6 +199,13 @@ class Mon:
     nodes: tuple[MonNode, ...]
     instances: tuple[Instance, ...]
     failures: tuple[Failure, ...]
+    fencings: tuple[Fencing, ...] = ()
+    """The newest first."""
+
+    def last_fencing(self, node: NodeName | str) -> Fencing | None:
+        """Return the latest fencing of a node that has ended, None where none is remembered."""
+        ended = [f for f in self.fencings if f.target == str(node) and f.completed]
+        return max(ended, key=lambda fencing: fencing.completed, default=None)
 
     def state(self, node: NodeName | str) -> NodeState:
         """Return what Pacemaker makes of a node."""

@@ -75,6 +75,12 @@ class ReplicaState:
     role: str | None = None
     size_bytes: int | None = None
     access: str | None = None
+    suspended: str | None = None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether its I/O is known to be held back until something is certain."""
+        return self.suspended not in {None, "no"}
 
     @property
     def is_up_to_date(self) -> bool:

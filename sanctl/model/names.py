@@ -30,7 +30,16 @@ _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*(?:([bkmgtp])(?:i?b)?)?"
 # are taken; drbdadm reads `all` as every resource and `minor-3` as a minor number.
 _RESERVED_WORDS = frozenset({"all", "pool", "pools", "sanctl"})
 _RESERVED_PREFIXES = ("sanctl-", "pool-", "minor-", "delete-", "outdated-", "fence-")
-_RESERVED_SUFFIXES = ("-meta", "-params", "-replicas", "-outdated", "-prefer", "-move", "-gate")
+_RESERVED_SUFFIXES = (
+    "-meta",
+    "-params",
+    "-replicas",
+    "-outdated",
+    "-reach",
+    "-prefer",
+    "-move",
+    "-gate",
+)
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _BLOCK_BYTES = 4096

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from sanctl.errors import NotConverged, Problem, Refused, Unreachable, UsageError
-from sanctl.model.change import Change
+from sanctl.model.change import Change, CompleteDevice
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
 from sanctl.plan.alteration import plan_allow, plan_deny, plan_move, plan_move_end, plan_resize
+from sanctl.plan.completion import plan_completion
 from sanctl.plan.creation import CreateRequest, Wish, draft, objections, read_request
 from sanctl.plan.deletion import (
     AskStop,
@@ -37,6 +38,16 @@ class Outcome:
     cluster: Cluster
     changed: bool
     duration_s: float = 0.0
+
+
+def complete_devices(session: Session) -> tuple[str, ...]:
+    """Give every device what it lacks of today's; return which were changed.
+
+    Raises:
+        Refused: no quorum.
+    """
+    changes = session.change(plan_completion)
+    return tuple(c.device.name.value for c in changes if isinstance(c, CompleteDevice))
 
 
 def create_device(

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sanctl.drivers.host import HostPort
+from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
 from sanctl.model.health import Finding, Severity, sorted_findings
 from sanctl.model.topology import Role, Topology
+from sanctl.ops.fencing import ask_devices, silent
 from sanctl.ops.session import Session
 from sanctl.plan.health import judge
 
@@ -34,7 +36,7 @@ _CHECKS = (
     ("files", ("SAN-DOC-02",)),
     ("clock", ("SAN-DOC-03",)),
     ("cluster", ("SAN-HLT-00", "SAN-CLU-", "SAN-CIB-")),
-    ("fencing", ("SAN-HLT-01",)),
+    ("fencing", ("SAN-HLT-01", "SAN-FEN-")),
     ("nodes", ("SAN-HLT-02",)),
     ("pools", ("SAN-HLT-06", "SAN-DOC-04")),
     ("devices", ("SAN-HLT-03", "SAN-HLT-04")),
@@ -53,9 +55,17 @@ class Examination:
 
 
 def examine(
-    session: Session, host: HostPort, topology: Topology | None, config_error: SanctlError | None
+    session: Session,
+    host: HostPort,
+    stonith: StonithPort,
+    topology: Topology | None,
+    config_error: SanctlError | None,
 ) -> Examination:
-    """Make all checks; one that cannot be made is itself a finding."""
+    """Make all checks; one that cannot be made is itself a finding.
+
+    Every fencing device that this node may use is asked for its status, now and from here: that
+    the cluster has not complained since it last asked, from some other node, is not enough.
+    """
     findings: list[Finding] = []
     if config_error is not None:
         findings.extend(_as_findings(config_error, "cluster.toml"))
@@ -90,6 +100,11 @@ def examine(
         unmade |= {"fencing", "nodes", "devices", "leftovers", "pools"}
     if cluster is not None:
         findings.extend(judge(cluster, topology, now_s=session.clock.wall_s()))
+        try:
+            findings.extend(silent(ask_devices(stonith, cluster)))
+        except SanctlError as error:
+            findings.extend(_as_findings(error, "fencing"))
+            unmade.add("fencing")
     return Examination(
         findings=sorted_findings(findings),
         checks=tuple(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from sanctl.errors import Problem, SanctlError, Unreachable
 from sanctl.model.cluster import (
     POOLS_CLONE,
+    REACH_ATTRIBUTE,
     Cib,
     CibNode,
     CibVersion,
@@ -68,11 +69,14 @@ def parse_cib(root: ET.Element) -> Cib:
             unreadable.append((primitive.get("id", "?"), str(error)))
     replicas: dict[tuple[str, str], ReplicaState] = {}
     pools: dict[tuple[str, str], PoolUsage] = {}
+    reach: dict[str, int] = {}
     for node, name, value in _transient_attributes(root):
         if name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
             replicas[name.removeprefix(REPLICA_PREFIX), node] = parse_replica_state(value)
+        elif name == REACH_ATTRIBUTE and value.isdecimal():
+            reach[node] = int(value)
     return Cib(
         version=parse_version(root),
         properties=_properties(configuration),
@@ -87,6 +91,7 @@ def parse_cib(root: ET.Element) -> Cib:
         outdated=tuple(sorted(_outdated(nodes))),
         replicas=replicas,
         pools=pools,
+        reach=reach,
         ids=frozenset(
             identifier
             for element in configuration.iter()
@@ -126,6 +131,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         role=_known(pairs.get("role")),
         size_bytes=_number(pairs.get("size")),
         access=_known(pairs.get("acl")),
+        suspended=_known(pairs.get("suspended")),
     )
 
 
@@ -235,6 +241,10 @@ def _transient_attributes(root: ET.Element) -> Iterator[tuple[str, str, str]]:
 
 
 def _fencing(configuration: ET.Element) -> Iterator[FencingResource]:
+    banned: dict[str, set[str]] = {}
+    for location in configuration.findall("constraints/rsc_location[@node]"):
+        if location.get("score") == "-INFINITY":
+            banned.setdefault(location.get("rsc", ""), set()).add(location.get("node", ""))
     for element in configuration.findall("resources//primitive"):
         if element.get("class") == "stonith":
             parameters = _pairs_of(element, "instance_attributes")
@@ -243,8 +253,11 @@ def _fencing(configuration: ET.Element) -> Iterator[FencingResource]:
                 entry.partition(":")[0]
                 for entry in parameters.get("pcmk_host_map", "").replace(";", " ").split()
             ]
+            name = element.get("id", "")
             yield FencingResource(
-                id=element.get("id", ""), targets=tuple(sorted({*listed, *mapped}))
+                id=name,
+                targets=tuple(sorted({*listed, *mapped})),
+                banned=tuple(sorted(banned.get(name, ()))),
             )
 
 

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from sanctl.errors import Problem, Unreachable
-from sanctl.model.cluster import Failure, Instance, Mon, MonNode, NodeState, Role
+from sanctl.model.cluster import Failure, Fencing, Instance, Mon, MonNode, NodeState, Role
 
 # Resource, operation, interval in ms. Greedy: a resource's name may hold underscores of others.
 _OP_KEY = re.compile(r"(.+?)(?::\d+)?_([a-z][a-z-]*)_(\d+)")
@@ -52,7 +52,19 @@ def parse_crm_mon(text: str) -> Mon:
         ),
         instances=tuple(_instances(root)),
         failures=tuple(_failures(root)),
+        fencings=tuple(_fencings(root)),
     )
+
+
+def _fencings(root: ET.Element) -> Iterator[Fencing]:
+    for event in root.findall("fence_history/fence_event"):
+        yield Fencing(
+            target=event.get("target", ""),
+            status=event.get("status", ""),
+            completed=event.get("completed", ""),
+            reason=event.get("exit-reason", ""),
+            by=event.get("delegate", ""),
+        )
 
 
 def _node_state(node: ET.Element) -> NodeState:

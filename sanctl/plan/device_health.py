@@ -73,6 +73,16 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
             )
             continue
         replica = cluster.replica(device.name, node)
+        if replica.is_frozen:
+            yield Finding(
+                code="SAN-HLT-036",
+                severity=CRITICAL,
+                subject=subject,
+                what=f"its I/O on {node} is frozen ({replica.suspended})",
+                why="it is not certain yet that no other node may serve it; no write is answered",
+                do=f"journalctl SANCTL_DEVICE={device.name} SANCTL_ACTION=fence-peer on {node} "
+                "says what it waits for: most often for a node to be fenced",
+            )
         if replica.is_up_to_date and replica.is_linked:
             continue
         if state is NodeState.STANDBY:

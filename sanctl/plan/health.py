@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sanctl.model.cluster import PRESENT, Cluster, NodeState, Role
+from sanctl.model.cluster import PRESENT, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity, sorted_findings
 from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
 from sanctl.plan.device_health import device_findings
+from sanctl.plan.fencing_health import fencing_findings, reach_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 POOL_NEARLY_FULL_PERCENT = 90
@@ -23,8 +24,9 @@ def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple
     """Return all findings, the worst first."""
     findings: list[Finding] = []
     findings.extend(_cluster_findings(cluster))
-    findings.extend(_fencing_findings(cluster))
+    findings.extend(fencing_findings(cluster))
     findings.extend(_node_findings(cluster))
+    findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device))
     findings.extend(_failure_findings(cluster))
@@ -71,63 +73,6 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             what=f"its entry in the CIB cannot be read: {reason}",
             why="sanctl cannot watch over what it cannot read",
             do=f"cibadmin --query --xpath \"//primitive[@id='{identifier}']\"",
-        )
-
-
-def _fencing_findings(cluster: Cluster) -> Iterator[Finding]:
-    properties = cluster.cib.properties
-    if properties.get("stonith-enabled", "true").lower() not in {"true", "yes", "on", "1", "y"}:
-        yield Finding(
-            code="SAN-HLT-010",
-            severity=CRITICAL,
-            subject="fencing",
-            what="fencing is switched off",
-            why="a node that falls silent may still write: taking over then can destroy data",
-            do="crm_attribute --name stonith-enabled --update true",
-        )
-    if not cluster.cib.fencing:
-        yield Finding(
-            code="SAN-HLT-011",
-            severity=CRITICAL,
-            subject="fencing",
-            what="no fencing device is configured",
-            why="when a node falls silent nothing can be taken over: all its devices stop",
-            do="run the rollout again with a fencing device for each node",
-        )
-        return
-    # A device without a host list finds out by asking it; it may fence any node.
-    if all(fence.targets for fence in cluster.cib.fencing):
-        covered = {target for fence in cluster.cib.fencing for target in fence.targets}
-        for node in cluster.cib.nodes:
-            if node.name.value not in covered:
-                yield Finding(
-                    code="SAN-HLT-012",
-                    severity=CRITICAL,
-                    subject=f"node {node.name}",
-                    what="no fencing device names it",
-                    why="when it falls silent nothing it served can be taken over",
-                    do="run the rollout again with a fencing device for it",
-                )
-    for fence in cluster.cib.fencing:
-        if not any(i.role is Role.STARTED for i in cluster.mon.instances_of(fence.id)):
-            yield Finding(
-                code="SAN-HLT-013",
-                severity=WARNING,
-                subject=f"fencing {fence.id}",
-                what="it does not run: its monitor failed or no node may run it",
-                why="fencing with it is likely to fail when it is needed",
-                do=f"test it: 'stonith_admin --list-registered', then "
-                f"'crm_resource --cleanup --resource {fence.id}'",
-            )
-    policy = properties.get("no-quorum-policy", "stop")
-    if policy not in {"stop", "suicide", "fence", "demote"}:
-        yield Finding(
-            code="SAN-HLT-014",
-            severity=CRITICAL,
-            subject="cluster",
-            what=f"no-quorum-policy is {policy}",
-            why="a part of the cluster without quorum would go on serving",
-            do="crm_attribute --name no-quorum-policy --update stop",
         )
 
 

@@ -69,6 +69,24 @@ def plan_standby(
     return (SetNodeAttribute(node=name, attribute="standby", value="on"),)
 
 
+def check_fencing(cluster: Cluster, name: NodeName) -> None:
+    """Check that a node exists and that something could fence it.
+
+    Raises:
+        Refused: it does not, or nothing can.
+    """
+    existing_node(cluster, name)
+    # A device that names nobody finds out by asking; it may be for this node.
+    if not any(not f.targets or name.value in f.targets for f in cluster.cib.fencing):
+        raise Refused(
+            Problem(
+                "SAN-FEN-004",
+                f"no fencing device is for node {name}",
+                "run the rollout again with a fencing device for it",
+            )
+        )
+
+
 def plan_online(cluster: Cluster, name: NodeName) -> tuple[Change, ...]:
     """Return the change that ends a node's standby; nothing when it is in none."""
     node = existing_node(cluster, name)

@@ -13,18 +13,14 @@ is a pure function of what DRBD says here, so it can be tried in every state. Th
 
 from __future__ import annotations
 
+from sanctl.model import score
 from sanctl.model.drbd import ResourceState
 
-#: The Primary with a good disk: stays where it is.
-SCORE_PRIMARY = 10_000
-#: UpToDate and in contact with an UpToDate peer or a peer it knows to be behind.
-SCORE_UP_TO_DATE = 9_000
-#: UpToDate as far as it knows, but out of contact: the peer may be further.
-SCORE_ALONE = 8_000
-#: Consistent: was UpToDate when it was last seen, promotion has to be cleared by the handler.
-SCORE_CONSISTENT = 100
-#: New and empty on both sides.
-SCORE_NEW = 10
+SCORE_PRIMARY = score.PRIMARY
+SCORE_UP_TO_DATE = score.UP_TO_DATE
+SCORE_ALONE = score.ALONE
+SCORE_CONSISTENT = score.CONSISTENT
+SCORE_NEW = score.NEW
 #: Never.
 SCORE_NONE = None
 

@@ -18,6 +18,7 @@ from sanctl.model.change import (
     AddDevice,
     AddMove,
     Change,
+    CompleteDevice,
     RemoveDevice,
     RemoveMove,
     RemoveNodeAttribute,
@@ -25,11 +26,17 @@ from sanctl.model.change import (
     SetParameter,
     SetStopped,
 )
-from sanctl.model.cluster import clone_id
+from sanctl.model.cluster import REACH_ATTRIBUTE, clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.score import PREFERENCE, UNREACHED_PENALTY
 
 _CONFIGURATION = "/cib/configuration"
+
+#: What a device counts for a node in a fencing race (priority-fencing-delay): Pacemaker adds up the
+#: priorities of what a node runs, and one more for each promoted instance. So of two nodes with the
+#: same devices the one that serves more of them is fenced later, and survives.
+PRIORITY = "1"
 
 # Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
 # 60 s is above what the agent bounds its own waits to, so that its answer comes first.
@@ -83,6 +90,8 @@ class _Writer:
                     self._create("constraints", constraint)
             case RemoveDevice(name=name):
                 self._remove_device(name)
+            case CompleteDevice(device=device):
+                self._complete_device(device)
             case SetStopped(name=name):
                 self._set_stopped(name)
             case SetParameter(name=name, parameter=parameter, value=value):
@@ -107,6 +116,22 @@ class _Writer:
         for node in self._configuration.findall("nodes/node"):
             for group, pair in _node_pairs(node, f"sanctl-outdated-{name}"):
                 self._delete_pair(node, group, pair)
+
+    def _complete_device(self, device: DeviceSpec) -> None:
+        clone = clone_id(device.name)
+        present = {element.get("id") for element in self._configuration.iter()}
+        for constraint in constraint_elements(device):
+            if constraint.get("id") not in present:
+                self._create("constraints", constraint)
+        path = f"{_CONFIGURATION}/resources/clone[@id='{clone}']"
+        group = self._find(f"resources/clone[@id='{clone}']").find("meta_attributes")
+        pair = _new_pair(f"{clone}-meta-priority", "priority", PRIORITY)
+        if group is None:
+            group = ET.Element("meta_attributes", id=f"{clone}-meta")
+            group.append(pair)
+            self._create_at(path, 0, group)
+        elif group.find("nvpair[@name='priority']") is None:
+            self._create_at(f"{path}/meta_attributes[@id='{group.get('id')}']", len(group), pair)
 
     def _set_stopped(self, name: DeviceName) -> None:
         clone = self._find(f"resources/clone[@id='{clone_id(name)}']")
@@ -236,6 +261,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("promoted-node-max", "1"),
         ("notify", "false"),
         ("interleave", "true"),
+        ("priority", PRIORITY),
     ):
         _pair(meta, f"{clone_id(name)}-meta-{key}", key, value)
     if device.is_stopping:
@@ -306,6 +332,7 @@ def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
         value=device.uuid,
     )
     yield outdated
+    yield reach_element(device)
     if device.prefer is not None:
         yield ET.Element(
             "rsc_location",
@@ -313,8 +340,45 @@ def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
             rsc=clone,
             role="Promoted",
             node=device.prefer.value,
-            score="100",
+            score=str(PREFERENCE),
         )
+
+
+def reach_element(device: DeviceSpec) -> ET.Element:
+    """Return the constraint that moves the active role off a node that hosts cannot reach.
+
+    A penalty and no ban: if no node is reached, all have it and nothing moves. It takes positive
+    evidence, a node that has told nothing (yet) is not penalised.
+    """
+    clone = clone_id(device.name)
+    location = ET.Element("rsc_location", id=f"{clone}-reach", rsc=clone)
+    rule = ET.SubElement(
+        location,
+        "rule",
+        {
+            "id": f"{clone}-reach-rule",
+            "role": "Promoted",
+            "score": str(-UNREACHED_PENALTY),
+            "boolean-op": "and",
+        },
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-reach-told",
+        attribute=REACH_ATTRIBUTE,
+        operation="defined",
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-reach-none",
+        attribute=REACH_ATTRIBUTE,
+        operation="lt",
+        value="1",
+        type="number",
+    )
+    return location
 
 
 def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:

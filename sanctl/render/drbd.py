@@ -87,6 +87,12 @@ _DISK = (
     ("rs-discard-granularity", "65536"),
 )
 
+# A Primary whose disk has failed serves from its peer. If that goes too, I/O waits until one of
+# them is back: an error would make hosts' filesystems read-only, and no data has been lost. Where
+# the cluster wants to serve the device elsewhere meanwhile, the stop that hangs on it ends in
+# fencing.
+_OPTIONS = (("on-no-data-accessible", "suspend-io"),)
+
 _GIB = 1 << 30
 
 
@@ -142,6 +148,9 @@ def render_resource(
         "  disk {",
         *(f"    {key} {value};" for key, value in disk),
         f"    al-extents {activity_log_extents(size_bytes)};",
+        "  }",
+        "  options {",
+        *(f"    {key} {value};" for key, value in _OPTIONS),
         "  }",
         "  handlers {",
         f'    fence-peer "{handlers}/fence-peer";',

@@ -12,7 +12,7 @@ import os
 import sys
 
 #: syslog priorities (syslog(3))
-ERROR, WARNING, NOTICE, INFO, DEBUG = 3, 4, 5, 6, 7
+CRITICAL, ERROR, WARNING, NOTICE, INFO, DEBUG = 2, 3, 4, 5, 6, 7
 
 
 def write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -79,7 +79,7 @@ def test_no_word_of_the_node_is_no_conclusion() -> None:
 @pytest.mark.parametrize("quorate", ["No", ""])
 def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     """The CIB of a node that was just cut off may still say that all is well."""
-    assert peer_standing(_cluster(members, _GONE_NEW, quorate), "n2") == "unknown"
+    assert peer_standing(_cluster(members, _GONE_NEW, quorate), "n2") == "alone"
 
 
 def _node(events: str, standing: Sequence[str] = ()) -> FakeRunner:
@@ -162,13 +162,13 @@ def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
 
 def test_without_quorum_nothing_is_marked() -> None:
     node = _node("", ["No/n1"])
-    assert secure(node, "vol1", "n2") == "unknown"
+    assert secure(node, "vol1", "n2") == "alone"
     assert _done(node) == []
 
 
 def test_quorum_lost_while_marking_is_not_certain() -> None:
     node = _node("", ["Yes/n2", "No/n1"])
-    assert secure(node, "vol1", "n2") == "unknown"
+    assert secure(node, "vol1", "n2") == "alone"
     assert _done(node) == ["mark n2"]
 
 
@@ -176,3 +176,99 @@ def test_a_member_is_marked_and_then_asked_for_again() -> None:
     node = _node("", ["Yes/n2", "Yes/n2"])
     assert secure(node, "vol1", "n2") == "member"
     assert _done(node) == ["mark n2"]
+
+
+class _Rebooted(Exception):
+    """The kernel would be gone here."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that moves when the handler sleeps; and a reboot that ends the handler."""
+    now = [1000.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        assert now[0] < 1000.0 + 900, "it waits for ever"
+
+    def reboot(runner: object, reason: str, *, device: str) -> None:
+        raise _Rebooted(reason)
+
+    monkeypatch.setattr("sanctl.agents.fencing.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sanctl.agents.fencing.time.sleep", sleep)
+    monkeypatch.setattr("sanctl.agents.fencing.selffence.reboot", reboot)
+    monkeypatch.setenv("DRBD_RESOURCE", "vol1")
+    monkeypatch.setenv("DRBD_PEER", "n2")
+    return now
+
+
+def _frozen(
+    clock: list[float], standing: Callable[[float], str], role: str = "Primary"
+) -> FakeRunner:
+    """A node that answers as long as it is asked: a standing for each second that passes."""
+    silence = CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    def answer(argv: Sequence[str]) -> Answer:
+        told = standing(clock[0] - 1000.0)
+        if argv[0] == "corosync-quorumtool" and told == "silent":
+            return silence
+        if argv[0] == "cibadmin" and told == "Yes/mute":
+            return silence
+        inner = _node(_events(role, "Connecting", "DUnknown"), [told]).answer
+        assert callable(inner)
+        return inner(argv)
+
+    return FakeRunner(answer)
+
+
+@pytest.mark.parametrize("told", ["No/n1", "silent"])
+def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
+    told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "_RUNNER", _frozen(clock, lambda _passed: told))
+    with pytest.raises(_Rebooted, match="no quorum for 60 s"):
+        fencing.fence_peer()
+    assert 60.0 <= clock[0] - 1000.0 < 62.0
+
+
+@pytest.mark.parametrize("told", ["Yes/n1", "Yes/mute"])
+def test_one_with_quorum_waits_for_as_long_as_it_takes(
+    told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when Pacemaker does not answer: only corosync says who is the majority."""
+    monkeypatch.setattr(
+        fencing, "_RUNNER", _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
+    )
+    assert fencing.fence_peer() == 4
+    assert clock[0] - 1000.0 > 600
+
+
+def test_quorum_that_comes_back_begins_the_time_anew(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(passed: float) -> str:
+        return "Yes/n1" if 50 <= passed < 51 else "No/n1"
+
+    monkeypatch.setattr(fencing, "_RUNNER", _frozen(clock, told))
+    with pytest.raises(_Rebooted):
+        fencing.fence_peer()
+    assert clock[0] - 1000.0 > 110
+
+
+def test_a_promotion_never_ends_in_a_reboot(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
+    assert fencing.fence_peer() == 1
+
+
+@pytest.mark.parametrize(("told", "reboots"), [("No/n1", True), ("Yes/n1", False), ("", False)])
+def test_a_failed_stop_without_quorum_has_nobody_to_fence_it(
+    told: str, reboots: bool, clock: list[float]
+) -> None:
+    node = _frozen(clock, lambda _passed: told or "silent")
+    if reboots:
+        with pytest.raises(_Rebooted, match="could not be stopped"):
+            fencing.end_of_failed_stop(node, "vol1", "it hangs")
+    else:
+        fencing.end_of_failed_stop(node, "vol1", "it hangs")

@@ -9,6 +9,7 @@ from sanctl.errors import ConfigError, Problem
 from sanctl.ops.doctor import Examination, examine
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.stonith import FakeStonith
 from tests.fakes.topology import topology
 
 RUNNING = Unit(load="loaded", active="active", enabled="enabled")
@@ -56,9 +57,11 @@ class FakeHost:
         return self.clock
 
 
-def check(host: FakeHost, cluster: FakePacemaker | None = None) -> Examination:
+def check(
+    host: FakeHost, cluster: FakePacemaker | None = None, stonith: FakeStonith | None = None
+) -> Examination:
     session = Session(cluster or FakePacemaker(), FakeClock(), FakeReporter())
-    return examine(session, host, topology(), None)
+    return examine(session, host, stonith or FakeStonith(), topology(), None)
 
 
 def test_all_is_well() -> None:
@@ -139,6 +142,22 @@ def test_without_pacemaker_what_can_be_checked_is_checked() -> None:
 def test_without_a_configuration() -> None:
     session = Session(FakePacemaker(), FakeClock(), FakeReporter())
     error = ConfigError(Problem("SAN-CONF-001", "not TOML"))
-    result = examine(session, FakeHost(), None, error)
+    result = examine(session, FakeHost(), FakeStonith(), None, error)
     assert [finding.code for finding in result.findings] == ["SAN-CONF-001"]
     assert dict(result.checks)["cluster.toml"] == 1
+
+
+def test_a_fencing_device_that_does_not_answer_is_found_before_it_is_needed() -> None:
+    stonith = FakeStonith()
+    stonith.silent["fence-n2"] = "Connection timed out"
+    result = check(FakeHost(), stonith=stonith)
+    assert [finding.code for finding in result.findings] == ["SAN-FEN-002"]
+    assert dict(result.checks)["fencing"] == 1
+
+
+def test_a_fencer_that_does_not_answer_is_not_taken_for_a_good_one() -> None:
+    stonith = FakeStonith()
+    stonith.is_down = True
+    result = check(FakeHost(), stonith=stonith)
+    assert [finding.code for finding in result.findings] == ["SAN-CMD-002"]
+    assert dict(result.checks)["fencing"] is None

@@ -182,3 +182,23 @@ def test_stopping_twice_and_parameters() -> None:
     apply(cluster, SetStopped(name=VM1), SetParameter(name=VM1, parameter="size", value="8192"))
     (device,) = parse_cib(parse_document(cluster.query())).devices
     assert device.is_stopping and device.size.bytes == 8192
+
+
+def test_a_new_device_counts_in_a_race_and_leaves_unreached_nodes() -> None:
+    """Pacemaker takes a device off a node only on positive evidence: defined, and below 1."""
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    root = cluster.root
+    priority = root.find(".//clone[@id='sanctl-vm1']/meta_attributes/nvpair[@name='priority']")
+    assert priority is not None and priority.get("value") == "1"
+    rule = root.find(".//rsc_location[@id='sanctl-vm1-reach']/rule")
+    assert rule is not None
+    assert (rule.get("role"), rule.get("score"), rule.get("boolean-op")) == (
+        "Promoted",
+        "-1500",
+        "and",
+    )
+    assert [(e.get("attribute"), e.get("operation"), e.get("value")) for e in rule] == [
+        ("iscsi-reach", "defined", None),
+        ("iscsi-reach", "lt", "1"),
+    ]

@@ -43,6 +43,7 @@ def test_safety_options_are_in_the_section_the_generation_wants(generation: int)
     assert "allow-two-primaries" not in text
     for policy in ("after-sb-0pri", "after-sb-1pri", "after-sb-2pri", "rr-conflict"):
         assert f"{policy} disconnect;" in _section(text, "net")
+    assert "on-no-data-accessible suspend-io;" in _section(text, "options")
     assert "protocol C;" in text
     assert "cram-hmac-alg sha256;" in text
 

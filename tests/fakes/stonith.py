@@ -1,0 +1,29 @@
+"""A fencer in memory."""
+
+from __future__ import annotations
+
+from sanctl.errors import CommandError, Problem
+
+
+class FakeStonith:
+    """Fencing devices that answer, or say why not."""
+
+    def __init__(self, usable: tuple[str, ...] = ("fence-n2", "fence-n3")) -> None:
+        self.usable = usable
+        self.silent: dict[str, str] = {}
+        self.is_down = False
+        self.fenced: list[str] = []
+        self.fails = False
+
+    def registered(self) -> tuple[str, ...]:
+        if self.is_down:
+            raise CommandError(Problem("SAN-CMD-002", "no answer"))
+        return self.usable
+
+    def ask(self, device: str) -> str:
+        return self.silent.get(device, "")
+
+    def fence(self, node: str, *, timeout_s: float) -> None:
+        if self.fails:
+            raise CommandError(Problem("SAN-CMD-003", "No route to host"))
+        self.fenced.append(node)

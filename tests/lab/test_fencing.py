@@ -1,0 +1,247 @@
+"""Fencing and its absence on real kernels: who serves when a node is cut off, and how that ends.
+
+One device through all of them, in file order; a ledger runs on it the whole time, so that what is
+checked at the end has been through everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sanctl.bench import audit, ledger
+from sanctl.demo import failover, observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.scene import Scene
+from sanctl.lab import network
+from sanctl.lab.process import Process
+from sanctl.lab.spec import Network
+from sanctl.plan.freeze import ABANDONED_AFTER_S
+from sanctl.system.runner import LocalRunner
+
+NAME = "fen0"
+# Looking, dampening, Pacemaker, and a move; on a machine that does other things too.
+LEAVE_DEADLINE_S = 60.0
+# Until a cut cable is noticed by everybody who has to.
+NOTICE_DEADLINE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def load(scene: Scene) -> Iterator[Load]:
+    target = scene.create(NAME, "256M", prefer="n1")
+    path = scene.host.login(target, scene.portals())
+    made = scene.start_load(
+        NAME,
+        target,
+        path,
+        rate=50,
+        region_bytes=32 << 20,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.host.stop_ledger(made.run)
+    check = scene.host.check_ledger(made.run)
+    scene.delete(NAME)
+    assert check["acknowledged"] > 200
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+
+
+@contextlib.contextmanager
+def unplugged(bed: Bed, node: str, *cables: Network) -> Iterator[None]:
+    """Pull cables of a node, and put them back whatever happens."""
+    for cable in cables:
+        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
+    try:
+        yield
+    finally:
+        for cable in cables:
+            network.plug(bed.lab, bed.node(node), cable, LocalRunner())
+
+
+@contextlib.contextmanager
+def dead_bmc(bed: Bed, node: str) -> Iterator[None]:
+    """Stop a node's BMC from answering, and let it answer again."""
+    process = Process.load(bed.lab.run_directory / f"bmc-{node}.pid")
+    assert process is not None and process.is_alive()
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+def await_writes(load: Load, *, within_s: float = 60.0) -> None:
+    """Wait until the host's writes are answered."""
+    deadline = time.monotonic() + within_s
+    with load.host.watch_ledger(load.run) as states:
+        for state in states:
+            if state["silent_s"] < 0.5 and state["rate"] > 0:
+                return
+            assert time.monotonic() < deadline, state
+
+
+def reaches(bed: Bed, asked_of: str) -> dict[str, int]:
+    """How many addresses of the iscsi network each node says it reaches."""
+    text = bed.sh(asked_of, "attrd_updater --query --all --name iscsi-reach", ok=(0, 6, 105)).stdout
+    return {node: int(n) for node, n in re.findall(r'host="(\w+)" value="(\d+)"', text)}
+
+
+def settle(bed: Bed, node: str) -> None:
+    """Return when the cluster has nothing to do."""
+    bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)
+
+
+def agent_events(bed: Bed, since_s: float, wanted: str) -> list[str]:
+    """The nodes whose agents wrote a line, in the order of time."""
+    log = observe.journals(bed, [node.name for node in bed.storage], since_s)
+    return [
+        e.node
+        for e in sorted(log, key=lambda entry: entry.at_s)
+        if f"{NAME}: {wanted}" in e.message
+    ]
+
+
+def findings(bed: Bed, node: str, command: str) -> dict[str, str]:
+    """What a command of sanctl complains about: what is said, by code and subject."""
+    text = bed.sh(node, f"sanctl {command} --output json", timeout_s=90, ok=(0, 1)).stdout
+    return {f"{f['code']} {f['subject']}": f["what"] for f in json.loads(text)["data"]["findings"]}
+
+
+def stays(look: Callable[[], bool], until: Callable[[], bool], *, within_s: float) -> None:
+    """Check that something holds at every look until an event."""
+    deadline = time.monotonic() + within_s
+    while not until():
+        assert look()
+        assert time.monotonic() < deadline
+        time.sleep(1.0)
+
+
+def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(scene: Scene, load: Load) -> None:
+    bed, began_s = scene.bed, time.time()
+    sessions = load.sessions()
+    wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=30)
+    with unplugged(bed, "n1", Network.ISCSI):
+        wait_for(
+            f"{NAME} on n2",
+            lambda: observe.active_node(bed, NAME) == "n2",
+            within_s=LEAVE_DEADLINE_S,
+        )
+        await_writes(load)
+        assert "SAN-HLT-021 node n1" in findings(bed, "n2", "status")
+    wait_for("n1 to reach again", lambda: reaches(bed, "n3").get("n1") == 1, within_s=60)
+    settle(bed, "n3")
+    assert observe.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
+    assert agent_events(bed, began_s, "promote: serving") == ["n2"]
+    wait_for("the session to n1", lambda: len(load.sessions()) == len(sessions), within_s=60)
+    pauses = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    print(f"  pause {pauses.seconds:.1f} s")
+    assert pauses.errors == 0
+
+
+def test_nothing_moves_when_no_node_is_reached(scene: Scene, load: Load) -> None:
+    bed, began_s = scene.bed, time.time()
+    with unplugged(bed, "i1", Network.ISCSI):
+        wait_for("nobody to reach", lambda: reaches(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60)
+        settle(bed, "n3")
+        assert observe.active_node(bed, NAME) == "n2"
+    await_writes(load, within_s=90)
+    wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=60)
+    settle(bed, "n3")
+    assert agent_events(bed, began_s, "promote: serving") == []
+
+
+def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scene) -> None:
+    bed = scene.bed
+    assert bed.sh("n1", "sanctl node fence n2 --test").status == 0
+    with dead_bmc(bed, "n2"):
+        assert "SAN-FEN-002 fencing fence-n2" in findings(bed, "n1", "doctor")
+        assert bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60, ok=(1,)).status == 1
+    assert bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60).status == 0
+
+
+def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
+    scene: Scene, load: Load
+) -> None:
+    """The active node has quorum: it waits, frozen, for longer than one without would."""
+    bed, began_s = scene.bed, time.time()
+    active = observe.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    boot = bed.sh(active, "cat /proc/sys/kernel/random/boot_id").stdout
+    with dead_bmc(bed, standby), unplugged(bed, standby, Network.SYNC, Network.HEARTBEAT):
+        wait_for("frozen I/O", lambda: is_frozen(bed, active), within_s=NOTICE_DEADLINE_S)
+        wait_for(
+            "status to tell",
+            lambda: "SAN-HLT-036 device fen0" in findings(bed, "n3", "status"),
+            within_s=NOTICE_DEADLINE_S,
+        )
+        frozen_s = time.time()
+        stays(
+            lambda: (
+                audit.active_nodes(observe.views(bed), NAME) == [active] and is_frozen(bed, active)
+            ),
+            lambda: time.time() - frozen_s > ABANDONED_AFTER_S + 10,
+            within_s=ABANDONED_AFTER_S * 2,
+        )
+    await_writes(load, within_s=120)
+    assert bed.sh(active, "cat /proc/sys/kernel/random/boot_id").stdout == boot
+    assert agent_events(bed, began_s, "promote: serving") == []
+    failover.await_healthy(bed, active)
+
+
+def is_frozen(bed: Bed, node: str) -> bool:
+    """Whether DRBD on a node holds the device's I/O."""
+    told = bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
+    # With the space: a peer's line has `resync-suspended:no`.
+    return "role:Primary" in told and " suspended:no" not in told
+
+
+def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, load: Load) -> None:
+    """Its BMC is dead too: nobody can fence it, so nobody serves, until it is back by itself."""
+    bed, began_s = scene.bed, time.time()
+    lost = observe.active_node(bed, NAME)
+    survivor = load.peer_of(lost)
+    console = bed.lab.console_log(bed.node(lost))
+
+    def status() -> dict[str, str]:
+        return findings(bed, survivor, "status")
+
+    with dead_bmc(bed, lost):
+        with unplugged(bed, lost, *Network):
+            wait_for(
+                "the others to miss it",
+                lambda: f"SAN-HLT-020 node {lost}" in findings(bed, survivor, "status"),
+                within_s=NOTICE_DEADLINE_S,
+            )
+            stays(
+                lambda: survivor not in audit.active_nodes(observe.views(bed), NAME),
+                lambda: "sanctl: self-fence: fen0" in console.read_text(errors="replace"),
+                within_s=ABANDONED_AFTER_S + NOTICE_DEADLINE_S,
+            )
+            told = wait_for(
+                "status to tell that fencing failed",
+                lambda: told if f"SAN-HLT-016 node {lost}" in (told := status()) else None,
+                within_s=NOTICE_DEADLINE_S,
+            )
+            assert "unclean" in told[f"SAN-HLT-020 node {lost}"]
+            assert f"SAN-HLT-032 device {NAME}" in told
+        # The BMC is still dead: what follows needs no fencing.
+        await_writes(load, within_s=180)
+        wait_for("both in sync", lambda: observe.in_sync(bed, survivor, NAME), within_s=120)
+    reason = bed.sh(lost, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
+    assert "its I/O is frozen and this node has had no quorum" in reason
+    assert len(agent_events(bed, began_s, "promote: serving")) == 1
+    wait_for(f"fence-{lost} to answer", lambda: _test(bed, survivor, lost), within_s=60)
+    failover.await_healthy(bed, survivor)
+
+
+def _test(bed: Bed, node: str, target: str) -> bool:
+    return bed.sh(node, f"sanctl node fence {target} --test", timeout_s=60, ok=(0, 1)).status == 0
