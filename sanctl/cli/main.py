@@ -16,6 +16,7 @@ from sanctl.errors import ExitStatus, Problem, SanctlError
 # Each command lives in its own module and is imported only when asked for, so that
 # `sanctl status` does not pay for the laboratory's imports, nor need its packages.
 COMMANDS = {
+    "cluster": "sanctl.cli.cluster:cluster",
     "device": "sanctl.cli.device:device",
     "doctor": "sanctl.cli.doctor:doctor",
     "explain": "sanctl.cli.explain:explain",

@@ -21,6 +21,7 @@ from sanctl.model.cluster import (
 )
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.quorum import ATTRIBUTE, Ballot
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -68,8 +69,11 @@ def parse_cib(root: ET.Element) -> Cib:
             unreadable.append((primitive.get("id", "?"), str(error)))
     replicas: dict[tuple[str, str], ReplicaState] = {}
     pools: dict[tuple[str, str], PoolUsage] = {}
+    ballots: dict[str, Ballot] = {}
     for node, name, value in _transient_attributes(root):
-        if name.startswith(POOL_PREFIX):
+        if name == ATTRIBUTE:
+            ballots[node] = Ballot.parse(value)
+        elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
             replicas[name.removeprefix(REPLICA_PREFIX), node] = parse_replica_state(value)
@@ -87,6 +91,7 @@ def parse_cib(root: ET.Element) -> Cib:
         outdated=tuple(sorted(_outdated(nodes))),
         replicas=replicas,
         pools=pools,
+        ballots=ballots,
         ids=frozenset(
             identifier
             for element in configuration.iter()
