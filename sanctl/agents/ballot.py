@@ -23,9 +23,8 @@ from sanctl.system.runner import Runner
 
 _TOML = "/etc/sanctl/cluster.toml"
 _TOLD = "/run/sanctl/told-votes"
-# Both are looked at instead of asking systemd, which would cost a process with every monitor.
+# Looked at instead of asking systemd, which would cost a process with every monitor.
 _DEVICE_SOCKET = "/run/corosync-qdevice/corosync-qdevice.sock"
-_DEVICE_ENABLED = "/etc/systemd/system/multi-user.target.wants/corosync-qdevice.service"
 
 
 def cast(runner: Runner, wished: str) -> None:
@@ -104,12 +103,12 @@ def _write_strategy(strategy: str) -> None:
 
 def _run_device(runner: Runner, ballot: Ballot) -> None:
     """Run the device's daemon while corosync counts with one, and only then."""
-    is_wanted = _is_device(ballot.live) and _is_device(ballot.file)
-    is_running, is_enabled = os.path.exists(_DEVICE_SOCKET), os.path.lexists(_DEVICE_ENABLED)
-    if (is_wanted and not (is_running and is_enabled)) or (
-        not is_wanted and not _is_device(ballot.live) and (is_running or is_enabled)
-    ):
-        corosync.set_device(runner, running=is_wanted)
+    is_running = os.path.exists(_DEVICE_SOCKET)
+    if _is_device(ballot.live) and _is_device(ballot.file):
+        if not is_running:
+            corosync.set_device(runner, running=True)
+    elif is_running and not _is_device(ballot.live):
+        corosync.set_device(runner, running=False)
 
 
 def _is_device(tally: Tally | None) -> bool:

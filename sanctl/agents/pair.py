@@ -1,10 +1,11 @@
-"""What the cluster's word about a peer is worth where each of two nodes has quorum by itself.
+"""What the cluster's word about a peer is worth where two quorums need have no node in common.
 
-With a majority, whoever goes on alone and whoever comes after it have a node in common, and that
-node has the marks of outdated replicas in its CIB. Two nodes that are each enough (votequorum's
-`two_node`) have none in common: a node that was fenced, came back and had hardly seen the other
-when all links went again holds a CIB from before the mark. It may fence the other, rightly by all
-that it knows, and would serve the data of last week. So there, in addition:
+With a majority of nodes, whoever goes on alone and whoever comes after it have a node in common,
+and that node has the marks of outdated replicas in its CIB. Two nodes that are each enough
+(votequorum's `two_node`) have none in common, nor have two that each had the vote of a quorum
+device, which keeps no notes. A node that was down while the other served, and comes back when that
+one is gone, holds a CIB from before the mark. It may fence the other, rightly by all that it knows,
+and would serve the data of last week. So there, in addition:
 
 * A replica that has not been connected since it was started (DRBD calls it Consistent) is not made
   Primary on the word that the other node is fenced. One that has been connected knows whether it
@@ -13,7 +14,7 @@ that it knows, and would serve the data of last week. So there, in addition:
   membership is taken as gone. Nothing less would ever let the other go on.
 
 That both must see each other before either may do anything after a start is corosync's
-`wait_for_all`, which goes with `two_node`.
+`wait_for_all`, which goes with `two_node`, and not with a quorum device.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
         case "fenced":
             state = drbd.observe(runner, device)
             is_untried = state is None or state.disk == _NOT_CONNECTED_YET
-            if is_untried and corosync.membership(runner).is_two_node:
+            if is_untried and not corosync.membership(runner).has_memory:
                 return "unknown"
         case "unknown":
             # The file first: this is asked over and over while I/O is frozen.

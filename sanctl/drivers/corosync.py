@@ -84,15 +84,16 @@ def reload(runner: Runner) -> None:
 
 
 def set_device(runner: Runner, *, running: bool) -> None:
-    """Start the daemon that asks the quorum device for its vote, or stop it; now and at boot.
+    """Start the daemon that asks the quorum device for its vote, or stop it.
+
+    At a boot it starts by itself if corosync.conf has a device (role sanctl_qdevice). A start is not
+    waited for: who calls has other things to do, and looks again. A stop is, as it has to come
+    before what follows.
 
     Raises:
-        CommandError: systemd could not.
+        CommandError: systemd could not, or the daemon did not end in time.
     """
     if running:
-        # One that gave up while there was no device would otherwise stay down.
-        runner.run(["systemctl", "reset-failed", _DEVICE_UNIT], timeout_s=20.0, ok=range(256))
-    runner.run(
-        ["systemctl", "enable" if running else "disable", "--now", "--quiet", _DEVICE_UNIT],
-        timeout_s=20.0,
-    )
+        runner.run(["systemctl", "start", "--no-block", _DEVICE_UNIT], timeout_s=10.0)
+    else:
+        runner.run(["systemctl", "stop", _DEVICE_UNIT], timeout_s=15.0)

@@ -32,6 +32,14 @@ class Membership(NamedTuple):
         """Whether each of two nodes has quorum by itself."""
         return "2Node" in self.flags
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether any two quorums have a node in common, which remembers what one has noted.
+
+        Two nodes that are each enough have none; and a quorum device votes, but keeps no notes.
+        """
+        return not self.flags & {"2Node", "Qdevice"}
+
 
 class Link(NamedTuple):
     """A corosync link from this node to another: its number, the peer's id, and its state."""

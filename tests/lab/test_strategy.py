@@ -48,7 +48,9 @@ def scene(bed: Bed) -> Scene:
 @pytest.fixture(scope="module")
 def volume(scene: Scene) -> tuple[str, str]:
     """A device of the host: its target's name and its path."""
-    target = scene.create(NAME, "256M", prefer="n1")
+    target = f"{scene.iqn_prefix()}.{NAME}"
+    if not scene.exists(NAME):
+        scene.create(NAME, "256M", prefer="n1")
     return target, scene.host.login(target, scene.portals())
 
 
@@ -114,7 +116,11 @@ def test_with_a_quorum_device_there_are_three_votes(scene: Scene) -> None:
     assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
     assert data["qdevice"]["state"] == "Connected"
     assert [node["has_device_vote"] for node in data["nodes"]] == [True, True]
-    assert {link["state"] for link in data["links"]} == {"connected"}
+    wait_for(
+        "both links",
+        lambda: {link["state"] for link in shown(scene)["links"]} == {"connected"},
+        within_s=60,
+    )
     await_healthy(scene.bed, "n1")
 
 

@@ -1,4 +1,4 @@
-"""Two nodes of which each has quorum: when the word "fenced" is not enough."""
+"""Quorums that need have no node in common: when the word "fenced" is not enough."""
 
 from __future__ import annotations
 
@@ -67,6 +67,9 @@ def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
         ("UpToDate", TWO_NODE, "fenced"),
         ("Consistent", TWO_NODE, "unknown"),
         (None, TWO_NODE, "unknown"),
+        # A quorum device keeps no notes.
+        ("Consistent", {"Quorate", "Qdevice"}, "unknown"),
+        ("UpToDate", {"Quorate", "Qdevice"}, "fenced"),
         # With a majority the mark, if there is one, is in every quorum's CIB.
         ("Consistent", {"Quorate"}, "fenced"),
     ],
