@@ -86,8 +86,8 @@ def reload(runner: Runner) -> None:
 def set_device(runner: Runner, *, running: bool) -> None:
     """Start the daemon that asks the quorum device for its vote, or stop it.
 
-    At a boot it starts by itself if corosync.conf has a device (role sanctl_qdevice). A start is not
-    waited for: who calls has other things to do, and looks again. A stop is, as it has to come
+    At a boot it starts by itself if corosync.conf has a device (role sanctl_qdevice). A start is
+    not waited for: who calls has other things to do, and looks again. A stop is, as it has to come
     before what follows.
 
     Raises:
