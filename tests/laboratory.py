@@ -50,7 +50,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
-    lacking = [] if _OWN_LAB else lab_host.check(lab_host.observe(), LabSpec(name=_NAME))
+    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB))
+
+
+def laboratory(
+    request: pytest.FixtureRequest, spec: LabSpec, *, is_own: bool = False
+) -> Iterator[Bed]:
+    """Build the laboratory a fixture needs, and take it down; one of one's own is only used."""
+    lacking = [] if is_own else lab_host.check(lab_host.observe(), spec)
     if lacking:
         reason = "no laboratory here: " + "; ".join(map(str, lacking))
         # `make test` promises that these tests ran: there a skip would be a false statement.
@@ -58,19 +65,21 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
             pytest.fail(reason)
         pytest.skip(reason)
     try:
-        if not _OWN_LAB:
+        if not is_own:
+            shape = ["--nodes", str(spec.nodes), "--witness", spec.witness_kind.value]
             run_sanctl(
-                "lab", "up", "--name", _NAME, "--release", _RELEASE, timeout_s=_UP_DEADLINE_S
-            )
-        made = Bed(_NAME)
+                "lab", "up", "--name", spec.name, "--release", _RELEASE, *shape,
+                timeout_s=_UP_DEADLINE_S,
+            )  # fmt: skip
+        made = Bed(spec.name)
         await_cluster(made)
         yield made
     finally:
-        if state.find(_NAME) is not None:
+        if state.find(spec.name) is not None:
             if request.session.testsfailed:
-                _collect_logs(Bed(_NAME))
-            if not _OWN_LAB:
-                run_sanctl("lab", "destroy", "--name", _NAME, timeout_s=120)
+                _collect_logs(Bed(spec.name))
+            if not is_own:
+                run_sanctl("lab", "destroy", "--name", spec.name, timeout_s=120)
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
+from sanctl.agents import pair
 from sanctl.drivers import attributes, drbd, selffence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
@@ -108,12 +109,12 @@ def secure(runner: Runner, device: str, peer: str) -> str:
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
     """
-    before = peer_standing(runner, peer)
+    before = pair.weigh(runner, device, peer, peer_standing(runner, peer))
     if before not in {"member", "fenced"}:
         return before
     mark = f"sanctl-outdated-{device}"
     attributes.remember(runner, peer, mark, _uuid(runner, device), timeout_s=20.0)
-    return peer_standing(runner, peer)
+    return pair.weigh(runner, device, peer, peer_standing(runner, peer))
 
 
 def _waits_as_primary(device: str) -> bool:

@@ -1,7 +1,8 @@
 """ocf:sanctl:pool: the pools of this node.
 
-A clone that runs on every storage node. It tells the cluster how much room each pool has, and
-removes the files of devices that were deleted, also while this node was away.
+A clone that runs on every storage node. It tells the cluster how much room each pool has,
+removes the files of devices that were deleted, also while this node was away, and has the node
+count votes as the cluster wants it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import os
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from sanctl.agents import ocf, replica
+from sanctl.agents import ballot, ocf, replica
 from sanctl.drivers import attributes, loop, pool
 from sanctl.errors import SanctlError
+from sanctl.model.quorum import ATTRIBUTE
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import LocalRunner
@@ -26,6 +28,7 @@ _RUNNING = f"{_RUNTIME}/pools-running"
 # Free space is told in steps of 1/512 of the pool, rounded down: a busy pool must not rewrite the
 # cluster's status with every monitor.
 _STEPS = 512
+_TOMBSTONE = "sanctl-delete-"
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -33,8 +36,8 @@ METADATA = """\
 <resource-agent name="pool" version="0.1.0">
 <version>1.1</version>
 <longdesc lang="en">
-Watches the pools of a storage node: publishes their free space as node attributes and removes the
-files of deleted devices. Runs as a clone, made by the playbook.
+Watches the pools of a storage node: publishes their free space as node attributes, removes the
+files of deleted devices, and counts votes as wanted. Runs as a clone, made by the playbook.
 </longdesc>
 <shortdesc lang="en">sanctl pools of a node</shortdesc>
 <parameters/>
@@ -54,6 +57,8 @@ def start() -> int:
     os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
     with open(_RUNNING, "w", encoding="utf-8") as file:
         file.write("")
+    # The cluster forgets what a node published when the node leaves.
+    ballot.forget()
     _look()
     return ocf.SUCCESS
 
@@ -63,6 +68,7 @@ def stop() -> int:
     for entry in (_RUNNING, f"{_RUNTIME}/told-pools"):
         if os.path.exists(entry):
             os.unlink(entry)
+    ballot.forget()
     return ocf.SUCCESS
 
 
@@ -105,7 +111,9 @@ def _look() -> None:
             code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
             told.append(f"{name}=error={code}")
     _publish(told)
-    _reap(usable)
+    noted = _notes_of_this_node()
+    _reap(usable, noted)
+    ballot.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
 
 
 def _publish(told: list[str]) -> None:
@@ -120,29 +128,38 @@ def _publish(told: list[str]) -> None:
         file.write(text)
 
 
-def _reap(usable: dict[str, str]) -> None:
-    """Remove the files of devices that the cluster says are deleted on this node.
-
-    Only with the cluster's own word for exactly these files (name and UUID), never by their
-    absence from a list; and not while a loop device stands over one.
-    """
-    here = os.uname().nodename
+def _notes_of_this_node() -> dict[str, str]:
+    """Return what the cluster has noted for this node's agent: deletions, and how to count."""
     answer = _RUNNER.run(
         [
             "cibadmin",
             "--query",
             "--xpath",
-            f"//node[@uname='{here}']//nvpair[starts-with(@name,'sanctl-delete-')]",
+            f"//configuration/nodes/node[@uname='{os.uname().nodename}']"
+            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or @name='{ATTRIBUTE}']",
         ],
         timeout_s=20.0,
-        ok=(0, 6, 105),  # no such object: nothing to remove
+        ok=(0, 6, 105),  # no such object: nothing noted
     )
     if answer.status != 0:
-        return
-    for entry in ET.fromstring(answer.stdout).iter("nvpair"):  # noqa: S314 - the cluster's own CIB
-        attribute = entry.get("name", "")
-        device = attribute.removeprefix("sanctl-delete-")
-        uuid, _, pool_name = entry.get("value", "").partition(" ")
+        return {}
+    return {
+        pair.get("name", ""): pair.get("value", "")
+        for pair in ET.fromstring(answer.stdout).iter("nvpair")  # noqa: S314 - the cluster's own CIB
+    }
+
+
+def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
+    """Remove the files of devices that the cluster says are deleted on this node.
+
+    Only with the cluster's own word for exactly these files (name and UUID), never by their
+    absence from a list; and not while a loop device stands over one.
+    """
+    for attribute, value in noted.items():
+        if not attribute.startswith(_TOMBSTONE):
+            continue
+        device = attribute.removeprefix(_TOMBSTONE)
+        uuid, _, pool_name = value.partition(" ")
         path = usable.get(pool_name)
         if path is None or len(uuid) != 32:
             continue
@@ -156,7 +173,7 @@ def _reap(usable: dict[str, str]) -> None:
             )
             continue
         pool.delete(files)
-        attributes.forget(_RUNNER, here, attribute, timeout_s=20.0)
+        attributes.forget(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
         journal.write(
             f"{device}: deleted, files removed from pool {pool_name}",
             priority=journal.NOTICE,

@@ -165,6 +165,10 @@ _CODES = {
     "SAN-HLT-070": "cluster.toml and the CIB do not have the same nodes.",
     "SAN-HLT-071": "A device lies in a pool that cluster.toml does not have.",
     "SAN-HLT-072": "A device has a replica on a node that cluster.toml does not count to its pool.",
+    "SAN-HLT-080": "The storage nodes do not all count votes in the way that their strategy asks "
+    "for. Most likely a change of strategy was begun and not finished.",
+    "SAN-HLT-081": "The quorum device gives no vote. Losing one more node leaves no majority.",
+    "SAN-HLT-082": "The cluster.toml of a node states another strategy than the others'.",
     "SAN-LAB-001": "A number, a size or a name given for the laboratory does not read, or is out "
     "of range.",
     "SAN-LAB-002": "The laboratory has no node of that name.",
@@ -225,6 +229,16 @@ _CODES = {
     "SAN-POOL-013": "The pool on that node is not usable, or has not reported.",
     "SAN-POOL-014": "That node is not among the pool's nodes.",
     "SAN-POOL-015": "The cluster has none or several pools, so one must be named.",
+    "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "
+    "has; the nodes' files are already those of the next step, which is safe.",
+    "SAN-QUO-002": "A strategy is changed only with every storage node there. One that is away "
+    "would come back counting votes in the old way.",
+    "SAN-QUO-003": "A node did not follow a change of strategy in time, or a quorum device has not "
+    "given its vote. Between the steps every storage node is needed for quorum: nothing can be "
+    "served twice, and nothing is served if a node is lost now.",
+    "SAN-RISK-001": "The strategy heartbeat without fencing. With all links lost each node takes "
+    "the other as gone, and both serve: what hosts write from then on exists twice, in two "
+    "versions, of which one will be thrown away. Can be accepted by this code (accept_risks).",
     "SAN-WAIT-001": "The change was made, and its effect was not seen before the deadline. In "
     "most cases it goes on by itself; the line says what was seen last.",
 }

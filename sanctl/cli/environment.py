@@ -17,7 +17,7 @@ from sanctl.ops.session import Session
 from sanctl.system import journal
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import read_text
-from sanctl.system.runner import LocalRunner
+from sanctl.system.runner import LocalRunner, Runner
 
 CLUSTER_TOML = "/etc/sanctl/cluster.toml"
 _DRBD_VERSION = "/sys/module/drbd/version"
@@ -28,6 +28,7 @@ class Environment:
 
     def __init__(self) -> None:
         runner = LocalRunner()
+        self.runner: Runner = runner
         self.pacemaker: PacemakerPort = Pacemaker(runner)
         self.host: HostPort = Host(runner)
         self.stonith: StonithPort = Stonith(runner)

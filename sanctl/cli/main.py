@@ -18,6 +18,7 @@ from sanctl.errors import ExitStatus, Problem, SanctlError
 COMMANDS = {
     "bench": "sanctl.demo.bench:bench",
     "chaos": "sanctl.chaos.cli:chaos",
+    "cluster": "sanctl.cli.cluster:cluster",
     "device": "sanctl.cli.device:device",
     "doctor": "sanctl.cli.doctor:doctor",
     "explain": "sanctl.cli.explain:explain",

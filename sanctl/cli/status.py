@@ -41,7 +41,7 @@ def status(output: str) -> None:
         findings = judge(cluster, topology, now_s=it.clock.wall_s())
     degraded = is_degraded(findings) or bool(problems)
     nodes = node_data(cluster, topology)
-    summary = _summary(cluster, findings, degraded=degraded)
+    summary = _summary(cluster, topology, findings, degraded=degraded)
 
     def text() -> None:
         print(summary)
@@ -63,6 +63,7 @@ def status(output: str) -> None:
         output,
         data={
             "summary": summary,
+            "strategy": topology.strategy.value if topology else None,
             "has_quorum": cluster.mon.has_quorum,
             "nodes": nodes,
             "devices": [device_data(cluster, d, topology) for d in cluster.cib.devices],
@@ -74,7 +75,9 @@ def status(output: str) -> None:
     )
 
 
-def _summary(cluster: Cluster, findings: tuple[Finding, ...], *, degraded: bool) -> str:
+def _summary(
+    cluster: Cluster, topology: Topology | None, findings: tuple[Finding, ...], *, degraded: bool
+) -> str:
     online = sum(
         1 for node in cluster.cib.nodes if cluster.mon.state(node.name) is NodeState.ONLINE
     )
@@ -83,8 +86,9 @@ def _summary(cluster: Cluster, findings: tuple[Finding, ...], *, degraded: bool)
     critical = any(finding.severity is Severity.CRITICAL for finding in findings)
     word = "critical" if critical else "degraded" if degraded else "healthy"
     quorum = "" if cluster.mon.has_quorum else ", NO QUORUM"
+    strategy = f" ({topology.strategy})" if topology else ""
     return (
-        f"{word}: {online} of {len(cluster.cib.nodes)} nodes online{quorum}, "
+        f"{word}: {online} of {len(cluster.cib.nodes)} nodes online{strategy}{quorum}, "
         f"{ok} of {devices} devices ok"
     )
 

@@ -34,7 +34,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "SAN-CONF-018": "A pool's nodes are not a list of known storage nodes, each named once.",
         "SAN-CONF-019": "The failover strategy is not one sanctl knows.",
         "SAN-CONF-020": "The number of nodes does not go with the strategy: two nodes have no "
-        "majority once one is lost. Add a witness, or stay with a single node.",
+        "majority once one is lost. Add a witness or a quorum device, or choose heartbeat.",
         "SAN-CONF-021": "Two pools lie in the same directory, or one inside the other.",
         "SAN-CONF-022": "There is no storage node, or more nodes than the 32 sanctl supports.",
         "SAN-CONF-030": "A node has only one heartbeat link. With one, a pulled cable is a dead "
@@ -56,6 +56,12 @@ CODES: Mapping[str, str] = MappingProxyType(
         "none, those of storage nodes themselves, or addresses and an interface at once.",
         "SAN-CONF-034": "A server is in two groups that exclude each other. A node that logs in "
         "to its own cluster's devices hangs when it should fail over.",
+        "SAN-CONF-036": "The strategy heartbeat is for exactly two storage nodes. Each is enough "
+        "by itself there; with a third vote that would be two parts that both may serve.",
+        "SAN-CONF-037": "A quorum device has one vote, which is to make an even number of nodes' "
+        "votes an odd one. With an odd number of nodes it takes away what a majority is for.",
+        "SAN-CONF-038": "A risk is accepted by its code, and this is not the code of one that can "
+        "be accepted here.",
         "SAN-CONF-035": "A setting of the whole cluster differs from host to host.",
     }
 )

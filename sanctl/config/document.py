@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sanctl.errors import Problem
+from sanctl.errors import Problem, UsageError
 
 Path = tuple[str, ...]
 Place = Callable[[Path], str]
@@ -32,6 +32,11 @@ class Document:
         """Add a problem that has its seat at `path`."""
         self.problems.append(Problem(code, f"{self._place(path)}: {text}", hint))
 
+    def note_name(self, path: Path, error: UsageError) -> None:
+        """Add what is wrong with a name."""
+        for problem in error.problems:
+            self.note("SAN-CONF-006", path, problem.text, problem.hint)
+
     def _get(self, path: Path) -> Any:
         value: Any = self._tree
         for key in path:
@@ -39,6 +44,10 @@ class Document:
                 return None
             value = value.get(key)
         return value
+
+    def has(self, path: Path) -> bool:
+        """Whether there is anything at `path`."""
+        return self._get(path) is not None
 
     def table(self, path: Path, *, known: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the keys of the table at `path`, noting those that are not known.

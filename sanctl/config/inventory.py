@@ -7,23 +7,26 @@ both are `sanctl.config.cluster`. Messages speak of hosts and variables, as the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sanctl.config.cluster import NETWORKS, SCHEMA, examine, render
+from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
+from sanctl.config.nodes import NETWORKS
 from sanctl.config.watch import check_reach, check_sbd
-from sanctl.model.topology import Role, Strategy
+from sanctl.model.topology import RISK_NO_FENCING, Role, Strategy
 
 NODES = "sanctl_nodes"
 STORAGE = "sanctl_storage"
 WITNESS = "sanctl_witness"
+QNETD = "sanctl_qnetd"
 HOSTS = "sanctl_hosts"
 
 _CLUSTER_VARIABLES = {
     "name": "sanctl_cluster_name",
     "iqn_prefix": "sanctl_iqn_prefix",
     "strategy": "sanctl_strategy",
+    "accept_risks": "sanctl_accept_risks",
 }
 _NODE_VARIABLES = {
     "id": "sanctl_node_id",
@@ -48,8 +51,9 @@ def survey(
 
     Returns:
         `problems`, one line each; if there are none also `cluster_toml`, the file's text,
-        `nodes`, in the order of their ids, with name, id, role, sync and heartbeat, and `pools`,
-        with name, path, uuid and nodes.
+        `nodes`, in the order of their ids, with name, id, role, sync and heartbeat, `pools`,
+        with name, path, uuid and nodes, `strategy`, `tally`, how that makes votes be counted,
+        `qnetd`, the quorum device's host if there is one, and `has_fencing`.
     """
     names = [str(name) for name in groups.get(NODES, ())]
     document = Document(_tree(names, hostvars, groups), _place)
@@ -61,7 +65,9 @@ def survey(
     topology = examine(document)
     has_sbd = check_sbd(document, names, hostvars)
     check_reach(document, names, hostvars)
-    if not has_sbd:
+    has_fencing = any(hostvars[name].get(_NODE_VARIABLES["fence"]) for name in names)
+    is_risk_accepted = topology is not None and RISK_NO_FENCING in topology.accepted_risks
+    if not has_sbd and (has_fencing or not is_risk_accepted):
         _check_fencing_is_stated(document, names, hostvars)
     _check_fencing(document, names, hostvars)
     if topology is None or document.problems:
@@ -88,6 +94,10 @@ def survey(
             }
             for pool in topology.pools
         ],
+        "strategy": topology.strategy.value,
+        "tally": str(topology.tally),
+        "qnetd": next((str(name) for name in groups.get(QNETD, ())), ""),
+        "has_fencing": has_fencing or has_sbd,
     }
 
 
@@ -96,6 +106,8 @@ def _place(path: Path) -> str:
     match path:
         case ("groups", group):
             return f"group {group}"
+        case ("qdevice", *_):
+            return f"group {QNETD}: sanctl_qnetd_address"
         case ("nodes",):
             return f"group {NODES}"
         case ("nodes", host):
@@ -127,9 +139,11 @@ def _tree(
         networks = {
             str(name): {"cidr": cidr} for name, cidr in networks.items() if cidr is not None
         }
+    devices = [str(name) for name in groups.get(QNETD, ())]
     return {
         "schema": SCHEMA,
         "cluster": cluster,
+        "qdevice": {"host": hostvars[devices[0]].get("sanctl_qnetd_address")} if devices else None,
         "networks": networks,
         "nodes": {name: _node(name, hostvars[name], groups) for name in names},
         "pools": shared.get("sanctl_pools"),
@@ -149,9 +163,11 @@ def _node(
 
 
 def _check_groups(document: Document, groups: Mapping[str, Sequence[str]]) -> None:
-    for one, other in ((STORAGE, WITNESS), (NODES, HOSTS)):
+    for one, other in ((STORAGE, WITNESS), (NODES, HOSTS), (NODES, QNETD)):
         for name in sorted({*groups.get(one, ())} & {*groups.get(other, ())}):
             document.note("SAN-CONF-034", ("nodes", name), f"is in {one} and in {other}")
+    if len(groups.get(QNETD, ())) > 1:
+        document.note("SAN-CONF-037", ("groups", QNETD), "a cluster has one quorum device")
     for group in (STORAGE, WITNESS):
         for name in sorted({*groups.get(group, ())} - {*groups.get(NODES, ())}):
             document.note(
@@ -175,20 +191,22 @@ def _check_agreement(
 
 
 def _check_fencing_is_stated(
-    document: Document, names: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]
+    document: Document, names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> None:
+    is_heartbeat = hostvars[names[0]].get("sanctl_strategy") == Strategy.HEARTBEAT
+    risk = f"; or accept {RISK_NO_FENCING} for all nodes" if is_heartbeat else ""
     for name in names:
         if not hostvars[name].get(_NODE_VARIABLES["fence"]):
             document.note(
                 "SAN-CONF-031",
                 ("nodes", name, "fence"),
                 "is missing",
-                "how this node's power is cut: address, user; or SBD (sanctl_sbd)",
+                f"how this node's power is cut: address, user; or SBD (sanctl_sbd){risk}",
             )
 
 
 def _check_fencing(
-    document: Document, names: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]
+    document: Document, names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> None:
     seen: dict[str, str] = {}
     for name in names:

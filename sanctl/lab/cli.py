@@ -26,7 +26,7 @@ from sanctl.lab.options import (
     require_up,
 )
 from sanctl.lab.progress import Progress
-from sanctl.lab.spec import LabSpec, Network, Role
+from sanctl.lab.spec import LabSpec, Network
 from sanctl.system.runner import LocalRunner
 
 
@@ -45,6 +45,8 @@ def lab() -> None:
 @lab.command()
 @name_option
 @click.option("--nodes", type=int, help="Cluster nodes; an odd count ends with a witness. [3]")
+@click.option("--witness", type=click.Choice([each.value for each in spec.Witness]),
+              help="Whose vote makes it odd. [node if --nodes is odd, else none]")  # fmt: skip
 @click.option("--initiators", type=int, help="Hosts that use the storage. [1]")
 @click.option("--release", type=click.Choice(spec.RELEASES), help="The nodes' Debian. [trixie]")
 @click.option("--memory", type=int, metavar="MIB", help=f"Per node. [{spec.DEFAULT_MEMORY_MIB}]")
@@ -73,6 +75,7 @@ def up(
     wanted = {
         "name": name,
         "nodes": sizes["nodes"],
+        "witness": sizes["witness"],
         "initiators": sizes["initiators"],
         "release": sizes["release"],
         "memory_mib": sizes["memory"],
@@ -305,7 +308,7 @@ def _describe(found: state.Lab) -> dict[str, Any]:
                 "role": node.role.value,
                 "power": machine.power(found, node).value,
                 "address": node.address(Network.HEARTBEAT),
-                "bmc": node.bmc_address if node.role is not Role.INITIATOR else None,
+                "bmc": node.bmc_address if node.has_bmc else None,
                 "unplugged": [
                     cable.value
                     for cable in node.networks

@@ -18,8 +18,9 @@ from typing import Any
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.lab import guest, process
 from sanctl.lab.progress import Progress
-from sanctl.lab.spec import Network, NodeSpec, Role
+from sanctl.lab.spec import LabSpec, Network, NodeSpec, Role, Witness
 from sanctl.lab.state import BMC_USER, Lab
+from sanctl.model.topology import Strategy
 from sanctl.system.files import write_atomically
 
 _IQN_PREFIX = "iqn.2026-11.net.example"
@@ -121,22 +122,32 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
                         "sanctl_pacemaker_reach_targets": [
                             host.address(Network.ISCSI) for host in lab.spec.hosts
                         ],
+                        "sanctl_strategy": _strategy(lab.spec).value,
                     },
                     "children": {
                         "sanctl_storage": {"hosts": by_role[Role.STORAGE]},
                         "sanctl_witness": {"hosts": by_role[Role.WITNESS]},
                     },
                 },
+                "sanctl_qnetd": {"hosts": by_role[Role.QNETD]},
                 "sanctl_hosts": {"hosts": by_role[Role.INITIATOR]},
             }
         }
     }
 
 
+def _strategy(spec: LabSpec) -> Strategy:
+    """Two nodes without a third vote have one strategy only."""
+    is_pair = spec.nodes == 2 and spec.witness_kind is Witness.NONE
+    return Strategy.HEARTBEAT if is_pair else Strategy.NODE_MAJORITY
+
+
 def _host(lab: Lab, node: NodeSpec) -> dict[str, Any]:
     variables: dict[str, Any] = {"ansible_user": "root"}
     if node.role is Role.INITIATOR:
         return variables
+    if node.role is Role.QNETD:
+        return variables | {"sanctl_qnetd_address": node.address(Network.HEARTBEAT)}
     variables |= {
         "sanctl_node_id": node.id,
         "sanctl_sync": node.address(Network.SYNC),

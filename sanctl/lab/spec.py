@@ -20,6 +20,7 @@ RELEASES = ("trixie", "bookworm")
 MAX_CLUSTER_NODES = 32
 MAX_INITIATORS = 8
 _FIRST_INITIATOR_ID = 101
+_QNETD_ID = 100
 _MIN_MEMORY_MIB = 384
 _MIN_DISK_MIB = 256
 _MAX_DISKS = 8
@@ -54,7 +55,16 @@ class Role(StrEnum):
 
     STORAGE = "storage"
     WITNESS = "witness"
+    QNETD = "qnetd"
     INITIATOR = "initiator"
+
+
+class Witness(StrEnum):
+    """Where the vote comes from that makes an even number of storage nodes an odd one."""
+
+    NODE = "node"
+    QNETD = "qnetd"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +78,17 @@ class NodeSpec:
     @property
     def networks(self) -> tuple[Network, ...]:
         """The networks it is plugged into, in the order of its NICs."""
-        if self.role is Role.INITIATOR:
-            return (Network.ISCSI, Network.HEARTBEAT)
+        match self.role:
+            case Role.INITIATOR:
+                return (Network.ISCSI, Network.HEARTBEAT)
+            case Role.QNETD:
+                return (Network.HEARTBEAT,)
         return (Network.ISCSI, Network.SYNC, Network.HEARTBEAT)
 
     @property
     def has_bmc(self) -> bool:
-        """Whether it has a virtual BMC: what is fenced has one, hosts are not fenced."""
-        return self.role is not Role.INITIATOR
+        """Whether it has a virtual BMC: what is fenced has one, and only members are fenced."""
+        return self.role in {Role.STORAGE, Role.WITNESS}
 
     @property
     def bmc_address(self) -> str:
@@ -117,15 +130,20 @@ class LabSpec:
     disk_mib: int = DEFAULT_DISK_MIB
     disks: int = 1
     post_delay_s: float = DEFAULT_POST_DELAY_S
+    witness: str = ""
+    """A Witness; empty: a node if the count of nodes is odd, none if it is even."""
+
+    @property
+    def witness_kind(self) -> Witness:
+        """Where the odd vote comes from."""
+        if self.witness:
+            return Witness(self.witness)
+        return Witness.NODE if self.nodes % 2 and self.nodes > 1 else Witness.NONE
 
     @property
     def cluster_nodes(self) -> tuple[NodeSpec, ...]:
-        """The cluster's members.
-
-        An odd count makes the last one a witness: it votes and holds no data. An even count has
-        storage nodes only, except for the smallest.
-        """
-        witness = self.nodes if self.nodes % 2 and self.nodes > 1 else 0
+        """The cluster's members; a witness node is the last one: it votes and holds no data."""
+        witness = self.nodes if self.witness_kind is Witness.NODE else 0
         return tuple(
             NodeSpec(name=f"n{k}", id=k, role=Role.WITNESS if k == witness else Role.STORAGE)
             for k in range(1, self.nodes + 1)
@@ -140,9 +158,16 @@ class LabSpec:
         )
 
     @property
+    def qnetd(self) -> NodeSpec | None:
+        """The machine that only votes, through corosync-qnetd, and is no member."""
+        if self.witness_kind is not Witness.QNETD:
+            return None
+        return NodeSpec(name="q1", id=_QNETD_ID, role=Role.QNETD)
+
+    @property
     def machines(self) -> tuple[NodeSpec, ...]:
         """All of them, cluster nodes first."""
-        return self.cluster_nodes + self.hosts
+        return self.cluster_nodes + ((self.qnetd,) if self.qnetd else ()) + self.hosts
 
     def node(self, name: str) -> NodeSpec:
         """Return the node of that name.
@@ -182,6 +207,10 @@ def check(spec: LabSpec) -> list[Problem]:
         )
     if not 1 <= spec.nodes <= MAX_CLUSTER_NODES:
         wrong(f"{spec.nodes} cluster nodes", f"from 1 to {MAX_CLUSTER_NODES}")
+    if spec.witness_kind is Witness.QNETD and spec.nodes % 2:
+        wrong(f"{spec.nodes} storage nodes and qnetd", "its vote makes an even count an odd one")
+    if spec.witness_kind is Witness.NODE and spec.nodes < 2:
+        wrong("a witness for no storage node", "--nodes counts the witness, too")
     if not 0 <= spec.initiators <= MAX_INITIATORS:
         wrong(f"{spec.initiators} initiators", f"from 0 to {MAX_INITIATORS}")
     if spec.release not in RELEASES:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName, PoolName
+from sanctl.model.quorum import ATTRIBUTE, Ballot, Wish
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
@@ -106,6 +107,8 @@ class Cib:
     """By pool and node; only what has been published."""
     reach: Mapping[str, int]
     """By node: how many of the watched addresses of the iscsi network answer it."""
+    ballots: Mapping[str, Ballot]
+    """By node; only what has been published."""
     ids: frozenset[str]
     """Every id in the configuration: a new one must not be among them."""
 
@@ -279,6 +282,19 @@ class Cluster:
         if self.mon.state(node) not in PRESENT:
             return None
         return self.cib.pools.get((name.value, node.value))
+
+    def ballot(self, node: NodeName | str) -> Ballot:
+        """Return how a node counts votes; all unknown while it is away."""
+        if self.mon.state(node) not in PRESENT:
+            return Ballot()
+        return self.cib.ballots.get(str(node), Ballot())
+
+    def wish(self, node: NodeName | str) -> Wish | None:
+        """Return how a node is to count votes, if the cluster has ever asked it to."""
+        for entry in self.cib.nodes:
+            if entry.name.value == str(node):
+                return Wish.parse(entry.attributes.get(ATTRIBUTE, ""))
+        return None
 
     def is_pool_agent_running(self, node: NodeName | str) -> bool:
         """Whether the pool agent runs on a node, so that deleted data is removed there."""

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import PurePosixPath
 
 from sanctl.model.names import DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.quorum import PLAIN, Tally, Votes
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -29,6 +30,13 @@ class Strategy(StrEnum):
     """Who may go on when nodes cannot see each other."""
 
     NODE_MAJORITY = "node-majority"
+    """Whoever has more than half of all votes; a witness or a quorum device makes them odd."""
+    HEARTBEAT = "heartbeat"
+    """Two nodes, several links: while one is left they agree, without any fencing decides."""
+
+
+#: The heartbeat strategy without fencing: with all links lost, each node takes the other as gone.
+RISK_NO_FENCING = "SAN-RISK-001"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,20 @@ class Topology:
     networks: Networks
     nodes: tuple[Node, ...]
     pools: tuple[Pool, ...]
+    qdevice: Address | None = None
+    """Where corosync-qnetd answers."""
+    accepted_risks: tuple[str, ...] = ()
+
+    @property
+    def tally(self) -> Tally:
+        """How votes are counted under this strategy."""
+        if self.strategy is Strategy.HEARTBEAT:
+            return Tally(votes=Votes.TWO_NODE)
+        # One odd vote is enough: a witness has it already.
+        has_witness = any(node.role is Role.WITNESS for node in self.nodes)
+        if self.qdevice is None or has_witness:
+            return PLAIN
+        return Tally(votes=Votes.QDEVICE, host=str(self.qdevice))
 
     def node(self, name: NodeName | str) -> Node | None:
         """Return the node of that name."""

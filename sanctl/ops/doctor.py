@@ -36,6 +36,7 @@ _CHECKS = (
     ("files", ("SAN-DOC-02",)),
     ("clock", ("SAN-DOC-03",)),
     ("cluster", ("SAN-HLT-00", "SAN-CLU-", "SAN-CIB-")),
+    ("votes", ("SAN-HLT-08",)),
     ("fencing", ("SAN-HLT-01", "SAN-FEN-")),
     ("nodes", ("SAN-HLT-02",)),
     ("pools", ("SAN-HLT-06", "SAN-DOC-04")),
@@ -91,13 +92,13 @@ def examine(
                 )
             )
     findings.extend(_clock_findings(host))
-    unmade = set() if topology is not None else {"pools", "kernel", "files"}
+    unmade = set() if topology is not None else {"votes", "pools", "kernel", "files"}
     cluster: Cluster | None = None
     try:
         cluster = session.observe()
     except SanctlError as error:
         findings.extend(_as_findings(error, "cluster"))
-        unmade |= {"fencing", "nodes", "devices", "leftovers", "pools"}
+        unmade |= {"votes", "fencing", "nodes", "devices", "leftovers", "pools"}
     if cluster is not None:
         findings.extend(judge(cluster, topology, now_s=session.clock.wall_s()))
         try:

@@ -22,6 +22,7 @@ from sanctl.model.cluster import (
 )
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.quorum import ATTRIBUTE, Ballot
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -70,8 +71,11 @@ def parse_cib(root: ET.Element) -> Cib:
     replicas: dict[tuple[str, str], ReplicaState] = {}
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
+    ballots: dict[str, Ballot] = {}
     for node, name, value in _transient_attributes(root):
-        if name.startswith(POOL_PREFIX):
+        if name == ATTRIBUTE:
+            ballots[node] = Ballot.parse(value)
+        elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
             replicas[name.removeprefix(REPLICA_PREFIX), node] = parse_replica_state(value)
@@ -92,6 +96,7 @@ def parse_cib(root: ET.Element) -> Cib:
         replicas=replicas,
         pools=pools,
         reach=reach,
+        ballots=ballots,
         ids=frozenset(
             identifier
             for element in configuration.iter()

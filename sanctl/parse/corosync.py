@@ -1,8 +1,11 @@
-"""Text of corosync's own tools to values."""
+"""Text of corosync's own tools, and its configuration, to values."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+from sanctl.model.quorum import PLAIN, Tally, Votes
 
 
 class Membership(NamedTuple):
@@ -11,10 +14,39 @@ class Membership(NamedTuple):
     Attributes:
         is_quorate: this partition has quorum.
         members: names of the nodes in it, as corosync.conf names them.
+        flags: `2Node`, `Quorate`, `WaitForAll`, `Qdevice`.
+        expected: votes there would be with everybody.
+        total: votes there are.
+        quorum: votes that are needed.
     """
 
     is_quorate: bool
     members: frozenset[str]
+    flags: frozenset[str] = frozenset()
+    expected: int | None = None
+    total: int | None = None
+    quorum: int | None = None
+
+    @property
+    def is_two_node(self) -> bool:
+        """Whether each of two nodes has quorum by itself."""
+        return "2Node" in self.flags
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether any two quorums have a node in common, which remembers what one has noted.
+
+        Two nodes that are each enough have none; and a quorum device votes, but keeps no notes.
+        """
+        return not self.flags & {"2Node", "Qdevice"}
+
+
+class Link(NamedTuple):
+    """A corosync link from this node to another: its number, the peer's id, and its state."""
+
+    number: int
+    peer: int
+    is_connected: bool
 
 
 def parse_quorumtool(text: str) -> Membership:
@@ -24,14 +56,110 @@ def parse_quorumtool(text: str) -> Membership:
     """
     quorate = False
     members: set[str] = set()
+    values: dict[str, str] = {}
     in_table = False
     for line in text.splitlines():
         key, _, value = line.partition(":")
+        values.setdefault(key.strip(), value.strip())
         if key.strip() == "Quorate":
             quorate = value.strip() == "Yes"
         words = line.split()
         if words[:1] == ["Nodeid"]:
             in_table = True
-        elif in_table and words[:1] and words[0].isdigit():
+        elif in_table and words[:1] and words[0].isdigit() and words[0] != "0":
             members.add(words[-2] if words[-1] == "(local)" else words[-1])
-    return Membership(quorate, frozenset(members))
+    return Membership(
+        quorate,
+        frozenset(members),
+        frozenset(values.get("Flags", "").split()),
+        _number(values.get("Expected votes", "")),
+        _number(values.get("Total votes", "")),
+        _number(values.get("Quorum", "")),
+    )
+
+
+def parse_cfgtool(text: str) -> tuple[Link, ...]:
+    """Read the links of `corosync-cfgtool -s` (corosync-cfgtool(8)), the node's own left out."""
+    links: list[Link] = []
+    number = -1
+    for line in text.splitlines():
+        link = re.match(r"\s*LINK ID (\d+)", line)
+        peer = re.match(r"\s*nodeid:\s*(\d+):\s*(\S+)", line)
+        if link:
+            number = int(link[1])
+        elif peer and peer[2] != "localhost":
+            links.append(Link(number, int(peer[1]), peer[2] == "connected"))
+    return tuple(links)
+
+
+def parse_cmap_tally(text: str) -> Tally | None:
+    """Read how corosync counts out of `corosync-cmapctl quorum.` (cmap_keys(7))."""
+    keys = dict(re.findall(r"^(\S+) \(\w+\) = (.*)$", text, re.MULTILINE))
+    if keys.get("quorum.provider") != "corosync_votequorum":
+        return None
+    return _tally(keys)
+
+
+def parse_conf_tally(text: str) -> Tally | None:
+    """Read how a corosync.conf makes votes be counted; None if it is not one of ours."""
+    try:
+        start, end = section_span(text, "quorum")
+    except ValueError:
+        return None
+    keys: dict[str, str] = {}
+    path: list[str] = []
+    for line in text[start:end].splitlines():
+        content = line.strip()
+        if content.startswith("#") or not content:
+            continue
+        if content.endswith("{"):
+            path.append(content[:-1].strip())
+        elif content == "}":
+            path.pop()
+        else:
+            key, _, value = content.partition(":")
+            keys[".".join([*path, key.strip()])] = value.strip()
+    if keys.get("quorum.provider") != "corosync_votequorum":
+        return None
+    return _tally(keys)
+
+
+def _tally(keys: dict[str, str]) -> Tally | None:
+    is_two_node = keys.get("quorum.two_node", "0") != "0"
+    if "quorum.device.model" not in keys:
+        return Tally(votes=Votes.TWO_NODE) if is_two_node else PLAIN
+    host = keys.get("quorum.device.net.host", "")
+    if is_two_node or not host:
+        return None
+    return Tally(votes=Votes.QDEVICE, host=host)
+
+
+def section_span(text: str, name: str) -> tuple[int, int]:
+    """Return where a section of a corosync.conf begins and ends, at the level of the file.
+
+    Raises:
+        ValueError: there is none, more than one, or it does not end.
+    """
+    found: list[tuple[int, int]] = []
+    depth, position, begin = 0, 0, -1
+    for line in text.splitlines(keepends=True):
+        content = line.strip()
+        if not content.startswith("#"):
+            if content.endswith("{"):
+                if depth == 0 and content[:-1].strip() == name:
+                    begin = position
+                depth += 1
+            elif content == "}":
+                depth -= 1
+                if depth == 0 and begin >= 0:
+                    found.append((begin, position + len(line)))
+                    begin = -1
+        position += len(line)
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} sections {name}")
+    return found[0]
+
+
+def _number(text: str) -> int | None:
+    word = text.split()[:1]
+    return int(word[0]) if word and word[0].isdigit() else None

@@ -15,6 +15,7 @@ from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.fencing_health import fencing_findings, reach_findings
+from sanctl.plan.vote_health import vote_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 POOL_NEARLY_FULL_PERCENT = 90
@@ -34,6 +35,7 @@ def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple
     if topology is not None:
         findings.extend(_pool_findings(cluster, topology))
         findings.extend(_topology_findings(cluster, topology))
+        findings.extend(vote_findings(cluster, topology))
     return sorted_findings(findings)
 
 

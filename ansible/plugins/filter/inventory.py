@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +16,22 @@ from ansible.errors import AnsibleFilterError
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
+def _import(module: str) -> Any:
+    """Return a module of sanctl, from the checkout around this file or the controller's Python."""
+    if sys.version_info < (3, 11):
+        raise AnsibleFilterError("ansible-playbook must run with Python 3.11 or newer")
+    # A checkout's playbook goes by the checkout's sanctl, whatever else is installed.
+    if (_CHECKOUT / "sanctl" / "config").is_dir() and str(_CHECKOUT) not in sys.path[:1]:
+        sys.path.insert(0, str(_CHECKOUT))
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise AnsibleFilterError(
+            f"the Python that runs ansible-playbook ({sys.executable}) has no sanctl:"
+            " install its wheel there (pip install sanctl-*.whl), or run from a checkout"
+        ) from None
+
+
 def survey(
     hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
@@ -21,19 +39,38 @@ def survey(
 
     There is one validator, the one that also guards cluster.toml on the nodes.
     """
-    if sys.version_info < (3, 11):
-        raise AnsibleFilterError("ansible-playbook must run with Python 3.11 or newer")
-    try:
-        from sanctl.config import inventory  # noqa: PLC0415 - may need the path set below
-    except ImportError:
-        if not (_CHECKOUT / "sanctl" / "config").is_dir():
-            raise AnsibleFilterError(
-                f"the Python that runs ansible-playbook ({sys.executable}) has no sanctl:"
-                " install its wheel there (pip install sanctl-*.whl), or run from a checkout"
-            ) from None
-        sys.path.insert(0, str(_CHECKOUT))
-        from sanctl.config import inventory  # noqa: PLC0415 - only now it can be found
-    return inventory.survey(hostvars, groups)
+    return _import("sanctl.config.inventory").survey(hostvars, groups)
+
+
+def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]:
+    """Return how a cluster counts votes already, or is to count them if there is none yet.
+
+    A running cluster is taken from one way to count to another by `sanctl cluster strategy set`,
+    step by step; what the rollout writes into corosync.conf is how it counts now.
+
+    Args:
+        contents: every node's corosync.conf in base64, empty where there is none.
+        cluster: the cluster's name.
+        target: how votes are to be counted.
+
+    Returns:
+        `tally`, in sanctl's own words, and `section`, the text for corosync.conf.
+    """
+    parse = _import("sanctl.parse.corosync").parse_conf_tally
+    tallies = [
+        parse(text)
+        for text in (base64.b64decode(content).decode() for content in contents)
+        if f"cluster_name: {cluster}\n" in text
+    ]
+    present = [tally for tally in tallies if tally is not None]
+    if tallies and not present:
+        raise AnsibleFilterError(
+            "corosync.conf counts votes in a way that sanctl does not know: put the section"
+            " `quorum` right by hand (docs/howto/strategies.md), or remove the file everywhere"
+        )
+    tally = present[0] if present else _import("sanctl.model.quorum").Tally.parse(target)
+    section = _import("sanctl.render.corosync").quorum_section(tally)
+    return {"tally": str(tally), "section": section}
 
 
 def release(wheel: str) -> str:
@@ -70,4 +107,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name the filters."""
-        return {"survey": survey, "release": release, "programs": programs}
+        return {"survey": survey, "quorum": quorum, "release": release, "programs": programs}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sanctl.errors import UsageError
@@ -24,6 +26,21 @@ def roles(spec: LabSpec) -> list[str]:
 )
 def test_odd_clusters_end_with_a_witness(nodes: int, initiators: int, expected: list[str]) -> None:
     assert roles(LabSpec(nodes=nodes, initiators=initiators)) == expected
+
+
+def test_the_odd_vote_can_come_from_elsewhere() -> None:
+    pair = LabSpec(nodes=2, initiators=0)
+    assert roles(pair) == ["n1=storage", "n2=storage"]
+    assert roles(replace(pair, witness="qnetd")) == ["n1=storage", "n2=storage", "q1=qnetd"]
+    assert roles(replace(pair, nodes=3, witness="none")) == [f"n{k}=storage" for k in (1, 2, 3)]
+    assert roles(replace(pair, nodes=4, witness="node"))[-1] == "n4=witness"
+    voter = replace(pair, witness="qnetd").node("q1")
+    assert voter.networks == (Network.HEARTBEAT,)
+    assert not voter.has_bmc
+    assert not check(replace(pair, witness="qnetd"))
+    # Its vote would make three an even number; and a witness alone decides about nothing.
+    assert check(replace(pair, nodes=3, witness="qnetd"))
+    assert check(replace(pair, nodes=1, witness="node"))
 
 
 def test_a_node_has_one_address_on_each_of_its_networks() -> None:

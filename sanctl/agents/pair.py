@@ -1,0 +1,62 @@
+"""What the cluster's word about a peer is worth where two quorums need have no node in common.
+
+With a majority of nodes, whoever goes on alone and whoever comes after it have a node in common,
+and that node has the marks of outdated replicas in its CIB. Two nodes that are each enough
+(votequorum's `two_node`) have none in common, nor have two that each had the vote of a quorum
+device, which keeps no notes. A node that was down while the other served, and comes back when that
+one is gone, holds a CIB from before the mark. It may fence the other, rightly by all that it knows,
+and would serve the data of last week. So there, in addition:
+
+* A replica that has not been connected since it was started (DRBD calls it Consistent) is not made
+  Primary on the word that the other node is fenced. One that has been connected knows whether it
+  was behind, and one that was up to date then has been told everything until the link broke.
+* Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
+  membership is taken as gone. Nothing less would ever let the other go on.
+
+That both must see each other before either may do anything after a start is corosync's
+`wait_for_all`, which goes with `two_node`, and not with a quorum device.
+"""
+
+from __future__ import annotations
+
+from sanctl.drivers import corosync, drbd
+from sanctl.model.quorum import Votes
+from sanctl.parse.corosync import parse_conf_tally
+from sanctl.system.files import read_text_or
+from sanctl.system.runner import Runner
+
+_NOT_CONNECTED_YET = "Consistent"
+_FALSE = frozenset({"false", "no", "off", "0", "n"})
+
+
+def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
+    """Return a peer's standing (see `fencing.peer_standing`) as it counts for this device.
+
+    Raises:
+        CommandError: corosync, Pacemaker or DRBD did not answer.
+    """
+    match standing:
+        case "fenced":
+            state = drbd.observe(runner, device)
+            is_untried = state is None or state.disk == _NOT_CONNECTED_YET
+            if is_untried and not corosync.membership(runner).has_memory:
+                return "unknown"
+        case "unknown":
+            # The file first: this is asked over and over while I/O is frozen.
+            tally = parse_conf_tally(read_text_or(corosync.CONF, ""))
+            if tally is None or tally.votes is not Votes.TWO_NODE:
+                return standing
+            seen = corosync.membership(runner)
+            is_out = seen.is_two_node and seen.is_quorate and peer not in seen.members
+            if is_out and _is_fencing_off(runner):
+                return "fenced"
+    return standing
+
+
+def _is_fencing_off(runner: Runner) -> bool:
+    answer = runner.run(
+        ["crm_attribute", "--type", "crm_config", "--name", "stonith-enabled", "--query",
+         "--quiet", "--default", "true"],
+        timeout_s=20.0,
+    )  # fmt: skip
+    return answer.stdout.strip().lower() in _FALSE

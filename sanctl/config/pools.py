@@ -1,0 +1,90 @@
+"""Reads the pools of a cluster.toml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import PurePosixPath
+
+from sanctl.config.document import Document
+from sanctl.config.nodes import Taken
+from sanctl.errors import UsageError
+from sanctl.model.names import NodeName, PoolName
+from sanctl.model.topology import Pool, Role
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# What needs no quoting anywhere a path ends up: shell, drbd.conf, a CIB attribute, a log line.
+_PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
+
+
+def read_pool(document: Document, name: str, known: Sequence[str], taken: Taken) -> Pool | None:
+    """Return a pool, if nothing is wrong with it."""
+    path = ("pools", name)
+    before = len(document.problems)
+    if not document.table(path, known=("path", "uuid", "nodes")):
+        return None
+    try:
+        parsed: PoolName | None = PoolName.parse(name)
+    except UsageError as error:
+        document.note_name(path, error)
+        parsed = None
+    where = _pool_path(document, path)
+    uuid = document.text((*path, "uuid"), code="SAN-CONF-017", hint="`uuidgen` makes one")
+    if uuid is not None and not _UUID.fullmatch(uuid):
+        document.note("SAN-CONF-017", (*path, "uuid"), f"{uuid!r} is not a uuid in lower case")
+    members = _pool_nodes(document, (*path, "nodes"), known, taken)
+    if not (parsed and where and uuid) or len(document.problems) > before:
+        return None
+    return Pool(name=parsed, path=where, uuid=uuid, nodes=members)
+
+
+def _pool_path(document: Document, path: tuple[str, ...]) -> PurePosixPath | None:
+    text = document.text(
+        (*path, "path"), code="SAN-CONF-016", hint="a directory on a mounted filesystem"
+    )
+    if text is None:
+        return None
+    where = PurePosixPath(text)
+    if not _PATH.fullmatch(text) or ".." in where.parts or str(where) != text:
+        document.note(
+            "SAN-CONF-016",
+            (*path, "path"),
+            f"{text!r} is not a plain absolute path",
+            "letters, digits and . _ + - / only; no '..', no doubled or final '/'",
+        )
+        return None
+    return where
+
+
+def _pool_nodes(
+    document: Document, path: tuple[str, ...], known: Sequence[str], taken: Taken
+) -> tuple[NodeName, ...]:
+    names = document.texts(path)
+    if names == ():
+        document.note("SAN-CONF-018", path, "names no node")
+    for index, name in enumerate(names or ()):
+        if name not in known:
+            document.note(
+                "SAN-CONF-018", path, f"{name!r} is not a node", f"known: {', '.join(known)}"
+            )
+        elif taken.roles.get(name) is Role.WITNESS:
+            document.note("SAN-CONF-018", path, f"{name} is a witness and holds no data")
+        elif name in (names or ())[:index]:
+            document.note("SAN-CONF-018", path, f"{name} is named twice")
+    if document.problems:
+        return ()
+    return tuple(sorted(NodeName.parse(name) for name in names or ()))
+
+
+def check_pools(document: Document, pools: Sequence[Pool]) -> None:
+    """Note pools that are the same, or lie in each other."""
+    for one, other in combinations(pools, 2):
+        path = ("pools", str(other.name))
+        if one.uuid == other.uuid:
+            document.note("SAN-CONF-017", (*path, "uuid"), f"is also that of pool {one.name}")
+        shared = set(one.nodes) & set(other.nodes)
+        if shared and (one.path.is_relative_to(other.path) or other.path.is_relative_to(one.path)):
+            document.note(
+                "SAN-CONF-021", (*path, "path"), f"{other.path} and {one.path} ({one.name}) overlap"
+            )

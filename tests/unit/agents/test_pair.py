@@ -1,0 +1,97 @@
+"""Quorums that need have no node in common: when the word "fenced" is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from sanctl.agents import pair
+from sanctl.drivers import corosync, drbd
+from sanctl.model.quorum import PLAIN, Tally, Votes
+from sanctl.parse.corosync import Membership
+from sanctl.render.corosync import quorum_section
+from sanctl.system.runner import CommandResult
+
+TWO_NODE = frozenset({"2Node", "Quorate"})
+
+
+class _State:
+    def __init__(self, disk: str) -> None:
+        self.disk = disk
+
+
+class _Answers:
+    def __init__(self, fencing: str) -> None:
+        self.fencing = fencing
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        stdin: str | None = None,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        assert argv[0] == "crm_attribute"
+        return CommandResult(tuple(argv), 0, f"{self.fencing}\n", "", 0.0)
+
+
+def weigh(
+    monkeypatch: pytest.MonkeyPatch,
+    standing: str,
+    *,
+    disk: str | None = "UpToDate",
+    flags: Collection[str] = TWO_NODE,
+    members: Collection[str] = ("n1",),
+    fencing: str = "true",
+    file: Tally = Tally(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
+) -> str:
+    state: Any = None if disk is None else _State(disk)
+    seen = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
+    monkeypatch.setattr(drbd, "observe", lambda *_: state)
+    monkeypatch.setattr(corosync, "membership", lambda _: seen)
+    monkeypatch.setattr(pair, "read_text_or", lambda *_: quorum_section(file))
+    return pair.weigh(_Answers(fencing), "vol1", "n2", standing)
+
+
+def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert weigh(monkeypatch, "member", disk="Consistent") == "member"
+
+
+@pytest.mark.parametrize(
+    ("disk", "flags", "expected"),
+    [
+        ("UpToDate", TWO_NODE, "fenced"),
+        ("Consistent", TWO_NODE, "unknown"),
+        (None, TWO_NODE, "unknown"),
+        # A quorum device keeps no notes.
+        ("Consistent", {"Quorate", "Qdevice"}, "unknown"),
+        ("UpToDate", {"Quorate", "Qdevice"}, "fenced"),
+        # With a majority the mark, if there is one, is in every quorum's CIB.
+        ("Consistent", {"Quorate"}, "fenced"),
+    ],
+)
+def test_a_replica_that_has_not_met_its_peer_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, disk: str | None, flags: Collection[str], expected: str
+) -> None:
+    assert weigh(monkeypatch, "fenced", disk=disk, flags=flags) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ({}, "unknown"),
+        ({"fencing": "false"}, "fenced"),
+        ({"fencing": "false", "members": ("n1", "n2")}, "unknown"),
+        ({"fencing": "false", "flags": {"2Node"}}, "unknown"),
+        ({"fencing": "false", "flags": {"Quorate"}}, "unknown"),
+        ({"fencing": "false", "file": PLAIN}, "unknown"),
+    ],
+)
+def test_silence_is_absence_only_where_that_was_accepted(
+    monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: str
+) -> None:
+    assert weigh(monkeypatch, "unknown", **seen) == expected
