@@ -37,7 +37,18 @@ mount --bind "$node" "$tree/run/node"
 mount --bind "$image" "$tree/run/image"
 mount --bind "$kernel" "$tree/run/kernel"
 export TMPDIR=/tmp HOME=/tmp
-chroot "$tree" /run/kernel/linux "$@"
+# When a guest reboots, User Mode Linux starts what it was started as, with all its files still
+# open: the taps among them, which would be busy. So by then that name is a program that only
+# fails, and the kernel is started anew from here. Its command line is a seed to it: the one on
+# the config disk has been used.
+while :; do
+    ln -sf /run/kernel/linux "$node/started"
+    (sleep 5; rm -f "$node/started"; cp /bin/false "$node/started") &
+    seed=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+    chroot "$tree" /run/node/started "$@" "seed=$seed" && break
+    [ ! -L "$node/started" ] || exit 1
+    echo "reboot"
+done
 echo "power off"
 """
 
