@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, newborn, ocf, replica
+from sanctl.agents import announce, fencing, healing, newborn, ocf, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -218,7 +218,16 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
 
 def stop() -> int:
     """Take the replica down; its files stay."""
-    device = _device()
+    take_down(_device())
+    return ocf.SUCCESS
+
+
+def take_down(device: Device) -> None:
+    """Take down whatever there is of a replica, in the order that keeps data safe.
+
+    Raises:
+        SanctlError: something of it is left.
+    """
     steps = ocf.Steps(device.name, "stop")
     _demote(device, steps)
     lio.remove(device.name, device.minor)
@@ -232,6 +241,7 @@ def stop() -> int:
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     fencing.forget(device.name)
+    healing.forget(device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
@@ -244,7 +254,6 @@ def stop() -> int:
             Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
         )
     steps.ended("stopped")
-    return ocf.SUCCESS
 
 
 def monitor() -> int:
@@ -255,6 +264,7 @@ def monitor() -> int:
         return ocf.NOT_RUNNING
     if found.drbd is not None and not ocf.is_probe():
         state: ResourceState | None = found.drbd
+        apart = ""
         try:
             if not is_blank_pair(found.drbd):
                 # Asked now, so that a failover does not have to.
@@ -263,6 +273,8 @@ def monitor() -> int:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
+                state = healing.obey(_RUNNER, device, state)
+                apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
             journal.write(
@@ -271,7 +283,7 @@ def monitor() -> int:
                 device=device.name,
                 action="monitor",
             )
-        announce.publish(_RUNNER, device, state)
+        announce.publish(_RUNNER, device, state, apart=apart)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:

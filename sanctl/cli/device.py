@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
+from sanctl.cli.heal import heal
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_cell
 from sanctl.errors import Problem, UsageError
@@ -20,7 +21,10 @@ from sanctl.plan.existing import existing_device
 
 @click.group()
 def device() -> None:
-    """Block devices: create, look at, grow, move, delete."""
+    """Block devices: create, look at, grow, move, heal, delete."""
+
+
+device.add_command(heal)
 
 
 @device.command()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from sanctl.errors import Problem, SanctlError, Unreachable
 from sanctl.model.cluster import (
+    DRAINED,
     POOLS_CLONE,
     Cib,
     CibNode,
@@ -24,6 +25,8 @@ from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
+DISCARD_PREFIX = "sanctl-discard-"
+REVIVE_PREFIX = "sanctl-revive-"
 POOL_PREFIX = "sanctl-pool-"
 REPLICA_PREFIX = "sanctl-"
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -68,8 +71,11 @@ def parse_cib(root: ET.Element) -> Cib:
             unreadable.append((primitive.get("id", "?"), str(error)))
     replicas: dict[tuple[str, str], ReplicaState] = {}
     pools: dict[tuple[str, str], PoolUsage] = {}
+    drained: set[str] = set()
     for node, name, value in _transient_attributes(root):
-        if name.startswith(POOL_PREFIX):
+        if name == DRAINED and value == "true":
+            drained.add(node)
+        elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
             replicas[name.removeprefix(REPLICA_PREFIX), node] = parse_replica_state(value)
@@ -85,6 +91,7 @@ def parse_cib(root: ET.Element) -> Cib:
         moves=tuple(_moves(configuration)),
         tombstones=tuple(sorted(_tombstones(nodes))),
         outdated=tuple(sorted(_outdated(nodes))),
+        drained=frozenset(drained),
         replicas=replicas,
         pools=pools,
         ids=frozenset(
@@ -126,6 +133,8 @@ def parse_replica_state(text: str) -> ReplicaState:
         role=_known(pairs.get("role")),
         size_bytes=_number(pairs.get("size")),
         access=_known(pairs.get("acl")),
+        apart_since_s=_number(pairs.get("apart")),
+        generations=_known(pairs.get("gi")),
     )
 
 

@@ -105,8 +105,9 @@ class _Writer:
                 self._delete("constraints", location.tag, location.get("id", ""))
         self._delete("resources", "clone", clone)
         for node in self._configuration.findall("nodes/node"):
-            for group, pair in _node_pairs(node, f"sanctl-outdated-{name}"):
-                self._delete_pair(node, group, pair)
+            for kind in ("outdated", "discard", "revive"):
+                for group, pair in _node_pairs(node, f"sanctl-{kind}-{name}"):
+                    self._delete_pair(node, group, pair)
 
     def _set_stopped(self, name: DeviceName) -> None:
         clone = self._find(f"resources/clone[@id='{clone_id(name)}']")
