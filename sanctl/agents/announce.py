@@ -21,11 +21,18 @@ from sanctl.system.runner import Runner
 _REPUBLISH_S = 60.0
 
 
-def published_value(state: ResourceState | None) -> str:
-    """Return what this replica tells the cluster about itself, as one node attribute."""
+def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
+    """Return what this replica tells the cluster about itself, as one node attribute.
+
+    Args:
+        state: the resource; None when it is not up.
+        nodes: on how many nodes the device has replicas. DRBD 8.4 forgets a connection that it
+            has given up, so one that should be there and is not stands alone.
+    """
     if state is None:
         return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
-    connections = ",".join(peer.connection for peer in state.peers) or "None"
+    connections = ",".join(peer.connection for peer in state.peers)
+    connections = connections or ("StandAlone" if nodes > 1 else "None")
     replications = ",".join(peer.replication for peer in state.peers) or "Off"
     disks = ",".join(peer.disk for peer in state.peers) or "None"
     behind = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
@@ -44,15 +51,19 @@ def access_list_digest(initiators: Iterable[str]) -> str:
     return sha256(" ".join(sorted(initiators)).encode()).hexdigest()[:8]
 
 
-def publish(runner: Runner, device: Device, state: ResourceState | None) -> None:
+def publish(
+    runner: Runner, device: Device, state: ResourceState | None, *, apart: str = ""
+) -> None:
     """Tell the cluster this replica's state and promotion score, if they changed.
+
+    `apart` is what a monitor adds of a replica without contact (sanctl/agents/healing.py).
 
     What was told is kept on tmpfs and told again after a minute, in case the cluster forgot.
     What the replica is does not depend on who can be told: a failure is logged, and the next
     monitor tries again.
     """
     try:
-        _publish(runner, device, state)
+        _publish(runner, device, state, apart)
     except SanctlError as error:
         journal.write(
             f"{device.name}: the cluster could not be told this replica's state: {error}",
@@ -62,13 +73,14 @@ def publish(runner: Runner, device: Device, state: ResourceState | None) -> None
         )
 
 
-def _publish(runner: Runner, device: Device, state: ResourceState | None) -> None:
+def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
     score = promotion_score(
         state,
         is_new=state is not None and is_blank_pair(state) and newborn.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
     )
-    value = f"{published_value(state)} acl={access_list_digest(lio.initiators(device.name))}"
+    access = access_list_digest(lio.initiators(device.name))
+    value = f"{published_value(state, nodes=len(device.nodes))} acl={access}{apart}"
     told = f"{score} {value}"
     path = f"{RUNTIME}/told-{device.name}"
     try:

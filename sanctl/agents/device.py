@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, newborn, ocf, replica
+from sanctl.agents import announce, fencing, healing, newborn, ocf, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -222,13 +222,19 @@ def stop() -> int:
     """Take the replica down; its files stay."""
     device = _device()
     try:
-        return _stop(device)
+        take_down(device)
     except SanctlError as error:
         fencing.end_of_failed_stop(_RUNNER, device.name, str(error))
         raise
+    return ocf.SUCCESS
 
 
-def _stop(device: Device) -> int:
+def take_down(device: Device) -> None:
+    """Take down whatever there is of a replica, in the order that keeps data safe.
+
+    Raises:
+        SanctlError: something of it is left.
+    """
     steps = ocf.Steps(device.name, "stop")
     _demote(device, steps)
     lio.remove(device.name, device.minor)
@@ -242,6 +248,7 @@ def _stop(device: Device) -> int:
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     fencing.forget(device.name)
+    healing.forget(device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
@@ -254,7 +261,6 @@ def _stop(device: Device) -> int:
             Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
         )
     steps.ended("stopped")
-    return ocf.SUCCESS
 
 
 def monitor() -> int:
@@ -265,6 +271,7 @@ def monitor() -> int:
         return ocf.NOT_RUNNING
     if found.drbd is not None and not ocf.is_probe():
         state: ResourceState | None = found.drbd
+        apart = ""
         try:
             if not is_blank_pair(found.drbd):
                 # Asked now, so that a failover does not have to.
@@ -273,6 +280,8 @@ def monitor() -> int:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
+                state = healing.obey(_RUNNER, device, state)
+                apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
             journal.write(
@@ -281,7 +290,7 @@ def monitor() -> int:
                 device=device.name,
                 action="monitor",
             )
-        announce.publish(_RUNNER, device, state)
+        announce.publish(_RUNNER, device, state, apart=apart)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:

@@ -97,6 +97,9 @@ _CODES = {
     "running one at shutdown. Both would pull sanctl's targets from under the hosts: it must be "
     "masked.",
     "SAN-DOC-004": "systemd did not answer, so the state of services is not known.",
+    "SAN-DOC-005": "sanctl-drain.service and sanctl-replicas.service do nothing until the node "
+    "stops. Then the first lets other nodes serve its devices before Pacemaker stops, the second "
+    "takes down before the network goes what Pacemaker has left up. Not active, they do neither.",
     "SAN-DOC-010": "A storage node needs this kernel module.",
     "SAN-DOC-020": "The cluster's DRBD secret, from which each device's own is made, is missing "
     "on this storage node.",
@@ -117,6 +120,19 @@ _CODES = {
     "SAN-FEN-003": "Fencing was asked for and not confirmed. The node may or may not be off: "
     "nothing it served is taken over until that is certain.",
     "SAN-FEN-004": "Nothing in the CIB says how this node's power is cut.",
+    "SAN-HEAL-001": "'device heal' is for replicas that have diverged, or of which none may be "
+    "served. What is only out of contact finds together by itself.",
+    "SAN-HEAL-002": "That copy cannot be kept: its node is away, what it holds is not known or not "
+    "whole, or the other copy has all of it and more.",
+    "SAN-HEAL-003": "A node that is silent may still be serving. It has to be fenced, or come "
+    "back, before its copy can be given up.",
+    "SAN-HEAL-004": "Hosts use the copy that is to be discarded. Kept mounted, their file systems "
+    "would mix what they remember with other data and be destroyed. '--accept SAN-HEAL-004' says "
+    "that no host uses the device.",
+    "SAN-HEAL-005": "Between the question and the answer the replicas became others than those "
+    "that were shown. Nothing was done.",
+    "SAN-HEAL-006": "The agents have not told yet which generation of the data each replica holds, "
+    "so what a choice would lose cannot be said.",
     "SAN-HLT-001": "No designated controller: the nodes have not elected the one that decides. "
     "Normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes this one sees are not a majority.",
@@ -140,6 +156,9 @@ _CODES = {
     "peer cannot serve: it is fenced, or marked, or back.",
     "SAN-HLT-020": "A node is not in full service: offline, unclean (its state is unknown until "
     "it is fenced), in standby, in maintenance, or joining.",
+    "SAN-HLT-022": "A node is being shut down, or was drained by hand. What it served is served by "
+    "others; its replicas stay in step until they stop. It ends when the node leaves the cluster: "
+    "a node that has rebooted is in full service.",
     "SAN-HLT-030": "A device is stopped because its deletion has begun.",
     "SAN-HLT-031": "Pacemaker shows a device as active on two nodes. This must never be: treat "
     "it as an emergency.",
@@ -148,6 +167,11 @@ _CODES = {
     "SAN-HLT-033": "Pacemaker was told to leave this device alone.",
     "SAN-HLT-034": "The node with this replica is away; what its replica holds is not known.",
     "SAN-HLT-035": "A replica is not up to date, not connected, or has not reported.",
+    "SAN-HLT-038": "The replicas went on apart, each with writes of its own, and refuse each "
+    "other. Nothing is thrown away by itself: 'sanctl device heal NAME' shows what each has.",
+    "SAN-HLT-037": "No replica may be served, and none will be without a decision: each is marked "
+    "as behind, knows itself to be behind, or is out of reach. If the node that served last can be "
+    "brought back, that is better than any decision.",
     "SAN-HLT-040": "Pacemaker remembers a failed action. It is history until it is cleaned up, "
     "but it may keep the resource from that node.",
     "SAN-HLT-041": "A resource runs that is in no configuration: it was removed while it ran.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import Environment, environment
+from sanctl.cli.heal import heal
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
 from sanctl.errors import ConfigError, Problem, UsageError
@@ -26,7 +27,10 @@ from sanctl.plan.existing import existing_device
 
 @click.group(no_args_is_help=False)
 def device() -> None:
-    """Block devices: create, look at, grow, move, delete."""
+    """Block devices: create, look at, grow, move, heal, delete."""
+
+
+device.add_command(heal)
 
 
 @device.command(short_help="Create a device and wait until it is served.")

@@ -79,8 +79,13 @@ class Host:
 
         def all_paths() -> str | None:
             found = self.paths(target, portals)
-            names = set(found.values())
-            return f"/dev/mapper/{names.pop()}" if len(found) == len(portals) else None
+            if len(found) != len(portals):
+                return None
+            path = f"/dev/mapper/{set(found.values()).pop()}"
+            # The kernel has it before udev, on a busy machine, has made its name.
+            return (
+                path if self.bed.sh(self.name, f"test -e {path}", ok=(0, 1)).status == 0 else None
+            )
 
         return wait_for(
             f"the multipath device of {target} with {len(portals)} paths", all_paths, within_s=45

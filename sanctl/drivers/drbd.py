@@ -100,6 +100,26 @@ def down(runner: Runner, name: str) -> None:
     runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))
 
 
+def disconnect(runner: Runner, name: str) -> None:
+    """End the connections; ones that have ended are fine."""
+    runner.run(["drbdadm", "disconnect", name], timeout_s=_TIMEOUT_S, ok=range(256))
+
+
+def connect_discarding(runner: Runner, name: str) -> None:
+    """Connect, with leave to overwrite what this replica has if the replicas have diverged.
+
+    Of replicas that have not diverged DRBD resyncs the older one, whatever is asked here
+    (drbdsetup-8.4(8), --discard-my-data).
+    """
+    runner.run(["drbdadm", "connect", "--discard-my-data", name], timeout_s=_TIMEOUT_S)
+
+
+def call_up_to_date(runner: Runner, name: str, minor: int) -> None:
+    """Declare a replica that knows it is behind to be good: what the peer had is given up."""
+    runner.run(["drbdsetup", "primary", _subject(name, minor), "--force"], timeout_s=_TIMEOUT_S)
+    secondary(runner, name, minor, timeout_s=_TIMEOUT_S)
+
+
 def _subject(name: str, minor: int) -> str:
     """Return what drbdsetup changes the role of: 8.4 takes a minor, 9 a resource."""
     return name if generation() >= 9 else str(minor)

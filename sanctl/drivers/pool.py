@@ -108,7 +108,8 @@ def rename(old: str, new: str) -> None:
 
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files, durably; those that are gone are fine."""
-    for path in (files.data, files.metadata, f"{files.metadata}.new"):
+    apart = f"{files.data.removesuffix('.data')}.apart"
+    for path in (files.data, files.metadata, f"{files.metadata}.new", apart):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     sync_folder(os.path.dirname(files.data))

@@ -21,6 +21,12 @@ REACH_ATTRIBUTE = "iscsi-reach"
 REACH_CLONE = "sanctl-reach"
 
 
+#: The transient node attribute of a drained node. It ends with the node's membership, so a node
+#: that has rebooted is in full service again. The playbook's constraint `drained-serves-nothing`
+#: gives it its effect. Not `sanctl-…`: that is where replicas publish, by the device's name.
+DRAINED = "sanctl.drained"
+
+
 def clone_id(name: DeviceName | str) -> str:
     """The id of a device's promotable clone."""
     return f"sanctl-{name}"
@@ -101,6 +107,8 @@ class Cib:
     moves: tuple[MoveConstraint, ...]
     tombstones: tuple[Tombstone, ...]
     outdated: tuple[OutdatedMark, ...]
+    drained: frozenset[str]
+    """Nodes that serve nothing until they have left the cluster: they are about to."""
     replicas: Mapping[tuple[str, str], ReplicaState]
     """By device and node; only what has been published."""
     pools: Mapping[tuple[str, str], PoolUsage]

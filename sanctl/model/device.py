@@ -76,6 +76,10 @@ class ReplicaState:
     size_bytes: int | None = None
     access: str | None = None
     suspended: str | None = None
+    apart_since_s: int | None = None
+    """Since when it is known to be without contact, in seconds since 1970."""
+    generations: str | None = None
+    """DRBD's identifiers of its data, told only while it is without contact."""
 
     @property
     def is_frozen(self) -> bool:

@@ -29,7 +29,16 @@ _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*(?:([bkmgtp])(?:i?b)?)?"
 # clone and the node attribute of a device, and `sanctl-pool`, `sanctl-delete-X`, `sanctl-minor-3`
 # and `sanctl-votes` are taken; drbdadm reads `all` as every resource and `minor-3` as a minor.
 _RESERVED_WORDS = frozenset({"all", "pool", "pools", "sanctl", "votes"})
-_RESERVED_PREFIXES = ("sanctl-", "pool-", "minor-", "delete-", "outdated-", "fence-")
+_RESERVED_PREFIXES = (
+    "sanctl-",
+    "pool-",
+    "minor-",
+    "delete-",
+    "discard-",
+    "fence-",
+    "outdated-",
+    "revive-",
+)
 _RESERVED_SUFFIXES = (
     "-meta",
     "-params",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from sanctl.errors import Problem, SanctlError, Unreachable
 from sanctl.model.cluster import (
+    DRAINED,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
     Cib,
@@ -26,6 +27,8 @@ from sanctl.model.quorum import ATTRIBUTE, Ballot
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
+DISCARD_PREFIX = "sanctl-discard-"
+REVIVE_PREFIX = "sanctl-revive-"
 POOL_PREFIX = "sanctl-pool-"
 REPLICA_PREFIX = "sanctl-"
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -72,9 +75,12 @@ def parse_cib(root: ET.Element) -> Cib:
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
     ballots: dict[str, Ballot] = {}
+    drained: set[str] = set()
     for node, name, value in _transient_attributes(root):
         if name == ATTRIBUTE:
             ballots[node] = Ballot.parse(value)
+        elif name == DRAINED and value == "true":
+            drained.add(node)
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
@@ -93,6 +99,7 @@ def parse_cib(root: ET.Element) -> Cib:
         moves=tuple(_moves(configuration)),
         tombstones=tuple(sorted(_tombstones(nodes))),
         outdated=tuple(sorted(_outdated(nodes))),
+        drained=frozenset(drained),
         replicas=replicas,
         pools=pools,
         reach=reach,
@@ -137,6 +144,8 @@ def parse_replica_state(text: str) -> ReplicaState:
         size_bytes=_number(pairs.get("size")),
         access=_known(pairs.get("acl")),
         suspended=_known(pairs.get("suspended")),
+        apart_since_s=_number(pairs.get("apart")),
+        generations=_known(pairs.get("gi")),
     )
 
 

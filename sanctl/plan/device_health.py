@@ -8,6 +8,7 @@ from sanctl.model.cluster import PRESENT, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
 from sanctl.model.names import format_bytes
+from sanctl.plan.healing import Condition, diagnose
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 # Nothing is known of it.
@@ -46,6 +47,16 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             why="hosts that use it wait, then get errors",
             do=_next_for_unserved(cluster, device),
         )
+        if diagnose(cluster, device).condition is Condition.BLOCKED:
+            yield Finding(
+                code="SAN-HLT-037",
+                severity=CRITICAL,
+                subject=subject,
+                what="no replica may be served: each is behind, marked as that, or out of reach",
+                why="old data is never served by itself, for writes would be lost without a word",
+                do="bring the node back that served it last; if that cannot be: 'sanctl device "
+                f"heal {device.name}'",
+            )
     if not device.is_managed:
         yield Finding(
             code="SAN-HLT-033",
@@ -55,6 +66,17 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             why="Pacemaker would not take it over when its node fails",
             do="let Pacemaker manage it again: remove is-managed or maintenance from it",
         )
+    condition = diagnose(cluster, device).condition
+    if condition in {Condition.DIVERGED, Condition.UNRELATED}:
+        yield Finding(
+            code="SAN-HLT-038",
+            severity=WARNING,
+            subject=subject,
+            what="its replicas have diverged and refuse each other",
+            why="each has writes that the other lacks; one of them will have to be given up",
+            do=f"'sanctl device heal {device.name}' shows what each has",
+        )
+        return
     yield from _replica_findings(cluster, device)
 
 

@@ -114,8 +114,9 @@ class _Writer:
                 self._delete("constraints", location.tag, location.get("id", ""))
         self._delete("resources", "clone", clone)
         for node in self._configuration.findall("nodes/node"):
-            for group, pair in _node_pairs(node, f"sanctl-outdated-{name}"):
-                self._delete_pair(node, group, pair)
+            for kind in ("outdated", "discard", "revive"):
+                for group, pair in _node_pairs(node, f"sanctl-{kind}-{name}"):
+                    self._delete_pair(node, group, pair)
 
     def _complete_device(self, device: DeviceSpec) -> None:
         clone = clone_id(device.name)

@@ -65,6 +65,9 @@ class FakePacemaker:
         self.has_quorum = True
         self.is_down = False
         self.failing_starts: set[str] = set()
+        # What replicas without contact publish besides: by node, for every device.
+        self.apart: dict[str, str] = {}
+        self.disks: dict[str, str] = {}
 
     # The port ------------------------------------------------------------------------------
 
@@ -101,6 +104,9 @@ class FakePacemaker:
         for failure in self.failures:
             ET.SubElement(failures, "failure", failure)
         return ET.tostring(mon, encoding="unicode")
+
+    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
+        self.attribute(node, attribute, value)
 
     def forget_failures(self, resource: str) -> None:
         self.forgotten.append(resource)
@@ -256,20 +262,58 @@ class FakePacemaker:
                 )
                 return
             self.roles[name, node] = Role.UNPROMOTED
-        self._promote(name, nodes)
+        self._heal(name, nodes)
+        self._promote(name, nodes, parameters["uuid"])
         for node in nodes:
-            linked = len(nodes) > 1
+            linked = len(nodes) > 1 and not self.apart
+            disk = self.disks.get(node, "UpToDate")
             access = access_digest(Iqn.parse(i) for i in parameters.get("initiators", "").split())
             self.attribute(
                 node,
                 f"sanctl-{name}",
-                f"disk=UpToDate connection={'Connected' if linked else 'Connecting'} "
+                f"disk={disk} connection={'Connected' if linked else 'StandAlone'} "
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
-                f"role=? size={parameters['size']} acl={access}",
+                f"role=? size={parameters['size']} acl={access}{self.apart.get(node, '')}",
             )
 
-    def _promote(self, name: str, nodes: list[str]) -> None:
+    def _heal(self, name: str, nodes: list[str]) -> None:
+        """Do as the agents do with an order to discard or to revive."""
+        for node in nodes:
+            for kind in ("discard", "revive"):
+                attribute = f"sanctl-{kind}-{name}"
+                if self.permanent(node, attribute) is not None and name not in self.active(node):
+                    self.disks.pop(node, None)
+                    if kind == "discard":
+                        self.apart.clear()
+                    self._forget(node, attribute)
+
+    def _forget(self, node: str, attribute: str) -> None:
+        for group in self.root.findall(
+            f"configuration/nodes/node[@uname='{node}']/instance_attributes"
+        ):
+            for pair in group.findall("nvpair"):
+                if pair.get("name") == attribute:
+                    group.remove(pair)
+                    self.touch()
+
+    def _drained(self, node: str) -> bool:
+        pairs = self.root.findall(f"status/node_state[@uname='{node}']//nvpair")
+        return any((p.get("name"), p.get("value")) == ("sanctl.drained", "true") for p in pairs)
+
+    def _promote(self, name: str, nodes: list[str], uuid: str) -> None:
+        nodes = [
+            node
+            for node in nodes
+            if not self._drained(node)
+            and self.permanent(node, f"sanctl-outdated-{name}") != uuid
+            and self.disks.get(node, "UpToDate") == "UpToDate"
+        ]
+        for node in self.active(name):
+            if node not in nodes:
+                # Promoted elsewhere in the next step, as a real demotion takes its time.
+                self.roles[name, node] = Role.UNPROMOTED
+                return
         move = self.root.find(
             f"configuration/constraints/rsc_location[@id='sanctl-{name}-move']/rule/expression"
         )
