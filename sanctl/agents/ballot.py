@@ -13,7 +13,7 @@ import os
 from dataclasses import replace
 
 from sanctl.drivers import attributes, corosync
-from sanctl.errors import SanctlError
+from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.quorum import ATTRIBUTE, Ballot, Tally, Votes, Wish
 from sanctl.parse.corosync import parse_conf_tally, section_span
 from sanctl.render.corosync import quorum_section
@@ -86,19 +86,28 @@ def _follow(runner: Runner, wish: Wish) -> None:
         start, end = section_span(text, "quorum")
         write_atomically(corosync.CONF, text[:start] + quorum_section(wish.tally) + text[end:])
         _note(f"votes: {corosync.CONF} now counts by {wish.tally}")
-    if _strategy() != wish.strategy:
-        _write_strategy(wish.strategy)
+    if _strategy() != wish.strategy and _write_strategy(wish.strategy):
         _note(f"votes: {_TOML} now says {wish.strategy}")
 
 
-def _write_strategy(strategy: str) -> None:
+def _write_strategy(strategy: str) -> bool:
+    """Put the strategy into cluster.toml; return whether that was done.
+
+    A rollout that is on its way to another strategy may have written nodes that do not go with this
+    one. Then the file is the newer word, and is left alone.
+    """
     from sanctl.config.cluster import parse, render  # noqa: PLC0415 - monitors do not pay for it
     from sanctl.model.topology import Strategy  # noqa: PLC0415
 
     text = read_text(_TOML)
     head = "".join(line for line in text.splitlines(keepends=True)[:1] if line.startswith("#"))
-    topology = replace(parse(text, source=_TOML), strategy=Strategy(strategy))
-    write_atomically(_TOML, head + render(topology))
+    wanted = render(replace(parse(text, source=_TOML), strategy=Strategy(strategy)))
+    try:
+        parse(wanted)
+    except ConfigError:
+        return False
+    write_atomically(_TOML, head + wanted)
+    return True
 
 
 def _run_device(runner: Runner, ballot: Ballot) -> None:

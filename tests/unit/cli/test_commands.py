@@ -103,7 +103,7 @@ def test_a_device_from_birth_to_death(run: Run, env: FakeEnvironment) -> None:
     assert (status, out) == (0, f"{I1} may use device vm1 already: nothing to do\n")
     status, out, _ = run("status")
     assert status == 0
-    assert out.splitlines()[0] == "healthy: 3 of 3 nodes online, 1 of 1 devices ok"
+    assert out.splitlines()[0] == "healthy: 3 of 3 nodes online (node-majority), 1 of 1 devices ok"
     status, out, _ = run("device", "show", "vm1")
     assert "wwid:         36001405" in out
     status, out, _ = run("node", "standby", "n2")
@@ -209,7 +209,7 @@ def test_status_says_what_and_what_next(run: Run, env: FakeEnvironment) -> None:
     status, out, _ = run("status")
     lines = out.splitlines()
     assert status == 1
-    assert lines[0] == "degraded: 2 of 3 nodes online, 0 of 1 devices ok"
+    assert lines[0] == "degraded: 2 of 3 nodes online (node-majority), 0 of 1 devices ok"
     assert any("next: start the node" in line for line in lines)
     row = next(line for line in lines if line.startswith("vm1"))
     assert row.endswith("n2 ?")
