@@ -201,7 +201,7 @@ def _check_fencing_is_stated(
                 "SAN-CONF-031",
                 ("nodes", name, "fence"),
                 "is missing",
-                f"how this node's power is cut: address, user; or SBD (sanctl_sbd){risk}",
+                f"how this node's power is cut: address, user; or SBD (sanctl_sbd_mode){risk}",
             )
 
 

@@ -24,18 +24,21 @@ def check_sbd(document: Document, names: Sequence[str], hostvars: Hostvars) -> b
         names,
         hostvars,
         (
-            "sanctl_sbd",
+            "sanctl_sbd_mode",
             "sanctl_sbd_devices",
             "sanctl_sbd_watchdog",
             "sanctl_sbd_watchdog_timeout_s",
         ),
     )
     shared = hostvars[names[0]]
-    mode = shared.get("sanctl_sbd") or ""
+    mode = shared.get("sanctl_sbd_mode") or ""
     devices = shared.get("sanctl_sbd_devices") or []
     if mode not in _MODES:
         document.note(
-            "SAN-CONF-041", ("variable", "sanctl_sbd"), f"{mode!r} is not known", "diskless or disk"
+            "SAN-CONF-041",
+            ("variable", "sanctl_sbd_mode"),
+            f"{mode!r} is not known",
+            "diskless or disk",
         )
         return False
     if not isinstance(devices, list) or not all(
@@ -55,15 +58,15 @@ def check_sbd(document: Document, names: Sequence[str], hostvars: Hostvars) -> b
         document.note(
             "SAN-CONF-041",
             ("variable", "sanctl_sbd_devices"),
-            f"are given, and sanctl_sbd is {mode or 'not set'}",
-            "sanctl_sbd: disk",
+            f"are given, and sanctl_sbd_mode is {mode or 'not set'}",
+            "sanctl_sbd_mode: disk",
         )
     if not mode:
         return False
     if mode == "diskless" and len(names) < 3:
         document.note(
             "SAN-CONF-043",
-            ("variable", "sanctl_sbd"),
+            ("variable", "sanctl_sbd_mode"),
             f"diskless does not go with {len(names)} nodes",
             "add a witness, or use a disk",
         )

@@ -25,10 +25,10 @@ def _with(shared: dict[str, Any], *, fence: bool = True) -> list[str]:
 @pytest.mark.parametrize(
     "shared",
     [
-        {"sanctl_sbd": "diskless"},
-        {"sanctl_sbd": "diskless", **_SOFTDOG},
-        {"sanctl_sbd": "disk", "sanctl_sbd_devices": [_DISK]},
-        {"sanctl_sbd": "disk", "sanctl_sbd_devices": [_DISK, _DISK + "2", _DISK + "3"]},
+        {"sanctl_sbd_mode": "diskless"},
+        {"sanctl_sbd_mode": "diskless", **_SOFTDOG},
+        {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [_DISK]},
+        {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [_DISK, _DISK + "2", _DISK + "3"]},
     ],
     ids=str,
 )
@@ -40,38 +40,38 @@ def test_what_goes_together(shared: dict[str, Any], fence: bool) -> None:
 @pytest.mark.parametrize(
     ("shared", "line"),
     [
-        ({"sanctl_sbd": "yes"}, "SAN-CONF-041: sanctl_sbd: 'yes' is not known"),
-        ({"sanctl_sbd": "disk"}, "SAN-CONF-041: sanctl_sbd_devices: must name one"),
+        ({"sanctl_sbd_mode": "yes"}, "SAN-CONF-041: sanctl_sbd_mode: 'yes' is not known"),
+        ({"sanctl_sbd_mode": "disk"}, "SAN-CONF-041: sanctl_sbd_devices: must name one"),
         (
-            {"sanctl_sbd": "disk", "sanctl_sbd_devices": [_DISK, _DISK + "2"]},
+            {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [_DISK, _DISK + "2"]},
             "SAN-CONF-041: sanctl_sbd_devices: must name one",
         ),
         (
-            {"sanctl_sbd": "disk", "sanctl_sbd_devices": [_DISK, _DISK, _DISK, _DISK + "2"]},
+            {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [_DISK, _DISK, _DISK, _DISK + "2"]},
             "SAN-CONF-041: sanctl_sbd_devices: must name one",
         ),
         (
-            {"sanctl_sbd": "diskless", "sanctl_sbd_devices": [_DISK]},
-            "SAN-CONF-041: sanctl_sbd_devices: are given, and sanctl_sbd is diskless",
+            {"sanctl_sbd_mode": "diskless", "sanctl_sbd_devices": [_DISK]},
+            "SAN-CONF-041: sanctl_sbd_devices: are given, and sanctl_sbd_mode is diskless",
         ),
         (
             {"sanctl_sbd_devices": [_DISK]},
-            "SAN-CONF-041: sanctl_sbd_devices: are given, and sanctl_sbd is not set",
+            "SAN-CONF-041: sanctl_sbd_devices: are given, and sanctl_sbd_mode is not set",
         ),
         (
-            {"sanctl_sbd": "disk", "sanctl_sbd_devices": "sdb"},
+            {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": "sdb"},
             "SAN-CONF-041: sanctl_sbd_devices: must be a list",
         ),
         (
-            {"sanctl_sbd": "diskless", "sanctl_sbd_watchdog_timeout_s": 0},
+            {"sanctl_sbd_mode": "diskless", "sanctl_sbd_watchdog_timeout_s": 0},
             "SAN-CONF-041: sanctl_sbd_watchdog_timeout_s: is no number",
         ),
         (
-            {"sanctl_sbd": "diskless", "sanctl_sbd_watchdog": "ipmi"},
+            {"sanctl_sbd_mode": "diskless", "sanctl_sbd_watchdog": "ipmi"},
             "SAN-CONF-041: sanctl_sbd_watchdog: 'ipmi'",
         ),
         (
-            {"sanctl_sbd": "diskless", "sanctl_sbd_watchdog": "softdog"},
+            {"sanctl_sbd_mode": "diskless", "sanctl_sbd_watchdog": "softdog"},
             "SAN-CONF-042: sanctl_sbd_watchdog: softdog cannot",
         ),
         (
@@ -103,7 +103,7 @@ def test_one_mistake_is_named_once(shared: dict[str, Any], line: str) -> None:
 def test_all_mistakes_are_named_at_once() -> None:
     found = _with(
         {
-            "sanctl_sbd": "disk",
+            "sanctl_sbd_mode": "disk",
             "sanctl_sbd_watchdog": "softdog",
             "sanctl_pacemaker_reach_targets": ["switch", "10.77.1.1"],
         }
@@ -120,14 +120,14 @@ def test_without_sbd_every_node_needs_a_fencing_device() -> None:
 def test_diskless_sbd_needs_three_nodes() -> None:
     variables = {name: v for name, v in hostvars().items() if name != "n3"}
     for name in ("n1", "n2"):
-        variables[name]["sanctl_sbd"] = "diskless"
+        variables[name]["sanctl_sbd_mode"] = "diskless"
     groups = GROUPS | {"sanctl_nodes": ["n1", "n2"], "sanctl_witness": []}
     assert any(line.startswith("SAN-CONF-043") for line in problems(variables, groups))
 
 
 def test_settings_that_differ_from_node_to_node() -> None:
     variables = hostvars()
-    variables["n2"]["sanctl_sbd"] = "diskless"
+    variables["n2"]["sanctl_sbd_mode"] = "diskless"
     variables["n3"]["sanctl_pacemaker_reach_targets"] = ["10.77.1.9"]
     lines = inventory.survey(variables, GROUPS)["problems"]
     assert [line.split(":")[0] for line in lines] == ["SAN-CONF-035", "SAN-CONF-035"]
