@@ -142,9 +142,17 @@ def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
-    node = _Node(_events("Primary", "Connected", "UpToDate"))
+    node = _Node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
     assert clear_marks(node, "vol1", ["n2"])
     assert node.done == ["clear n2"]
+
+
+@pytest.mark.parametrize("standing", ["No/n1", "No/n2", "Yes/n1"])
+def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
+    """Found by the safety model: a lonely mark and its lonely clearing made the newer CIB."""
+    node = _Node(_events("Primary", "Connected", "UpToDate"), [standing])
+    assert not clear_marks(node, "vol1", ["n2"])
+    assert node.done == []
 
 
 @pytest.mark.parametrize(
