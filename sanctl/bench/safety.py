@@ -10,7 +10,7 @@ import sys
 import time
 
 from sanctl.plan.exploration import Explored, Found
-from sanctl.plan.safety import REPAIRED, SHIPPED, Rules
+from sanctl.plan.safety_rules import REPAIRED, SHIPPED, Rules
 from sanctl.plan.safety_variants import VARIANTS, run
 from sanctl.plan.safety_world import World, brief
 

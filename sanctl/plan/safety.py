@@ -5,7 +5,8 @@ which events can follow. The rules that sanctl decides by are not copied here bu
 `promotion_score` and sanctl/plan/fence_rules.py, which the agents call, too. The rest is the
 behaviour of what sanctl stands on: DRBD 8.4 (states from drbd_state.c and drbd_nl.c), corosync
 (membership, extended virtual synchrony), Pacemaker (one order at a time, demote or fence before
-promote). `Rules` names each of these promises, so that each can be broken and be seen to matter.
+promote). `Rules` (sanctl/plan/safety_rules.py) names each of these promises, so that each can be
+broken and be seen to matter.
 
 Time is not in it: whatever can happen can happen next, or never. A fault costs one of a bounded
 number; repair, the cluster's actions, the host's writes and every delay are free.
@@ -14,11 +15,8 @@ number; repair, the cluster's actions, the host's writes and every delay are fre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
-from sanctl.model.drbd import ResourceState
-from sanctl.plan import fence_rules
-from sanctl.plan.promotion import promotion_score
+from sanctl.plan.safety_rules import Rules, Standing
 from sanctl.plan.safety_world import (
     ASKS,
     ASKS_AGAIN,
@@ -36,76 +34,6 @@ from sanctl.plan.safety_world import (
 Event = tuple[str, World]
 
 
-class Standing(NamedTuple):
-    """The arguments of `fence_rules.standing`, as far as they are values."""
-
-    is_quorate: bool
-    is_member: bool
-    is_fenced: bool
-
-
-def _standing(seen: Standing) -> str:
-    return fence_rules.standing(
-        is_quorate=seen.is_quorate, is_member=seen.is_member, is_fenced=lambda: seen.is_fenced
-    )
-
-
-def _score(state: ResourceState | None) -> int | None:
-    return promotion_score(state, is_new=False)
-
-
-class Rules(NamedTuple):
-    """What is decided, and what is relied on. The defaults are what is shipped.
-
-    Attributes:
-        standing: what the handler makes of quorum, membership and fencing.
-        is_certain: whether that is enough to mark the peer, and to go on.
-        asks_before: the handler asks before it marks.
-        asks_after: and again afterwards.
-        may_clear: who may clear the peer's mark.
-        clears_own: a standby clears its own mark instead.
-        locks: clearing and the handler exclude each other.
-        clears_with_quorum: marks are cleared only with quorum.
-        marks_targets: who is about to be filled by a resync is marked first.
-        outranks: the CIB in which a fenced peer is marked is newer than what that wrote when alone.
-        score: whether a replica is a candidate.
-        drbd_refuses: DRBD refuses to promote what is not UpToDate.
-        heeds_marks: the cluster promotes no marked replica.
-        demotes_first: the cluster promotes only when the other is known not to be Primary.
-        confirms: the cluster takes a node for fenced only when its power switch says so.
-        waits_for_all: with two nodes, one that has started waits until it has seen the other.
-        freezes: a Primary that loses its peer lets nothing through until the handler has answered.
-        stays_frozen: and the handler does not let go because it has waited long.
-        ties_to_quorate: of two equally new copies of the CIB the one from a partition with quorum wins.
-    """
-
-    standing: Callable[[Standing], str] = _standing
-    is_certain: Callable[[str], bool] = fence_rules.is_certain
-    asks_before: bool = True
-    asks_after: bool = True
-    may_clear: Callable[[ResourceState | None], bool] = fence_rules.may_clear
-    clears_own: bool = False
-    locks: bool = True
-    clears_with_quorum: bool = True
-    marks_targets: bool = False
-    outranks: bool = False
-    score: Callable[[ResourceState | None], int | None] = _score
-    drbd_refuses: bool = True
-    heeds_marks: bool = True
-    demotes_first: bool = True
-    confirms: bool = True
-    waits_for_all: bool = True
-    freezes: bool = True
-    stays_frozen: bool = True
-    ties_to_quorate: bool = True
-
-
-#: What the code does today.
-SHIPPED = Rules()
-#: And with what the exploration has shown to be missing (docs/explanation/safety-model.md).
-REPAIRED = SHIPPED._replace(marks_targets=True, outranks=True)
-
-
 def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
     """Return the function that tells which events can happen next, and where they lead."""
 
@@ -119,7 +47,7 @@ def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
 
 def _all(world: World, rules: Rules) -> Iterator[Event]:
     if world.faults:
-        yield from _faults(world._replace(faults=world.faults - 1), rules)
+        yield from _faults(world._replace(faults=world.faults - 1))
     yield from _repairs(world, rules)
     for i in range(len(world.nodes)):
         if world.nodes[i].is_up:
@@ -133,7 +61,7 @@ def _all(world: World, rules: Rules) -> Iterator[Event]:
 # What breaks, and what is repaired.
 
 
-def _faults(world: World, rules: Rules) -> Iterator[Event]:
+def _faults(world: World) -> Iterator[Event]:
     everybody = (1 << len(world.nodes)) - 1
     if world.is_synced:
         yield "the sync network is cut", world._replace(is_synced=False)
@@ -229,8 +157,9 @@ def _cluster(world: World, i: int, rules: Rules) -> Iterator[Event]:
             ordered = put(world, i, replica._replace(is_ordered=True))
             yield f"the cluster orders the promotion of {NAMES[i]}", ordered
     elif replica.is_frozen and replica.is_pending and (reach & node.view).bit_count() > 1:
-        yield f"{NAMES[i]} cannot be stopped and is fenced", _know_gone(
-            power_off(world, i), reach & ~(1 << i), i
+        yield (
+            f"{NAMES[i]} cannot be stopped and is fenced",
+            _know_gone(power_off(world, i), reach & ~(1 << i), i),
         )
 
 
@@ -323,8 +252,9 @@ def _replica(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield f"{NAMES[i]} learns that its peer is UpToDate", told
     if here.role == "P" and not works:
         if here.serves and not here.is_linked:
-            yield f"a write is acknowledged by {NAMES[i]} alone", put(
-                world, 1 - i, there._replace(is_fresh=False)
+            yield (
+                f"a write is acknowledged by {NAMES[i]} alone",
+                put(world, 1 - i, there._replace(is_fresh=False)),
             )
         elif not here.is_pending:
             yield f"a write waits on {NAMES[i]}", put(world, i, here._replace(is_pending=True))
@@ -459,7 +389,7 @@ def _answered(world: World, i: int) -> World:
 
 
 def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
-    here, there = world.replicas[i], world.replicas[1 - i]
+    here = world.replicas[i]
     if here.role == "-":
         return
     if here.role == "P" and not here.is_pending:
@@ -472,8 +402,9 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
         cleared = _write_mark(world, i, 1 - i, is_set=False, rules=rules)
         after = cleared.replicas[i]._replace(is_clearing=False)
         yield f"{NAMES[i]} clears the mark of {NAMES[1 - i]}", put(cleared, i, after)
-        yield f"{NAMES[i]} does not get to clearing", put(
-            world, i, here._replace(is_clearing=False)
+        yield (
+            f"{NAMES[i]} does not get to clearing",
+            put(world, i, here._replace(is_clearing=False)),
         )
     elif world.nodes[i].marks >> (1 - i) & 1 and not (
         rules.locks and here.handler in {MARKS, ASKS_AGAIN}
@@ -483,9 +414,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
             clearing = here._replace(is_clearing=True)
             yield f"{NAMES[i]} sees that it is in sync", put(world, i, clearing)
     if rules.clears_own and here.role == "S" and here.is_linked and here.disk == "U":
-        yield f"{NAMES[i]} clears its own mark", _write_mark(
-            world, i, i, is_set=False, rules=rules
-        )
+        yield f"{NAMES[i]} clears its own mark", _write_mark(world, i, i, is_set=False, rules=rules)
 
 
 def _stopped(world: World, i: int) -> World:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.exploration import Explored, explore
-from sanctl.plan.safety import REPAIRED, Rules, Standing, events
+from sanctl.plan.safety import events
+from sanctl.plan.safety_rules import REPAIRED, Rules, Standing
 from sanctl.plan.safety_world import World, canonical, first_world, is_whole, violation
 
 
@@ -210,7 +211,7 @@ VARIANTS = (
     ),
     Variant(
         "stale-roles",
-        "The cluster promotes only after it knows the other demoted or fenced, not from a stale CIB.",
+        "The cluster promotes only when it knows the other demoted or fenced, by no stale CIB.",
         REPAIRED._replace(demotes_first=False),
         nodes=2,
         faults=1,

@@ -19,7 +19,7 @@ so the model covers any number of writes, at any moment.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from sanctl.model.drbd import PeerState, ResourceState
@@ -253,7 +253,7 @@ _MIRRORED = (0, 2, 1, 3, 4, 6, 5, 7)  # masks with the bits of a and b exchanged
 _OTHER = {"=": "=", "!": "!", "a": "b", "b": "a"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _mirrored_node(node: Node) -> Node:
     return node._replace(
         view=_MIRRORED[node.view], marks=_MIRRORED[node.marks], gone=_MIRRORED[node.gone]

@@ -9,7 +9,8 @@ import pytest
 
 from sanctl.bench.safety import table, trace
 from sanctl.plan.exploration import explore
-from sanctl.plan.safety import REPAIRED, SHIPPED, events
+from sanctl.plan.safety import events
+from sanctl.plan.safety_rules import REPAIRED, SHIPPED
 from sanctl.plan.safety_variants import VARIANTS, Variant, run
 from sanctl.plan.safety_world import canonical, first_world, is_whole, violation
 
@@ -26,9 +27,7 @@ def test_nothing_goes_wrong_while_every_rule_is_kept(nodes: int) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_each_broken_rule_is_found(variant: Variant) -> None:
-    result = run(
-        variant.rules, variant.nodes, variant.faults, begins=variant.begins, ends=False
-    )
+    result = run(variant.rules, variant.nodes, variant.faults, begins=variant.begins, ends=False)
     assert result.found is not None
     assert result.found.what.startswith(variant.finds)
     assert len(variant.begins) + len(result.found.steps) == variant.steps, trace(result.found)
@@ -37,9 +36,7 @@ def test_each_broken_rule_is_found(variant: Variant) -> None:
 def test_what_is_shipped_lacks_the_open_rules_and_no_other() -> None:
     """When one of them is kept, its variant is not open any more."""
     lacking = {
-        name
-        for name in SHIPPED._fields
-        if getattr(SHIPPED, name) != getattr(REPAIRED, name)
+        name for name in SHIPPED._fields if getattr(SHIPPED, name) != getattr(REPAIRED, name)
     }
     broken = {
         name
