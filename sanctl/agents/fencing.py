@@ -29,12 +29,10 @@ from sanctl.agents import pair
 from sanctl.drivers import attributes, drbd, selffence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
-from sanctl.plan import freeze
+from sanctl.plan import fence_rules, freeze
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
 
-_PEER_OUTDATED = 4
-_PEER_FENCED = 7
 _UNCERTAIN = 1
 # A promotion has 60 s; what is left is for the agent to say why it failed.
 _PROMOTION_DEADLINE_S = 40.0
@@ -68,7 +66,7 @@ def fence_peer() -> int:
             alone_since, time.monotonic(), is_alone=standing == "alone"
         )
         waited_s = time.monotonic() - begin
-        if standing in {"member", "fenced"}:
+        if fence_rules.is_certain(standing):
             journal.write(
                 f"{device}: {peer} cannot be promoted any more ({standing}), I/O goes on",
                 priority=journal.NOTICE,
@@ -77,7 +75,7 @@ def fence_peer() -> int:
                 step=standing,
                 duration_ms=round(waited_s * 1000),
             )
-            return _PEER_FENCED if standing == "fenced" else _PEER_OUTDATED
+            return fence_rules.exit_code(standing)
         if waited_s - told_s > _TELL_EVERY_S:
             told_s = waited_s
             journal.write(
@@ -110,7 +108,7 @@ def secure(runner: Runner, device: str, peer: str) -> str:
         SanctlError: the cluster did not answer; nothing is certain.
     """
     before = pair.weigh(runner, device, peer, peer_standing(runner, peer))
-    if before not in {"member", "fenced"}:
+    if not fence_rules.is_certain(before):
         return before
     mark = f"sanctl-outdated-{device}"
     attributes.remember(runner, peer, mark, _uuid(runner, device), timeout_s=20.0)
@@ -179,6 +177,9 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     if the link breaks now, the handler runs afterwards, and its mark stays. What a standby sees
     proves nothing, it may notice a broken link seconds after its Primary has gone on without it.
 
+    Only with quorum, as for setting: a node that was cut off and has changed its own CIB by a mark
+    would change it twice by clearing that, and could bring back a CIB newer than the others'.
+
     Returns:
         Whether the marks are off.
 
@@ -187,9 +188,11 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     """
     with _locked(device, wait=False) as is_mine:
         state = drbd.observe(runner, device) if is_mine else None
-        if state is None or not state.is_primary or not state.is_in_sync:
+        if not fence_rules.may_clear(state):
             return False
         for peer in peers:
+            if not fence_rules.is_certain(peer_standing(runner, peer)):
+                return False
             attributes.forget(runner, peer, f"sanctl-outdated-{device}", timeout_s=8.0)
     return True
 
@@ -230,15 +233,17 @@ def peer_standing(runner: Runner, peer: str) -> str:
         SanctlError: one of the two did not answer.
     """
     seen = membership(runner)
-    if not seen.is_quorate:
-        return "alone"
-    if peer in seen.members:
-        return "member"
-    answer = runner.run(
-        ["cibadmin", "--query", "--xpath", f"//node_state[@uname='{peer}']", "--no-children"],
-        timeout_s=20.0,
+
+    def fenced() -> bool:
+        answer = runner.run(
+            ["cibadmin", "--query", "--xpath", f"//node_state[@uname='{peer}']", "--no-children"],
+            timeout_s=20.0,
+        )
+        return is_fenced(ET.fromstring(answer.stdout))  # noqa: S314
+
+    return fence_rules.standing(
+        is_quorate=seen.is_quorate, is_member=peer in seen.members, is_fenced=fenced
     )
-    return "fenced" if is_fenced(ET.fromstring(answer.stdout)) else "unknown"  # noqa: S314
 
 
 def membership(runner: Runner) -> Membership:

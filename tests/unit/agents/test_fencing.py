@@ -131,9 +131,17 @@ def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
-    node = _node(_events("Primary", "Connected", "UpToDate"))
+    node = _node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
     assert clear_marks(node, "vol1", ["n2"])
     assert _done(node) == ["clear n2"]
+
+
+@pytest.mark.parametrize("standing", ["No/n1", "No/n2", "Yes/n1"])
+def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
+    """Found by the safety model: a lonely mark and its lonely clearing made the newer CIB."""
+    node = _node(_events("Primary", "Connected", "UpToDate"), [standing])
+    assert not clear_marks(node, "vol1", ["n2"])
+    assert _done(node) == []
 
 
 @pytest.mark.parametrize(

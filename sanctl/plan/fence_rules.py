@@ -1,0 +1,54 @@
+"""What is certain about a peer, and what follows from it: the rules of the fence-peer handler.
+
+Pure functions, so that the handler (sanctl/agents/fencing.py) and the model that explores every
+interleaving (sanctl/plan/safety.py) judge by the same lines.
+
+The invariant they guard: a node out of contact with its peer serves only if no partition that has
+or can get quorum will promote the peer with the data it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sanctl.model.drbd import ResourceState
+
+#: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
+PEER_OUTDATED = 4
+PEER_FENCED = 7
+
+
+def standing(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[], bool]) -> str:
+    """Return what the cluster knows of a peer: `member`, `fenced`, `unknown` or `alone`.
+
+    Without quorum (`alone`) nothing is known: others may have decided otherwise. Silence is not
+    absence: a peer that is no member is unknown until it is known to be fenced, which is asked
+    only then.
+    """
+    if not is_quorate:
+        return "alone"
+    if is_member:
+        return "member"
+    return "fenced" if is_fenced() else "unknown"
+
+
+def is_certain(peer: str) -> bool:
+    """Whether a peer of that standing cannot be promoted any more once it is marked.
+
+    A member reads the same CIB as this node, and a fenced one reads it before it starts again.
+    """
+    return peer in {"member", "fenced"}
+
+
+def exit_code(peer: str) -> int:
+    """Return what fence-peer answers DRBD for a peer that is certain and marked."""
+    return PEER_FENCED if peer == "fenced" else PEER_OUTDATED
+
+
+def may_clear(state: ResourceState | None) -> bool:
+    """Whether a node in that state may clear its peers' marks, if it holds the handler's lock.
+
+    Only a Primary sets a mark that counts, and only it knows when it last went on alone. A standby
+    may notice a broken link seconds after its Primary has gone on without it.
+    """
+    return state is not None and state.is_primary and state.is_in_sync
