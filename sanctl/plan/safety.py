@@ -330,10 +330,11 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         return
     peer, name = 1 - i, f"the handler of {NAMES[i]}"
     is_certain = _is_certain(world, i, rules)
+    is_called_for = not rules.guards_marking or not here.for_primary or here.role == "P"
     if here.handler == ASKS:
         if rules.locks and here.is_clearing:
             return
-        if is_certain or not rules.asks_before:
+        if (is_certain or not rules.asks_before) and is_called_for:
             yield f"{name} asks: certain", put(world, i, here._replace(handler=MARKS))
         if not here.for_primary:
             ended = here._replace(handler=NO_HANDLER, is_ordered=False, is_late=False)
@@ -349,7 +350,9 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield f"{name} marks {NAMES[peer]}", after
         after = put(marked, i, here._replace(handler=ASKS))
         yield f"{name} marks {NAMES[peer]}, and hears no answer", after
-    elif is_certain or not rules.asks_after:
+    elif (is_certain or not rules.asks_after) and (
+        not rules.reads_back or world.nodes[i].marks >> peer & 1
+    ):
         yield f"{name} asks again: certain, and returns", _answered(world, i)
     else:
         yield f"{name} asks again: not certain", put(world, i, here._replace(handler=ASKS))
@@ -392,7 +395,9 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     here = world.replicas[i]
     if here.role == "-":
         return
-    if here.role == "P" and not here.is_pending:
+    # Where demote waits for the lock that the handler holds while it marks.
+    is_marking = rules.guards_marking and here.handler in {MARKS, ASKS_AGAIN}
+    if here.role == "P" and not here.is_pending and not is_marking:
         yield f"{NAMES[i]} is demoted", put(world, i, here._replace(role="S"))
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)

@@ -45,6 +45,8 @@ class Rules(NamedTuple):
         clears_with_quorum: marks are cleared only with quorum.
         marks_targets: who is about to be filled by a resync is marked first.
         outranks: the CIB in which a fenced peer is marked is newer than what that wrote when alone.
+        guards_marking: a Primary's handler marks only while it is Primary; demote waits for that.
+        reads_back: the handler goes on only if its mark is still in the CIB when it asks again.
         score: whether a replica is a candidate.
         drbd_refuses: DRBD refuses to promote what is not UpToDate.
         heeds_marks: the cluster promotes no marked replica.
@@ -66,6 +68,8 @@ class Rules(NamedTuple):
     clears_with_quorum: bool = True
     marks_targets: bool = False
     outranks: bool = False
+    guards_marking: bool = False
+    reads_back: bool = False
     score: Callable[[ResourceState | None], int | None] = _score
     drbd_refuses: bool = True
     heeds_marks: bool = True
@@ -80,4 +84,4 @@ class Rules(NamedTuple):
 #: What the code does today.
 SHIPPED = Rules()
 #: And with what the exploration has shown to be missing (docs/explanation/safety-model.md).
-REPAIRED = SHIPPED._replace(marks_targets=True, outranks=True)
+REPAIRED = SHIPPED._replace(marks_targets=True, outranks=True, guards_marking=True, reads_back=True)

@@ -221,7 +221,7 @@ VARIANTS = (
     Variant(
         "clears-without-quorum",
         "Marks are cleared only with quorum.",
-        REPAIRED._replace(clears_with_quorum=False, outranks=False),
+        REPAIRED._replace(clears_with_quorum=False, outranks=False, reads_back=False),
         nodes=2,
         faults=1,
         finds="3: b serves alone",
@@ -243,6 +243,24 @@ VARIANTS = (
         finds="3: a serves alone",
         steps=6,
         is_open=True,
+    ),
+    Variant(
+        "late-mark",
+        "A Primary's handler marks only while that is Primary, and a mark that counts is read back.",
+        REPAIRED._replace(guards_marking=False, reads_back=False),
+        nodes=2,
+        faults=2,
+        finds="3: b serves alone",
+        steps=14,
+        is_open=True,
+        begins=(
+            "the sync network is cut",
+            "DRBD on a notices that the link is gone",
+            "the handler of a asks: certain",
+            "a is demoted",
+            "the cluster orders the promotion of b",
+            "the heartbeats of a are cut",
+        ),
     ),
     Variant(
         "equal-epochs",
