@@ -26,6 +26,7 @@ from sanctl.lab.spec import Role
 WHOLE_DEADLINE_S = 300.0
 _WRITING_DEADLINE_S = 120.0
 _AUDIT_TIMEOUT_S = 60.0
+_SIGN_OF_LIFE_S = 20.0
 _POLL_S = 2.0
 # Clocks and journals are this exact; what a step left just before the next is not its fault.
 _MARGIN_S = 0.5
@@ -119,7 +120,8 @@ class Bench:
             except SanctlError as error:
                 step.problems.append(f"{load.device}: the ledger's log cannot be read: {error}")
         before_check_s = time.time()
-        if not step.problems:
+        # A problem is no reason not to look for lost writes; a device that gives no answer is.
+        if not step.problems or self._writes():
             step.checks = ledgers.check_all(self.loads)
         step.problems += [text for _, text in watch.violations]
         for load in self.loads:
@@ -145,6 +147,13 @@ class Bench:
         step.ended_s = time.time()
         for load in self.loads:
             load.forget_before(step.ended_s - 60)
+
+    def _writes(self) -> bool:
+        try:
+            ledgers.await_writing(self.loads, within_s=_SIGN_OF_LIFE_S)
+        except SanctlError:
+            return False
+        return True
 
     def serving(self) -> dict[str, str]:
         """Return the node that serves each of the bench's devices, or what else is the case."""

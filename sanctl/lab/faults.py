@@ -59,15 +59,13 @@ _MODULES = {Disk.FLAKY: "dm-flakey", Disk.DUST: "dm-dust", Disk.SLOW: "dm-delay"
 # Neither flushed nor frozen: a disk that is about to fail, or has, would never come to an end.
 _SUSPEND = "dmsetup suspend --noflush --nolockfs"
 
+# Root's reserve is filled, too: agents are root.
 _FILL = """
-set -eu
 at=0
-size=$(( $(df --output=avail -B1 {place} | tail -n 1) ))
-[ $size -lt 1048576 ] || {{ fallocate -l $size {place}/{filler}; at=$size; }}
-# What is left is kept for root, and agents are root: down to the last block.
-for step in 67108864 4194304 262144 4096; do
+for step in 268435456 67108864 16777216 4194304 1048576 262144 65536 4096; do
     while fallocate -o $at -l $step {place}/{filler} 2>/dev/null; do at=$((at + step)); done
 done
+[ $at -gt 0 ]
 """
 
 

@@ -1,4 +1,4 @@
-"""One fault of each kind on real kernels: the bench's short run, for CI."""
+"""One fault of each kind on real kernels: the bench's short run."""
 
 from __future__ import annotations
 
