@@ -7,7 +7,9 @@ import click
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.views import NODE_COLUMNS, node_data, node_rows
+from sanctl.errors import ExitStatus
 from sanctl.model.names import NodeName
+from sanctl.ops.drain import drain_node, undrain_node
 from sanctl.ops.node import bring_online, put_in_standby
 
 
@@ -67,5 +69,62 @@ def online(name: str, timeout_s: float, output: str) -> None:
         text=lambda: print(
             f"node {wanted} is online, its replicas are up to date"
             + ("" if changed else ": nothing to do")
+        ),
+    )
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@timeout_option(90)
+@output_option
+def drain(name: str, timeout_s: float, output: str) -> None:
+    """Let other nodes serve what NODE serves, as when it is shut down.
+
+    Its replicas stay in step. Ends with the node's next stop, or 'sanctl node undrain'. Refuses
+    nothing: what no other node can serve is named, and stops with the node.
+    """
+    env = environment()
+    wanted = NodeName.parse(name)
+    with env.session() as it, env.recorded("drain", words=f"node drain {name}"):
+        result = drain_node(it, wanted, timeout_s=timeout_s)
+
+    def text() -> None:
+        for device, server in result.moved:
+            print(f"device {device} is served by {server}")
+        for each in result.stranded:
+            print(f"device {each.device} stops with {wanted}: {each.reason}")
+        for device in result.late:
+            print(f"device {device} is still on its way after {timeout_s:g} s")
+        if not (result.moved or result.stranded or result.late):
+            print(f"node {wanted} serves nothing")
+
+    finish(
+        output,
+        data={
+            "name": wanted.value,
+            "moved": [{"device": d.value, "node": server} for d, server in result.moved],
+            "stranded": [{"device": s.device.value, "reason": s.reason} for s in result.stranded],
+            "late": [device.value for device in result.late],
+        },
+        text=text,
+        status=ExitStatus.NOT_CONVERGED if result.late else ExitStatus.OK,
+    )
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@timeout_option(60)
+@output_option
+def undrain(name: str, timeout_s: float, output: str) -> None:
+    """Let a drained node serve devices again; what it served before stays where it is."""
+    env = environment()
+    wanted = NodeName.parse(name)
+    with env.session() as it, env.recorded("undrain", words=f"node undrain {name}"):
+        changed = undrain_node(it, wanted, timeout_s=timeout_s)
+    finish(
+        output,
+        data={"name": wanted.value, "changed": changed},
+        text=lambda: print(
+            f"node {wanted} may serve devices" + ("" if changed else ": nothing to do")
         ),
     )

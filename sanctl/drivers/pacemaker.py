@@ -54,6 +54,14 @@ class PacemakerPort(Protocol):
         """
         ...
 
+    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
+        """Set a transient attribute of a node; None takes it away.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        ...
+
     def forget_failures(self, resource: str) -> None:
         """Make Pacemaker forget a resource's failures.
 
@@ -94,6 +102,14 @@ class Pacemaker:
         if result.status == 0:
             return result.stdout
         raise _as_unreachable(result)
+
+    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
+        """See PacemakerPort.set_node_word."""
+        verb = ["--delete"] if value is None else ["--update", value]
+        self._runner.run(
+            ["attrd_updater", "--node", node, "--name", attribute, *verb],
+            timeout_s=_PATCH_TIMEOUT_S,
+        )
 
     def forget_failures(self, resource: str) -> None:
         """See PacemakerPort.forget_failures."""

@@ -18,6 +18,8 @@ AGENTS = ("/usr/lib/ocf/resource.d/sanctl/device", "/usr/lib/ocf/resource.d/sanc
 _MUST_RUN = ("corosync.service", "pacemaker.service")
 # Pulls Corosync in, which need not be enabled itself.
 _STARTED_AT_BOOT = "pacemaker.service"
+# What makes a shutdown of this node one in order: stopped before, and after, Pacemaker.
+_ACT_AT_STOP = ("sanctl-drain.service", "sanctl-replicas.service")
 # Either would restore a stored target configuration over ours at boot, and clear it at shutdown.
 _MUST_NOT_RUN = ("target.service", "rtslib-fb-targetctl.service")
 _MODULES = {
@@ -65,6 +67,7 @@ def examine(
     # A witness has no targets; of a machine of unknown role the worst is assumed.
     findings.extend(_service_findings(host, () if is_witness else _MUST_NOT_RUN))
     if is_storage:
+        findings.extend(_stop_findings(host))
         findings.extend(_kernel_findings(host))
         findings.extend(_file_findings(host))
     if topology is not None:
@@ -164,6 +167,20 @@ def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator
                 what="it is not masked on this node",
                 why="at boot it restores old targets over ours, at shutdown it removes live ones",
                 do=f"systemctl mask {name}",
+            )
+
+
+def _stop_findings(host: HostPort) -> Iterator[Finding]:
+    units = host.units(_ACT_AT_STOP) or {}
+    for name, unit in units.items():
+        if unit.active != "active":
+            yield Finding(
+                code="SAN-DOC-005",
+                severity=Severity.WARNING,
+                subject=name,
+                what=f"it is {unit.active} on this node",
+                why="it acts when the node stops: a reboot would be a longer pause, or a crash",
+                do=f"systemctl start {name}; if there is no such unit, run the rollout again",
             )
 
 

@@ -9,7 +9,7 @@ from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.change import Change
 from sanctl.model.cluster import Cluster, Failure
-from sanctl.model.names import DeviceName
+from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.goal import Progress, failure_problem, new_failures
@@ -56,6 +56,14 @@ class Session:
             CommandError: Pacemaker refused or did not answer.
         """
         self._pacemaker.forget_failures(name.value)
+
+    def set_node_word(self, node: NodeName, attribute: str, value: str | None) -> None:
+        """Set a transient attribute of a node, or take it away; it ends with its membership.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        self._pacemaker.set_node_word(node.value, attribute, value)
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
         """Make the change that `decide` asks for, planned anew until it meets the CIB it saw.

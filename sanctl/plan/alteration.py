@@ -157,6 +157,14 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
             )
         ]
     problems = []
+    if node.value in cluster.cib.drained:
+        problems.append(
+            Problem(
+                "SAN-DEV-016",
+                f"node {node} is drained: it serves nothing",
+                f"it is about to leave; 'sanctl node undrain {node}' takes that back",
+            )
+        )
     if cluster.mon.role(device.name, node) not in {Role.UNPROMOTED, Role.PROMOTED}:
         problems.append(
             Problem(

@@ -179,6 +179,20 @@ def _node_findings(cluster: Cluster) -> Iterator[Finding]:
                 why=why,
                 do=do.replace("NODE", node.name.value),
             )
+    yield from _drained_findings(cluster)
+
+
+def _drained_findings(cluster: Cluster) -> Iterator[Finding]:
+    for node in cluster.cib.nodes:
+        if node.name.value in cluster.cib.drained:
+            yield Finding(
+                code="SAN-HLT-021",
+                severity=WARNING,
+                subject=f"node {node.name}",
+                what="it is drained: it is about to leave, and serves nothing",
+                why="its replicas are in step, but it takes nothing over",
+                do=f"'sanctl node undrain {node.name}' if it is to stay",
+            )
 
 
 def _failure_findings(cluster: Cluster) -> Iterator[Finding]:

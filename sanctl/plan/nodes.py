@@ -7,6 +7,7 @@ from collections.abc import Collection
 from sanctl.errors import Problem, Refused
 from sanctl.model.change import Change, RemoveNodeAttribute, SetNodeAttribute
 from sanctl.model.cluster import CibNode, Cluster, NodeState
+from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.creation import no_quorum_problem
 
@@ -26,6 +27,24 @@ def existing_node(cluster: Cluster, name: NodeName) -> CibNode:
     raise Refused(Problem("SAN-NODE-001", f"there is no node {name}", f"the cluster has: {known}"))
 
 
+def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
+    """Return what keeps a node from serving a device now; None when nothing is known to."""
+    state = cluster.mon.state(node)
+    if state is not NodeState.ONLINE:
+        return f"{node} is {state.value}"
+    if node.value in cluster.cib.drained:
+        return f"{node} is drained"
+    replica = cluster.replica(device.name, node)
+    if not replica.is_up_to_date:
+        return f"the replica on {node} is {replica.brief()}"
+    if any(
+        mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
+        for mark in cluster.cib.outdated
+    ):
+        return f"the replica on {node} is marked as behind"
+    return None
+
+
 def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[DeviceName, ...]:
     """Return the devices a node serves that no other node could serve now."""
     return tuple(
@@ -33,9 +52,7 @@ def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[DeviceName, ...]
         for device in cluster.cib.devices
         if name.value in cluster.mon.active_nodes(device.name)
         and not any(
-            other != name
-            and cluster.mon.state(other) is NodeState.ONLINE
-            and cluster.replica(device.name, other).is_up_to_date
+            other != name and takeover_obstacle(cluster, device, other) is None
             for other in device.nodes
         )
     )

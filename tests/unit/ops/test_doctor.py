@@ -22,6 +22,8 @@ class FakeHost:
         self.unit_states: dict[str, Unit] | None = {
             "corosync.service": RUNNING,
             "pacemaker.service": RUNNING,
+            "sanctl-drain.service": RUNNING,
+            "sanctl-replicas.service": RUNNING,
             "target.service": MASKED,
             "rtslib-fb-targetctl.service": Unit(load="not-found", active="inactive", enabled=""),
         }
@@ -38,7 +40,9 @@ class FakeHost:
         return self.name
 
     def units(self, names: Collection[str]) -> Mapping[str, Unit] | None:
-        return self.unit_states
+        if self.unit_states is None:
+            return None
+        return {name: unit for name, unit in self.unit_states.items() if name in names}
 
     def has_module(self, name: str) -> bool:
         return name in self.modules
@@ -109,6 +113,11 @@ def test_local_findings(field: str, value: object, codes: set[str]) -> None:
             "target.service",
             Unit(load="loaded", active="inactive", enabled="disabled"),
             "SAN-DOC-003",
+        ),
+        (
+            "sanctl-drain.service",
+            Unit(load="not-found", active="inactive", enabled=""),
+            "SAN-DOC-005",
         ),
     ],
 )

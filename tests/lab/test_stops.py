@@ -1,0 +1,258 @@
+"""Planned stops: a node that is rebooted, updated or switched off by hand leaves in order.
+
+`reboot` typed on a node is not a crash: what it serves is served elsewhere first, its replicas are
+stopped while they still see their peers, and only then its network goes. So nobody is fenced, and
+the hosts see no more than a planned move.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.bench import ledger, timeline
+from sanctl.bench.ledger import Pause
+from sanctl.bench.trial import MOVE_PAUSE_GOAL_S
+from sanctl.demo import failover, observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.scene import Scene, await_cluster
+from sanctl.lab.spec import Network
+
+# A command on a node that goes down under it is given up, and its process not waited for.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NAME = "stop0"
+# As in test_failover.py: a shared machine is no stop-watch.
+SLACK = 2.5
+# A planned stop may take this much longer than a planned move on the same machine, just before.
+LIKE_A_MOVE = 1.5
+STANDBY_PAUSE_GOAL_S = 1.0
+_DOWN_S, _BACK_S = 150.0, 150.0
+
+
+@pytest.fixture(scope="module")
+def load(scene: Scene) -> Iterator[Load]:
+    """A ledger that runs through all tests but the last; at its end nothing may be lost."""
+    target = scene.create(NAME, "256M", prefer="n1")
+    made = scene.start_load(
+        NAME,
+        target,
+        scene.host.login(target, scene.portals()),
+        rate=100,
+        region_bytes=32 * 2**20,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.delete(NAME)
+
+
+@pytest.fixture(scope="module")
+def move_pause_s(load: Load) -> float:
+    """What a planned move costs here and now: what a planned stop is held against."""
+    trial = failover.move(load, load.peer_of(observe.active_node(load.bed, NAME)))
+    print(f"  planned move: {trial.pause.seconds:.2f} s")
+    return max(trial.pause.seconds, MOVE_PAUSE_GOAL_S)
+
+
+def boot_id(bed: Bed, node: str) -> str:
+    return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
+
+
+def reboot(load: Load, node: str) -> float:
+    """Type `reboot` on a node and return when; it is back and in step when this ends."""
+    bed = load.bed
+    before = boot_id(bed, node)
+    began_s = time.time()
+    bed.sh(node, "reboot", ok=range(256), timeout_s=30)
+
+    def is_another() -> bool:
+        # The shared connection of ssh does not notice that its other end is gone.
+        (bed.lab.run_directory / f"ssh-{node}").unlink(missing_ok=True)
+        return boot_id(bed, node) != before
+
+    wait_for(f"{node} to have rebooted", is_another, within_s=_DOWN_S, every_s=2.0)
+    settle(load, node)
+    return began_s
+
+
+def settle(load: Load, node: str) -> None:
+    bed = load.bed
+    await_cluster(bed)
+    wait_for(
+        f"the replica on {node} to be in step",
+        lambda: observe.in_sync(bed, node, NAME),
+        within_s=_BACK_S,
+        every_s=1.0,
+    )
+    failover.await_healthy(bed, node)
+
+
+def pause_since(load: Load, began_s: float) -> Pause:
+    records = load.host.fetch_log(load.run)[1]
+    return ledger.find_pause(records, began_s, time.time())
+
+
+def assert_orderly(load: Load, leaver: str, began_s: float) -> list[timeline.Entry]:
+    """Nobody was fenced, and the survivor's DRBD was told goodbye instead of missing its peer."""
+    bed = load.bed
+    entries = observe.journals(bed, [node.name for node in bed.cluster], began_s - 1)
+    assert not [
+        e.message
+        for e in entries
+        if re.search(r"Requesting (peer )?fencing|terminated \(", e.message)
+    ]
+    kernel = [
+        e.message
+        for e in entries
+        if e.identifier == "kernel" and e.node != leaver and f"drbd {NAME}:" in e.message
+    ]
+    assert any("-> TearDown" in text for text in kernel), kernel
+    assert not [t for t in kernel if re.search("NetworkFailure|BrokenPipe|Timeout|PingAck", t)]
+    return entries
+
+
+def assert_bitmap_resync(load: Load, entries: list[timeline.Entry], began_s: float) -> None:
+    copied = timeline.resync_bytes(entries, load.minor, began_s)
+    records = load.host.fetch_log(load.run)[1]
+    assert copied is not None
+    assert copied <= ledger.bytes_written(records, began_s, time.time())
+
+
+def test_reboot_typed_on_the_active_node(load: Load, move_pause_s: float) -> None:
+    active = observe.active_node(load.bed, NAME)
+    sessions = load.sessions()
+    began_s = reboot(load, active)
+    pause = pause_since(load, began_s)
+    print(f"  pause {pause.seconds:.2f} s")
+    assert observe.active_node(load.bed, NAME) == load.peer_of(active)
+    assert pause.errors == 0
+    assert pause.seconds <= move_pause_s * LIKE_A_MOVE
+    entries = assert_orderly(load, active, began_s)
+    assert_bitmap_resync(load, entries, began_s)
+    # The session to the node that took over is the same; the other comes back by itself.
+    after = wait_for(
+        "both sessions",
+        lambda: found if len(found := load.sessions()) == len(sessions) else None,
+        within_s=60,
+    )
+    portal = load.bed.node(load.peer_of(active)).address(Network.ISCSI)
+    assert after[portal] == sessions[portal]
+
+
+def test_the_order_in_which_a_node_stops(load: Load) -> None:
+    """Devices move, then replicas stop, then Corosync, then the network: from the node's journal.
+
+    Of the boot before, of the node that the test above has rebooted.
+    """
+    bed = load.bed
+    node = load.peer_of(observe.active_node(bed, NAME))
+    text = bed.sh(
+        node,
+        "journalctl --quiet -b -1 -o json --output-fields=MESSAGE,SANCTL_ACTION,SANCTL_STEP,UNIT",
+        timeout_s=60,
+    ).stdout
+    order = []
+    for line in text.splitlines():
+        entry = json.loads(line)
+        message, action = str(entry.get("MESSAGE", "")), entry.get("SANCTL_ACTION", "")
+        step = entry.get("SANCTL_STEP", "")
+        if (action, step) == ("drain", "end"):
+            order.append("drained")
+        elif (action, step) == ("stop", "end") and NAME in message:
+            order.append("replica stopped")
+        elif message.startswith("Stopped corosync.service"):
+            order.append("corosync stopped")
+        elif message.startswith("Stopped target network-online.target"):
+            order.append("network goes")
+    assert order[-4:] == ["drained", "replica stopped", "corosync stopped", "network goes"]
+
+
+def test_reboot_typed_on_the_standby(load: Load, move_pause_s: float) -> None:
+    active = observe.active_node(load.bed, NAME)
+    standby = load.peer_of(active)
+    began_s = reboot(load, standby)
+    pause = pause_since(load, began_s)
+    print(f"  pause {pause.seconds:.2f} s")
+    assert observe.active_node(load.bed, NAME) == active
+    assert pause.errors == 0
+    assert pause.seconds <= max(STANDBY_PAUSE_GOAL_S * SLACK, move_pause_s)
+    assert_bitmap_resync(load, assert_orderly(load, standby, began_s), began_s)
+
+
+def test_restart_of_pacemaker_as_a_package_update_does_it(load: Load, move_pause_s: float) -> None:
+    active = observe.active_node(load.bed, NAME)
+    began_s = time.time()
+    load.bed.sh(active, "systemctl restart pacemaker.service", timeout_s=180)
+    settle(load, active)
+    pause = pause_since(load, began_s)
+    print(f"  pause {pause.seconds:.2f} s")
+    assert observe.active_node(load.bed, NAME) == load.peer_of(active)
+    assert pause.errors == 0
+    assert pause.seconds <= move_pause_s * LIKE_A_MOVE
+    assert_orderly(load, active, began_s)
+
+
+def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: Load) -> None:
+    """In maintenance mode Pacemaker stops nothing when it stops; the last unit does."""
+    bed = load.bed
+    active = observe.active_node(bed, NAME)
+    survivor = load.peer_of(active)
+    bed.sh(survivor, "crm_attribute --name maintenance-mode --update true")
+    before = boot_id(bed, active)
+    began_s = time.time()
+    try:
+        bed.sh(active, "reboot", ok=range(256), timeout_s=30)
+
+        def is_another() -> bool:
+            (bed.lab.run_directory / f"ssh-{active}").unlink(missing_ok=True)
+            return boot_id(bed, active) != before
+
+        wait_for(f"{active} to have rebooted", is_another, within_s=_DOWN_S, every_s=2.0)
+        await_cluster(bed)
+    finally:
+        bed.sh(survivor, "crm_attribute --name maintenance-mode --delete")
+    settle(load, active)
+    entries = observe.journals(bed, [active], began_s - 1)
+    said = [e.message for e in entries if e.identifier == "sanctl" and e.action == "put-down"]
+    assert [text for text in said if "still up" in text], said
+    assert_orderly(load, active, began_s)
+    assert pause_since(load, began_s).errors == 0
+
+
+def test_the_whole_rack_is_switched_off_and_on(load: Load) -> None:
+    """The hosts are stopped first, as they would be; what they wrote is all there afterwards."""
+    bed = load.bed
+    load.host.stop_ledger(load.run)
+    began_s = time.time()
+    for node in bed.cluster:
+        bed.sh(node.name, "systemctl poweroff --no-block", ok=range(256), timeout_s=30)
+    wait_for(
+        "every node to be off",
+        lambda: not any(bed.has_power(node.name) for node in bed.cluster),
+        within_s=_DOWN_S,
+    )
+    consoles = {
+        node.name: bed.lab.console_log(node).read_text(errors="replace") for node in bed.storage
+    }
+    for text in consoles.values():
+        assert "Stopped pacemaker.service" in text
+        assert "Failed with result" not in text.partition("Stopping sanctl-drain")[2]
+    for node in bed.cluster:
+        (bed.lab.run_directory / f"ssh-{node.name}").unlink(missing_ok=True)
+        bed.give_power(node.name)
+    wait_for("n1 to answer", lambda: boot_id(bed, "n1"), within_s=_BACK_S)
+    settle(load, "n1")
+    entries = observe.journals(bed, [node.name for node in bed.cluster], began_s - 1)
+    assert not [e.message for e in entries if "Requesting fencing" in e.message]
+    check = load.host.check_ledger(load.run)
+    assert check["acknowledged"] > 1000
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
