@@ -246,7 +246,7 @@ VARIANTS = (
     ),
     Variant(
         "late-mark",
-        "A handler marks only while its node is Primary, and a mark that counts is read back.",
+        "A Primary's handler marks only while that is Primary; the mark is read back.",
         REPAIRED._replace(guards_marking=False, reads_back=False),
         nodes=2,
         faults=2,
