@@ -66,6 +66,64 @@ class Deleted(TypedDict):
     away: Annotated[list[str], "nodes that remove their copy when they are back"]
 
 
+class Completed(TypedDict):
+    """What `device complete` did."""
+
+    changed: Annotated[bool, "false: nothing was lacking"]
+    devices: Annotated[list[str], "devices that got what they lacked"]
+
+
+class HealLoss(TypedDict):
+    """What giving a copy up loses."""
+
+    node: Annotated[str, "the node whose copy it is"]
+    bytes_at_most: Annotated[int | None, "how much of it is nowhere else; null: not known"]
+    text: Annotated[str, "the same in words"]
+
+
+class HealRefusal(TypedDict):
+    """Why a copy cannot be kept."""
+
+    code: Annotated[str, "its code, as in [the list of codes](errors.md)"]
+    text: Annotated[str, "the same in words"]
+
+
+class HealVerdict(TypedDict):
+    """What keeping a copy means: one of both is null."""
+
+    loses: Annotated[HealLoss | None, "what it loses"]
+    refused: Annotated[HealRefusal | None, "why it is refused"]
+
+
+class HealCopy(TypedDict):
+    """A copy of the device; null: not known."""
+
+    node: Annotated[str, "the node that keeps it"]
+    node_state: Annotated[str, "that node's state, as in `Node`"]
+    disk: Annotated[str | None, "DRBD's disk state"]
+    serves: Annotated[bool, "whether hosts use it"]
+    marked: Annotated[bool, "whether it is marked as behind"]
+    only_there_bytes: Annotated[int | None, "what the other copy lacks"]
+    apart_since: Annotated[str | None, "when contact was first seen to be lost, UTC"]
+    generation: Annotated[str | None, "DRBD's identifier of its data"]
+    keeping_it: Annotated[HealVerdict, "what keeping it means"]
+
+
+class HealCase(TypedDict):
+    """What is to be decided about a device."""
+
+    name: Annotated[str, "the device"]
+    condition: Annotated[str, "`sound`, `diverged`, `unrelated` or `blocked`"]
+    copies: Annotated[list[HealCopy], "its copies"]
+
+
+class Healed(HealCase):
+    """What was decided, with the case as it was shown before."""
+
+    kept: Annotated[str, "the node whose copy was kept"]
+    lost: Annotated[HealLoss, "what was lost"]
+
+
 class Pool(TypedDict):
     """A pool on one node."""
 
@@ -99,6 +157,116 @@ class NodeChanged(TypedDict):
     """A node after `standby` or `online`."""
 
     name: Annotated[str, "its name"]
+    changed: Annotated[bool, "false: it was so already"]
+
+
+class Served(TypedDict):
+    """Who serves a device."""
+
+    device: Annotated[str, "the device"]
+    node: Annotated[str, "the node that serves it"]
+
+
+class Stranded(TypedDict):
+    """A device that no other node can serve."""
+
+    device: Annotated[str, "the device"]
+    reason: Annotated[str, "why"]
+
+
+class Drained(TypedDict):
+    """A node that serves nothing any more."""
+
+    name: Annotated[str, "its name"]
+    moved: Annotated[list[Served], "what it served, and who does now"]
+    stranded: Annotated[list[Stranded], "what stops together with the node"]
+    late: Annotated[list[str], "devices that were still on their way at the deadline"]
+
+
+class FenceAnswer(TypedDict):
+    """What one fencing device said."""
+
+    name: Annotated[str, "the fencing device"]
+    answers: Annotated[bool | None, "null: this node may not use it"]
+    reason: Annotated[str | None, "why it does not answer"]
+    watched_by: Annotated[list[str], "nodes whose monitor asks it"]
+
+
+class FenceTest(TypedDict):
+    """`node fence --test`: whether a node could be fenced."""
+
+    name: Annotated[str, "the node"]
+    asked_from: Annotated[str, "the node this was asked from"]
+    devices: Annotated[list[FenceAnswer], "its fencing devices"]
+
+
+class Fenced(TypedDict):
+    """A node that was fenced."""
+
+    name: Annotated[str, "the node"]
+    drained: Annotated[bool, "whether what it served was moved away first"]
+
+
+class Votes(TypedDict):
+    """What corosync counts; null: it did not say."""
+
+    expected: Annotated[int | None, "all votes there are"]
+    total: Annotated[int | None, "those that are here"]
+    needed: Annotated[int | None, "how many make a quorum"]
+
+
+class QuorumDevice(TypedDict):
+    """The host that has a vote and is no node."""
+
+    host: Annotated[str, "its address"]
+    state: Annotated[str, "in the words of corosync-qdevice; `not asked`: it does not run here"]
+
+
+class Voter(TypedDict):
+    """How one node counts; null: it has not told."""
+
+    name: Annotated[str, "the node"]
+    role: Annotated[str, "`storage` or `witness`"]
+    is_member: Annotated[bool, "whether it is in this part of the cluster"]
+    strategy: Annotated[str | None, "what its cluster.toml says"]
+    live: Annotated[str | None, "how its corosync counts"]
+    file: Annotated[str | None, "how it will count after a start"]
+    has_device_vote: Annotated[bool | None, "whether the quorum device votes for it"]
+
+
+class Link(TypedDict):
+    """A corosync link of this node."""
+
+    link: Annotated[str, "`heartbeat` or `sync`"]
+    to: Annotated[str, "the other node"]
+    state: Annotated[str, "`connected` or `disconnected`"]
+
+
+class Cluster(TypedDict):
+    """The cluster as a whole, as one node sees it."""
+
+    cluster: Annotated[str, "its name"]
+    strategy: Annotated[str, "`node-majority` or `heartbeat`"]
+    counts_by: Annotated[str, "how votes are counted"]
+    accepted_risks: Annotated[list[str], "codes of the risks that were accepted"]
+    has_quorum: Annotated[bool, "whether this part of the cluster may act"]
+    votes: Annotated[Votes, "what is counted"]
+    qdevice: Annotated[QuorumDevice | None, "the quorum device, if there is one"]
+    nodes: Annotated[list[Voter], "all nodes"]
+    links: Annotated[list[Link], "links of this node"]
+
+
+class StrategyShown(TypedDict):
+    """The strategy of the cluster."""
+
+    strategy: Annotated[str, "as in `Cluster`"]
+    counts_by: Annotated[str, "as in `Cluster`"]
+
+
+class StrategySet(TypedDict):
+    """The strategy after `cluster strategy set`."""
+
+    strategy: Annotated[str, "as in `Cluster`"]
     changed: Annotated[bool, "false: it was so already"]
 
 
@@ -146,6 +314,7 @@ class Status(TypedDict):
     """The health of everything."""
 
     summary: Annotated[str, "the first line of the text form"]
+    strategy: Annotated[str | None, "as in `Cluster`; null: cluster.toml cannot be read"]
     has_quorum: Annotated[bool, "whether this part of the cluster may act"]
     nodes: Annotated[list[Node], "all nodes"]
     devices: Annotated[list[Device], "all devices"]
@@ -252,8 +421,13 @@ class Costs(TypedDict):
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
     "bench cost": Costs,
+    "cluster show": Cluster,
+    "cluster strategy set": StrategySet,
+    "cluster strategy show": StrategyShown,
+    "device complete": Completed,
     "device create": Device,
     "device delete": Deleted,
+    "device heal": HealCase | Healed,
     "device list": list[Device],
     "device move": Moved,
     "device resize": Resized,
@@ -265,9 +439,12 @@ DOCUMENTS: Mapping[str, object] = {
     "lab power": LabPower,
     "lab status": Lab,
     "lab up": Lab,
+    "node drain": Drained,
+    "node fence": FenceTest | Fenced,
     "node list": list[Node],
     "node online": NodeChanged,
     "node standby": NodeChanged,
+    "node undrain": NodeChanged,
     "status": Status,
     "target allow": Access,
     "target deny": Access,

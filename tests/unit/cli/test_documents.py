@@ -36,6 +36,13 @@ _LIFE = (
     "node standby n2",
     "status",
     "node online n2",
+    "node drain n2",
+    "node undrain n2",
+    "node fence n2 --test",
+    "node fence n2 --yes",
+    "cluster strategy show",
+    "device complete",
+    "device heal vm1",
     "explain SAN-DEV-002",
     "device delete vm2 --yes",
 )
