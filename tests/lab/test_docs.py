@@ -124,3 +124,11 @@ def test_the_laboratory_prints_what_is_documented(
     )
     assert done.returncode == 0, done.stderr + done.stdout
     assert breaches(words, done.stdout) == []
+
+
+@pytest.mark.parametrize("words", ["cluster show", "cluster strategy set"])
+def test_a_node_prints_what_is_documented(bed: Bed, words: str) -> None:
+    """The strategy set is the one that it has: nothing is changed."""
+    argument = " node-majority" if words.endswith("set") else ""
+    done = bed.sh("n1", f"sanctl {words}{argument} --output json")
+    assert breaches(words, done.stdout) == []

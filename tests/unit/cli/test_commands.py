@@ -15,6 +15,7 @@ from sanctl.errors import ConfigError, Problem
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.stonith import FakeStonith
 from tests.fakes.topology import topology
 
 I1 = "iqn.2026-11.net.example:i1"
@@ -24,6 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 class FakeEnvironment:
     def __init__(self) -> None:
         self.pacemaker = FakePacemaker()
+        self.stonith = FakeStonith()
         self.clock = FakeClock(self.pacemaker.tick)
         self.reporter = FakeReporter()
         self.records: list[str] = []

@@ -47,7 +47,15 @@ _LIFE = (
     "device delete vm2 --yes",
 )
 #: These need a laboratory: tests/lab/test_docs.py has them.
-_IN_THE_LAB = {"bench cost", "lab list", "lab power", "lab status", "lab up"}
+_IN_THE_LAB = {
+    "bench cost",
+    "cluster show",
+    "cluster strategy set",
+    "lab list",
+    "lab power",
+    "lab status",
+    "lab up",
+}
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
