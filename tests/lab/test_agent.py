@@ -297,7 +297,7 @@ def test_an_unmounted_pool_is_an_error_not_an_empty_pool(pair: tuple[Replica, Re
     # The pools' own agent may have looked meanwhile, or be about to say what it saw: whoever comes
     # next wants a pool that the cluster believes in.
     usable = (
-        "! pgrep -f /resource.d/sanctl/pool >/dev/null"
+        "! pgrep -f '/resource.d/sanctl/[p]ool' >/dev/null"
         " && attrd_updater -Q -n sanctl-pool-main -N n1 | grep -q total="
     )
     wait_for(
