@@ -1,6 +1,6 @@
 # Every target sets up what it needs: on a fresh Debian machine `make demo` is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt lint type check test chaos demo lab-down docs
+.PHONY: help setup fmt lint type check test test-faults chaos demo lab-down docs
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -28,7 +28,11 @@ check: lint ## All checks that need no laboratory: lint, types, unit tests (unde
 
 test: lint ## Everything CI runs: check, then the tests in the laboratory (under 25 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
-	  timeout --foreground 75m $(BIN)/pytest -m 'lab or not lab' tests/unit tests/lab
+	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' tests/unit tests/lab
+
+test-faults: setup ## Strategies, fencing, planned stops, diverged data, a fault of each kind (most of an hour)
+	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
+	  timeout --foreground 150m $(BIN)/pytest -m faults tests/lab tests/chaos
 
 chaos: setup ## 100 random faults under load, an hour or more; CHAOS='--faults 20 --seed 7'
 	@$(ROOT) $(BIN)/sanctl chaos run $(CHAOS)

@@ -16,6 +16,7 @@ REPORT = Path("test-report/chaos")
 DEVICES = ("kind1", "kind2")
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(1500)
 def test_a_fault_of_each_kind_leaves_a_whole_cluster(bed: Bed) -> None:
     faults = list(enumerate(each_kind(shape_of(bed)), start=1))

@@ -27,6 +27,8 @@ from sanctl.lab.spec import Network
 from sanctl.plan.freeze import ABANDONED_AFTER_S
 from sanctl.system.runner import LocalRunner
 
+pytestmark = pytest.mark.faults
+
 NAME = "fen0"
 # Looking, dampening, Pacemaker, and a move; on a machine that does other things too.
 LEAVE_DEADLINE_S = 60.0

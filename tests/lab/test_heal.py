@@ -20,6 +20,8 @@ from sanctl.lab import network
 from sanctl.lab.spec import Network
 from sanctl.system.runner import LocalRunner
 
+pytestmark = pytest.mark.faults
+
 NAME = "heal0"
 MIB = 2**20
 # Where each side writes while they are apart, and how much.

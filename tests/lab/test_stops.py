@@ -25,6 +25,7 @@ from sanctl.lab.spec import Network
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
+    pytest.mark.faults,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

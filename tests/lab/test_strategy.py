@@ -25,6 +25,8 @@ from sanctl.lab.spec import LabSpec, Network, Witness
 from sanctl.system.runner import LocalRunner
 from tests.laboratory import laboratory
 
+pytestmark = pytest.mark.faults
+
 NAME = "vol0"
 PAUSE_GOAL_S = 1.0
 # A shared machine is no stop-watch: this is to notice a pause of another order of magnitude.
