@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, healing, newborn, ocf, replica
+from sanctl.agents import announce, fencing, healing, newborn, ocf, primary, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -34,8 +34,6 @@ _SETTLE_S = 8.0
 _GROWTH_PATIENCE_S = 20.0
 #: A new device's first promotion takes two seconds here and there; its monitor has thirty.
 _BIRTH_PATIENCE_S = 10.0
-#: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
-_NOTICE_S = 8.0
 
 
 def _device() -> Device:
@@ -126,7 +124,7 @@ def promote() -> int:
     if newborn.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
-        _become_primary(device, deadline)
+        primary.become(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
     if not dm.gate_table(device.name).startswith("drbd"):
         dm.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
@@ -163,25 +161,6 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
         )
     newborn.has_lived(_RUNNER, device)
     steps.done("not-new", "the cluster knows that the device has been active")
-
-
-def _become_primary(device: Device, deadline: float) -> None:
-    """Make DRBD Primary, waiting for a moment while it still believes in a peer that is gone.
-
-    After a crash the cluster may be faster than DRBD: until DRBD has noticed the dead connection
-    it refuses a second Primary, which is right. A peer that is still Primary after that lives.
-    """
-    patience = min(deadline, time.monotonic() + _NOTICE_S)
-    while True:
-        try:
-            left = max(deadline - time.monotonic(), 1.0)
-            drbd.primary(_RUNNER, device.name, device.minor, timeout_s=left)
-        except CommandError as error:
-            if "(-1)" not in str(error) or time.monotonic() > patience:
-                raise
-            time.sleep(0.2)
-        else:
-            return
 
 
 def demote() -> int:
