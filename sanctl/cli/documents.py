@@ -354,6 +354,15 @@ class LabNode(TypedDict):
     unplugged: Annotated[list[str], "networks whose cable is pulled"]
 
 
+class LabCut(TypedDict):
+    """What does not come through between two nodes of a laboratory."""
+
+    network: Annotated[str, "the network"]
+    source: Annotated[str, "the node that sends"]
+    target: Annotated[str, "the node that does not get all of it"]
+    loss_pct: Annotated[float, "how much is lost; 100: everything"]
+
+
 class Lab(TypedDict):
     """A laboratory."""
 
@@ -361,6 +370,7 @@ class Lab(TypedDict):
     up: Annotated[bool, "whether it runs"]
     release: Annotated[str, "its nodes' Debian"]
     directory: Annotated[str, "where its files are"]
+    cuts: Annotated[list[LabCut], "what was cut between nodes"]
     nodes: Annotated[list[LabNode], "its nodes"]
 
 

@@ -158,7 +158,7 @@ def wait_for(
     while True:
         try:
             found = look()
-        except CommandError as error:
+        except (CommandError, NotConverged) as error:
             last = str(error)
         else:
             if found:

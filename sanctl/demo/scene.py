@@ -48,6 +48,7 @@ class Scene:
 
     def create(self, device: str, size: str, *, prefer: str, node: str = "") -> str:
         """Create a device for the host, on a node or another, and return its target's name."""
+        await_cluster(self.bed)
         self.sanctl(
             "device", "create", device, "--size", size, "--replicas", "2",
             "--prefer", prefer, "--initiator", self.host.iqn,

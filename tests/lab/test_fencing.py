@@ -81,7 +81,7 @@ def dead_bmc(bed: Bed, node: str) -> Iterator[None]:
         os.kill(process.pid, signal.SIGCONT)
 
 
-def await_writes(load: Load, *, within_s: float = 60.0) -> None:
+def await_writes(load: Load, *, within_s: float = 120.0) -> None:
     """Wait until the host's writes are answered."""
     deadline = time.monotonic() + within_s
     with load.host.watch_ledger(load.run) as states:
