@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -120,7 +121,17 @@ def pattern_of(line: str, lab: str) -> str:
 
 def is_shown(expected: tuple[str, ...], printed: str, lab: str) -> bool:
     """Whether what was printed is what the page shows; a line `…` stands for any lines."""
+    expected, printed = _ordered(expected), "".join(_ordered(printed.splitlines(keepends=True)))
     pattern = "".join(
         r"(?:.*\n)*" if line == "…" else pattern_of(line, lab) + r"\s*\n" for line in expected
     )
     return re.fullmatch(pattern, printed) is not None
+
+
+def _ordered(lines: Iterable[str]) -> tuple[str, ...]:
+    """Put the logins in order: iscsiadm tells of them as they come."""
+    return tuple(
+        line
+        for is_login, run in groupby(lines, lambda line: line.startswith("Login to "))
+        for line in (sorted(run) if is_login else run)
+    )
