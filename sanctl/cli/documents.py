@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
+from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs
+
 
 class Replica(TypedDict):
     """One copy of a device, as its own node has reported it; null: not known."""
@@ -341,91 +343,6 @@ class Meaning(TypedDict):
 
     code: Annotated[str, "the code"]
     meaning: Annotated[str, "what it means"]
-
-
-class LabNode(TypedDict):
-    """A node of a laboratory."""
-
-    name: Annotated[str, "its name"]
-    role: Annotated[str, "`storage`, `witness` or `initiator`"]
-    power: Annotated[str, "`on` or `off`"]
-    address: Annotated[str, "its address on the heartbeat network"]
-    bmc: Annotated[str | None, "its BMC's address; hosts have none"]
-    unplugged: Annotated[list[str], "networks whose cable is pulled"]
-
-
-class LabCut(TypedDict):
-    """What does not come through between two nodes of a laboratory."""
-
-    network: Annotated[str, "the network"]
-    source: Annotated[str, "the node that sends"]
-    target: Annotated[str, "the node that does not get all of it"]
-    loss_pct: Annotated[float, "how much is lost; 100: everything"]
-
-
-class Lab(TypedDict):
-    """A laboratory."""
-
-    name: Annotated[str, "its name"]
-    up: Annotated[bool, "whether it runs"]
-    release: Annotated[str, "its nodes' Debian"]
-    directory: Annotated[str, "where its files are"]
-    cuts: Annotated[list[LabCut], "what was cut between nodes"]
-    nodes: Annotated[list[LabNode], "its nodes"]
-
-
-class LabName(TypedDict):
-    """A laboratory in short."""
-
-    name: Annotated[str, "its name"]
-    up: Annotated[bool, "whether it runs"]
-
-
-class Labs(TypedDict):
-    """All laboratories of this machine."""
-
-    labs: Annotated[list[LabName], "each of them"]
-
-
-class LabPower(TypedDict):
-    """A laboratory node's power."""
-
-    node: Annotated[str, "the node"]
-    power: Annotated[str, "`on` or `off`"]
-
-
-class MissingOption(TypedDict):
-    """An option that a kernel lacks."""
-
-    name: Annotated[str, "the option"]
-    wanted: Annotated[str, "the value it should have"]
-    reason: Annotated[str, "what it is for"]
-
-
-class KernelCheck(TypedDict):
-    """What a kernel lacks."""
-
-    missing: Annotated[list[MissingOption], "empty: nothing"]
-
-
-class ProgramCost(TypedDict):
-    """What one program cost, by median."""
-
-    program: Annotated[str, "what was run"]
-    cpu_s: Annotated[float, "processor time, kernel and children included"]
-    wall_s: Annotated[float, "time from start to end"]
-    runs: Annotated[int, "how often it was run"]
-
-
-class Costs(TypedDict):
-    """What sanctl costs beside what people run today."""
-
-    device: Annotated[str, "the device that was monitored"]
-    node: Annotated[str, "where"]
-    devices: Annotated[int, "how many devices the status had to show"]
-    costs: Annotated[list[ProgramCost], "each program"]
-    monitor_ratio: Annotated[float, "processor time of our monitor by that of the stock one"]
-    status_ratio: Annotated[float, "processor time of `sanctl status` by that of `crm_mon -1`"]
 
 
 #: What `data` holds when a command succeeds, by the command's words.
