@@ -10,6 +10,7 @@ from sanctl.model.cluster import Cluster, NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, format_bytes
 from sanctl.plan.existing import existing_device, refuse_unless_changeable
+from sanctl.plan.nodes import existing_node
 from sanctl.plan.placement import metadata_bytes, room_bytes
 
 MOVE_EXPIRES_AFTER_S = 600
@@ -139,6 +140,7 @@ def plan_move(
 
 def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list[Problem]:
     if node not in device.nodes:
+        existing_node(cluster, node)
         holders = ", ".join(map(str, device.nodes))
         return [
             Problem(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from sanctl.drivers import corosync, drbd
 from sanctl.model.quorum import PLAIN, Tally, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
-from sanctl.system.runner import CommandResult
+from tests.fakes.runner import FakeRunner
 
 TWO_NODE = frozenset({"2Node", "Quorate"})
 
@@ -20,23 +20,6 @@ TWO_NODE = frozenset({"2Node", "Quorate"})
 class _State:
     def __init__(self, disk: str) -> None:
         self.disk = disk
-
-
-class _Answers:
-    def __init__(self, fencing: str) -> None:
-        self.fencing = fencing
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
-        assert argv[0] == "crm_attribute"
-        return CommandResult(tuple(argv), 0, f"{self.fencing}\n", "", 0.0)
 
 
 def weigh(
@@ -54,7 +37,7 @@ def weigh(
     monkeypatch.setattr(drbd, "observe", lambda *_: state)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
     monkeypatch.setattr(pair, "read_text_or", lambda *_: quorum_section(file))
-    return pair.weigh(_Answers(fencing), "vol1", "n2", standing)
+    return pair.weigh(FakeRunner(f"{fencing}\n"), "vol1", "n2", standing)
 
 
 def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
