@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, healing, newborn, ocf, primary, replica
+from sanctl.agents import announce, fencing, healing, newborn, ocf, primary, replica, resync
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -227,6 +227,7 @@ def take_down(device: Device) -> None:
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     fencing.forget(device.name)
+    resync.forget(device.name)
     healing.forget(device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
@@ -260,6 +261,7 @@ def monitor() -> int:
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
+                state = resync.reconnect(_RUNNER, device.name, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.

@@ -38,6 +38,9 @@ _UNCERTAIN = 1
 _PROMOTION_DEADLINE_S = 40.0
 _TELL_EVERY_S = 30.0
 _LOCKS = "/run/sanctl"
+_LOCK_POLL_S = 0.05
+# Who holds the lock holds it for a few answers of the cluster.
+_LOCK_PATIENCE_S = 10.0
 _RUNNER = LocalRunner()
 
 
@@ -57,8 +60,8 @@ def fence_peer() -> int:
     alone_since: float | None = None
     while True:
         try:
-            with _locked(device):
-                standing = secure(_RUNNER, device, peer)
+            with locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
+                standing = secure(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
         except SanctlError as error:
             standing, last = _standing_in_silence(_RUNNER), str(error)
@@ -186,7 +189,7 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     Raises:
         SanctlError: the cluster or DRBD did not answer.
     """
-    with _locked(device, wait=False) as is_mine:
+    with locked(device, wait_s=0.0) as is_mine:
         state = drbd.observe(runner, device) if is_mine else None
         if not fence_rules.may_clear(state):
             return False
@@ -204,21 +207,29 @@ def forget(device: str) -> None:
 
 
 @contextlib.contextmanager
-def _locked(device: str, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the device's fencing lock; without `wait` only if nobody else does.
+def locked(device: str, *, wait_s: float) -> Iterator[bool]:
+    """Hold the device's fencing lock, if it can be had in that time; tell whether it could.
 
     A kernel lock on an open file: it ends with the process, whatever ends that.
     """
+    os.makedirs(_LOCKS, mode=0o700, exist_ok=True)
     handle = os.open(f"{_LOCKS}/fence-{device}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _lock(handle, time.monotonic() + wait_s)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return True
 
 
 def peer_standing(runner: Runner, peer: str) -> str:

@@ -97,18 +97,13 @@ def obey(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
         _revive(runner, device, state, revive, here)
     elif discard:
         _discard(runner, device, state, discard, here)
-    elif any("discard" in other for other in orders.values()) and _is_alone(state):
+    elif any("discard" in other for other in orders.values()) and drbd.stands_alone(state):
         # The other node is about to throw its copy away: without this it would knock in vain.
         drbd.up(runner, device.name)
         _tell(device, "connecting again: the other replica is to be discarded", "connect")
     else:
         return state
     return drbd.observe(runner, device.name) or state
-
-
-def _is_alone(state: ResourceState) -> bool:
-    # DRBD 8.4 forgets a connection that it has given up.
-    return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
 
 
 def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:

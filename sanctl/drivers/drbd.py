@@ -59,6 +59,12 @@ def observe(runner: Runner, name: str) -> ResourceState | None:
     return parse_events2(done.stdout).get(name)
 
 
+def stands_alone(state: ResourceState) -> bool:
+    """Whether DRBD has given a connection up, for somebody to begin it again."""
+    # DRBD 8.4 forgets a connection that it has given up.
+    return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
+
+
 def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
     """Write new metadata: the replica is Inconsistent and has never held data.
 

@@ -20,10 +20,13 @@ from sanctl.plan.safety_rules import Rules, Standing
 from sanctl.plan.safety_world import (
     ASKS,
     ASKS_AGAIN,
+    FILLS,
     KILLED,
     MARKS,
     NAMES,
     NO_HANDLER,
+    NO_RESYNC,
+    PREPARES,
     REPLICAS,
     Node,
     Replica,
@@ -54,6 +57,7 @@ def _all(world: World, rules: Rules) -> Iterator[Event]:
             yield from _cluster(world, i, rules)
     for i in REPLICAS:
         yield from _replica(world, i, rules)
+        yield from _resync(world, i, rules)
         yield from _handler(world, i, rules)
         yield from _agent(world, i, rules)
 
@@ -231,27 +235,21 @@ def _replica(world: World, i: int, rules: Rules) -> Iterator[Event]:
     here, there = world.replicas[i], world.replicas[1 - i]
     if here.role == "-":
         return
-    works = world.is_synced and here.is_linked and there.is_linked
+    works = _works(world)
     if here.is_linked and not works:
-        lost = here._replace(is_linked=False)
-        if here.role == "P" and not rules.freezes:
-            lost = lost._replace(sees_behind=True)
-        if here.role == "P" and not lost.sees_behind and not here.handler_runs:
-            lost = lost._replace(handler=ASKS, for_primary=True)
-        after = put(world, i, lost)
-        if here.role == "P" and lost.sees_behind:
-            after = _alone(after, i)
+        after = _lost(world, i, rules)
         yield f"DRBD on {NAMES[i]} notices that the link is gone", after
     if i == 0 and world.is_synced and not here.is_linked and not there.is_linked:
-        yield from _connect(world, rules)
-    if works and here.disk == "I":
+        yield from _connect(world)
+    if works and here.disk == "I" and there.resync == FILLS:
         filled = here._replace(disk="U", is_fresh=there.is_fresh)
         yield f"the resync ends on {NAMES[i]}", put(world, i, filled)._replace(ahead="=")
     if works and here.sees_behind and there.disk == "U":
-        told = put(world, i, here._replace(sees_behind=False))
+        told = put(world, i, here._replace(sees_behind=False, resync=NO_RESYNC))
         yield f"{NAMES[i]} learns that its peer is UpToDate", told
-    if here.role == "P" and not works:
-        if here.serves and not here.is_linked:
+    is_unreplicated = here.resync in {PREPARES, MARKS, ASKS_AGAIN}
+    if here.role == "P" and (is_unreplicated or not works):
+        if here.serves and (is_unreplicated or not here.is_linked):
             yield (
                 f"a write is acknowledged by {NAMES[i]} alone",
                 put(world, 1 - i, there._replace(is_fresh=False)),
@@ -262,35 +260,89 @@ def _replica(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield from _promote(world, i, rules, is_reachable=works)
 
 
-def _connect(world: World, rules: Rules) -> Iterator[Event]:
+def _works(world: World) -> bool:
+    a, b = world.replicas
+    return world.is_synced and a.is_linked and b.is_linked
+
+
+def _lost(world: World, i: int, rules: Rules) -> World:
+    """Return the world in which a node's DRBD has no connection any more."""
+    here = world.replicas[i]
+    # A before-resync-source handler runs on, and DRBD calls no other before that has ended.
+    lost = here._replace(is_linked=False, resync=here.resync if here.marks_target else NO_RESYNC)
+    if here.role == "P" and not rules.freezes:
+        lost = lost._replace(sees_behind=True)
+    if here.role == "P" and not lost.sees_behind and not here.handler_runs:
+        lost = lost._replace(handler=ASKS, for_primary=True)
+    after = put(world, i, lost)
+    if here.role == "P" and lost.sees_behind:
+        after = _alone(after, i)
+    return after
+
+
+def _connect(world: World) -> Iterator[Event]:
     a, b = world.replicas
     if "-" in (a.role, b.role) or a.role == b.role == "P" or world.ahead == "!":
         return
-    if rules.marks_targets and world.ahead != "=":
-        source = NAMES.index(world.ahead)
-        here = world.replicas[source]
-        if here.is_clearing or here.handler in {MARKS, ASKS_AGAIN}:
-            return
-        if not _is_certain(world, source, rules):
-            return
-        world = _write_mark(world, source, 1 - source, is_set=True, rules=rules)
-        if not _is_certain(world, source, rules):
-            return
+    if a.marks_target or b.marks_target:
+        return
+    before = world
     for i in REPLICAS:
-        here = world.replicas[i]
-        behind = world.ahead == NAMES[1 - i]
-        if behind and here.role == "P":
+        here, there = before.replicas[i], before.replicas[1 - i]
+        is_behind, is_ahead = world.ahead == NAMES[1 - i], world.ahead == NAMES[i]
+        if is_behind and here.role == "P":
             return
+        disk = "U"
+        if is_behind:
+            # Outdated by its own word from here on; overwritten when the source begins.
+            disk = "I" if here.disk == "I" else "O"
         joined = here._replace(
             is_linked=True,
-            disk="I" if behind else "U",
-            sees_behind=world.ahead == NAMES[i],
+            disk=disk,
+            is_fresh=here.is_fresh and not (is_behind and there.is_pending),
+            # The source does not hear what its peer takes itself for now, only what it was.
+            sees_behind=is_ahead and there.disk in "OI",
+            resync=PREPARES if is_ahead else NO_RESYNC,
             is_pending=False,
             handler=here.handler if here.handler_runs else NO_HANDLER,
             is_late=here.handler_runs,
         )
         world = put(world, i, joined)
     yield "DRBD connects", world
+
+
+# The source of a resync, and its before-resync-source handler.
+
+
+def _resync(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    here, peer, name = world.replicas[i], 1 - i, f"the resync handler of {NAMES[i]}"
+    if here.resync == PREPARES:
+        if not rules.marks_targets:
+            yield f"the resync from {NAMES[i]} begins", _begun(world, i)
+            return
+        if not _is_certain(world, i, rules):
+            yield f"{name} gives up: the connection is dropped", _lost(world, i, rules)
+        elif not (rules.locks and here.holds_lock):
+            yield f"{name} asks: certain", put(world, i, here._replace(resync=MARKS))
+    elif here.resync == MARKS:
+        marked = _write_mark(world, i, peer, is_set=True, rules=rules)
+        yield f"{name} marks {NAMES[peer]}", put(marked, i, here._replace(resync=ASKS_AGAIN))
+        tries = here._replace(resync=PREPARES if here.is_linked else NO_RESYNC)
+        yield f"{name} marks {NAMES[peer]}, and hears no answer", put(marked, i, tries)
+    elif here.resync == ASKS_AGAIN:
+        if not here.is_linked:
+            yield f"{name} ends", put(world, i, here._replace(resync=NO_RESYNC))
+        elif _is_marked(world, i, rules):
+            yield f"{name} asks again: certain, the resync begins", _begun(world, i)
+        else:
+            retries = put(world, i, here._replace(resync=PREPARES))
+            yield f"{name} asks again: not certain", retries
+
+
+def _begun(world: World, i: int) -> World:
+    if _works(world):
+        world = put(world, 1 - i, world.replicas[1 - i]._replace(disk="I"))
+    return put(world, i, world.replicas[i]._replace(resync=FILLS, sees_behind=True))
 
 
 def _alone(world: World, i: int) -> World:
@@ -332,7 +384,7 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
     is_certain = _is_certain(world, i, rules)
     is_called_for = not rules.guards_marking or not here.for_primary or here.role == "P"
     if here.handler == ASKS:
-        if rules.locks and here.is_clearing:
+        if rules.locks and here.holds_lock:
             return
         if (is_certain or not rules.asks_before) and is_called_for:
             yield f"{name} asks: certain", put(world, i, here._replace(handler=MARKS))
@@ -350,9 +402,7 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield f"{name} marks {NAMES[peer]}", after
         after = put(marked, i, here._replace(handler=ASKS))
         yield f"{name} marks {NAMES[peer]}, and hears no answer", after
-    elif (is_certain or not rules.asks_after) and (
-        not rules.reads_back or world.nodes[i].marks >> peer & 1
-    ):
+    elif _is_marked(world, i, rules):
         yield f"{name} asks again: certain, and returns", _answered(world, i)
     else:
         yield f"{name} asks again: not certain", put(world, i, here._replace(handler=ASKS))
@@ -367,6 +417,12 @@ def _is_certain(world: World, i: int, rules: Rules) -> bool:
         is_fenced=bool(node.gone >> peer & 1),
     )
     return rules.is_certain(rules.standing(seen))
+
+
+def _is_marked(world: World, i: int, rules: Rules) -> bool:
+    """Whether a handler that has marked its peer finds that this counts."""
+    is_certain = not rules.asks_after or _is_certain(world, i, rules)
+    return is_certain and (not rules.reads_back or bool(world.nodes[i].marks >> (1 - i) & 1))
 
 
 def _answered(world: World, i: int) -> World:
@@ -395,13 +451,15 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     here = world.replicas[i]
     if here.role == "-":
         return
-    # Where demote waits for the lock that the handler holds while it marks.
-    is_marking = rules.guards_marking and here.handler in {MARKS, ASKS_AGAIN}
+    # Where demote waits for the lock that a handler holds while it marks.
+    is_marking = rules.guards_marking and here.holds_lock
     if here.role == "P" and not here.is_pending and not is_marking:
         yield f"{NAMES[i]} is demoted", put(world, i, here._replace(role="S"))
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
-    if here.role == "S" and not here.is_ordered:
+    # DRBD answers no goodbye, and says none, while the resync handler works.
+    is_deaf = here.marks_target or (_works(world) and world.replicas[1 - i].marks_target)
+    if here.role == "S" and not here.is_ordered and not is_deaf:
         yield f"the replica on {NAMES[i]} stops", _stopped(world, i)
     if here.is_clearing:
         cleared = _write_mark(world, i, 1 - i, is_set=False, rules=rules)
@@ -411,9 +469,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
             f"{NAMES[i]} does not get to clearing",
             put(world, i, here._replace(is_clearing=False)),
         )
-    elif world.nodes[i].marks >> (1 - i) & 1 and not (
-        rules.locks and here.handler in {MARKS, ASKS_AGAIN}
-    ):
+    elif world.nodes[i].marks >> (1 - i) & 1 and not (rules.locks and here.holds_lock):
         is_allowed = not rules.clears_with_quorum or _is_certain(world, i, rules)
         if is_allowed and rules.may_clear(drbd_state(here)):
             clearing = here._replace(is_clearing=True)
@@ -424,17 +480,21 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
 
 def _stopped(world: World, i: int) -> World:
     here, there = world.replicas[i], world.replicas[1 - i]
-    down = here._replace(role="-", is_linked=False, is_clearing=False)
+    down = here._replace(role="-", is_linked=False, is_clearing=False, resync=NO_RESYNC)
     if not (world.is_synced and here.is_linked and there.is_linked):
         return put(world, i, down)
     # What was sent before the goodbye has arrived before it, on both sides.
     down = down._replace(sees_behind=here.sees_behind and there.disk != "U")
     if there.role != "P":
-        told = there._replace(is_linked=False, sees_behind=there.sees_behind and here.disk != "U")
+        told = there._replace(
+            is_linked=False,
+            sees_behind=there.sees_behind and here.disk != "U",
+            resync=NO_RESYNC,
+        )
         return put(put(world, i, down), 1 - i, told)
     # A graceful disconnect from a Primary: this replica writes down that it is behind.
     down = down._replace(disk="I" if here.disk == "I" else "O")
-    alone = there._replace(is_linked=False, sees_behind=True)
+    alone = there._replace(is_linked=False, sees_behind=True, resync=NO_RESYNC)
     return _alone(put(put(world, i, down), 1 - i, alone), 1 - i)
 
 

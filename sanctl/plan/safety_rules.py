@@ -66,7 +66,7 @@ class Rules(NamedTuple):
     clears_own: bool = False
     locks: bool = True
     clears_with_quorum: bool = True
-    marks_targets: bool = False
+    marks_targets: bool = True
     outranks: bool = False
     guards_marking: bool = False
     reads_back: bool = False

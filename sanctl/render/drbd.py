@@ -131,7 +131,7 @@ def render_resource(
         replicas: the replicas, in any order; rendered by node id.
         backing: the loop devices of this node. The same paths stand under every node: only its own
             section concerns a node.
-        handlers: folder of the fence-peer and unfence-peer programs.
+        handlers: folder of the fence-peer, before-resync-source and unfence-peer programs.
         generation: 8 for DRBD 8.4, 9 for DRBD 9.
     """
     fencing = ("fencing", "resource-and-stonith")
@@ -154,6 +154,9 @@ def render_resource(
         "  }",
         "  handlers {",
         f'    fence-peer "{handlers}/fence-peer";',
+        # Before, on the source: a target that is not marked when its resync ends could be
+        # promoted although its Primary has not heard of the end and goes on without it.
+        f'    before-resync-source "{handlers}/before-resync-source";',
         f'    unfence-peer "{handlers}/unfence-peer";',
         "  }",
         "  volume 0 {",

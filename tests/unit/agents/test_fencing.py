@@ -163,7 +163,7 @@ def test_nobody_else_clears_a_mark(events: str) -> None:
 
 def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
     node = _node(_events("Primary", "Connected", "UpToDate"))
-    with fencing._locked("vol1"):
+    with fencing.locked("vol1", wait_s=0.0):
         assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []
 
