@@ -137,12 +137,14 @@ def _discard(
     if held is None or len(order) != 2:
         return
     if held.name != order[0]:
-        if not (begun and held.is_blank):
+        if not begun:
             # Healed already, or other data than the operator was shown.
             _forget(runner, device, "discard", here)
             _tell(
                 device, f"order to discard {order[0]} dropped: the replica is {held.name}", "drop"
             )
+        elif not held.is_blank:
+            _go_on(runner, device, order[0], here)
         return
     with open(_begun(device), "w", encoding="utf-8"):
         pass
@@ -162,6 +164,19 @@ def _discard(
     # The permission to discard must not outlive this attempt: while it stands, DRBD would act on
     # it whenever the peer turns up.
     drbd.disconnect(runner, device.name)
+
+
+def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
+    """Reconnect a replica whose discarding had begun when its attempt was over.
+
+    Contact came so late that the attempt's end cut the resync off. What was to be discarded has
+    another generation since the resync began: nothing needs a permission any more, and the plain
+    connection would not overwrite a replica that has something of its own.
+    """
+    drbd.disconnect(runner, device.name)
+    drbd.up(runner, device.name)
+    _tell(device, f"{discarded} was being replaced when contact was lost: going on", "connect")
+    _finish(runner, device, here)
 
 
 def _begin_anew(runner: Runner, device: Device) -> None:

@@ -101,6 +101,17 @@ def test_contact_ends_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(node.calls) == before
 
 
+def test_a_resync_that_the_end_of_an_attempt_cut_off_goes_on_without_leave() -> None:
+    node = Node(order())
+    healing.obey(node, DEVICE, state("StandAlone"))
+    # Contact came between the last look and the end of the attempt: the resync had begun.
+    cut_off = Node(order(), GI.replace(HELD, "00000000000000B2"))
+    healing.obey(cut_off, DEVICE, state("StandAlone", disk="Inconsistent"))
+    assert cut_off.acts[:2] == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
+    assert cut_off.acts[2].startswith("crm_attribute")
+    assert len(cut_off.acts) == 3
+
+
 @pytest.mark.parametrize(
     ("what", "gi", "role"),
     [
