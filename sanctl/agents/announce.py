@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from sanctl.agents import newborn
+from sanctl.agents import newborn, policy
 from sanctl.agents.fencing import clear_marks
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, lio
@@ -80,7 +80,8 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         is_first=device.nodes[:1] == (os.uname().nodename,),
     )
     access = access_list_digest(lio.initiators(device.name))
-    value = f"{published_value(state, nodes=len(device.nodes))} acl={access}{apart}"
+    held = str(policy.in_force(device.name)).replace(" ", "+") or "default"
+    value = f"{published_value(state, nodes=len(device.nodes))} acl={access} policy={held}{apart}"
     told = f"{score} {value}"
     path = f"{RUNTIME}/told-{device.name}"
     try:

@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, healing, newborn, ocf, primary, replica
+from sanctl.agents import announce, fencing, healing, newborn, ocf, policy, primary, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -49,6 +49,7 @@ def _device() -> Device:
         nodes=tuple(ocf.parameter("nodes").split()),
         minor=int(ocf.parameter("minor")),
         initiators=tuple(ocf.parameter("initiators", "").split()),
+        sync=ocf.parameter("sync", ""),
     )
 
 
@@ -79,8 +80,9 @@ def start() -> int:
     pool.check(str(where.path), where.uuid)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    replica.write_resource_file(device, files)
+    replica.write_resource_file(_RUNNER, device, files)
     replica.bring_up_drbd(_RUNNER, device, files)
+    policy.note(device)
     steps.done("drbd", "DRBD attached and connecting")
     state = drbd.observe(_RUNNER, device.name)
     if not dm.is_complete(device.name) or dm.is_suspended(device.name):
@@ -228,6 +230,7 @@ def take_down(device: Device) -> None:
     newborn.forget(device)
     fencing.forget(device.name)
     healing.forget(device)
+    policy.forget(device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
@@ -308,7 +311,7 @@ def _is_unborn(found: replica.Health) -> bool:
 
 
 def reload_agent() -> int:
-    """Apply a changed size or access list to the running replica.
+    """Apply a changed size, access list or sync policy to the running replica.
 
     Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
     failed would count as a failed start, and take a device down that serves.
@@ -337,12 +340,14 @@ def reload_agent() -> int:
 
 
 def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
-    """Bring access list and size as far towards what is wanted as can be done at once."""
+    """Bring access list, policy and size as near to what is wanted as can be done at once."""
     # While I/O is frozen an access list entry could not be removed: its commands never end.
     is_frozen = state.suspended != "no"
     if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
         lio.set_initiators(device.name, device.initiators)
         steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
+    if not policy.is_in_force(device) and policy.apply(_RUNNER, device, state):
+        steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if replica.grow_files(_RUNNER, device):
             steps.done("files", "device files grown")

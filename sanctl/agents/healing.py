@@ -182,7 +182,7 @@ def _begin_anew(runner: Runner, device: Device) -> None:
     loop.detach(runner, files.metadata)
     pool.forget_metadata(files)
     replica.prepare_files(runner, device, str(where.path))
-    replica.write_resource_file(device, files)
+    replica.write_resource_file(runner, device, files)
     replica.bring_up_drbd(runner, device, files)
 
 

@@ -263,6 +263,11 @@ _CODES = {
     "SAN-RISK-001": "The strategy heartbeat without fencing. With all links lost each node takes "
     "the other as gone, and both serve: what hosts write from then on exists twice, in two "
     "versions, of which one will be thrown away. Can be accepted by this code (accept_risks).",
+    "SAN-SYNC-001": "A schedule of `sanctl device verify` is a day and an hour.",
+    "SAN-SYNC-002": "The device's attribute `sync` in the CIB holds a word that this version of "
+    "sanctl does not know. Agents go on with the defaults.",
+    "SAN-SYNC-003": "A part of a sync policy has a value without meaning. Nothing was changed.",
+    "SAN-SYNC-004": "The ceiling of a resync's rate is below its floor.",
     "SAN-WAIT-001": "The change was made, and its effect was not seen before the deadline. In "
     "most cases it goes on by itself; the line says what was seen last.",
 }

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
 from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs
+from sanctl.cli.sync_documents import SyncPolicy
 
 
 class Replica(TypedDict):
@@ -45,6 +46,7 @@ class Device(TypedDict):
     moving_to: Annotated[str | None, "the node it is on its way to"]
     target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
     initiators: Annotated[list[str], "the hosts that may use it"]
+    sync: Annotated[SyncPolicy, "how its replicas are brought into line"]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
 
 
@@ -52,6 +54,14 @@ class Resized(Device):
     """A device, and whether the command had anything to do."""
 
     changed: Annotated[bool, "false: it had that size"]
+
+
+class PolicyChanged(TypedDict):
+    """How a device is synced, and whether the command changed it."""
+
+    name: Annotated[str, "its name"]
+    changed: Annotated[bool, "false: it was so, or was only shown"]
+    sync: Annotated[SyncPolicy, "how its replicas are brought into line"]
 
 
 class Moved(Device):
@@ -359,6 +369,7 @@ DOCUMENTS: Mapping[str, object] = {
     "device move": Moved,
     "device resize": Resized,
     "device show": Device,
+    "device sync": PolicyChanged,
     "doctor": Examination,
     "explain": Meaning,
     "lab kernel-check": KernelCheck,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sanctl.cli.sync_policy import policy_data
 from sanctl.model.cluster import PRESENT, Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
@@ -50,6 +51,7 @@ def device_data(
         "moving_to": move.node if move else None,
         "target": topology.target_iqn(device.name).value if topology else None,
         "initiators": [iqn.value for iqn in device.initiators],
+        "sync": policy_data(device.sync),
         "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
     }
 

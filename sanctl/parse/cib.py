@@ -24,6 +24,7 @@ from sanctl.model.cluster import (
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.quorum import ATTRIBUTE, Ballot
+from sanctl.model.sync import SyncPolicy
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -144,6 +145,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         size_bytes=_number(pairs.get("size")),
         access=_known(pairs.get("acl")),
         suspended=_known(pairs.get("suspended")),
+        policy=_policy(pairs.get("policy")),
         apart_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
     )
@@ -160,6 +162,10 @@ def parse_pool_usage(text: str) -> PoolUsage:
     return PoolUsage(
         total_bytes=total, free_bytes=free, allocated_bytes=_number(pairs.get("allocated"))
     )
+
+
+def _policy(text: str | None) -> str | None:
+    return None if text is None else "" if text == "default" else text.replace("+", " ")
 
 
 def _known(text: str | None) -> str | None:
@@ -239,6 +245,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         minor=int(parameters["minor"]),
         initiators=tuple(Iqn.parse(word) for word in parameters.get("initiators", "").split()),
         prefer=NodeName.parse(prefer) if prefer else None,
+        sync=SyncPolicy.parse(parameters.get("sync", "")),
         is_stopping=meta.get("target-role", "Started").lower() == "stopped",
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,

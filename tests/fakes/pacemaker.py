@@ -268,13 +268,15 @@ class FakePacemaker:
             linked = len(nodes) > 1 and not self.apart
             disk = self.disks.get(node, "UpToDate")
             access = access_digest(Iqn.parse(i) for i in parameters.get("initiators", "").split())
+            policy = parameters.get("sync", "").replace(" ", "+") or "default"
             self.attribute(
                 node,
                 f"sanctl-{name}",
                 f"disk={disk} connection={'Connected' if linked else 'StandAlone'} "
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
-                f"role=? size={parameters['size']} acl={access}{self.apart.get(node, '')}",
+                f"role=? size={parameters['size']} acl={access} policy={policy}"
+                f"{self.apart.get(node, '')}",
             )
 
     def _heal(self, name: str, nodes: list[str]) -> None:
