@@ -19,7 +19,18 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, healing, newborn, ocf, policy, primary, replica
+from sanctl.agents import (
+    announce,
+    fencing,
+    healing,
+    newborn,
+    ocf,
+    policy,
+    primary,
+    replica,
+    resync,
+    verify,
+)
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -50,6 +61,7 @@ def _device() -> Device:
         minor=int(ocf.parameter("minor")),
         initiators=tuple(ocf.parameter("initiators", "").split()),
         sync=ocf.parameter("sync", ""),
+        verify=ocf.parameter("verify", ""),
     )
 
 
@@ -102,6 +114,7 @@ def start() -> int:
         dm.target_device(device.name),
     )
     steps.done("target", "target exported, Standby")
+    verify.tell(_RUNNER, device)
     state = replica.wait_until_settled(_RUNNER, device, _SETTLE_S)
     announce.publish(_RUNNER, device, state)
     steps.ended(f"standby, {announce.published_value(state)}")
@@ -348,6 +361,10 @@ def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> Resourc
         steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
     if not policy.is_in_force(device) and policy.apply(_RUNNER, device, state):
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
+    if policy.is_in_force(device):
+        policy.note(device)
+    if verify.begin(_RUNNER, device, state) or resync.wants_company(device, state):
+        resync.kick(_RUNNER)
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if replica.grow_files(_RUNNER, device):
             steps.done("files", "device files grown")

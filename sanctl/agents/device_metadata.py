@@ -52,6 +52,11 @@ csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longd
 <shortdesc lang="en">sync policy</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="verify" required="0" reloadable="1">
+<longdesc lang="en">The latest order to compare the replicas, by sanctl device verify.</longdesc>
+<shortdesc lang="en">order to verify</shortdesc>
+<content type="string" default=""/>
+</parameter>
 </parameters>
 <actions>
 <action name="start" timeout="60s"/>

@@ -18,7 +18,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.system import journal
-from sanctl.system.files import read_text_or
+from sanctl.system.files import read_text_or, write_whole
 from sanctl.system.runner import Runner
 
 #: Raised when the resource file of the same policy becomes another one: a replica that was started
@@ -46,22 +46,40 @@ def of(device: Device) -> SyncPolicy:
 
 def in_force(name: str) -> SyncPolicy:
     """Return the policy that was last brought into force on this node."""
-    _, _, words = read_text_or(_path(name), "").strip().partition(" ")
-    try:
-        return SyncPolicy.parse(words)
-    except SanctlError:
-        return DEFAULT
+    device = known(name)
+    return DEFAULT if device is None else of(device)
 
 
 def is_in_force(device: Device) -> bool:
     """Whether the wanted policy is the one in force."""
-    return read_text_or(_path(device.name), "") == _line(device)
+    return read_text_or(_path(device.name), "").partition("\n")[0] == _line(device)
 
 
 def note(device: Device) -> None:
-    """Remember that the resource file in use holds the wanted policy."""
-    with open(_path(device.name), "w", encoding="utf-8") as file:
-        file.write(_line(device))
+    """Remember that the resource file in use holds the wanted policy, and whose it is."""
+    whose = f"{device.uuid} {device.minor} {device.size_bytes} {' '.join(device.nodes)}"
+    text = f"{_line(device)}\n{whose}\n{device.verify}\n"
+    if read_text_or(_path(device.name), "") != text:
+        write_whole(_path(device.name), text)
+
+
+def known(name: str) -> Device | None:
+    """Return a device that is started here as it was last noted, for who is no agent of it."""
+    lines = read_text_or(_path(name), "").splitlines()
+    if len(lines) != 3 or len(lines[1].split()) < 4:
+        return None
+    uuid, minor, size, *nodes = lines[1].split()
+    return Device(
+        name=name,
+        uuid=uuid,
+        size_bytes=int(size),
+        pool="",
+        nodes=tuple(nodes),
+        minor=int(minor),
+        initiators=(),
+        sync=lines[0].partition(" ")[2],
+        verify=lines[2],
+    )
 
 
 def forget(device: Device) -> None:

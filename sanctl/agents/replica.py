@@ -40,6 +40,7 @@ class Device(NamedTuple):
         minor: the DRBD minor.
         initiators: who may log in.
         sync: its sync policy, in words (sanctl/model/sync.py).
+        verify: the latest order to compare its replicas (sanctl/model/verification.py).
     """
 
     name: str
@@ -50,6 +51,7 @@ class Device(NamedTuple):
     minor: int
     initiators: tuple[str, ...]
     sync: str = ""
+    verify: str = ""
 
     @property
     def drbd_device(self) -> str:
@@ -318,6 +320,14 @@ def attached_files(device: Device) -> list[str]:
     """Return the device's files that have a loop device."""
     mark = f"/{device.name}.{device.uuid}."
     return [path for path in loop.backing_files() if mark in path]
+
+
+def note_path(device: Device, kind: str) -> str | None:
+    """Return the path of a note beside the device's data, None when that is not attached."""
+    for path in attached_files(device):
+        if path.endswith(".data"):
+            return f"{path.removesuffix('.data')}.{kind}"
+    return None
 
 
 def grow_files(runner: Runner, device: Device) -> bool:

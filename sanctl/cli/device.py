@@ -10,6 +10,7 @@ from sanctl.cli.environment import Environment, environment
 from sanctl.cli.heal import heal
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.sync_policy import policy_options, policy_words, sync, values_of
+from sanctl.cli.verify import verify
 from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
 from sanctl.errors import ConfigError, Problem, UsageError
 from sanctl.model.cluster import Cluster
@@ -30,11 +31,12 @@ from sanctl.plan.existing import existing_device
 
 @click.group(no_args_is_help=False)
 def device() -> None:
-    """Block devices: create, look at, grow, move, sync, heal, delete."""
+    """Block devices: create, look at, grow, move, sync, verify, heal, delete."""
 
 
 device.add_command(heal)
 device.add_command(sync)
+device.add_command(verify)
 
 
 @device.command(short_help="Create a device and wait until it is served.")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
 from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs
-from sanctl.cli.sync_documents import SyncPolicy
+from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
 
 class Replica(TypedDict):
@@ -26,6 +26,7 @@ class Replica(TypedDict):
     peer_disk: Annotated[str | None, "the peer's disk state, as this node sees it"]
     out_of_sync_bytes: Annotated[int | None, "how much differs from the peer"]
     size: Annotated[int | None, "bytes that DRBD serves of it"]
+    resync: Annotated[Resync | None, "its latest resync; null: none that is remembered"]
 
 
 class Device(TypedDict):
@@ -370,6 +371,7 @@ DOCUMENTS: Mapping[str, object] = {
     "device resize": Resized,
     "device show": Device,
     "device sync": PolicyChanged,
+    "device verify": Verified | PolicyChanged,
     "doctor": Examination,
     "explain": Meaning,
     "lab kernel-check": KernelCheck,
@@ -384,6 +386,7 @@ DOCUMENTS: Mapping[str, object] = {
     "node standby": NodeChanged,
     "node undrain": NodeChanged,
     "status": Status,
+    "sync status": list[CopySync],
     "target allow": Access,
     "target deny": Access,
     "target show": list[Target] | Target,

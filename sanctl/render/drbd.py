@@ -204,6 +204,8 @@ def render_resource(
         "  handlers {",
         f'    fence-peer "{handlers}/fence-peer";',
         f'    unfence-peer "{handlers}/unfence-peer";',
+        f'    before-resync-target "{handlers}/resync-target";',
+        f'    after-resync-target "{handlers}/resync-target";',
         "  }",
         "  volume 0 {",
         f"    device minor {minor};",
