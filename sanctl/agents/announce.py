@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import Iterable
 
-from sanctl.agents import newborn
+from sanctl.agents import newborn, policy
 from sanctl.agents.fencing import clear_marks
-from sanctl.agents.replica import RUNTIME, Device
+from sanctl.agents.replica import RUNTIME, Device, note_path
 from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.model.resync import Resync
 from sanctl.plan.promotion import is_blank_pair, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
@@ -65,12 +66,35 @@ def publish(
     try:
         _publish(runner, device, state, apart)
     except SanctlError as error:
-        journal.write(
-            f"{device.name}: the cluster could not be told this replica's state: {error}",
-            priority=journal.WARNING,
-            device=device.name,
-            action="publish",
+        complain(device.name, error)
+
+
+def complain(name: str, error: SanctlError) -> None:
+    """Log that the cluster could not be told something."""
+    journal.write(
+        f"{name}: the cluster could not be told this replica's state: {error}",
+        priority=journal.WARNING,
+        device=name,
+        action="publish",
+    )
+
+
+def is_news(device: Device, state: ResourceState) -> bool:
+    """Whether the cluster was told another state than this one, amounts apart.
+
+    Not of a replica of which nothing was told: it is being started or stopped. Nor of one without
+    contact, of which only its agent knows all there is to tell.
+    """
+    told = read_text_or(f"{RUNTIME}/told-{device.name}", "").split()
+    words = published_value(state, nodes=len(device.nodes)).split()
+    return (
+        bool(told)
+        and state.is_in_contact
+        and not is_blank_pair(state)
+        and any(
+            word not in told and not word.startswith(("out-of-sync=", "size=")) for word in words
         )
+    )
 
 
 def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
@@ -80,7 +104,12 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         is_first=device.nodes[:1] == (os.uname().nodename,),
     )
     access = access_list_digest(lio.initiators(device.name))
-    value = f"{published_value(state, nodes=len(device.nodes))} acl={access}{apart}"
+    held = str(policy.in_force(device.name)).replace(" ", "+") or "default"
+    value = f"{published_value(state, nodes=len(device.nodes))} acl={access} policy={held}{apart}"
+    path = note_path(device, "sync")
+    latest = Resync.parse(read_text_or(path, "")) if path is not None else None
+    if latest is not None:
+        value += f" resync={latest}"
     told = f"{score} {value}"
     path = f"{RUNTIME}/told-{device.name}"
     try:

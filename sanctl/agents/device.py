@@ -19,7 +19,19 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, healing, newborn, ocf, primary, replica, resync
+from sanctl.agents import (
+    announce,
+    before_resync,
+    fencing,
+    healing,
+    newborn,
+    ocf,
+    policy,
+    primary,
+    replica,
+    resync,
+    verify,
+)
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -49,6 +61,8 @@ def _device() -> Device:
         nodes=tuple(ocf.parameter("nodes").split()),
         minor=int(ocf.parameter("minor")),
         initiators=tuple(ocf.parameter("initiators", "").split()),
+        sync=ocf.parameter("sync", ""),
+        verify=ocf.parameter("verify", ""),
     )
 
 
@@ -79,8 +93,9 @@ def start() -> int:
     pool.check(str(where.path), where.uuid)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    replica.write_resource_file(device, files)
+    replica.write_resource_file(_RUNNER, device, files)
     replica.bring_up_drbd(_RUNNER, device, files)
+    policy.note(device)
     steps.done("drbd", "DRBD attached and connecting")
     state = drbd.observe(_RUNNER, device.name)
     if not dm.is_complete(device.name) or dm.is_suspended(device.name):
@@ -100,6 +115,7 @@ def start() -> int:
         dm.target_device(device.name),
     )
     steps.done("target", "target exported, Standby")
+    verify.tell(_RUNNER, device)
     state = replica.wait_until_settled(_RUNNER, device, _SETTLE_S)
     announce.publish(_RUNNER, device, state)
     steps.ended(f"standby, {announce.published_value(state)}")
@@ -227,8 +243,9 @@ def take_down(device: Device) -> None:
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     fencing.forget(device.name)
-    resync.forget(device.name)
+    before_resync.forget(device.name)
     healing.forget(device)
+    policy.forget(device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
@@ -261,7 +278,7 @@ def monitor() -> int:
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
-                state = resync.reconnect(_RUNNER, device.name, state)
+                state = before_resync.reconnect(_RUNNER, device.name, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
@@ -310,7 +327,7 @@ def _is_unborn(found: replica.Health) -> bool:
 
 
 def reload_agent() -> int:
-    """Apply a changed size or access list to the running replica.
+    """Apply a changed size, access list or sync policy to the running replica.
 
     Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
     failed would count as a failed start, and take a device down that serves.
@@ -339,12 +356,18 @@ def reload_agent() -> int:
 
 
 def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
-    """Bring access list and size as far towards what is wanted as can be done at once."""
+    """Bring access list, policy and size as near to what is wanted as can be done at once."""
     # While I/O is frozen an access list entry could not be removed: its commands never end.
     is_frozen = state.suspended != "no"
     if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
         lio.set_initiators(device.name, device.initiators)
         steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
+    if not policy.is_in_force(device) and policy.apply(_RUNNER, device, state):
+        steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
+    if policy.is_in_force(device):
+        policy.note(device)
+    if verify.begin(_RUNNER, device, state) or resync.wants_company(device, state):
+        resync.kick(_RUNNER)
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if replica.grow_files(_RUNNER, device):
             steps.done("files", "device files grown")

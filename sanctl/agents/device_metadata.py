@@ -46,6 +46,17 @@ target that is Standby until this node is promoted. Made and changed by the sanc
 <shortdesc lang="en">access list</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="sync" required="0" reloadable="1">
+<longdesc lang="en">How the replicas are brought into line, as words key=value: full-above,
+csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longdesc>
+<shortdesc lang="en">sync policy</shortdesc>
+<content type="string" default=""/>
+</parameter>
+<parameter name="verify" required="0" reloadable="1">
+<longdesc lang="en">The latest order to compare the replicas, by sanctl device verify.</longdesc>
+<shortdesc lang="en">order to verify</shortdesc>
+<content type="string" default=""/>
+</parameter>
 </parameters>
 <actions>
 <action name="start" timeout="60s"/>

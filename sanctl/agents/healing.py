@@ -42,7 +42,7 @@ def parting(runner: Runner, device: Device, state: ResourceState) -> str:
     Since when it is known to be without contact is kept beside the data, as a node that reboots
     must not forget it.
     """
-    note = _note(device)
+    note = replica.note_path(device, "apart")
     if state.is_in_contact or len(device.nodes) < 2:
         if note is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -60,14 +60,6 @@ def parting(runner: Runner, device: Device, state: ResourceState) -> str:
         ids = (held.current, held.bitmap, *held.history)
         words += f" gi={':'.join(f'{each:016X}' for each in ids)}"
     return words
-
-
-def _note(device: Device) -> str | None:
-    """Return the path of the file that holds since when a replica has been without contact."""
-    for path in replica.attached_files(device):
-        if path.endswith(".data"):
-            return f"{path.removesuffix('.data')}.apart"
-    return None
 
 
 def generations(runner: Runner, device: Device) -> Generations | None:
@@ -192,7 +184,7 @@ def _begin_anew(runner: Runner, device: Device) -> None:
     loop.detach(runner, files.metadata)
     pool.forget_metadata(files)
     replica.prepare_files(runner, device, str(where.path))
-    replica.write_resource_file(device, files)
+    replica.write_resource_file(runner, device, files)
     replica.bring_up_drbd(runner, device, files)
 
 

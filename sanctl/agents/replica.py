@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import dm, drbd, lio, loop, pool
+from sanctl.drivers import dm, drbd, link, lio, loop, pool
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
 from sanctl.system.files import read_text_or, write_atomically
@@ -39,6 +39,8 @@ class Device(NamedTuple):
         nodes: the replica nodes.
         minor: the DRBD minor.
         initiators: who may log in.
+        sync: its sync policy, in words (sanctl/model/sync.py).
+        verify: the latest order to compare its replicas (sanctl/model/verification.py).
     """
 
     name: str
@@ -48,6 +50,8 @@ class Device(NamedTuple):
     nodes: tuple[str, ...]
     minor: int
     initiators: tuple[str, ...]
+    sync: str = ""
+    verify: str = ""
 
     @property
     def drbd_device(self) -> str:
@@ -217,8 +221,14 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool.DeviceFiles) -
         )
 
 
-def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
-    """Render the DRBD resource file of the device for this node."""
+def write_resource_file(
+    runner: Runner, device: Device, files: pool.DeviceFiles, *, al_extents: int | None = None
+) -> None:
+    """Render the DRBD resource file of the device for this node.
+
+    `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
+    """
+    from sanctl.agents import policy  # noqa: PLC0415
     from sanctl.render.drbd import (  # noqa: PLC0415
         Backing,
         ReplicaAddress,
@@ -239,6 +249,7 @@ def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
                 )
             )
         replicas.append(ReplicaAddress(name, node.id, str(node.sync)))
+    here = topology.node(os.uname().nodename)
     data = loop.find(files.data)
     metadata = loop.find(files.metadata) or loop.find(f"{files.metadata}.new")
     if data is None or metadata is None:
@@ -260,6 +271,9 @@ def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
             backing=Backing(data, metadata),
             handlers=HANDLERS,
             generation=drbd.generation(),
+            sync=policy.of(device),
+            link_bytes_s=link.bytes_per_s(runner, str(here.sync)) if here else None,
+            al_extents=al_extents,
         ),
         mode=0o600,
     )
@@ -306,6 +320,14 @@ def attached_files(device: Device) -> list[str]:
     """Return the device's files that have a loop device."""
     mark = f"/{device.name}.{device.uuid}."
     return [path for path in loop.backing_files() if mark in path]
+
+
+def note_path(device: Device, kind: str) -> str | None:
+    """Return the path of a note beside the device's data, None when that is not attached."""
+    for path in attached_files(device):
+        if path.endswith(".data"):
+            return f"{path.removesuffix('.data')}.{kind}"
+    return None
 
 
 def grow_files(runner: Runner, device: Device) -> bool:

@@ -172,6 +172,9 @@ _CODES = {
     "SAN-HLT-037": "No replica may be served, and none will be without a decision: each is marked "
     "as behind, knows itself to be behind, or is out of reach. If the node that served last can be "
     "brought back, that is better than any decision.",
+    "SAN-HLT-039": "The latest verify of a device has found blocks that differ between its copies, "
+    "and nobody has had them repaired. Hosts read the copy that serves; a failover would show them "
+    "the other one. Find out why: a disk that alters data, or memory.",
     "SAN-HLT-040": "Pacemaker remembers a failed action. It is history until it is cleaned up, "
     "but it may keep the resource from that node.",
     "SAN-HLT-041": "A resource runs that is in no configuration: it was removed while it ran.",
@@ -263,6 +266,12 @@ _CODES = {
     "SAN-RISK-001": "The strategy heartbeat without fencing. With all links lost each node takes "
     "the other as gone, and both serve: what hosts write from then on exists twice, in two "
     "versions, of which one will be thrown away. Can be accepted by this code (accept_risks).",
+    "SAN-SYNC-001": "A schedule of `sanctl device verify` is a day and an hour.",
+    "SAN-SYNC-002": "The device's attribute `sync` in the CIB holds a word that this version of "
+    "sanctl does not know. Agents go on with the defaults.",
+    "SAN-SYNC-003": "A part of a sync policy has a value without meaning. Nothing was changed.",
+    "SAN-SYNC-004": "The ceiling of a resync's rate is below its floor.",
+    "SAN-SYNC-005": "A repair goes with a verify that somebody looks at, not with a schedule.",
     "SAN-WAIT-001": "The change was made, and its effect was not seen before the deadline. In "
     "most cases it goes on by itself; the line says what was seen last.",
 }

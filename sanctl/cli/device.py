@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.heal import heal
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.sync_policy import policy_options, policy_words, sync, values_of
+from sanctl.cli.verify import verify
 from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
 from sanctl.errors import ConfigError, Problem, UsageError
 from sanctl.model.cluster import Cluster
@@ -27,10 +31,12 @@ from sanctl.plan.existing import existing_device
 
 @click.group(no_args_is_help=False)
 def device() -> None:
-    """Block devices: create, look at, grow, move, heal, delete."""
+    """Block devices: create, look at, grow, move, sync, verify, heal, delete."""
 
 
 device.add_command(heal)
+device.add_command(sync)
+device.add_command(verify)
 
 
 @device.command(short_help="Create a device and wait until it is served.")
@@ -70,6 +76,7 @@ device.add_command(heal)
     metavar="IQN",
     help="A host that may use it; may be given several times. Without it no host may.",
 )
+@policy_options
 @timeout_option(180)
 @output_option
 def create(
@@ -83,6 +90,7 @@ def create(
     initiators: tuple[str, ...],
     timeout_s: float,
     output: str,
+    **policy: Any,
 ) -> None:
     """Create a device and wait until it is served and its replicas are in sync."""
     env = environment()
@@ -94,6 +102,7 @@ def create(
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
         prefer=prefer,
         initiators=initiators,
+        sync=values_of(policy),
     )
     topology = env.topology()
     with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
@@ -179,6 +188,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
+        ("sync", policy_words(found.sync)),
         ("drbd", f"minor {found.minor}, port {7800 + found.minor}"),
         ("uuid", found.uuid),
     ]

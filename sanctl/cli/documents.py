@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
 from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs
+from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
 
 class Replica(TypedDict):
@@ -25,6 +26,7 @@ class Replica(TypedDict):
     peer_disk: Annotated[str | None, "the peer's disk state, as this node sees it"]
     out_of_sync_bytes: Annotated[int | None, "how much differs from the peer"]
     size: Annotated[int | None, "bytes that DRBD serves of it"]
+    resync: Annotated[Resync | None, "its latest resync; null: none that is remembered"]
 
 
 class Device(TypedDict):
@@ -45,6 +47,7 @@ class Device(TypedDict):
     moving_to: Annotated[str | None, "the node it is on its way to"]
     target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
     initiators: Annotated[list[str], "the hosts that may use it"]
+    sync: Annotated[SyncPolicy, "how its replicas are brought into line"]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
 
 
@@ -52,6 +55,14 @@ class Resized(Device):
     """A device, and whether the command had anything to do."""
 
     changed: Annotated[bool, "false: it had that size"]
+
+
+class PolicyChanged(TypedDict):
+    """How a device is synced, and whether the command changed it."""
+
+    name: Annotated[str, "its name"]
+    changed: Annotated[bool, "false: it was so, or was only shown"]
+    sync: Annotated[SyncPolicy, "how its replicas are brought into line"]
 
 
 class Moved(Device):
@@ -359,6 +370,8 @@ DOCUMENTS: Mapping[str, object] = {
     "device move": Moved,
     "device resize": Resized,
     "device show": Device,
+    "device sync": PolicyChanged,
+    "device verify": Verified | PolicyChanged,
     "doctor": Examination,
     "explain": Meaning,
     "lab kernel-check": KernelCheck,
@@ -373,6 +386,7 @@ DOCUMENTS: Mapping[str, object] = {
     "node standby": NodeChanged,
     "node undrain": NodeChanged,
     "status": Status,
+    "sync status": list[CopySync],
     "target allow": Access,
     "target deny": Access,
     "target show": list[Target] | Target,

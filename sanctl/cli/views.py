@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sanctl.cli.sync_policy import policy_data
+from sanctl.cli.sync_views import resync_data
 from sanctl.model.cluster import PRESENT, Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
@@ -50,6 +52,7 @@ def device_data(
         "moving_to": move.node if move else None,
         "target": topology.target_iqn(device.name).value if topology else None,
         "initiators": [iqn.value for iqn in device.initiators],
+        "sync": policy_data(device.sync),
         "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
     }
 
@@ -70,6 +73,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> docum
         if replica.out_of_sync_kib is None
         else replica.out_of_sync_kib * 1024,
         "size": replica.size_bytes,
+        "resync": resync_data(replica.resync) if replica.resync else None,
     }
 
 

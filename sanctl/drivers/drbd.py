@@ -10,7 +10,7 @@ import re
 
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
-from sanctl.parse.drbd import parse_events2
+from sanctl.parse.drbd import Advance, parse_events2, parse_proc
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -63,6 +63,50 @@ def stands_alone(state: ResourceState) -> bool:
     """Whether DRBD has given a connection up, for somebody to begin it again."""
     # DRBD 8.4 forgets a connection that it has given up.
     return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
+
+
+def observe_all(runner: Runner) -> dict[str, ResourceState]:
+    """Return what DRBD says about every resource here, by name.
+
+    Raises:
+        CommandError: DRBD did not answer.
+    """
+    if not is_loaded():
+        return {}
+    done = runner.run(["drbdsetup", "events2", "--now", "--statistics"], timeout_s=_TIMEOUT_S)
+    return parse_events2(done.stdout)
+
+
+def advances() -> dict[int, Advance]:
+    """Return how far resyncs and verifies here have come, by minor; DRBD 9 does not tell."""
+    return parse_proc(read_text_or("/proc/drbd", ""))
+
+
+def hold_resync(runner: Runner, minor: int, *, is_held: bool) -> None:
+    """Hold the resync of a device back on this side, or let it run; either twice is fine."""
+    runner.run(
+        ["drbdsetup", "pause-sync" if is_held else "resume-sync", str(minor)],
+        timeout_s=_TIMEOUT_S,
+        ok=range(256),
+    )
+
+
+def invalidate(runner: Runner, minor: int) -> None:
+    """Call all of this node's replica out of sync. Only ever for one that is no copy any more.
+
+    Raises:
+        CommandError: DRBD refused: a resync runs, or there is no disk.
+    """
+    runner.run(["drbdsetup", "invalidate", str(minor)], timeout_s=_TIMEOUT_S)
+
+
+def verify(runner: Runner, minor: int) -> None:
+    """Begin to compare the replicas, from their first block on.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    runner.run(["drbdsetup", "verify", str(minor), "--start=0s"], timeout_s=_TIMEOUT_S)
 
 
 def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:

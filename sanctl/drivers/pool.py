@@ -108,8 +108,9 @@ def rename(old: str, new: str) -> None:
 
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files, durably; those that are gone are fine."""
-    apart = f"{files.data.removesuffix('.data')}.apart"
-    for path in (files.data, files.metadata, f"{files.metadata}.new", apart):
+    stem = files.data.removesuffix(".data")
+    notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify"))
+    for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     sync_folder(os.path.dirname(files.data))

@@ -46,6 +46,14 @@ class SetParameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClearParameter:
+    """Take one instance attribute of a device away; one that is not there is fine."""
+
+    name: DeviceName
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddMove:
     """Pull the active role of a device to a node until a moment (ISO 8601, UTC)."""
 
@@ -84,6 +92,7 @@ Change = (
     | CompleteDevice
     | SetStopped
     | SetParameter
+    | ClearParameter
     | AddMove
     | RemoveMove
     | SetNodeAttribute

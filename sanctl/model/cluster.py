@@ -12,6 +12,7 @@ from enum import StrEnum
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.quorum import ATTRIBUTE, Ballot, Wish
+from sanctl.model.verification import Verification
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
@@ -117,6 +118,8 @@ class Cib:
     """By node: how many of the watched addresses of the iscsi network answer it."""
     ballots: Mapping[str, Ballot]
     """By node; only what has been published."""
+    verifications: Mapping[tuple[str, str], Verification]
+    """By device and node: the latest verify that the node took part in."""
     ids: frozenset[str]
     """Every id in the configuration: a new one must not be among them."""
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
+from sanctl.model.resync import Resync
+from sanctl.model.sync import DEFAULT, SyncPolicy
 
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
 MINOR_FIRST = 1
@@ -44,6 +46,7 @@ class DeviceSpec:
     minor: int
     initiators: tuple[Iqn, ...]
     prefer: NodeName | None = None
+    sync: SyncPolicy = DEFAULT
     is_stopping: bool = False
     is_managed: bool = True
     is_new: bool = False
@@ -76,6 +79,10 @@ class ReplicaState:
     size_bytes: int | None = None
     access: str | None = None
     suspended: str | None = None
+    policy: str | None = None
+    """The sync policy that is in force there, in words."""
+    resync: Resync | None = None
+    """Its latest resync."""
     apart_since_s: int | None = None
     """Since when it is known to be without contact, in seconds since 1970."""
     generations: str | None = None

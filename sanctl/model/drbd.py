@@ -19,6 +19,8 @@ class PeerState(NamedTuple):
         replication: Established, SyncSource, SyncTarget, VerifyS, … or Off.
         disk: state of the peer's replica, `DUnknown` while not connected.
         out_of_sync_kib: KiB that differ as far as this node's bitmap knows; None if not told.
+        held: why a resync waits: `no`, or of `user`, `peer` and `dependency` those that hold it.
+        received_kib: KiB of data that came from it since the connection began; None if not told.
     """
 
     name: str
@@ -27,6 +29,18 @@ class PeerState(NamedTuple):
     replication: str
     disk: str
     out_of_sync_kib: int | None
+    held: str = "no"
+    received_kib: int | None = None
+
+    @property
+    def is_target(self) -> bool:
+        """Whether this node's replica is being brought into line with it."""
+        return self.replication in {"SyncTarget", "PausedSyncT"}
+
+    @property
+    def is_verifying(self) -> bool:
+        """Whether the replicas are being compared."""
+        return self.replication in {"VerifyS", "VerifyT"}
 
 
 class ResourceState(NamedTuple):
@@ -39,6 +53,7 @@ class ResourceState(NamedTuple):
         disk: state of the local replica; `Diskless` without one.
         size_kib: size of the DRBD device in KiB; None if not told.
         peers: the peers, in the order of their names.
+        minor: the number of its device; None if not told.
     """
 
     name: str
@@ -47,6 +62,7 @@ class ResourceState(NamedTuple):
     disk: str
     size_kib: int | None
     peers: tuple[PeerState, ...]
+    minor: int | None = None
 
     @property
     def is_primary(self) -> bool:

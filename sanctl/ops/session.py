@@ -10,6 +10,7 @@ from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.resync import RUNNING_ATTRIBUTE, Running, parse_running
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.goal import Progress, failure_problem, new_failures
@@ -64,6 +65,15 @@ class Session:
             CommandError: Pacemaker refused or did not answer.
         """
         self._pacemaker.set_node_word(node.value, attribute, value)
+
+    def running(self) -> tuple[tuple[str, Running], ...]:
+        """Return the resyncs and verifies that nodes say run there, with the node's name.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        told = self._pacemaker.node_words(RUNNING_ATTRIBUTE)
+        return tuple((node, each) for node in sorted(told) for each in parse_running(told[node]))
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
         """Make the change that `decide` asks for, planned anew until it meets the CIB it saw.

@@ -24,6 +24,9 @@ from sanctl.model.cluster import (
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.quorum import ATTRIBUTE, Ballot
+from sanctl.model.resync import Resync
+from sanctl.model.sync import SyncPolicy
+from sanctl.model.verification import Verification, parse_shown
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -31,6 +34,8 @@ DISCARD_PREFIX = "sanctl-discard-"
 REVIVE_PREFIX = "sanctl-revive-"
 POOL_PREFIX = "sanctl-pool-"
 REPLICA_PREFIX = "sanctl-"
+#: Not `sanctl-…`: that is where replicas publish, by the device's name.
+VERIFY_PREFIX = "sanctl.verify."
 _UUID = re.compile(r"[0-9a-f]{32}")
 _TRUE = frozenset({"true", "yes", "on", "1", "y"})
 
@@ -76,11 +81,14 @@ def parse_cib(root: ET.Element) -> Cib:
     reach: dict[str, int] = {}
     ballots: dict[str, Ballot] = {}
     drained: set[str] = set()
+    verifications: dict[tuple[str, str], Verification] = {}
     for node, name, value in _transient_attributes(root):
         if name == ATTRIBUTE:
             ballots[node] = Ballot.parse(value)
         elif name == DRAINED and value == "true":
             drained.add(node)
+        elif name.startswith(VERIFY_PREFIX) and (told := parse_shown(value)) is not None:
+            verifications[name.removeprefix(VERIFY_PREFIX), node] = told
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
@@ -103,6 +111,7 @@ def parse_cib(root: ET.Element) -> Cib:
         replicas=replicas,
         pools=pools,
         reach=reach,
+        verifications=verifications,
         ballots=ballots,
         ids=frozenset(
             identifier
@@ -144,6 +153,8 @@ def parse_replica_state(text: str) -> ReplicaState:
         size_bytes=_number(pairs.get("size")),
         access=_known(pairs.get("acl")),
         suspended=_known(pairs.get("suspended")),
+        policy=_policy(pairs.get("policy")),
+        resync=Resync.parse(pairs.get("resync", "")),
         apart_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
     )
@@ -160,6 +171,10 @@ def parse_pool_usage(text: str) -> PoolUsage:
     return PoolUsage(
         total_bytes=total, free_bytes=free, allocated_bytes=_number(pairs.get("allocated"))
     )
+
+
+def _policy(text: str | None) -> str | None:
+    return None if text is None else "" if text == "default" else text.replace("+", " ")
 
 
 def _known(text: str | None) -> str | None:
@@ -239,6 +254,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         minor=int(parameters["minor"]),
         initiators=tuple(Iqn.parse(word) for word in parameters.get("initiators", "").split()),
         prefer=NodeName.parse(prefer) if prefer else None,
+        sync=SyncPolicy.parse(parameters.get("sync", "")),
         is_stopping=meta.get("target-role", "Started").lower() == "stopped",
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,

@@ -1,11 +1,12 @@
-"""Changing a device that exists: its size, its access list, the node that serves it."""
+"""Changing a device that exists: size, access list, sync policy, the node that serves it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.change import AddMove, Change, RemoveMove, SetParameter
+from sanctl.model.change import AddMove, Change, ClearParameter, RemoveMove, SetParameter
 from sanctl.model.cluster import Cluster, NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, format_bytes
@@ -112,6 +113,30 @@ def _set_initiators(device: DeviceSpec, initiators: set[Iqn]) -> Change:
         parameter="initiators",
         value=" ".join(iqn.value for iqn in sorted(initiators)),
     )
+
+
+def plan_sync_policy(
+    cluster: Cluster, name: DeviceName, values: Mapping[str, str]
+) -> tuple[Change, ...]:
+    """Return the change that gives a device another sync policy; nothing when it has that.
+
+    Args:
+        cluster: as it is.
+        name: the device.
+        values: what is to be different, by the policy's words.
+
+    Raises:
+        UsageError: a value has no meaning.
+        Refused: Pacemaker would not carry it out.
+    """
+    device = existing_device(cluster, name)
+    policy = device.sync.changed(values)
+    refuse_unless_changeable(cluster, device)
+    if policy == device.sync:
+        return ()
+    if not str(policy):
+        return (ClearParameter(name=name, parameter="sync"),)
+    return (SetParameter(name=name, parameter="sync", value=str(policy)),)
 
 
 def plan_move(

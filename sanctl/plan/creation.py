@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from sanctl.model.device import (
     DeviceSpec,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
+from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.model.topology import Role, Topology
 from sanctl.plan.placement import Candidate, free_minor, metadata_bytes, place, room_bytes
 from sanctl.render.cib import constraint_elements, device_element
@@ -35,6 +36,7 @@ class CreateRequest:
     nodes: tuple[str, ...] = ()
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
+    sync: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,7 @@ class Wish:
     prefer: NodeName | None
     initiators: tuple[Iqn, ...]
     malformed: tuple[Problem, ...]
+    sync: SyncPolicy = DEFAULT
     asked_pool: bool = False
     asked_nodes: bool = False
 
@@ -101,6 +104,11 @@ def read_request(request: CreateRequest) -> Wish:
         iqn = reader.read(Iqn.parse, text)
         if iqn is not None and iqn not in initiators:
             initiators.append(iqn)
+    sync = DEFAULT
+    try:
+        sync = DEFAULT.changed(request.sync)
+    except UsageError as error:
+        reader.problems.extend(error.problems)
     return Wish(
         name=name,
         size=size,
@@ -109,6 +117,7 @@ def read_request(request: CreateRequest) -> Wish:
         nodes=known,
         prefer=prefer,
         initiators=tuple(sorted(initiators)),
+        sync=sync,
         malformed=tuple(reader.problems),
         asked_pool=request.pool is not None,
         asked_nodes=bool(request.nodes),
@@ -338,6 +347,7 @@ def draft(
         minor=minor,
         initiators=wish.initiators,
         prefer=wish.prefer,
+        sync=wish.sync,
         is_new=True,
     )
     elements = (device_element(device), *constraint_elements(device))

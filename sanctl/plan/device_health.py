@@ -8,6 +8,7 @@ from sanctl.model.cluster import PRESENT, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
 from sanctl.model.names import format_bytes
+from sanctl.model.verification import DIFFERS
 from sanctl.plan.healing import Condition, diagnose
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -78,6 +79,29 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         )
         return
     yield from _replica_findings(cluster, device)
+    yield from _verify_findings(cluster, device)
+
+
+def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    told = [
+        (found.order, found.result == DIFFERS, found.found_kib, node)
+        for node in device.nodes
+        if (found := cluster.cib.verifications.get((device.name.value, node.value))) is not None
+    ]
+    # The standby's word of the same order is that of its repair.
+    newest = max((order for order, *_ in told), default=None)
+    if newest is None or not all(differs for order, differs, *_ in told if order == newest):
+        return
+    _, _, found_kib, _ = next(each for each in told if each[0] == newest)
+    yield Finding(
+        code="SAN-HLT-039",
+        severity=WARNING,
+        subject=f"device {device.name}",
+        what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its copies",
+        why="a failover would show hosts other data",
+        do=f"see 'sanctl sync status'; 'sanctl device verify {device.name} --repair' sends them "
+        f"anew from the copy that serves",
+    )
 
 
 def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:

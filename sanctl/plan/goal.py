@@ -93,6 +93,22 @@ def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progres
     )
 
 
+def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
+    """A sync policy is applied when every running replica has it in force."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="the device is gone")
+    behind = sorted(
+        str(node)
+        for node in device.nodes
+        if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
+        and cluster.replica(name, node).policy != str(device.sync)
+    )
+    return Progress(
+        is_done=not behind, seen=f"not yet in force on {', '.join(behind)}" if behind else "applied"
+    )
+
+
 def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]) -> Progress:
     """A standby is done when nothing of ours runs there and what it served is served elsewhere."""
     state = cluster.mon.state(name)

@@ -18,6 +18,7 @@ from sanctl.model.change import (
     AddDevice,
     AddMove,
     Change,
+    ClearParameter,
     CompleteDevice,
     RemoveDevice,
     RemoveMove,
@@ -96,6 +97,8 @@ class _Writer:
                 self._set_stopped(name)
             case SetParameter(name=name, parameter=parameter, value=value):
                 self._set_parameter(name, parameter, value)
+            case ClearParameter(name=name, parameter=parameter):
+                self._clear_parameter(name, parameter)
             case AddMove(name=name, node=node, until=until):
                 self._create("constraints", move_element(name, node, until))
             case RemoveMove(name=name):
@@ -151,7 +154,8 @@ class _Writer:
         else:
             self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "value", "Stopped")
 
-    def _set_parameter(self, name: DeviceName, parameter: str, value: str) -> None:
+    def _parameters(self, name: DeviceName) -> tuple[str, ET.Element]:
+        """Return a device's instance attributes and their path."""
         primitive = self._find(f"resources/clone[@id='{clone_id(name)}']/primitive")
         group = primitive.find("instance_attributes")
         assert group is not None, "a device without parameters does not parse"
@@ -159,6 +163,16 @@ class _Writer:
             f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']/primitive[@id='{name}']"
             f"/instance_attributes[@id='{group.get('id')}']"
         )
+        return path, group
+
+    def _clear_parameter(self, name: DeviceName, parameter: str) -> None:
+        path, group = self._parameters(name)
+        for pair in group.findall(f"nvpair[@name='{parameter}']"):
+            path_of_pair = f"{path}/nvpair[@id='{pair.get('id')}']"
+            self.deletions.append(ET.Element("change", operation="delete", path=path_of_pair))
+
+    def _set_parameter(self, name: DeviceName, parameter: str, value: str) -> None:
+        path, group = self._parameters(name)
         pair = group.find(f"nvpair[@name='{parameter}']")
         if pair is None:
             self._create_at(
@@ -282,6 +296,8 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("replicas", str(device.replicas)),
         ("nodes", " ".join(node.value for node in device.nodes)),
         ("initiators", " ".join(iqn.value for iqn in device.initiators)),
+        # What is the default is not written, so that a better one reaches every device.
+        *((("sync", str(device.sync)),) if str(device.sync) else ()),
     ):
         _pair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

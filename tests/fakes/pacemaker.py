@@ -15,6 +15,7 @@ from sanctl.errors import Problem, Refused, Unreachable
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
 from sanctl.model.names import Iqn
+from sanctl.model.verification import DIFFERS, REPAIRED, SAME, Order, Verification
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
 NODES = ("n1", "n2", "n3")
@@ -60,6 +61,10 @@ class FakePacemaker:
         self.roles |= {(f"fence-{n}", n): Role.STARTED for n in NODES}
         self.failures: list[dict[str, str]] = []
         self.patches: list[str] = []
+        # Private attributes, by node and name.
+        self.whispers: dict[tuple[str, str], str] = {}
+        # What a verify finds: the ranges.
+        self.differences: tuple[str, ...] = ()
         self.on_patch: list[Callable[[], None]] = []
         self.is_frozen = False
         self.has_quorum = True
@@ -107,6 +112,9 @@ class FakePacemaker:
 
     def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
         self.attribute(node, attribute, value)
+
+    def node_words(self, attribute: str) -> dict[str, str]:
+        return {n: text for (n, name), text in self.whispers.items() if name == attribute}
 
     def forget_failures(self, resource: str) -> None:
         self.forgotten.append(resource)
@@ -264,18 +272,35 @@ class FakePacemaker:
             self.roles[name, node] = Role.UNPROMOTED
         self._heal(name, nodes)
         self._promote(name, nodes, parameters["uuid"])
+        self._verify(name, nodes, parameters.get("verify", ""))
         for node in nodes:
             linked = len(nodes) > 1 and not self.apart
             disk = self.disks.get(node, "UpToDate")
             access = access_digest(Iqn.parse(i) for i in parameters.get("initiators", "").split())
+            policy = parameters.get("sync", "").replace(" ", "+") or "default"
             self.attribute(
                 node,
                 f"sanctl-{name}",
                 f"disk={disk} connection={'Connected' if linked else 'StandAlone'} "
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
-                f"role=? size={parameters['size']} acl={access}{self.apart.get(node, '')}",
+                f"role=? size={parameters['size']} acl={access} policy={policy}"
+                f"{self.apart.get(node, '')}",
             )
+
+    def _verify(self, name: str, nodes: list[str], asked: str) -> None:
+        """Do as the agents do with an order to compare the replicas."""
+        order = Order.parse(asked)
+        if order is None or len(nodes) < 2 or not self.active(name):
+            return
+        found = 4 * len(self.differences)
+        result = DIFFERS if found else SAME
+        told = Verification(order.number, result, 1, 2, found, self.differences)
+        self.attribute(self.active(name)[0], f"sanctl.verify.{name}", told.shown)
+        if order.is_repair and found:
+            standby = next(n for n in nodes if n not in self.active(name))
+            mended = told._replace(result=REPAIRED, ranges=())
+            self.attribute(standby, f"sanctl.verify.{name}", mended.shown)
 
     def _heal(self, name: str, nodes: list[str]) -> None:
         """Do as the agents do with an order to discard or to revive."""

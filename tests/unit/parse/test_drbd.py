@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.parse.drbd import parse_events2
+from sanctl.parse.drbd import Advance, parse_difference, parse_events2, parse_proc
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -26,7 +26,12 @@ def test_primary_with_its_peer_in_sync() -> None:
             suspended="no",
             disk="UpToDate",
             size_kib=524288,
-            peers=(PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0),),
+            minor=0,
+            peers=(
+                PeerState(
+                    "peer", "Connected", "Secondary", "Established", "UpToDate", 0, "no", 1776
+                ),
+            ),
         )
     }
 
@@ -82,7 +87,8 @@ def test_destroyed_objects_are_gone() -> None:
         "destroy resource name:b\n"
         "exists -\n"
     )
-    assert parse_events2(text) == {"a": ResourceState("a", "Secondary", "no", "UpToDate", 8, ())}
+    left = ResourceState("a", "Secondary", "no", "UpToDate", 8, (), 1)
+    assert parse_events2(text) == {"a": left}
 
 
 @pytest.mark.parametrize("text", ["", "exists -\n", "garbage\n\n", "exists resource\n"])
@@ -100,6 +106,8 @@ _PEERS = st.lists(
         replication=st.sampled_from(["Established", "SyncSource", "SyncTarget", "Off"]),
         disk=_WORD,
         out_of_sync_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
+        held=st.sampled_from(["no", "user", "peer", "user,peer"]),
+        received_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     ),
     max_size=3,
     unique_by=lambda peer: peer.name,
@@ -112,6 +120,7 @@ _STATES = st.builds(
     disk=_WORD,
     size_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     peers=_PEERS,
+    minor=st.integers(0, 4999),
 )
 
 
@@ -119,15 +128,16 @@ def _written(state: ResourceState) -> str:
     size = "" if state.size_kib is None else f" size:{state.size_kib}"
     lines = [
         f"exists resource name:r0 role:{state.role} suspended:{state.suspended} future:key",
-        f"exists device name:r0 volume:0 minor:1 disk:{state.disk}{size}",
+        f"exists device name:r0 volume:0 minor:{state.minor} disk:{state.disk}{size}",
     ]
     for number, peer in enumerate(state.peers):
         oos = "" if peer.out_of_sync_kib is None else f" out-of-sync:{peer.out_of_sync_kib}"
+        got = "" if peer.received_kib is None else f" received:{peer.received_kib}"
         head = f"name:r0 peer-node-id:{number} conn-name:{peer.name}"
         lines += [
             f"exists connection {head} connection:{peer.connection} role:{peer.role}",
             f"exists peer-device {head} volume:0 replication:{peer.replication}"
-            f" peer-disk:{peer.disk}{oos}",
+            f" peer-disk:{peer.disk} resync-suspended:{peer.held}{got}{oos}",
         ]
     return "\n".join([*lines, "exists -"])
 
@@ -135,3 +145,25 @@ def _written(state: ResourceState) -> str:
 @given(_STATES)
 def test_what_is_written_is_read(state: ResourceState) -> None:
     assert parse_events2(_written(state)) == {"r0": state}
+
+
+def test_how_far_a_resync_is() -> None:
+    assert parse_proc(_captured("drbd84/resyncing.n2.txt")) == {0: Advance(73664, 81920)}
+    assert parse_proc(_captured("drbd84/uptodate-primary.n1.txt")) == {}
+
+
+def test_how_far_large_ones_and_verifies_are() -> None:
+    text = """version: 8.4.11 (api:1/proto:86-101)
+ 0: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:1 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
+ 3: cs:VerifyS ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:1 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
+\t[>...................] verified:  7.1% (9512/10240)M
+"""
+    assert parse_proc(text) == {3: Advance(9512 * 1024, 10240 * 1024)}
+
+
+def test_a_difference_that_a_verify_found() -> None:
+    line = "block drbd12: Out of sync: start=2048, size=16 (sectors)"
+    assert parse_difference(line) == (12, 1048576, 8192)
+    assert parse_difference("block drbd12: Online verify found 2 4k block out of sync!") is None
