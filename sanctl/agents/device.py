@@ -246,6 +246,7 @@ def take_down(device: Device) -> None:
     before_resync.forget(device.name)
     healing.forget(device)
     policy.forget(device)
+    verify.forget(_RUNNER, device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (

@@ -277,19 +277,21 @@ class Company:
         which knows this replica as Inconsistent, goes on serving without a pause. Wherever this
         ends, the replica is connected again, and gets at least what differs.
         """
-        kind = FAST
+        kind, came = FAST, 0
         try:
             # A resync that is held cannot end between the look and the act.
             drbd.hold_resync(self._runner, device.minor, is_held=True)
             state = drbd.observe(self._runner, device.name)
             if state is not None and plan.may_widen(state):
+                came = (state.peers[0].received_kib or 0) - self._base_kib.get(device.name, 0)
                 drbd.disconnect(self._runner, device.name)
                 state = self._await_parting(device.name)
             if state is not None and plan.may_widen_alone(state):
                 drbd.invalidate(self._runner, device.minor)
                 kind = FULL
         finally:
-            self._base_kib[device.name] = 0
+            # DRBD counts anew with each connection.
+            self._base_kib[device.name] = -came
             _save(device, latest._replace(kind=kind, stage=RUNNING))
             drbd.up(self._runner, device.name)
             drbd.hold_resync(self._runner, device.minor, is_held=False)

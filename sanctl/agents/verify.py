@@ -9,6 +9,7 @@ date by that itself, and knows it, so that the node that serves never waits.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -35,8 +36,8 @@ from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _KEPT = 100
-#: Nothing of it is to be repaired by an order that comes while a verify still runs.
-_PARTING_S = 5.0
+# So long the standby waits to see the verify begin that it is to repair after.
+_LEAD_S = 5.0
 
 
 def attribute(name: str) -> str:
@@ -60,8 +61,8 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
         number = now_s
     else:
         return False
-    if not plan.may_begin(state):
-        return False
+    if not plan.may_begin(state) or drbd.generation() >= 9:
+        return False  # DRBD 9 compares with one peer after the other, by other words.
     # Before it begins: what it finds is behind this record.
     with open(_mark(device.name), "w", encoding="utf-8") as file:
         file.write(str(kmsg.newest()))
@@ -93,7 +94,7 @@ def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
     now_s = int(time.time())
     if not plan.may_repair(order, latest, state, now_s):
         # The peer may still be at it.
-        return order is not None and order.is_repair and now_s - order.number < _PARTING_S
+        return order is not None and order.is_repair and now_s - order.number < _LEAD_S
     assert order is not None
     told = parse_shown(attributes.look_up(runner, attribute(device.name), _serving(device)))
     if not plan.has_found(order, told):
@@ -180,6 +181,14 @@ def tell(runner: Runner, device: Device) -> None:
         attributes.publish(runner, attribute(device.name), latest.shown)
     except SanctlError as error:
         announce.complain(device.name, error)
+
+
+def forget(runner: Runner, device: Device) -> None:
+    """Take back what was told of a device that is stopped here; its history stays with its data."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_mark(device.name))
+    with contextlib.suppress(SanctlError):
+        attributes.withdraw(runner, attribute(device.name))
 
 
 def _say(device: Device, text: str, *, priority: int = journal.NOTICE) -> None:
