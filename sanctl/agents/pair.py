@@ -1,4 +1,6 @@
-"""What the cluster's word about a peer is worth where two quorums need have no node in common.
+"""What the cluster's word about a peer is worth for one device.
+
+Where two quorums need have no node in common, it is worth less.
 
 With a majority of nodes, whoever goes on alone and whoever comes after it have a node in common,
 and that node has the marks of outdated replicas in its CIB. Two nodes that are each enough
@@ -15,6 +17,9 @@ and would serve the data of last week. So there, in addition:
 
 That both must see each other before either may do anything after a start is corosync's
 `wait_for_all`, which goes with `two_node`, and not with a quorum device.
+
+For a device with three and more copies (DRBD 9) the word counts only as far as
+`fence_rules.among_several` says.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from __future__ import annotations
 from sanctl.drivers import corosync, drbd
 from sanctl.model.quorum import Votes
 from sanctl.parse.corosync import parse_conf_tally
+from sanctl.plan.fence_rules import among_several, is_certain
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -35,6 +41,8 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
     Raises:
         CommandError: corosync, Pacemaker or DRBD did not answer.
     """
+    if is_certain(standing) and drbd.generation() >= 9:
+        standing = _among_several(runner, device, standing)
     match standing:
         case "fenced":
             state = drbd.observe(runner, device)
@@ -51,6 +59,19 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
             if is_out and _is_fencing_off(runner):
                 return "fenced"
     return standing
+
+
+def _among_several(runner: Runner, device: str, standing: str) -> str:
+    state = drbd.observe(runner, device)
+    if state is None:
+        return "unknown"
+    return among_several(
+        standing,
+        copies=len(state.peers) + 1,
+        is_primary=state.is_primary,
+        has_quorum=state.has_quorum,
+        has_memory=corosync.membership(runner).has_memory,
+    )
 
 
 def _is_fencing_off(runner: Runner) -> bool:

@@ -84,8 +84,10 @@ def _resource(
                 replication=state.get("replication", "Off"),
                 disk=state.get("peer-disk", "DUnknown"),
                 out_of_sync_kib=_whole(state.get("out-of-sync")),
+                node_id=_whole(state.get("peer-node-id")),
             )
             for (resource, peer), state in sorted(peers.items())
             if resource == name
         ),
+        has_quorum={"yes": True, "no": False}.get(device.get("quorum", "")),
     )

@@ -51,6 +51,7 @@ def weigh(
 ) -> str:
     state: Any = None if disk is None else _State(disk)
     seen = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
     monkeypatch.setattr(drbd, "observe", lambda *_: state)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
     monkeypatch.setattr(pair, "read_text_or", lambda *_: quorum_section(file))
