@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from sanctl.agents import newborn
+from sanctl.agents import newborn, pair
 from sanctl.agents.fencing import clear_marks
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, lio
@@ -76,6 +76,8 @@ def publish(
 
 
 def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
+    if state is not None and state.is_in_contact:
+        pair.note_contact(device.name)
     score = promotion_score(
         state,
         is_new=state is not None and is_blank_pair(state) and newborn.is_new(runner, device),

@@ -19,7 +19,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, healing, newborn, ocf, primary, replica
+from sanctl.agents import announce, fencing, healing, newborn, ocf, pair, primary, replica
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -80,6 +80,7 @@ def start() -> int:
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
     replica.write_resource_file(device, files)
+    pair.forget(device.name)
     replica.bring_up_drbd(_RUNNER, device, files)
     steps.done("drbd", "DRBD attached and connecting")
     state = drbd.observe(_RUNNER, device.name)

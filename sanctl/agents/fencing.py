@@ -215,6 +215,7 @@ def forget(device: str) -> None:
     """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{_LOCKS}/fence-{device}.lock")
+    pair.forget(device)
 
 
 @contextlib.contextmanager

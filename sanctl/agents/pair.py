@@ -9,9 +9,10 @@ device, which keeps no notes. A node that was down while the other served, and c
 one is gone, holds a CIB from before the mark. It may fence the other, rightly by all that it knows,
 and would serve the data of last week. So there, in addition:
 
-* A replica that has not been connected since it was started (DRBD calls it Consistent) is not made
-  Primary on the word that the other node is fenced. One that has been connected knows whether it
-  was behind, and one that was up to date then has been told everything until the link broke.
+* A replica that has not been connected since it was started is not made Primary on the word that
+  the other node is fenced. One that has been connected knows whether it was behind, and one that
+  was up to date then has been told everything until the link broke. DRBD 8.4 calls the first
+  Consistent; DRBD 9 calls so each that has lost a Primary, and there a note is kept on tmpfs.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership is taken as gone. Nothing less would ever let the other go on.
 
@@ -24,6 +25,9 @@ For a device with three and more copies (DRBD 9) the word counts only as far as
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 from sanctl.drivers import corosync, drbd
 from sanctl.model.quorum import Votes
 from sanctl.parse.corosync import parse_conf_tally
@@ -32,6 +36,7 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
+_NOTES = "/run/sanctl"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
@@ -45,9 +50,7 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
         standing = _among_several(runner, device, standing)
     match standing:
         case "fenced":
-            state = drbd.observe(runner, device)
-            is_untried = state is None or state.disk == _NOT_CONNECTED_YET
-            if is_untried and not corosync.membership(runner).has_memory:
+            if _is_untried(runner, device) and not corosync.membership(runner).has_memory:
                 return "unknown"
         case "unknown":
             # The file first: this is asked over and over while I/O is frozen.
@@ -59,6 +62,29 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
             if is_out and _is_fencing_off(runner):
                 return "fenced"
     return standing
+
+
+def note_contact(device: str) -> None:
+    """Remember that this node's replica has been connected since it was started."""
+    with open(_met(device), "w", encoding="utf-8"):
+        pass
+
+
+def forget(device: str) -> None:
+    """Forget that: the replica is stopped, or has just been started."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_met(device))
+
+
+def _met(device: str) -> str:
+    return f"{_NOTES}/met-{device}"
+
+
+def _is_untried(runner: Runner, device: str) -> bool:
+    if drbd.generation() >= 9:
+        return not os.path.exists(_met(device))
+    state = drbd.observe(runner, device)
+    return state is None or state.disk == _NOT_CONNECTED_YET
 
 
 def _among_several(runner: Runner, device: str, standing: str) -> str:
