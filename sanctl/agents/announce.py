@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from sanctl.agents import newborn, policy
+from sanctl.agents import newborn, pair, policy
 from sanctl.agents.fencing import clear_marks
 from sanctl.agents.replica import RUNTIME, Device, note_path
 from sanctl.drivers import attributes, lio
@@ -38,10 +38,12 @@ def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
     disks = ",".join(peer.disk for peer in state.peers) or "None"
     behind = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
     size = "?" if state.size_kib is None else str(state.size_kib * 1024)
+    # Of several it has to be said which is which.
+    peers = f" peers={','.join(each.name for each in state.peers)}" if len(state.peers) > 1 else ""
     return (
         f"disk={state.disk} connection={connections} replication={replications} "
         f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size} "
-        f"suspended={state.suspended}"
+        f"suspended={state.suspended}{peers}"
     )
 
 
@@ -98,6 +100,8 @@ def is_news(device: Device, state: ResourceState) -> bool:
 
 
 def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
+    if state is not None and state.is_in_contact:
+        pair.note_contact(device.name)
     score = promotion_score(
         state,
         is_new=state is not None and is_blank_pair(state) and newborn.is_new(runner, device),
@@ -120,9 +124,12 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         return
     attributes.set_promotion_score(runner, device.name, score)
     attributes.publish(runner, f"sanctl-{device.name}", value)
-    if state is not None and state.is_in_sync and state.is_primary:
+    if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
-        clear_marks(runner, device.name, set(device.nodes) - {os.uname().nodename})
+        others = sorted(set(device.nodes) - {os.uname().nodename})
+        good = [node for node in others if state.beside(node).is_in_sync]
+        if good:
+            clear_marks(runner, device.name, good)
     with open(path, "w", encoding="utf-8") as file:
         file.write(told)
 

@@ -23,7 +23,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import fencing
+from sanctl.agents import called, fencing
 from sanctl.drivers import drbd
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
@@ -40,7 +40,7 @@ _BEGIN, _DROP = 0, 1
 
 def before_resync_source() -> int:
     """Mark the peer that DRBD is about to fill; return 0 for DRBD to begin, 1 to disconnect."""
-    device, peer = os.environ.get("DRBD_RESOURCE", ""), os.environ.get("DRBD_PEER", "")
+    device, peer = called.resource(), called.peer()
     if not device or not peer:
         journal.write(
             "before-resync-source: DRBD named no resource or peer", priority=journal.ERROR
@@ -56,7 +56,7 @@ def before_resync_source() -> int:
             with fencing.locked(device, wait_s=1.0) as is_mine:
                 if not is_mine:
                     continue
-                if not _is_in_contact(runner, device):
+                if not _is_in_contact(runner, device, peer):
                     last = "the connection is gone"
                     break
                 standing = fencing.secure(runner, device, peer)
@@ -105,9 +105,9 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     return state
 
 
-def _is_in_contact(runner: Runner, device: str) -> bool:
+def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
     state = drbd.observe(runner, device)
-    return state is not None and state.is_in_contact
+    return state is not None and state.beside(peer).is_in_contact
 
 
 def _path(device: str) -> str:

@@ -26,6 +26,7 @@ from sanctl.agents import (
     healing,
     newborn,
     ocf,
+    pair,
     policy,
     primary,
     replica,
@@ -94,6 +95,7 @@ def start() -> int:
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
     replica.write_resource_file(_RUNNER, device, files)
+    pair.forget(device.name)
     replica.bring_up_drbd(_RUNNER, device, files)
     policy.note(device)
     steps.done("drbd", "DRBD attached and connecting")

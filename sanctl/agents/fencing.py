@@ -1,9 +1,12 @@
 """DRBD's fence-peer and unfence-peer handlers.
 
-DRBD 8.4 with `fencing resource-and-stonith` freezes a Primary's I/O when it loses its peer, and
-calls fence-peer; what that returns decides whether I/O goes on. A Secondary that is to become
-Primary without its peer asks the same. The question is always: is it certain that the peer will
-not serve this device with the data it has?
+DRBD with `fencing resource-and-stonith` freezes a Primary's I/O when it loses its peer, and calls
+fence-peer; what that returns decides whether I/O goes on. A Secondary that is to become Primary
+without its peer asks the same. The question is always: is it certain that the peer will not serve
+this device with the data it has?
+
+DRBD 9 asks it about each peer, at the same time. With three and more copies and `resource-only` it
+freezes nothing by that: its quorum does, where the majority of the copies is gone.
 
 The answer is a permanent node attribute of the peer, `sanctl-outdated-NAME`, which a location rule
 of every device turns into "never promote there". It is set only by a partition with quorum, and a
@@ -25,7 +28,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
-from sanctl.agents import pair
+from sanctl.agents import called, pair
 from sanctl.drivers import attributes, drbd, selffence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
@@ -51,7 +54,7 @@ def fence_peer() -> int:
     Primary whose I/O is frozen it does not give up while that is so: nobody would ask again. It
     ends that itself, with the node, when nobody else can.
     """
-    device, peer = os.environ.get("DRBD_RESOURCE", ""), os.environ.get("DRBD_PEER", "")
+    device, peer = called.resource(), called.peer()
     if not device or not peer:
         journal.write("fence-peer: DRBD named no resource or peer", priority=journal.ERROR)
         return _UNCERTAIN
@@ -88,9 +91,9 @@ def fence_peer() -> int:
                 action="fence-peer",
                 step="uncertain",
             )
-        if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device):
+        if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device, peer):
             return _UNCERTAIN
-        if freeze.is_abandoned(alone_since, time.monotonic()) and _waits_as_primary(device):
+        if freeze.is_abandoned(alone_since, time.monotonic()) and _is_frozen(device, peer):
             selffence.reboot(
                 _RUNNER,
                 f"{device}: its I/O is frozen and this node has had no quorum for"
@@ -118,13 +121,24 @@ def secure(runner: Runner, device: str, peer: str) -> str:
     return pair.weigh(runner, device, peer, peer_standing(runner, peer))
 
 
-def _waits_as_primary(device: str) -> bool:
+def _waits_as_primary(device: str, peer: str) -> bool:
     """Whether this node is Primary and still without the peer."""
     try:
         state = drbd.observe(_RUNNER, device)
     except SanctlError:
         return True
-    return state is not None and state.is_primary and not state.is_in_contact
+    return state is not None and state.is_primary and not state.beside(peer).is_in_contact
+
+
+def _is_frozen(device: str, peer: str) -> bool:
+    """Whether I/O is frozen here for want of the peer; with a majority of the copies it is not."""
+    if not _waits_as_primary(device, peer):
+        return False
+    try:
+        state = drbd.observe(_RUNNER, device)
+    except SanctlError:
+        return True
+    return state is None or not state.has_quorum or state.suspended != "no"
 
 
 def _standing_in_silence(runner: Runner) -> str:
@@ -158,8 +172,8 @@ def end_of_failed_stop(runner: Runner, device: str, reason: str) -> None:
 
 def unfence_peer() -> int:
     """Let the peers' replicas be promoted again, if they have become the same as this one."""
-    device = os.environ.get("DRBD_RESOURCE", "")
-    peers = os.environ.get("DRBD_PEER", "").split()
+    device = called.resource()
+    peers = called.peer().split()
     from sanctl.agents import resync  # noqa: PLC0415 - not for the handler that freezes I/O
 
     # Also to tell the cluster, which would else hear of it from the next monitor.
@@ -178,7 +192,7 @@ def unfence_peer() -> int:
 
 
 def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
-    """Take the mark "outdated" off the peers of a Primary that is in sync with them.
+    """Take the mark "outdated" off those peers of a Primary that are in sync with it.
 
     Only the node that would set the mark clears it, under the lock of the handler that sets it:
     if the link breaks now, the handler runs afterwards, and its mark stays. What a standby sees
@@ -195,9 +209,9 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     """
     with locked(device, wait_s=0.0) as is_mine:
         state = drbd.observe(runner, device) if is_mine else None
-        if not fence_rules.may_clear(state):
-            return False
         for peer in peers:
+            if state is None or not fence_rules.may_clear(state.beside(peer)):
+                return False
             if not fence_rules.is_certain(peer_standing(runner, peer)):
                 return False
             attributes.forget(runner, peer, f"sanctl-outdated-{device}", timeout_s=8.0)
@@ -208,6 +222,7 @@ def forget(device: str) -> None:
     """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{_LOCKS}/fence-{device}.lock")
+    pair.forget(device)
 
 
 @contextlib.contextmanager

@@ -55,18 +55,24 @@ def parting(runner: Runner, device: Device, state: ResourceState) -> str:
             since = str(int(time.time()))
             write_atomically(note, f"{since}\n")
         words = f" apart={since}"
-    held = generations(runner, device)
+    held = generations(runner, device, state)
     if held is not None:
         ids = (held.current, held.bitmap, *held.history)
         words += f" gi={':'.join(f'{each:016X}' for each in ids)}"
     return words
 
 
-def generations(runner: Runner, device: Device) -> Generations | None:
-    """Return the generations of this node's replica, None when it has none."""
-    done = runner.run(
-        ["drbdsetup", "get-gi", str(device.minor)], timeout_s=_QUERY_TIMEOUT_S, ok=range(256)
-    )
+def generations(runner: Runner, device: Device, state: ResourceState) -> Generations | None:
+    """Return the generations of this node's replica, None when it has none.
+
+    DRBD 9 keeps a bitmap's generation for each peer, and so tells them only beside an only one.
+    """
+    subject = [str(device.minor)]
+    if drbd.generation() >= 9:
+        if len(state.peers) != 1:
+            return None
+        subject = [device.name, str(state.peers[0].node_id), "0"]
+    done = runner.run(["drbdsetup", "get-gi", *subject], timeout_s=_QUERY_TIMEOUT_S, ok=range(256))
     return parse_generations(done.stdout) if done.status == 0 else None
 
 
@@ -124,7 +130,7 @@ def _discard(
 ) -> None:
     if state.is_primary:
         return  # The cluster demotes it first: the order came together with a mark.
-    held = generations(runner, device)
+    held = generations(runner, device, state)
     begun = os.path.exists(_begun(device))
     if held is None or len(order) != 2:
         return
@@ -191,7 +197,7 @@ def _begin_anew(runner: Runner, device: Device) -> None:
 def _revive(
     runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
 ) -> None:
-    held = generations(runner, device)
+    held = generations(runner, device, state)
     is_meant = held is not None and order == [held.name] and not state.is_primary
     if is_meant and state.disk in {"Outdated", "Consistent"}:
         drbd.call_up_to_date(runner, device.name, device.minor)

@@ -54,8 +54,5 @@ def become(runner: Runner, name: str, minor: int, deadline: float) -> None:
 
 def _peer_is_outdated(runner: Runner, name: str) -> bool:
     state = drbd.observe(runner, name)
-    return (
-        state is not None
-        and bool(state.peers)
-        and all(peer.disk == "Outdated" for peer in state.peers)
-    )
+    missing = [] if state is None else [peer for peer in state.peers if not peer.is_in_contact]
+    return bool(missing) and all(peer.disk == "Outdated" for peer in missing)

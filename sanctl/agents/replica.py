@@ -237,6 +237,15 @@ def write_resource_file(
     )
 
     topology = load_topology()
+    if drbd.generation() < 9 and len(device.nodes) > 2:
+        raise CommandError(
+            Problem(
+                "SAN-DRBD-003",
+                f"{device.name} has {len(device.nodes)} replicas, which need DRBD 9; this node "
+                "has DRBD 8.4 loaded",
+                "install the module of DRBD 9 here, and load it instead",
+            )
+        )
     replicas = []
     for name in device.nodes:
         node = topology.node(name)

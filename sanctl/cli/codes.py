@@ -62,8 +62,8 @@ _CODES = {
     "SAN-DEV-001": "A device of that name exists. Names are unique in a cluster.",
     "SAN-DEV-002": "There is no device of that name. 'sanctl device list' shows all.",
     "SAN-DEV-003": "A device has one to four replicas.",
-    "SAN-DEV-004": "This version of sanctl keeps exactly two replicas: DRBD 8.4, which is part "
-    "of the Linux kernel, connects two nodes.",
+    "SAN-DEV-004": "So many replicas cannot be kept. DRBD 8.4, which is part of the Linux kernel, "
+    "connects two nodes; three and four replicas need DRBD 9, which is a module of its own.",
     "SAN-DEV-005": "Each replica is on a node of its own, and the pool is on fewer nodes than "
     "replicas were asked for.",
     "SAN-DEV-006": "As many nodes must be named as there are replicas.",
@@ -114,6 +114,8 @@ _CODES = {
     "mounted there.",
     "SAN-DRBD-001": "The DRBD module is not loaded, or is of a version sanctl does not know.",
     "SAN-DRBD-002": "DRBD's metadata of a replica cannot be read, so its size is not known.",
+    "SAN-DRBD-003": "A device with three or four replicas cannot be started on a node whose kernel "
+    "has DRBD 8.4 loaded; another node, from which it was created, has DRBD 9.",
     "SAN-FEN-001": "stonith_admin printed something else than its XML.",
     "SAN-FEN-002": "A fencing device was asked for its status from this node and did not answer. "
     "Nothing was switched. If its node fails now, nobody can make sure that it is off.",
@@ -133,6 +135,8 @@ _CODES = {
     "that were shown. Nothing was done.",
     "SAN-HEAL-006": "The agents have not told yet which generation of the data each replica holds, "
     "so what a choice would lose cannot be said.",
+    "SAN-HEAL-007": "What giving up a copy would lose is told for two copies. With three and four "
+    "it has to be found out, and done, with DRBD's own tools.",
     "SAN-HLT-001": "No designated controller: the nodes have not elected the one that decides. "
     "Normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes this one sees are not a majority.",

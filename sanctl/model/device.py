@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
@@ -12,7 +12,6 @@ from sanctl.model.sync import DEFAULT, SyncPolicy
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
 MINOR_FIRST = 1
 MINOR_LAST = 4999
-SUPPORTED_REPLICAS = 2
 REPLICAS_RANGE = range(1, 5)
 
 UP_TO_DATE = "UpToDate"
@@ -67,8 +66,39 @@ class DeviceSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLink:
+    """How one replica sees another one of several; None is unknown."""
+
+    node: str
+    connection: str | None
+    replication: str | None
+    disk: str | None
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the two are known to be in contact."""
+        return self.connection in LINKED_CONNECTIONS
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the other one is known to be in contact and up to date."""
+        return self.is_linked and self.disk == UP_TO_DATE
+
+    @property
+    def word(self) -> str:
+        """What goes on between the two: the resync if there is one, else the connection."""
+        if self.is_linked and self.replication not in {None, "Off", "Established"}:
+            return f"{self.node} {self.replication}"
+        return f"{self.node} {self.connection or '?'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """What the agent on one node last published about its replica; None is unknown."""
+    """What the agent on one node last published about its replica; None is unknown.
+
+    Where there are several peers, `connection`, `replication` and `peer_disk` are those of the one
+    that is worst off.
+    """
 
     disk: str | None = None
     connection: str | None = None
@@ -87,6 +117,8 @@ class ReplicaState:
     """Since when it is known to be without contact, in seconds since 1970."""
     generations: str | None = None
     """DRBD's identifiers of its data, told only while it is without contact."""
+    peers: tuple[PeerLink, ...] = ()
+    """Each of several peers; of an only one the fields above say all."""
 
     @property
     def is_frozen(self) -> bool:
@@ -108,6 +140,22 @@ class ReplicaState:
         """Whether both ends are known to be up to date and in contact."""
         return self.is_up_to_date and self.is_linked and self.peer_disk == UP_TO_DATE
 
+    def is_in_sync_with(self, nodes: Collection[NodeName]) -> bool:
+        """Whether this replica and those on these nodes are known to be up to date, in contact."""
+        if not self.peers:
+            return self.is_in_sync
+        names = {node.value for node in nodes}
+        seen = {link.node for link in self.peers if link.is_in_sync}
+        return self.is_up_to_date and names <= seen
+
+    def is_linked_with(self, nodes: Collection[NodeName]) -> bool:
+        """Whether it is known to be in contact with the replicas on these nodes."""
+        if not self.peers:
+            return self.is_linked
+        return {node.value for node in nodes} <= {
+            link.node for link in self.peers if link.is_linked
+        }
+
     def brief(self) -> str:
         """Say it in a few words, with '?' for what is not known."""
         words = [self.disk or "?"]
@@ -120,6 +168,8 @@ class ReplicaState:
     @property
     def link(self) -> str | None:
         """What goes on between the replicas: the resync if there is one, else the connection."""
+        if self.peers:
+            return ", ".join(link.word for link in self.peers if not link.is_in_sync) or None
         if self.is_linked and self.replication not in {None, "Off", "Established"}:
             return self.replication
         return self.connection

@@ -21,7 +21,14 @@ from sanctl.model.cluster import (
     FencingResource,
     MoveConstraint,
 )
-from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
+from sanctl.model.device import (
+    DeviceSpec,
+    OutdatedMark,
+    PeerLink,
+    PoolUsage,
+    ReplicaState,
+    Tombstone,
+)
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.quorum import ATTRIBUTE, Ballot
 from sanctl.model.resync import Resync
@@ -143,11 +150,13 @@ def parse_pairs(text: str) -> dict[str, str]:
 def parse_replica_state(text: str) -> ReplicaState:
     """Read the node attribute `sanctl-NAME`; what is missing or odd is unknown."""
     pairs = parse_pairs(text)
+    links = _links(pairs)
+    worst = _worst(links)
     return ReplicaState(
         disk=_known(pairs.get("disk")),
-        connection=_known(pairs.get("connection")),
-        replication=_known(pairs.get("replication")),
-        peer_disk=_known(pairs.get("peer-disk")),
+        connection=worst.connection if worst else _known(pairs.get("connection")),
+        replication=worst.replication if worst else _known(pairs.get("replication")),
+        peer_disk=worst.disk if worst else _known(pairs.get("peer-disk")),
         out_of_sync_kib=_number(pairs.get("out-of-sync")),
         role=_known(pairs.get("role")),
         size_bytes=_number(pairs.get("size")),
@@ -157,7 +166,31 @@ def parse_replica_state(text: str) -> ReplicaState:
         resync=Resync.parse(pairs.get("resync", "")),
         apart_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
+        peers=links,
     )
+
+
+def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
+    """Return the several peers an agent names; what it says of them stands in the same order."""
+    names = pairs.get("peers", "").split(",") if pairs.get("peers") else []
+    columns = [
+        (pairs.get(key, "").split(",") + [""] * len(names))[: len(names)]
+        for key in ("connection", "replication", "peer-disk")
+    ]
+    return tuple(
+        PeerLink(
+            node=name,
+            connection=_known(connection),
+            replication=_known(replication),
+            disk=_known(disk),
+        )
+        for name, connection, replication, disk in zip(names, *columns, strict=True)
+    )
+
+
+def _worst(links: tuple[PeerLink, ...]) -> PeerLink | None:
+    """Return the peer that is worst off: without contact, else not up to date."""
+    return min(links, key=lambda link: (link.is_linked, link.is_in_sync), default=None)
 
 
 def parse_pool_usage(text: str) -> PoolUsage:

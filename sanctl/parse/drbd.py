@@ -87,11 +87,13 @@ def _resource(
                 out_of_sync_kib=_whole(state.get("out-of-sync")),
                 held=state.get("resync-suspended", "no"),
                 received_kib=_whole(state.get("received")),
+                node_id=_whole(state.get("peer-node-id")),
             )
             for (resource, peer), state in sorted(peers.items())
             if resource == name
         ),
         minor=_whole(device.get("minor")),
+        has_quorum={"yes": True, "no": False}.get(device.get("quorum", "")),
     )
 
 

@@ -13,12 +13,12 @@ from sanctl.model.device import (
     MINOR_FIRST,
     MINOR_LAST,
     REPLICAS_RANGE,
-    SUPPORTED_REPLICAS,
     DeviceSpec,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.model.topology import Role, Topology
+from sanctl.plan.generation import generation_problem
 from sanctl.plan.placement import Candidate, free_minor, metadata_bytes, place, room_bytes
 from sanctl.render.cib import constraint_elements, device_element
 
@@ -146,16 +146,9 @@ def objections(
         problems.append(no_quorum_problem())
     if wish.name is not None:
         problems.extend(_name_problems(wish.name, cluster))
-    if wish.replicas is not None and wish.replicas != SUPPORTED_REPLICAS:
-        found = f"DRBD {drbd_version} is loaded here" if drbd_version else "no DRBD is loaded here"
-        problems.append(
-            Problem(
-                "SAN-DEV-004",
-                f"{wish.replicas} replicas are asked for; {found}, and this version of sanctl "
-                f"keeps exactly {SUPPORTED_REPLICAS}",
-                f"create the device with --replicas {SUPPORTED_REPLICAS}",
-            )
-        )
+    if wish.replicas is not None:
+        lacking = generation_problem(wish.replicas, drbd_version)
+        problems += [lacking] if lacking is not None else []
     pool = _pool_of(wish, topology, problems)
     named = tuple(dict.fromkeys((*wish.nodes, *((wish.prefer,) if wish.prefer else ()))))
     sound = [node for node in named if _is_storage_node(node, topology, problems)]

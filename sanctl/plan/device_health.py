@@ -133,9 +133,10 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
             continue
         if state is NodeState.STANDBY:
             continue  # said of the node once, not of each of its replicas
-        others = [other for other in device.nodes if other != node]
-        if replica.is_up_to_date and not any(cluster.mon.state(o) in PRESENT for o in others):
-            continue  # it has nobody to be connected to, which is said of the other replica
+        there = [o for o in device.nodes if o != node and cluster.mon.state(o) in PRESENT]
+        has_all = replica.peers and replica.is_linked_with(there)
+        if replica.is_up_to_date and (has_all or not there):
+            continue  # who it could be connected to, it is; of the others it is said
         out = replica.out_of_sync_kib
         amount = f", {format_bytes(out * 1024)} to sync" if out else ""
         if replica.disk is None:

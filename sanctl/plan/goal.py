@@ -140,14 +140,12 @@ def back_online(cluster: Cluster, name: NodeName) -> Progress:
         if name in device.nodes and not device.is_stopping:
             replica = cluster.replica(device.name, name)
             # Both ends have to say so, as far as the other one is there to be asked.
+            there = [n for n in device.nodes if cluster.mon.state(n) is NodeState.ONLINE]
             linked = all(
-                cluster.replica(device.name, node).is_in_sync
-                for node in device.nodes
-                if cluster.mon.state(node) is NodeState.ONLINE
+                cluster.replica(device.name, node).is_in_sync_with(set(there) - {node})
+                for node in there
             )
-            alone = not any(
-                cluster.mon.state(node) is NodeState.ONLINE for node in device.nodes if node != name
-            )
+            alone = not set(there) - {name}
             if not (
                 cluster.mon.role(device.name, name) in {Role.PROMOTED, Role.UNPROMOTED}
                 and replica.is_up_to_date

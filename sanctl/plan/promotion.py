@@ -7,6 +7,8 @@ is a pure function of what DRBD says here, so it can be tried in every state. Th
   not know yet; its fence-peer handler settles that before it becomes Primary).
 * A replica that knows it is behind (Outdated, Inconsistent, Failed, Diskless) is no candidate.
   A resync target could be promoted while its source is connected, and would die with it.
+* Of three and more copies a majority has to be in sight (DRBD 9 counts them): the handler would
+  not let it be promoted, and the attempt would fail.
 * The Primary outranks everybody, so that a node's return never moves a device back.
 * Two new, empty replicas that see each other are a candidate: there is no data to lose yet.
 """
@@ -36,6 +38,8 @@ def promotion_score(
         is_first: this node is the first of the device's replica nodes, where a new one begins.
     """
     if state is None:
+        return SCORE_NONE
+    if state.has_quorum is False and not state.is_primary:
         return SCORE_NONE
     if state.disk == "UpToDate":
         if state.is_primary:

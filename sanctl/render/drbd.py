@@ -2,7 +2,7 @@
 
 Every number that differs from DRBD's default is set on purpose; the reason stands beside it here
 and, in short, in the file that is written. Where the two generations want an option in another
-section, the table below says so: that is all that moving to 9 changes.
+section, or has an option of its own, the tables below say so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import hmac
 from typing import NamedTuple
 
+from sanctl.model.drbd import has_majority
 from sanctl.model.sync import SyncPolicy
 
 PORT_BASE = 7800
@@ -133,6 +134,10 @@ def controller(sync: SyncPolicy, link_bytes_s: int | None) -> tuple[tuple[str, s
 # fencing.
 _OPTIONS = (("on-no-data-accessible", "suspend-io"),)
 
+# DRBD 9 only. Nobody but the cluster promotes: a probe that opens a standby's device must not. And
+# what is written without a majority waits for it, as above, instead of failing.
+_OPTIONS_9 = (("auto-promote", "no"), ("on-no-quorum", "suspend-io"))
+
 _GIB = 1 << 30
 
 
@@ -148,6 +153,19 @@ def activity_log_extents(size_bytes: int) -> int:
     if size_bytes <= 512 * _GIB:
         return 257
     return 1237
+
+
+def _fencing(copies: int) -> str:
+    """Return when DRBD asks the fence-peer handler about a peer that it has lost.
+
+    Of two copies the other could be all that somebody else needs, so I/O waits for the answer. Of
+    three and more a majority goes on at once and asks meanwhile; without one DRBD's quorum holds
+    I/O, until the handler has an answer about each peer that is gone (docs/adr/0029). The only
+    replica has nobody to ask about.
+    """
+    if copies == 1:
+        return "dont-care"
+    return "resource-only" if has_majority(copies) else "resource-and-stonith"
 
 
 def render_resource(
@@ -181,9 +199,12 @@ def render_resource(
         al_extents: the size of the activity log of a replica that runs, which DRBD does not change
             while it is used; None: the one that goes with the size.
     """
-    fencing = ("fencing", "resource-and-stonith")
+    fencing = ("fencing", _fencing(len(replicas)))
     net = (*_NET, fencing) if generation >= 9 else _NET
     disk = _DISK if generation >= 9 else (*_DISK, fencing)
+    options: tuple[tuple[str, str], ...] = _OPTIONS
+    if generation >= 9:
+        options += (*_OPTIONS_9, ("quorum", "majority" if has_majority(len(replicas)) else "off"))
     ordered = sorted(replicas, key=lambda replica: replica.node_id)
     lines = [
         "# Written by sanctl when the device starts; changes are lost. `sanctl device show`.",
@@ -199,7 +220,7 @@ def render_resource(
         f"    al-extents {al_extents or activity_log_extents(size_bytes)};",
         "  }",
         "  options {",
-        *(f"    {key} {value};" for key, value in _OPTIONS),
+        *(f"    {key} {value};" for key, value in options),
         "  }",
         "  handlers {",
         f'    fence-peer "{handlers}/fence-peer";',

@@ -127,6 +127,7 @@ def _events(role: str, connection: str, peer_disk: str) -> str:
 @pytest.fixture(autouse=True)
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
     monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ TWO_NODE = frozenset({"2Node", "Quorate"})
 class _State:
     def __init__(self, disk: str) -> None:
         self.disk = disk
+        self.peers = ("n2",)
+        self.is_primary = False
+        self.has_quorum = True
 
 
 def weigh(
@@ -31,9 +35,11 @@ def weigh(
     members: Collection[str] = ("n1",),
     fencing: str = "true",
     file: Tally = Tally(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
+    generation: int = 8,
 ) -> str:
     state: Any = None if disk is None else _State(disk)
     seen = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
+    monkeypatch.setattr(drbd, "generation", lambda: generation)
     monkeypatch.setattr(drbd, "observe", lambda *_: state)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
     monkeypatch.setattr(pair, "read_text_or", lambda *_: quorum_section(file))
@@ -61,6 +67,23 @@ def test_a_replica_that_has_not_met_its_peer_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch, disk: str | None, flags: Collection[str], expected: str
 ) -> None:
     assert weigh(monkeypatch, "fenced", disk=disk, flags=flags) == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [(TWO_NODE, "unknown"), ({"Quorate"}, "fenced")], ids=["two", "majority"]
+)
+def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: Collection[str], expected: str
+) -> None:
+    """DRBD 9 calls each survivor of a Primary Consistent: heartbeat would never take over."""
+    monkeypatch.setattr(pair, "_NOTES", str(tmp_path))
+    seen: dict[str, Any] = {"flags": flags, "generation": 9}
+    for disk in ("UpToDate", "Consistent"):
+        assert weigh(monkeypatch, "fenced", disk=disk, **seen) == expected
+        pair.note_contact("vol1")
+        assert weigh(monkeypatch, "fenced", disk=disk, **seen) == "fenced"
+        pair.forget("vol1")
+        pair.forget("vol1")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_primary_with_its_peer_in_sync() -> None:
             minor=0,
             peers=(
                 PeerState(
-                    "peer", "Connected", "Secondary", "Established", "UpToDate", 0, "no", 1776
+                    "peer", "Connected", "Secondary", "Established", "UpToDate", 0, "no", 1776, 0
                 ),
             ),
         )
@@ -70,11 +70,26 @@ def test_every_captured_state_of_9(path: Path) -> None:
 
 def test_states_of_9_that_matter() -> None:
     suspended = parse_events2(_captured("drbd9/quorum-lost-suspended.m1.txt"))["r0"]
-    assert suspended.suspended == "quorum"
+    assert (suspended.suspended, suspended.has_quorum) == ("quorum", False)
+    assert [peer.node_id for peer in suspended.peers] == [2, 3]
     diskless = parse_events2(_captured("drbd9/diskless-primary.m1.txt"))["web"]
     assert (diskless.role, diskless.disk) == ("Primary", "Diskless")
     standalone = parse_events2(_captured("drbd9/standalone.m3.txt"))["r0"]
     assert "StandAlone" in {peer.connection for peer in standalone.peers}
+
+
+def test_one_peer_of_several() -> None:
+    state = parse_events2(_captured("drbd9/peer-lost.m1.txt"))["r0"]
+    assert state.has_quorum
+    assert not state.is_in_sync and not state.is_in_contact
+    assert state.beside("m2").is_in_sync
+    assert not state.beside("m3").is_in_contact
+    assert not state.beside("m4").is_in_contact, "a peer that DRBD does not know of"
+
+
+def test_the_only_peer_of_8_4_has_no_name() -> None:
+    state = parse_events2(_captured("drbd84/uptodate-primary.n1.txt"))["r0"]
+    assert state.beside("n2").is_in_sync
 
 
 def test_destroyed_objects_are_gone() -> None:
@@ -111,7 +126,12 @@ _PEERS = st.lists(
     ),
     max_size=3,
     unique_by=lambda peer: peer.name,
-).map(lambda peers: tuple(sorted(peers)))
+).map(
+    lambda peers: tuple(
+        peer._replace(node_id=number)
+        for number, peer in enumerate(sorted(peers, key=lambda peer: peer.name))
+    )
+)
 _STATES = st.builds(
     ResourceState,
     name=st.just("r0"),
@@ -121,11 +141,14 @@ _STATES = st.builds(
     size_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     peers=_PEERS,
     minor=st.integers(0, 4999),
+    has_quorum=st.sampled_from([None, False, True]),
 )
 
 
 def _written(state: ResourceState) -> str:
     size = "" if state.size_kib is None else f" size:{state.size_kib}"
+    if state.has_quorum is not None:
+        size += f" quorum:{'yes' if state.has_quorum else 'no'}"
     lines = [
         f"exists resource name:r0 role:{state.role} suspended:{state.suspended} future:key",
         f"exists device name:r0 volume:0 minor:{state.minor} disk:{state.disk}{size}",

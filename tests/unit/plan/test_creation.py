@@ -10,6 +10,7 @@ from sanctl.model.device import PoolUsage
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.creation import CreateRequest, draft, objections, read_request
+from sanctl.plan.generation import generation_problem
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import topology
 
@@ -77,9 +78,27 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
     wish = read_request(replace(GOOD, replicas="3"))
     (first, _) = objections(wish, cluster, topology(), drbd_version=None)
     assert first.text == (
-        "3 replicas are asked for; no DRBD is loaded here, and this version of sanctl keeps "
-        "exactly 2"
+        "3 replicas are asked for and need DRBD 9; no DRBD is loaded here, which keeps at most 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "version", "is_fine"),
+    [
+        (2, None, True),
+        (2, "8.4.11", True),
+        (3, "8.4.11", False),
+        (3, "9.3.3", True),
+        (4, "9.2.16", True),
+        (4, "10.0.1", True),
+        (4, "odd", False),
+        (1, "9.3.3", False),
+    ],
+)
+def test_how_many_copies_which_drbd_keeps(
+    replicas: int, version: str | None, is_fine: bool
+) -> None:
+    assert (generation_problem(replicas, version) is None) == is_fine
 
 
 @pytest.mark.parametrize("state", ["offline", "unclean", "standby", "pending"])

@@ -76,6 +76,15 @@ def test_a_primary_that_lost_its_disk_keeps_serving_until_another_takes_over() -
     assert promotion_score(_state("Diskless", "Primary", (gone,)), is_new=False) is None
 
 
+@pytest.mark.parametrize("disk", _DISKS)
+def test_without_a_majority_of_several_copies_nobody_begins_to_serve(disk: str) -> None:
+    assert promotion_score(_state(disk)._replace(has_quorum=False), is_new=True) is None
+    frozen = _state(role="Primary")._replace(has_quorum=False)
+    assert promotion_score(frozen, is_new=False) == SCORE_PRIMARY
+    counted = _state()._replace(has_quorum=True)
+    assert promotion_score(counted, is_new=False) == SCORE_UP_TO_DATE
+
+
 def test_new_and_blank_on_both_sides() -> None:
     blank = _PEER._replace(disk="Inconsistent")
     pair = _state("Inconsistent", peers=(blank,))

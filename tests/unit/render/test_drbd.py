@@ -76,6 +76,30 @@ def test_9_numbers_nodes_from_zero_and_meshes_them() -> None:
     assert "node-id" not in _render(8)
 
 
+@pytest.mark.parametrize(
+    ("replicas", "fencing", "quorum"),
+    [
+        (1, "dont-care", "off"),
+        (2, "resource-and-stonith", "off"),
+        (3, "resource-only", "majority"),
+        (4, "resource-only", "majority"),
+    ],
+)
+def test_9_counts_copies_from_three_on(replicas: int, fencing: str, quorum: str) -> None:
+    text = _render(9, replicas)
+    assert f"fencing {fencing};" in _section(text, "net")
+    options = _section(text, "options")
+    assert f"quorum {quorum};" in options
+    assert "on-no-quorum suspend-io;" in options
+    assert "auto-promote no;" in options, "a probe must not promote a standby"
+    assert text.count("  on n") == replicas
+
+
+def test_8_4_is_not_told_what_it_does_not_know() -> None:
+    for word in ("quorum", "auto-promote", "node-id", "connection-mesh"):
+        assert word not in _render(8)
+
+
 def test_ipv6_is_bracketed() -> None:
     assert "address ipv6 [fd00::1]:7803;" in _render(8, address="fd00::")
 
