@@ -53,14 +53,6 @@ def load(scene: Scene) -> Iterator[Load]:
     scene.delete(NAME)
 
 
-@pytest.fixture(scope="module")
-def move_pause_s(load: Load) -> float:
-    """What a planned move costs here and now: printed beside what planned stops cost."""
-    trial = failover.move(load, load.peer_of(observe.active_node(load.bed, NAME)))
-    print(f"  planned move: {trial.pause.seconds:.2f} s")
-    return trial.pause.seconds
-
-
 def boot_id(bed: Bed, node: str) -> str:
     return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
@@ -139,7 +131,14 @@ def assert_bitmap_resync(load: Load, entries: list[timeline.Entry], began_s: flo
     assert copied <= ledger.bytes_written(records, began_s, time.time())
 
 
-def test_reboot_typed_on_the_active_node(load: Load, move_pause_s: float) -> None:
+def test_a_planned_move_to_compare_with(load: Load) -> None:
+    failover.await_healthy(load.bed, "n1")
+    trial = failover.move(load, load.peer_of(observe.active_node(load.bed, NAME)))
+    print(f"  pause {trial.pause.seconds:.2f} s")
+    assert trial.pause.errors == 0
+
+
+def test_reboot_typed_on_the_active_node(load: Load) -> None:
     active = observe.active_node(load.bed, NAME)
     sessions = load.sessions()
     began_s = reboot(load, active)
@@ -201,7 +200,7 @@ def test_reboot_typed_on_the_standby(load: Load) -> None:
     assert_bitmap_resync(load, assert_orderly(load, standby, began_s), began_s)
 
 
-def test_restart_of_pacemaker_as_a_package_update_does_it(load: Load, move_pause_s: float) -> None:
+def test_restart_of_pacemaker_as_a_package_update_does_it(load: Load) -> None:
     active = observe.active_node(load.bed, NAME)
     began_s = time.time()
     load.bed.sh(active, "systemctl restart pacemaker.service", timeout_s=180)
