@@ -21,6 +21,7 @@ import time
 
 from sanctl.agents import (
     announce,
+    escort,
     fencing,
     healing,
     newborn,
@@ -28,7 +29,6 @@ from sanctl.agents import (
     policy,
     primary,
     replica,
-    resync,
     verify,
 )
 from sanctl.agents.device_metadata import METADATA
@@ -364,8 +364,8 @@ def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> Resourc
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
     if policy.is_in_force(device):
         policy.note(device)
-    if verify.begin(_RUNNER, device, state) or resync.wants_company(device, state):
-        resync.kick(_RUNNER)
+    if verify.begin(_RUNNER, device, state) or escort.wants_company(device, state):
+        escort.kick(_RUNNER)
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if replica.grow_files(_RUNNER, device):
             steps.done("files", "device files grown")
