@@ -21,7 +21,7 @@ import time
 
 from sanctl.agents import (
     announce,
-    before_resync,
+    escort,
     fencing,
     healing,
     newborn,
@@ -245,7 +245,7 @@ def take_down(device: Device) -> None:
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     fencing.forget(device.name)
-    before_resync.forget(device.name)
+    resync.forget(device.name)
     healing.forget(device)
     policy.forget(device)
     verify.forget(_RUNNER, device)
@@ -281,7 +281,7 @@ def monitor() -> int:
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
-                state = before_resync.reconnect(_RUNNER, device.name, state)
+                state = resync.reconnect(_RUNNER, device.name, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
@@ -369,8 +369,8 @@ def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> Resourc
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
     if policy.is_in_force(device):
         policy.note(device)
-    if verify.begin(_RUNNER, device, state) or resync.wants_company(device, state):
-        resync.kick(_RUNNER)
+    if verify.begin(_RUNNER, device, state) or escort.wants_company(device, state):
+        escort.kick(_RUNNER)
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if replica.grow_files(_RUNNER, device):
             steps.done("files", "device files grown")

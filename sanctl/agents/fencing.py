@@ -174,10 +174,10 @@ def unfence_peer() -> int:
     """Let the peers' replicas be promoted again, if they have become the same as this one."""
     device = called.resource()
     peers = called.peer().split()
-    from sanctl.agents import resync  # noqa: PLC0415 - not for the handler that freezes I/O
+    from sanctl.agents import escort  # noqa: PLC0415 - not for the handler that freezes I/O
 
     # Also to tell the cluster, which would else hear of it from the next monitor.
-    resync.kick(_RUNNER)
+    escort.kick(_RUNNER)
     try:
         clear_marks(_RUNNER, device, peers)
     except SanctlError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import before_resync, fencing
+from sanctl.agents import fencing, resync
 from sanctl.drivers import drbd
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
@@ -54,7 +54,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Clock:
     monkeypatch.setattr("time.sleep", made.sleep)
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
     monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(before_resync, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(resync, "_RUNTIME", str(tmp_path))
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
     return made
@@ -75,7 +75,7 @@ def _source(
 
     monkeypatch.setattr(fencing, "secure", secure)
     node = FakeRunner(events)
-    monkeypatch.setattr(before_resync, "_RUNNER", node)
+    monkeypatch.setattr(resync, "_RUNNER", node)
     return node
 
 
@@ -90,7 +90,7 @@ def test_a_resync_begins_when_its_target_is_marked(
     standing: list[str], clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _source(monkeypatch, clock, standing)
-    assert before_resync.before_resync_source() == 0
+    assert resync.before_resync_source() == 0
     assert not _is_noted(tmp_path)
 
 
@@ -100,7 +100,7 @@ def test_while_the_mark_is_not_certain_there_is_no_resync(
 ) -> None:
     """DRBD waits for it: it must end in less time than `drbdsetup down` waits."""
     _source(monkeypatch, clock, [standing])
-    assert before_resync.before_resync_source() == 1
+    assert resync.before_resync_source() == 1
     assert 14.0 < clock.now - 1000.0 < 17.0
     assert _is_noted(tmp_path)
 
@@ -109,7 +109,7 @@ def test_when_the_connection_is_gone_nobody_is_marked_and_fence_peer_not_kept_wa
     clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _source(monkeypatch, clock, [], _LOST)
-    assert before_resync.before_resync_source() == 1
+    assert resync.before_resync_source() == 1
     assert clock.now - 1000.0 < 1.0
     assert _is_noted(tmp_path)
 
@@ -120,13 +120,13 @@ def test_it_waits_for_the_lock_no_longer_than_for_anything_else(
     _source(monkeypatch, clock, [])
     with fencing.locked("vol1", wait_s=0.0) as is_mine:
         assert is_mine
-        assert before_resync.before_resync_source() == 1
+        assert resync.before_resync_source() == 1
     assert clock.now - 1000.0 < 17.0
 
 
 def test_without_a_name_nothing_is_filled(clock: _Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRBD_PEER")
-    assert before_resync.before_resync_source() == 1
+    assert resync.before_resync_source() == 1
 
 
 def test_the_monitor_connects_again_what_the_handler_had_dropped(
@@ -135,7 +135,7 @@ def test_the_monitor_connects_again_what_the_handler_had_dropped(
     node = FakeRunner(_WAITING)
     (tmp_path / "unmarked-vol1").touch()
     alone = parse_events2(_STANDALONE)["vol1"]
-    assert before_resync.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
+    assert resync.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
     assert _is_noted(tmp_path)
 
@@ -153,15 +153,15 @@ def test_nothing_else_is_connected_again(
     if is_noted:
         (tmp_path / "unmarked-vol1").touch()
     state = parse_events2(events)["vol1"]
-    assert before_resync.reconnect(node, "vol1", state) == state
+    assert resync.reconnect(node, "vol1", state) == state
     assert node.calls == []
     assert _is_noted(tmp_path) == stays
 
 
 def test_what_a_stop_drops(clock: _Clock, tmp_path: Path) -> None:
     (tmp_path / "unmarked-vol1").touch()
-    before_resync.forget("vol1")
-    before_resync.forget("vol1")
+    resync.forget("vol1")
+    resync.forget("vol1")
     assert not _is_noted(tmp_path)
 
 
