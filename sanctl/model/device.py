@@ -10,7 +10,6 @@ from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, fo
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
 MINOR_FIRST = 1
 MINOR_LAST = 4999
-SUPPORTED_REPLICAS = 2
 REPLICAS_RANGE = range(1, 5)
 
 UP_TO_DATE = "UpToDate"
@@ -40,6 +39,7 @@ class DeviceSpec:
     size: ByteSize
     pool: PoolName
     replicas: int
+    """How many replicas it is to have; while a change is under way `nodes` are more or fewer."""
     nodes: tuple[NodeName, ...]
     minor: int
     initiators: tuple[Iqn, ...]
@@ -101,10 +101,15 @@ class ReplicaState:
         """Whether both ends are known to be up to date and in contact."""
         return self.is_up_to_date and self.is_linked and self.peer_disk == UP_TO_DATE
 
+    @property
+    def is_only(self) -> bool:
+        """Whether DRBD there knows of no other replica."""
+        return self.connection == "None"
+
     def brief(self) -> str:
         """Say it in a few words, with '?' for what is not known."""
         words = [self.disk or "?"]
-        if not self.is_in_sync:
+        if not self.is_in_sync and not self.is_only:
             words.append(self.link or "?")
             if self.out_of_sync_kib:
                 words.append(f"{format_bytes(self.out_of_sync_kib * 1024)} to sync")

@@ -134,7 +134,8 @@ def render_resource(
         handlers: folder of the fence-peer and unfence-peer programs.
         generation: 8 for DRBD 8.4, 9 for DRBD 9.
     """
-    fencing = ("fencing", "resource-and-stonith")
+    # The only replica has no peer that could serve other data: there is nobody to ask about.
+    fencing = ("fencing", "resource-and-stonith" if len(replicas) > 1 else "dont-care")
     net = (*_NET, fencing) if generation >= 9 else _NET
     disk = _DISK if generation >= 9 else (*_DISK, fencing)
     ordered = sorted(replicas, key=lambda replica: replica.node_id)

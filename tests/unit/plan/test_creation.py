@@ -38,7 +38,8 @@ def complaints(request: CreateRequest, cluster: Cluster) -> list[str]:
         ({"size": "1T", "nodes": ("n1", "n2")}, ["SAN-POOL-012", "SAN-POOL-012"]),
         ({"replicas": "0"}, ["SAN-DEV-003"]),
         ({"replicas": "two"}, ["SAN-DEV-003"]),
-        ({"replicas": "1"}, ["SAN-DEV-004"]),
+        ({"replicas": "1"}, []),
+        ({"replicas": "1", "nodes": ("n2",)}, []),
         ({"replicas": "3"}, ["SAN-DEV-004", "SAN-DEV-005"]),
         ({"replicas": "4"}, ["SAN-DEV-004", "SAN-DEV-005"]),
         ({"pool": "other"}, ["SAN-POOL-011"]),
@@ -76,10 +77,9 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
     cluster = observe(FakePacemaker())
     wish = read_request(replace(GOOD, replicas="3"))
     (first, _) = objections(wish, cluster, topology(), drbd_version=None)
-    assert first.text == (
-        "3 replicas are asked for; no DRBD is loaded here, and this version of sanctl keeps "
-        "exactly 2"
-    )
+    assert first.text == "3 replicas need DRBD 9; of DRBD none is loaded here"
+    assert first.hint.startswith("install the DRBD 9 kernel module")
+    assert objections(wish, cluster, topology(), drbd_version="9.3.3")[0].code == "SAN-DEV-005"
 
 
 @pytest.mark.parametrize("state", ["offline", "unclean", "standby", "pending"])
