@@ -154,12 +154,12 @@ def close_load(load: Load) -> dict[str, Any]:
               help="The lab it runs in.")  # fmt: skip
 @click.option("--size", default="256M", show_default=True, help="Size of the device.")
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True,
-              help="How often it goes from one copy to two and back.")  # fmt: skip
+              help="How often it goes from two copies to one and back.")  # fmt: skip
 @output_option
 def levels_command(*, name: str, size: str, repeat: int, output: str) -> None:
-    """A device's copies, one to two and back, while a host writes to it.
+    """A device's copies, two to one and back, while a host writes to it.
 
-    Makes a device of one copy, writes 4 KiB blocks through iSCSI all the time, changes the level,
+    Makes a device of two copies, writes 4 KiB blocks through iSCSI all the time, changes the level,
     and reads every acknowledged block back. Exits with 0 if nothing was lost, no request failed,
     no session ended, and no pause was longer than a second.
     """
@@ -168,10 +168,10 @@ def levels_command(*, name: str, size: str, repeat: int, output: str) -> None:
     first, second = (node.name for node in scene.bed.storage[:2])
     trials: list[LevelTrial] = []
     try:
-        load = open_load(scene, _DEVICE, size, [first])
+        load = open_load(scene, _DEVICE, size, [first, second])
         for _ in range(repeat):
-            trials.append(change(load, "2", "--add", second))
             trials.append(change(load, "1", "--drop", second))
+            trials.append(change(load, "2", "--add", second))
         check = close_load(load)
     finally:
         if scene.exists(_DEVICE):
