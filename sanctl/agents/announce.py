@@ -14,7 +14,7 @@ from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.resync import Resync
-from sanctl.plan.promotion import is_blank_pair, promotion_score
+from sanctl.plan.promotion import is_blank, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
@@ -32,6 +32,9 @@ def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
     """
     if state is None:
         return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
+    if nodes == 1 and not any(peer.connection == "Connected" for peer in state.peers):
+        # DRBD 8.4 shows the only replica a peer, and counts all blocks as different from it.
+        state = state._replace(peers=())
     connections = ",".join(peer.connection for peer in state.peers)
     connections = connections or ("StandAlone" if nodes > 1 else "None")
     replications = ",".join(peer.replication for peer in state.peers) or "Off"
@@ -92,7 +95,7 @@ def is_news(device: Device, state: ResourceState) -> bool:
     return (
         bool(told)
         and state.is_in_contact
-        and not is_blank_pair(state)
+        and not is_blank(state, copies=len(device.nodes))
         and any(
             word not in told and not word.startswith(("out-of-sync=", "size=")) for word in words
         )
@@ -104,8 +107,11 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         pair.note_contact(device.name)
     score = promotion_score(
         state,
-        is_new=state is not None and is_blank_pair(state) and newborn.is_new(runner, device),
+        is_new=state is not None
+        and is_blank(state, copies=len(device.nodes))
+        and newborn.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
+        copies=len(device.nodes),
     )
     access = access_list_digest(lio.initiators(device.name))
     held = str(policy.in_force(device.name)).replace(" ", "+") or "default"

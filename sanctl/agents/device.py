@@ -24,6 +24,7 @@ from sanctl.agents import (
     escort,
     fencing,
     healing,
+    membership,
     newborn,
     ocf,
     pair,
@@ -38,7 +39,7 @@ from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.promotion import is_blank_pair
+from sanctl.plan.promotion import is_blank
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
 
@@ -92,6 +93,7 @@ def start() -> int:
             )
         )
     pool.check(str(where.path), where.uuid)
+    membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
     replica.write_resource_file(_RUNNER, device, files)
@@ -169,9 +171,12 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
     device that ever took a write is never again taken for a new one, whatever dies in between.
     """
     state = drbd.observe(_RUNNER, device.name)
-    if state is not None and is_blank_pair(state):
-        drbd.skip_initial_sync(_RUNNER, device.minor)
-        steps.done("skip-sync", "new replicas declared identical")
+    if state is not None and is_blank(state, copies=len(device.nodes)):
+        if len(device.nodes) > 1:
+            drbd.skip_initial_sync(_RUNNER, device.minor)
+        else:
+            drbd.call_up_to_date(_RUNNER, device.name, device.minor)
+        steps.done("skip-sync", "new replicas declared good: all are zeros")
     elif state is None or state.disk != "UpToDate":
         # The peers lost sight of each other meanwhile: still new, and not forgotten to be.
         raise CommandError(
@@ -249,6 +254,7 @@ def take_down(device: Device) -> None:
     healing.forget(device)
     policy.forget(device)
     verify.forget(_RUNNER, device)
+    membership.forget(device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
@@ -273,7 +279,7 @@ def monitor() -> int:
         state: ResourceState | None = found.drbd
         apart = ""
         try:
-            if not is_blank_pair(found.drbd):
+            if not is_blank(found.drbd, copies=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
                 newborn.is_new(_RUNNER, device)
             if found.is_active or found.is_standby:
@@ -312,25 +318,29 @@ def _observe_after_birth(device: Device) -> replica.Health:
     """
     deadline = time.monotonic() + min(_BIRTH_PATIENCE_S, ocf.remaining_s(30.0) / 2)
     found = replica.observe(_RUNNER, device)
-    if ocf.is_probe() or not _is_unborn(found):
+    if ocf.is_probe() or not _is_unborn(device, found):
         return found
     try:
         if not newborn.is_new(_RUNNER, device):
             return found
     except SanctlError:
         return found
-    while _is_unborn(found) and time.monotonic() < deadline:
+    while _is_unborn(device, found) and time.monotonic() < deadline:
         time.sleep(0.5)
         found = replica.observe(_RUNNER, device)
     return found
 
 
-def _is_unborn(found: replica.Health) -> bool:
-    return found.is_standby and found.drbd is not None and is_blank_pair(found.drbd)
+def _is_unborn(device: Device, found: replica.Health) -> bool:
+    return (
+        found.is_standby
+        and found.drbd is not None
+        and is_blank(found.drbd, copies=len(device.nodes))
+    )
 
 
 def reload_agent() -> int:
-    """Apply a changed size, access list or sync policy to the running replica.
+    """Apply changed replica nodes, size, access list or sync policy to the running replica.
 
     Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
     failed would count as a failed start, and take a device down that serves.
@@ -359,9 +369,13 @@ def reload_agent() -> int:
 
 
 def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
-    """Bring access list, policy and size as near to what is wanted as can be done at once."""
-    # While I/O is frozen an access list entry could not be removed: its commands never end.
+    """Bring replica nodes, access list, policy and size as near to what is wanted as can be now."""
+    # While I/O is frozen an access list entry could not be removed: its commands never end. And
+    # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
+    if not is_frozen and membership.follow(_RUNNER, device):
+        steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
+        state = drbd.observe(_RUNNER, device.name) or state
     if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
         lio.set_initiators(device.name, device.initiators)
         steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")

@@ -358,7 +358,15 @@ def bring_up_drbd(runner: Runner, device: Device, files: pool.DeviceFiles) -> No
     if not os.path.exists(files.metadata):
         drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
         pool.rename(f"{files.metadata}.new", files.metadata)
-    drbd.up(runner, device.name)
+    apply_resource_file(runner, device)
+
+
+def apply_resource_file(runner: Runner, device: Device) -> None:
+    """Bring DRBD in line with the resource file, also under a device that serves."""
+    if len(device.nodes) > 1:
+        drbd.up(runner, device.name)
+    else:
+        drbd.up_alone(runner, device.name, device.minor)
 
 
 def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> ResourceState | None:
@@ -369,9 +377,12 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
     deadline = time.monotonic() + timeout_s
     while True:
         state = drbd.observe(runner, device.name)
-        settled = state is not None and all(
-            peer.connection in {"Connected", "StandAlone"} and peer.disk != "DUnknown"
-            for peer in state.peers
+        settled = len(device.nodes) == 1 or (
+            state is not None
+            and all(
+                peer.connection in {"Connected", "StandAlone"} and peer.disk != "DUnknown"
+                for peer in state.peers
+            )
         )
         if settled or time.monotonic() > deadline:
             return state

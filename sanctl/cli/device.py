@@ -8,6 +8,7 @@ import click
 
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.heal import heal
+from sanctl.cli.levels import place, replicas
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.sync_policy import policy_options, policy_words, sync, values_of
 from sanctl.cli.verify import verify
@@ -27,6 +28,7 @@ from sanctl.ops.device import (
 from sanctl.plan.creation import CreateRequest
 from sanctl.plan.deletion import check_deletion
 from sanctl.plan.existing import existing_device
+from sanctl.plan.unfinished import unfinished
 
 
 @click.group(no_args_is_help=False)
@@ -35,6 +37,8 @@ def device() -> None:
 
 
 device.add_command(heal)
+device.add_command(place)
+device.add_command(replicas)
 device.add_command(sync)
 device.add_command(verify)
 
@@ -177,6 +181,7 @@ def show(name: str, output: str) -> None:
 def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> None:
     active = cluster.mon.active_nodes(found.name)
     move = cluster.cib.move(found.name)
+    left = unfinished(cluster, found)
     lines = [
         ("device", found.name.value),
         ("state", device_state(cluster, found)),
@@ -192,6 +197,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("drbd", f"minor {found.minor}, port {7800 + found.minor}"),
         ("uuid", found.uuid),
     ]
+    if left is not None:
+        lines += [("unfinished", left[0]), ("next", left[1])]
     if move is not None:
         lines.append(("moving to", f"{move.node} (until {move.until})"))
     for label, value in lines:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
-from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs
+from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs, Levels
 from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
 
@@ -48,6 +48,10 @@ class Device(TypedDict):
     target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
     initiators: Annotated[list[str], "the hosts that may use it"]
     sync: Annotated[SyncPolicy, "how its replicas are brought into line"]
+    replicas_wanted: Annotated[int, "how many replicas it is to have"]
+    unfinished: Annotated[
+        str | None, "what a change of its replicas has left to do, in words; null: nothing"
+    ]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
 
 
@@ -70,6 +74,43 @@ class Moved(Device):
 
     changed: Annotated[bool, "false: it was served there"]
     duration_s: Annotated[float, "seconds the move took; not the pause that hosts see"]
+
+
+class Levelled(Device):
+    """A device, and what a change of its replicas did."""
+
+    changed: Annotated[bool, "false: all was as asked"]
+    duration_s: Annotated[float, "seconds it took, with the sync"]
+    steps: Annotated[list[str], "what was done, in order"]
+    away: Annotated[list[str], "nodes that remove their replica when they are back"]
+
+
+class Replaced(TypedDict):
+    """What `node replace` did."""
+
+    old: Annotated[str, "the node that has no replicas any more"]
+    new: Annotated[str, "the node that took its place"]
+    devices: Annotated[list[Levelled], "the devices it was about"]
+
+
+class PlacementVerdict(TypedDict):
+    """Whether a node would hold a replica."""
+
+    node: Annotated[str, "the node"]
+    chosen: Annotated[bool, "whether it would"]
+    first: Annotated[bool, "whether it would serve the device first"]
+    site: Annotated[str | None, "its site; null: not told"]
+    rack: Annotated[str | None, "its rack; null: not told"]
+    room: Annotated[int | None, "bytes its pool can promise; null: not known"]
+    active_devices: Annotated[int, "devices it serves"]
+    reason: Annotated[str, "why, or why not"]
+
+
+class Placed(TypedDict):
+    """Where a new device would go."""
+
+    nodes: Annotated[list[str], "the nodes, the one that would serve first"]
+    verdicts: Annotated[list[PlacementVerdict], "every storage node of the pool"]
 
 
 class Deleted(TypedDict):
@@ -359,6 +400,7 @@ class Meaning(TypedDict):
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
     "bench cost": Costs,
+    "bench levels": Levels,
     "cluster show": Cluster,
     "cluster strategy set": StrategySet,
     "cluster strategy show": StrategyShown,
@@ -368,6 +410,8 @@ DOCUMENTS: Mapping[str, object] = {
     "device heal": HealCase | Healed,
     "device list": list[Device],
     "device move": Moved,
+    "device place": Placed,
+    "device replicas": Levelled,
     "device resize": Resized,
     "device show": Device,
     "device sync": PolicyChanged,
@@ -383,6 +427,7 @@ DOCUMENTS: Mapping[str, object] = {
     "node fence": FenceTest | Fenced,
     "node list": list[Node],
     "node online": NodeChanged,
+    "node replace": Replaced,
     "node standby": NodeChanged,
     "node undrain": NodeChanged,
     "status": Status,

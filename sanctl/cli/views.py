@@ -14,6 +14,7 @@ from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import Topology
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.placement import room_bytes
+from sanctl.plan.unfinished import unfinished
 
 if TYPE_CHECKING:
     from sanctl.cli import documents
@@ -30,7 +31,7 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
         return "down"
     if Severity.WARNING in severities:
         return "degraded"
-    in_sync = all(cluster.replica(device.name, node).is_in_sync for node in device.nodes)
+    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
     return "ok" if in_sync else "degraded"
 
 
@@ -39,6 +40,7 @@ def device_data(
 ) -> documents.Device:
     """Return a device for the JSON output."""
     move = cluster.cib.move(device.name)
+    left = unfinished(cluster, device)
     return {
         "name": device.name.value,
         "state": device_state(cluster, device),
@@ -53,6 +55,8 @@ def device_data(
         "target": topology.target_iqn(device.name).value if topology else None,
         "initiators": [iqn.value for iqn in device.initiators],
         "sync": policy_data(device.sync),
+        "replicas_wanted": device.replicas,
+        "unfinished": left[0] if left else None,
         "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
     }
 

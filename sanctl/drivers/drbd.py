@@ -145,6 +145,30 @@ def up(runner: Runner, name: str) -> None:
     runner.run(["drbdadm", "adjust", name], timeout_s=_TIMEOUT_S)
 
 
+def up_alone(runner: Runner, name: str, minor: int) -> None:
+    """Attach the only replica of a resource, or bring it in line with being that.
+
+    DRBD 8.4's drbdadm adjusts nothing whose file names no peer (tried with 9.22), so it is done
+    step by step there. Making what exists is fine (drbdsetup-8.4(8)). Without fencing, because a
+    Primary that has nobody to lose has nobody to ask about; an attach needs no peer then, either.
+
+    Raises:
+        CommandError: refused.
+    """
+    if generation() >= 9:
+        up(runner, name)
+        return
+    runner.run(["drbdadm", "new-resource", name], timeout_s=_TIMEOUT_S)
+    runner.run(["drbdadm", "new-minor", name], timeout_s=_TIMEOUT_S)
+    state = observe(runner, name)
+    if state is None or state.disk == "Diskless":
+        runner.run(["drbdadm", "attach", name], timeout_s=_TIMEOUT_S)
+    else:
+        runner.run(
+            ["drbdsetup", "disk-options", str(minor), "--fencing=dont-care"], timeout_s=_TIMEOUT_S
+        )
+
+
 def down(runner: Runner, name: str) -> None:
     """Disconnect and detach; what is down already is fine."""
     runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))

@@ -288,6 +288,20 @@ class Cluster:
             return ReplicaState()
         return self.cib.replicas.get((name.value, node.value), ReplicaState())
 
+    def is_in_sync(self, device: DeviceSpec, node: NodeName) -> bool:
+        """Whether a node's replica is known to be up to date, and the same as the others'."""
+        replica = self.replica(device.name, node)
+        if len(device.nodes) == 1:
+            return replica.is_up_to_date
+        return replica.is_in_sync_with(set(device.nodes) - {node})
+
+    def is_marked(self, device: DeviceSpec, node: NodeName) -> bool:
+        """Whether a node's replica is marked as behind, so that it is never promoted."""
+        return any(
+            mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
+            for mark in self.cib.outdated
+        )
+
     def pool(self, name: PoolName, node: NodeName) -> PoolUsage | None:
         """Return what a node says of its pool; None is unknown."""
         if self.mon.state(node) not in PRESENT:

@@ -41,6 +41,7 @@ class DeviceSpec:
     size: ByteSize
     pool: PoolName
     replicas: int
+    """How many replicas it is to have; while a change is under way `nodes` are more or fewer."""
     nodes: tuple[NodeName, ...]
     minor: int
     initiators: tuple[Iqn, ...]
@@ -156,10 +157,15 @@ class ReplicaState:
             link.node for link in self.peers if link.is_linked
         }
 
+    @property
+    def is_only(self) -> bool:
+        """Whether DRBD there knows of no other replica."""
+        return self.connection == "None"
+
     def brief(self) -> str:
         """Say it in a few words, with '?' for what is not known."""
         words = [self.disk or "?"]
-        if not self.is_in_sync:
+        if not self.is_in_sync and not self.is_only:
             words.append(self.link or "?")
             if self.out_of_sync_kib:
                 words.append(f"{format_bytes(self.out_of_sync_kib * 1024)} to sync")

@@ -60,6 +60,10 @@ class Node:
     """Portals; a witness has none."""
     sync: Address
     heartbeat: Address
+    site: str = ""
+    """The building it stands in, which fails as a whole; empty: not told."""
+    rack: str = ""
+    """The rack within the site; empty: not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...
                     "all replicas must be there: bring the node back first",
                 )
             )
-        elif not replica.is_in_sync:
+        elif not cluster.is_in_sync(device, node):
             problems.append(
                 Problem(
                     "SAN-DEV-013",
@@ -200,10 +200,7 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
                 f"see 'sanctl device show {device.name}' and 'sanctl status'",
             )
         )
-    marked = any(
-        mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
-        for mark in cluster.cib.outdated
-    )
+    marked = cluster.is_marked(device, node)
     replica = cluster.replica(device.name, node)
     if not replica.is_up_to_date or marked:
         what = "marked as outdated" if replica.is_up_to_date else replica.brief()

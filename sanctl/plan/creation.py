@@ -19,7 +19,7 @@ from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, fo
 from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.model.topology import Role, Topology
 from sanctl.plan.generation import generation_problem
-from sanctl.plan.placement import Candidate, free_minor, metadata_bytes, place, room_bytes
+from sanctl.plan.placement import candidates_of, free_minor, metadata_bytes, place, room_bytes
 from sanctl.render.cib import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
@@ -156,15 +156,8 @@ def objections(
         return tuple(problems)
     members = topology.pool(pool)
     assert members is not None
-    problems.extend(
-        Problem(
-            "SAN-POOL-014",
-            f"node {node} has no pool {pool}",
-            f"pool {pool} is on {', '.join(map(str, members.nodes))}",
-        )
-        for node in sound
-        if node not in members.nodes
-    )
+    for node in sound:
+        problems.extend(pool_node_problems(topology, pool, node))
     if wish.replicas is not None and wish.replicas > len(members.nodes):
         problems.append(
             Problem(
@@ -250,6 +243,22 @@ def _pool_of(wish: Wish, topology: Topology, problems: list[Problem]) -> PoolNam
     return None
 
 
+def pool_node_problems(topology: Topology, pool: PoolName, node: NodeName) -> tuple[Problem, ...]:
+    """Return why a node cannot hold a replica in that pool, whatever its state."""
+    problems: list[Problem] = []
+    entry = topology.pool(pool)
+    members = () if entry is None else entry.nodes
+    if _is_storage_node(node, topology, problems) and node not in members:
+        problems.append(
+            Problem(
+                "SAN-POOL-014",
+                f"node {node} has no pool {pool}",
+                f"pool {pool} is on {', '.join(map(str, members))}",
+            )
+        )
+    return tuple(problems)
+
+
 def _is_storage_node(node: NodeName, topology: Topology, problems: list[Problem]) -> bool:
     entry = topology.node(node)
     if entry is None:
@@ -317,15 +326,16 @@ def draft(
     members = topology.pool(pool)
     assert members is not None
     pinned: Sequence[NodeName] = (wish.prefer,) if wish.prefer else ()
-    candidates = [
-        Candidate(
-            node=node,
-            room_bytes=room_bytes(cluster, pool, node) or 0,
-            active_devices=cluster.active_count(node),
-        )
-        for node in (wish.nodes or members.nodes)
-        if not node_problems(cluster, pool, node, wish.size.bytes)
-    ]
+    candidates = candidates_of(
+        cluster,
+        topology,
+        pool,
+        [
+            node
+            for node in (wish.nodes or members.nodes)
+            if not node_problems(cluster, pool, node, wish.size.bytes)
+        ],
+    )
     nodes = place(candidates, replicas=wish.replicas, pinned=pinned)
     minor = free_minor(cluster, range(MINOR_FIRST, MINOR_LAST + 1))
     if minor is None:

@@ -10,6 +10,7 @@ from sanctl.model.health import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verification import DIFFERS
 from sanctl.plan.healing import Condition, diagnose
+from sanctl.plan.unfinished import half_filled, wrong_count
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 # Nothing is known of it.
@@ -78,6 +79,15 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             do=f"'sanctl device heal {device.name}' shows what each has",
         )
         return
+    miscount = wrong_count(device)
+    if miscount is not None:
+        yield Finding(
+            code="SAN-HLT-056",
+            severity=WARNING,
+            subject=subject,
+            what=f"a change of its copies is not finished: {miscount[0]}",
+            do=miscount[1],
+        )
     yield from _replica_findings(cluster, device)
     yield from _verify_findings(cluster, device)
 
@@ -129,7 +139,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 do=f"journalctl SANCTL_DEVICE={device.name} SANCTL_ACTION=fence-peer on {node} "
                 "says what it waits for: most often for a node to be fenced",
             )
-        if replica.is_up_to_date and replica.is_linked:
+        if replica.is_up_to_date and (replica.is_linked or len(device.nodes) == 1):
             continue
         if state is NodeState.STANDBY:
             continue  # said of the node once, not of each of its replicas
@@ -155,6 +165,9 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 f"replica on {node} is {replica.disk} ({replica.link}){amount}",
                 "wait for the resync to end; the device is served meanwhile",
             )
+            filling = half_filled(cluster, device)
+            if filling is not None:
+                do = f"{do}; {filling[1]}"
         yield Finding(
             code="SAN-HLT-035",
             severity=WARNING,

@@ -47,7 +47,7 @@ def created(cluster: Cluster, name: DeviceName) -> Progress:
     if device is None:
         return Progress(is_done=False, seen="it is not in the CIB")
     active = cluster.mon.active_nodes(name)
-    in_sync = all(cluster.replica(name, node).is_in_sync for node in device.nodes)
+    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
     return Progress(
         is_done=in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes},
         seen=describe(cluster, device),

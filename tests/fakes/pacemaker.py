@@ -73,6 +73,9 @@ class FakePacemaker:
         # What replicas without contact publish besides: by node, for every device.
         self.apart: dict[str, str] = {}
         self.disks: dict[str, str] = {}
+        self.storage = list(STORAGE)
+        # Called after each patch that was taken: a test kills its command there.
+        self.after_patch: Callable[[], None] = lambda: None
 
     # The port ------------------------------------------------------------------------------
 
@@ -139,6 +142,7 @@ class FakePacemaker:
         assert target is not None
         self.root.attrib.update(target.attrib)
         self.patches.append(patchset)
+        self.after_patch()
 
     def _apply(self, change: ET.Element) -> None:
         path = change.get("path", "").removeprefix("/cib/")
@@ -183,6 +187,27 @@ class FakePacemaker:
                 group.remove(pair)
         if value is not None:
             ET.SubElement(group, "nvpair", id=f"status-{node}-{name}", name=name, value=value)
+
+    def make_storage(self, node: str) -> None:
+        """Let a node have the pool, and run its agent."""
+        self.storage.append(node)
+        self.roles["sanctl-pool", node] = Role.STARTED
+        usage = next(
+            pair.get("value")
+            for pair in self.root.findall("status//nvpair")
+            if pair.get("name") == "sanctl-pool-main"
+        )
+        self.attribute(node, "sanctl-pool-main", usage)
+
+    def set_permanent(self, node: str, name: str, value: str) -> None:
+        """Give a node a permanent attribute, as crm_attribute would."""
+        found = self.root.find(f"configuration/nodes/node[@uname='{node}']")
+        assert found is not None
+        group = found.find("instance_attributes")
+        if group is None:
+            group = ET.SubElement(found, "instance_attributes", id=f"nodes-{found.get('id')}")
+        ET.SubElement(group, "nvpair", id=f"nodes-{node}-{name}", name=name, value=value)
+        self.touch()
 
     def permanent(self, node: str, name: str) -> str | None:
         pair = self.root.find(f"configuration/nodes/node[@uname='{node}']//nvpair[@name='{name}']")
@@ -235,7 +260,7 @@ class FakePacemaker:
             if self.states[node] == "standby":
                 for key in [k for k in self.roles if k[1] == node and not k[0].startswith("fence")]:
                     del self.roles[key]
-            elif self.states[node] == "online" and node in STORAGE:
+            elif self.states[node] == "online" and node in self.storage:
                 self.roles.setdefault(("sanctl-pool", node), Role.STARTED)
         for name, parameters in self.devices().items():
             self._device_step(name, parameters)
@@ -255,6 +280,11 @@ class FakePacemaker:
                     self.roles.pop((name, node), None)
                     self.attribute(node, f"sanctl-{name}", None)
             return
+        for node in NODES:
+            if (name, node) in self.roles and node not in parameters["nodes"].split():
+                assert self.roles[name, node] is not Role.PROMOTED, "it serves: it is not dropped"
+                del self.roles[name, node]
+                self.attribute(node, f"sanctl-{name}", None)
         for node in nodes:
             if (name, node) in self.roles:
                 continue
@@ -275,16 +305,18 @@ class FakePacemaker:
         self._verify(name, nodes, parameters.get("verify", ""))
         for node in nodes:
             linked = len(nodes) > 1 and not self.apart
+            alone = "None" if len(parameters["nodes"].split()) == 1 else "StandAlone"
             disk = self.disks.get(node, "UpToDate")
+            drbd = "Primary" if self.active(name) == [node] else "Secondary"
             access = access_digest(Iqn.parse(i) for i in parameters.get("initiators", "").split())
             policy = parameters.get("sync", "").replace(" ", "+") or "default"
             self.attribute(
                 node,
                 f"sanctl-{name}",
-                f"disk={disk} connection={'Connected' if linked else 'StandAlone'} "
+                f"disk={disk} connection={'Connected' if linked else alone} "
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
-                f"role=? size={parameters['size']} acl={access} policy={policy}"
+                f"role={drbd} size={parameters['size']} acl={access} policy={policy}"
                 f"{self.apart.get(node, '')}",
             )
 
@@ -363,7 +395,7 @@ class FakePacemaker:
             self.roles[name, wanted] = Role.PROMOTED
 
     def _reap(self) -> None:
-        for node in STORAGE:
+        for node in self.storage:
             if self.roles.get(("sanctl-pool", node)) is not Role.STARTED:
                 continue
             for group in self.root.findall(

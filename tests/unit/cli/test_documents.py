@@ -32,6 +32,10 @@ _LIFE = (
     "sync status",
     "device move vm1 --to n2",
     "device move vm1 --to n2",
+    "device place --size 1G --explain",
+    "device replicas vm2 1",
+    "device replicas vm2 2",
+    "node replace n3 n2",
     "target show",
     "target show vm1",
     f"target deny vm1 {I1}",
@@ -55,6 +59,7 @@ _LIFE = (
 #: These need a laboratory: tests/lab/test_docs.py has them.
 _IN_THE_LAB = {
     "bench cost",
+    "bench levels",
     "cluster show",
     "cluster strategy set",
     "lab list",

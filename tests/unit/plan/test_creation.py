@@ -39,7 +39,8 @@ def complaints(request: CreateRequest, cluster: Cluster) -> list[str]:
         ({"size": "1T", "nodes": ("n1", "n2")}, ["SAN-POOL-012", "SAN-POOL-012"]),
         ({"replicas": "0"}, ["SAN-DEV-003"]),
         ({"replicas": "two"}, ["SAN-DEV-003"]),
-        ({"replicas": "1"}, ["SAN-DEV-004"]),
+        ({"replicas": "1"}, []),
+        ({"replicas": "1", "nodes": ("n2",)}, []),
         ({"replicas": "3"}, ["SAN-DEV-004", "SAN-DEV-005"]),
         ({"replicas": "4"}, ["SAN-DEV-004", "SAN-DEV-005"]),
         ({"pool": "other"}, ["SAN-POOL-011"]),
@@ -77,9 +78,9 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
     cluster = observe(FakePacemaker())
     wish = read_request(replace(GOOD, replicas="3"))
     (first, _) = objections(wish, cluster, topology(), drbd_version=None)
-    assert first.text == (
-        "3 replicas are asked for and need DRBD 9; no DRBD is loaded here, which keeps at most 2"
-    )
+    assert first.text == "3 replicas need DRBD 9; of DRBD none is loaded here"
+    assert first.hint.startswith("install the DRBD 9 kernel module")
+    assert objections(wish, cluster, topology(), drbd_version="9.3.3")[0].code == "SAN-DEV-005"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,8 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
         (4, "9.2.16", True),
         (4, "10.0.1", True),
         (4, "odd", False),
-        (1, "9.3.3", False),
+        (1, None, True),
+        (1, "9.3.3", True),
     ],
 )
 def test_how_many_copies_which_drbd_keeps(
