@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from sanctl.agents import newborn
+from sanctl.agents import cache, newborn, suspicion
 from sanctl.agents.fencing import clear_marks
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, lio
@@ -79,8 +79,11 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         is_new=state is not None and is_blank_pair(state) and newborn.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
     )
+    if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
+        score = None
     access = access_list_digest(lio.initiators(device.name))
     value = f"{published_value(state, nodes=len(device.nodes))} acl={access}{apart}"
+    value += cache.words(device, state)
     told = f"{score} {value}"
     path = f"{RUNTIME}/told-{device.name}"
     try:

@@ -19,11 +19,22 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, fencing, healing, newborn, ocf, primary, replica
+from sanctl.agents import (
+    announce,
+    cache,
+    fencing,
+    healing,
+    newborn,
+    ocf,
+    primary,
+    replica,
+    suspicion,
+)
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
 from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.cache import parse_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.promotion import is_blank_pair
 from sanctl.system import journal
@@ -49,6 +60,7 @@ def _device() -> Device:
         nodes=tuple(ocf.parameter("nodes").split()),
         minor=int(ocf.parameter("minor")),
         initiators=tuple(ocf.parameter("initiators", "").split()),
+        cache=ocf.parameter("cache", ""),
     )
 
 
@@ -80,7 +92,9 @@ def start() -> int:
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
     replica.write_resource_file(device, files)
-    replica.bring_up_drbd(_RUNNER, device, files)
+    cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
+    is_suspect = suspicion.is_suspect(device.name, files.data)
+    replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
     steps.done("drbd", "DRBD attached and connecting")
     state = drbd.observe(_RUNNER, device.name)
     if not dm.is_complete(device.name) or dm.is_suspended(device.name):
@@ -121,11 +135,13 @@ def promote() -> int:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
+    cache.refuse_suspect(device.name)
     if newborn.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
         primary.become(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
+    cache.secure_unless_in_sync(_RUNNER, device.name)
     if not dm.gate_table(device.name).startswith("drbd"):
         dm.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
@@ -220,6 +236,7 @@ def take_down(device: Device) -> None:
     steps.done("target", "target removed")
     dm.remove(_RUNNER, device.name)
     steps.done("gate", "gate removed")
+    cache.part(_RUNNER, device)
     drbd.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     replica.detach_files(_RUNNER, device)
@@ -228,6 +245,7 @@ def take_down(device: Device) -> None:
     newborn.forget(device)
     fencing.forget(device.name)
     healing.forget(device)
+    cache.end(device.name)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
@@ -260,6 +278,7 @@ def monitor() -> int:
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
+                state = cache.replace_if_suspect(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
@@ -308,7 +327,7 @@ def _is_unborn(found: replica.Health) -> bool:
 
 
 def reload_agent() -> int:
-    """Apply a changed size or access list to the running replica.
+    """Apply a changed size, access list or cache policy to the running replica.
 
     Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
     failed would count as a failed start, and take a device down that serves.
@@ -337,7 +356,7 @@ def reload_agent() -> int:
 
 
 def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
-    """Bring access list and size as far towards what is wanted as can be done at once."""
+    """Bring access list, size and cache as far towards what is wanted as can be done at once."""
     # While I/O is frozen an access list entry could not be removed: its commands never end.
     is_frozen = state.suspended != "no"
     if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
@@ -353,6 +372,7 @@ def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> Resourc
         state = drbd.observe(_RUNNER, device.name) or state
     if replica.finish_growth(_RUNNER, device, state):
         steps.done("grown", "grown to the size that DRBD has")
+    cache.settle(_RUNNER, device, state)
     return state
 
 
@@ -365,6 +385,7 @@ def validate_all() -> int:
     ByteSize.parse(str(device.size_bytes))
     for initiator in device.initiators:
         Iqn.parse(initiator)
+    parse_policy(device.cache)
     drbd.generation()
     return ocf.SUCCESS
 

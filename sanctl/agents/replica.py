@@ -39,6 +39,7 @@ class Device(NamedTuple):
         nodes: the replica nodes.
         minor: the DRBD minor.
         initiators: who may log in.
+        cache: the cache policy, as the CIB holds it; empty: none.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Device(NamedTuple):
     nodes: tuple[str, ...]
     minor: int
     initiators: tuple[str, ...]
+    cache: str = ""
 
     @property
     def drbd_device(self) -> str:
@@ -322,12 +324,17 @@ def grow_files(runner: Runner, device: Device) -> bool:
     return grown
 
 
-def bring_up_drbd(runner: Runner, device: Device, files: pool.DeviceFiles) -> None:
-    """Write metadata where there is none yet, then attach and connect."""
+def bring_up_drbd(
+    runner: Runner, device: Device, files: pool.DeviceFiles, *, is_suspect: bool = False
+) -> None:
+    """Write metadata where there is none yet, then attach, and connect what is not suspect."""
     if not os.path.exists(files.metadata):
         drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
         pool.rename(f"{files.metadata}.new", files.metadata)
-    drbd.up(runner, device.name)
+    if is_suspect:
+        drbd.attach(runner, device.name)
+    else:
+        drbd.up(runner, device.name)
 
 
 def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> ResourceState | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from sanctl.cli.cache import MODES, cache, policy_of, replica_lines
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.heal import heal
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
@@ -31,6 +32,7 @@ def device() -> None:
 
 
 device.add_command(heal)
+device.add_command(cache)
 
 
 @device.command(short_help="Create a device and wait until it is served.")
@@ -70,6 +72,14 @@ device.add_command(heal)
     metavar="IQN",
     help="A host that may use it; may be given several times. Without it no host may.",
 )
+@click.option(
+    "--cache",
+    "cache_mode",
+    type=MODES,
+    default="none",
+    show_default=True,
+    help="Where acknowledged writes may be: see 'device cache'.",
+)
 @timeout_option(180)
 @output_option
 def create(
@@ -81,6 +91,7 @@ def create(
     nodes: str | None,
     prefer: str | None,
     initiators: tuple[str, ...],
+    cache_mode: str,
     timeout_s: float,
     output: str,
 ) -> None:
@@ -94,6 +105,7 @@ def create(
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
         prefer=prefer,
         initiators=initiators,
+        cache=policy_of(cache_mode, None),
     )
     topology = env.topology()
     with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
@@ -176,6 +188,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
         *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
+        ("cache", str(found.cache)),
+        *(("", line) for line in replica_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
@@ -185,7 +199,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
     if move is not None:
         lines.append(("moving to", f"{move.node} (until {move.until})"))
     for label, value in lines:
-        print(f"{label + ':':<14}{value}")
+        print(f"{label + ':' if label else '':<14}{value}")
 
 
 @device.command()

@@ -116,6 +116,8 @@ def render(topology: Topology) -> str:
         if node.iscsi:
             lines += [f"iscsi = [{', '.join(map(_quote, node.iscsi))}]"]
         lines += [f"sync = {_quote(node.sync)}", f"heartbeat = {_quote(node.heartbeat)}"]
+        if node.is_power_protected:
+            lines += ['power = "protected"']
     if not topology.pools:
         lines += ["", "[pools]"]
     for pool in topology.pools:

@@ -33,6 +33,7 @@ _NODE_VARIABLES = {
     "iscsi": "sanctl_iscsi",
     "sync": "sanctl_sync",
     "heartbeat": "sanctl_heartbeat",
+    "power": "sanctl_power",
     "agent": "sanctl_fence_agent",
     "fence": "sanctl_fence_options",
 }

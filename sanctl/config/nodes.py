@@ -14,6 +14,7 @@ from sanctl.model.topology import Address, Network, Node, Role
 
 MAX_NODES = 32
 NETWORKS = ("iscsi", "sync", "heartbeat")
+_PROTECTED, _PLAIN = "protected", "plain"
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ def read_node(
     """Return a node, if nothing is wrong with it."""
     path = ("nodes", name)
     before = len(document.problems)
-    if not document.table(path, known=("id", "role", *NETWORKS)):
+    if not document.table(path, known=("id", "role", *NETWORKS, "power")):
         return None
     try:
         parsed: NodeName | None = NodeName.parse(name)
@@ -108,6 +109,7 @@ def read_node(
         read_address(document, (*path, key), text, networks, taken) if text else None
         for key, text in single.items()
     )
+    is_power_protected = _is_power_protected(document, path)
     if not (parsed and number and role and sync and heartbeat):
         return None
     if len(document.problems) > before:
@@ -119,7 +121,19 @@ def read_node(
         iscsi=tuple(address for address in iscsi if address),
         sync=sync,
         heartbeat=heartbeat,
+        is_power_protected=is_power_protected,
     )
+
+
+def _is_power_protected(document: Document, path: tuple[str, ...]) -> bool:
+    if not document.has((*path, "power")):
+        return False
+    text = document.text((*path, "power"))
+    if text is not None and text not in {_PROTECTED, _PLAIN}:
+        document.note(
+            "SAN-CONF-045", (*path, "power"), f"{text!r} is neither {_PROTECTED} nor {_PLAIN}"
+        )
+    return text == _PROTECTED
 
 
 def _role(document: Document, path: tuple[str, ...]) -> Role | None:

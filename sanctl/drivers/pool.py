@@ -108,8 +108,10 @@ def rename(old: str, new: str) -> None:
 
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files, durably; those that are gone are fine."""
-    apart = f"{files.data.removesuffix('.data')}.apart"
-    for path in (files.data, files.metadata, f"{files.metadata}.new", apart):
+    stem = files.data.removesuffix(".data")
+    for path in (
+        files.data, files.metadata, f"{files.metadata}.new", f"{stem}.apart", f"{stem}.ram"
+    ):  # fmt: skip
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     sync_folder(os.path.dirname(files.data))

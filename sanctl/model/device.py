@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sanctl.model.cache import NO_CACHE, Policy
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
@@ -47,6 +48,7 @@ class DeviceSpec:
     is_stopping: bool = False
     is_managed: bool = True
     is_new: bool = False
+    cache: Policy = NO_CACHE
 
     @property
     def serial(self) -> str:
@@ -80,6 +82,19 @@ class ReplicaState:
     """Since when it is known to be without contact, in seconds since 1970."""
     generations: str | None = None
     """DRBD's identifiers of its data, told only while it is without contact."""
+    cache: str | None = None
+    """The cache mode it is in (model/cache.py)."""
+    cache_reason: str | None = None
+    """Why that is not the wanted one (plan/caching.py)."""
+    dirty_bytes: int | None = None
+    """How much is in RAM alone, in write-back."""
+    dirty_limit_bytes: int | None = None
+    flush_s: int | None = None
+    """How long the kernel reckons that takes to flush."""
+    served_last: bool = False
+    """Its node was Primary when it was last up; told only while it is without contact."""
+    is_suspect: bool = False
+    """It has lost writes that it had acknowledged."""
 
     @property
     def is_frozen(self) -> bool:

@@ -39,6 +39,7 @@ class ResourceState(NamedTuple):
         disk: state of the local replica; `Diskless` without one.
         size_kib: size of the DRBD device in KiB; None if not told.
         peers: the peers, in the order of their names.
+        write_ordering: how writes that depend on each other are kept in order; empty if not told.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ResourceState(NamedTuple):
     disk: str
     size_kib: int | None
     peers: tuple[PeerState, ...]
+    write_ordering: str = ""
 
     @property
     def is_primary(self) -> bool:

@@ -60,6 +60,8 @@ class Node:
     """Portals; a witness has none."""
     sync: Address
     heartbeat: Address
+    is_power_protected: bool = False
+    """A battery keeps its disks' own write caches over a power cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,4 +88,5 @@ def _resource(
             for (resource, peer), state in sorted(peers.items())
             if resource == name
         ),
+        write_ordering=fields.get("write-ordering", ""),
     )

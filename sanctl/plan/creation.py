@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sanctl.errors import Problem, UsageError
+from sanctl.model.cache import NO_CACHE, Policy
 from sanctl.model.change import AddDevice, Change
 from sanctl.model.cluster import Cluster, NodeState, clone_id
 from sanctl.model.device import (
@@ -35,6 +36,7 @@ class CreateRequest:
     nodes: tuple[str, ...] = ()
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
+    cache: Policy = NO_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class Wish:
     malformed: tuple[Problem, ...]
     asked_pool: bool = False
     asked_nodes: bool = False
+    cache: Policy = NO_CACHE
 
 
 @dataclass(slots=True)
@@ -112,6 +115,7 @@ def read_request(request: CreateRequest) -> Wish:
         malformed=tuple(reader.problems),
         asked_pool=request.pool is not None,
         asked_nodes=bool(request.nodes),
+        cache=request.cache,
     )
 
 
@@ -339,6 +343,7 @@ def draft(
         initiators=wish.initiators,
         prefer=wish.prefer,
         is_new=True,
+        cache=wish.cache,
     )
     elements = (device_element(device), *constraint_elements(device))
     clash = sorted(

@@ -8,6 +8,7 @@ from sanctl.model.cluster import PRESENT, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
 from sanctl.model.names import format_bytes
+from sanctl.plan.cache_change import cache_findings
 from sanctl.plan.healing import Condition, diagnose
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -78,6 +79,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         )
         return
     yield from _replica_findings(cluster, device)
+    yield from cache_findings(cluster, device)
 
 
 def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from sanctl.model.cache import Mode
 from sanctl.model.change import (
     AddDevice,
     AddMove,
@@ -282,6 +283,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("replicas", str(device.replicas)),
         ("nodes", " ".join(node.value for node in device.nodes)),
         ("initiators", " ".join(iqn.value for iqn in device.initiators)),
+        *((("cache", str(device.cache)),) if device.cache.mode is not Mode.NONE else ()),
     ):
         _pair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

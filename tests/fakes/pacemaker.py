@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sanctl.drivers.pacemaker import StaleCib
 from sanctl.errors import Problem, Refused, Unreachable
+from sanctl.model.cache import Mode, parse_policy
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
 from sanctl.model.names import Iqn
@@ -274,8 +275,18 @@ class FakePacemaker:
                 f"disk={disk} connection={'Connected' if linked else 'StandAlone'} "
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
-                f"role=? size={parameters['size']} acl={access}{self.apart.get(node, '')}",
+                f"role=? size={parameters['size']} acl={access}{self.apart.get(node, '')}"
+                f"{self._cache(parameters.get('cache', ''), is_linked=linked)}",
             )
+
+    def _cache(self, policy: str, *, is_linked: bool) -> str:
+        """What an agent tells of its replica's cache."""
+        mode = parse_policy(policy).mode
+        if mode is not Mode.WRITE_BACK:
+            return f" cache={mode.value}"
+        if not is_linked:
+            return " cache=write-through cache-why=one-copy"
+        return " cache=write-back limit=67108864 dirty=4194304 flush-s=1"
 
     def _heal(self, name: str, nodes: list[str]) -> None:
         """Do as the agents do with an order to discard or to revive."""

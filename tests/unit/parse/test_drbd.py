@@ -27,6 +27,7 @@ def test_primary_with_its_peer_in_sync() -> None:
             disk="UpToDate",
             size_kib=524288,
             peers=(PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0),),
+            write_ordering="flush",
         )
     }
 
@@ -112,13 +113,15 @@ _STATES = st.builds(
     disk=_WORD,
     size_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     peers=_PEERS,
+    write_ordering=st.sampled_from(["", "flush", "drain"]),
 )
 
 
 def _written(state: ResourceState) -> str:
     size = "" if state.size_kib is None else f" size:{state.size_kib}"
+    order = f" write-ordering:{state.write_ordering}" if state.write_ordering else ""
     lines = [
-        f"exists resource name:r0 role:{state.role} suspended:{state.suspended} future:key",
+        f"exists resource name:r0 role:{state.role} suspended:{state.suspended}{order} future:key",
         f"exists device name:r0 volume:0 minor:1 disk:{state.disk}{size}",
     ]
     for number, peer in enumerate(state.peers):
