@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from sanctl.agents import newborn, pair, policy
+from sanctl.agents import cache, newborn, pair, policy, suspicion
 from sanctl.agents.fencing import clear_marks
 from sanctl.agents.replica import RUNTIME, Device, note_path
 from sanctl.drivers import attributes, lio
@@ -113,6 +113,8 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         is_first=device.nodes[:1] == (os.uname().nodename,),
         copies=len(device.nodes),
     )
+    if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
+        score = None
     access = access_list_digest(lio.initiators(device.name))
     held = str(policy.in_force(device.name)).replace(" ", "+") or "default"
     value = f"{published_value(state, nodes=len(device.nodes))} acl={access} policy={held}{apart}"
@@ -120,6 +122,7 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     latest = Resync.parse(read_text_or(path, "")) if path is not None else None
     if latest is not None:
         value += f" resync={latest}"
+    value += cache.words(device, state)
     told = f"{score} {value}"
     path = f"{RUNTIME}/told-{device.name}"
     try:

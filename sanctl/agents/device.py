@@ -21,6 +21,7 @@ import time
 
 from sanctl.agents import (
     announce,
+    cache,
     escort,
     fencing,
     healing,
@@ -32,12 +33,14 @@ from sanctl.agents import (
     primary,
     replica,
     resync,
+    suspicion,
     verify,
 )
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
 from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.cache import parse_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.promotion import is_blank
 from sanctl.system import journal
@@ -65,6 +68,7 @@ def _device() -> Device:
         initiators=tuple(ocf.parameter("initiators", "").split()),
         sync=ocf.parameter("sync", ""),
         verify=ocf.parameter("verify", ""),
+        cache=ocf.parameter("cache", ""),
     )
 
 
@@ -98,7 +102,9 @@ def start() -> int:
     steps.done("files", f"device files in {where.path}")
     replica.write_resource_file(_RUNNER, device, files)
     pair.forget(device.name)
-    replica.bring_up_drbd(_RUNNER, device, files)
+    cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
+    is_suspect = suspicion.is_suspect(device.name, files.data)
+    replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
     policy.note(device)
     steps.done("drbd", "DRBD attached and connecting")
     state = drbd.observe(_RUNNER, device.name)
@@ -141,11 +147,13 @@ def promote() -> int:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
+    cache.refuse_suspect(device.name)
     if newborn.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
         primary.become(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
+    cache.secure_unless_in_sync(_RUNNER, device.name)
     if not dm.gate_table(device.name).startswith("drbd"):
         dm.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
@@ -243,6 +251,7 @@ def take_down(device: Device) -> None:
     steps.done("target", "target removed")
     dm.remove(_RUNNER, device.name)
     steps.done("gate", "gate removed")
+    cache.part(_RUNNER, device)
     drbd.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     replica.detach_files(_RUNNER, device)
@@ -255,6 +264,7 @@ def take_down(device: Device) -> None:
     policy.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
+    cache.end(device.name)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
     if (
@@ -288,6 +298,7 @@ def monitor() -> int:
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
+                state = cache.replace_if_suspect(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
@@ -340,7 +351,7 @@ def _is_unborn(device: Device, found: replica.Health) -> bool:
 
 
 def reload_agent() -> int:
-    """Apply changed replica nodes, size, access list or sync policy to the running replica.
+    """Apply changed replica nodes, size, access list, sync or cache policy to the running replica.
 
     Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
     failed would count as a failed start, and take a device down that serves.
@@ -369,7 +380,7 @@ def reload_agent() -> int:
 
 
 def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
-    """Bring replica nodes, access list, policy and size as near to what is wanted as can be now."""
+    """Bring replica nodes, access list, policies and size as near to what is wanted as can be."""
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
@@ -395,6 +406,7 @@ def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> Resourc
         state = drbd.observe(_RUNNER, device.name) or state
     if replica.finish_growth(_RUNNER, device, state):
         steps.done("grown", "grown to the size that DRBD has")
+    cache.settle(_RUNNER, device, state)
     return state
 
 
@@ -407,6 +419,7 @@ def validate_all() -> int:
     ByteSize.parse(str(device.size_bytes))
     for initiator in device.initiators:
         Iqn.parse(initiator)
+    parse_policy(device.cache)
     drbd.generation()
     return ocf.SUCCESS
 

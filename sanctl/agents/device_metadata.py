@@ -59,6 +59,12 @@ csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longd
 <shortdesc lang="en">order to verify</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="cache" required="0" reloadable="1">
+<longdesc lang="en">Where an acknowledged write may be: none, write-through, or write-back, the
+last with ",dirty=BYTES" for how much may be in RAM alone on one node.</longdesc>
+<shortdesc lang="en">cache policy</shortdesc>
+<content type="string" default="none"/>
+</parameter>
 </parameters>
 <actions>
 <action name="start" timeout="60s"/>

@@ -28,7 +28,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
-from sanctl.agents import called, pair
+from sanctl.agents import cache, called, pair
 from sanctl.drivers import attributes, drbd, selffence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
@@ -63,6 +63,8 @@ def fence_peer() -> int:
     alone_since: float | None = None
     while True:
         try:
+            # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
+            cache.secure(_RUNNER, device)
             with locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
                 standing = secure(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"

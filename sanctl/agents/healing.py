@@ -22,7 +22,7 @@ import os
 import time
 import xml.etree.ElementTree as ET
 
-from sanctl.agents import replica
+from sanctl.agents import replica, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd, loop, pool
 from sanctl.model.drbd import ResourceState
@@ -59,6 +59,7 @@ def parting(runner: Runner, device: Device, state: ResourceState) -> str:
     if held is not None:
         ids = (held.current, held.bitmap, *held.history)
         words += f" gi={':'.join(f'{each:016X}' for each in ids)}"
+        words += " last=1" if held.was_primary else ""
     return words
 
 
@@ -148,7 +149,7 @@ def _discard(
         pass
     _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
     if order[1] == "full":
-        _begin_anew(runner, device)
+        begin_anew(runner, device)
         return
     drbd.disconnect(runner, device.name)
     drbd.connect_discarding(runner, device.name)
@@ -177,7 +178,7 @@ def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
     _finish(runner, device, here)
 
 
-def _begin_anew(runner: Runner, device: Device) -> None:
+def begin_anew(runner: Runner, device: Device) -> None:
     """Make this a replica that holds nothing; DRBD then sends it everything.
 
     Each step leaves what a start completes: metadata that are gone are made anew.
@@ -189,6 +190,7 @@ def _begin_anew(runner: Runner, device: Device) -> None:
     drbd.down(runner, device.name)
     loop.detach(runner, files.metadata)
     pool.forget_metadata(files)
+    suspicion.clear(device.name, files.data)
     replica.prepare_files(runner, device, str(where.path))
     replica.write_resource_file(runner, device, files)
     replica.bring_up_drbd(runner, device, files)
@@ -199,9 +201,17 @@ def _revive(
 ) -> None:
     held = generations(runner, device, state)
     is_meant = held is not None and order == [held.name] and not state.is_primary
+    path = suspicion.data_file(device.name)
+    was_suspect = is_meant and path is not None and suspicion.is_suspect(device.name, path)
+    if was_suspect and path is not None:
+        # First: the fence-peer handler, which DRBD calls next, does not go on with a suspect copy.
+        suspicion.clear(device.name, path)
+        _tell(device, f"{order[0]} is trusted although it lost writes, as ordered", "trust")
     if is_meant and state.disk in {"Outdated", "Consistent"}:
         drbd.call_up_to_date(runner, device.name, device.minor)
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
+    if was_suspect:
+        drbd.up(runner, device.name)
     _forget(runner, device, "revive", here)
 
 

@@ -18,7 +18,7 @@ import contextlib
 import os
 import re
 
-from sanctl.agents import replica
+from sanctl.agents import cache, replica
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, pool
 from sanctl.errors import CommandError, Problem
@@ -67,7 +67,11 @@ def part(runner: Runner, device: Device) -> None:
         CommandError: it did not end.
     """
     gone = sorted(set(_known(device)) - set(device.nodes))
-    if not gone or drbd.generation() >= 9:
+    if not gone:
+        return
+    # No handler is called for a peer that is let go of: what is in RAM alone is flushed before.
+    cache.secure(runner, device.name)
+    if drbd.generation() >= 9:
         return
     drbd.disconnect(runner, device.name)
     state = drbd.observe(runner, device.name)

@@ -41,6 +41,7 @@ class Device(NamedTuple):
         initiators: who may log in.
         sync: its sync policy, in words (sanctl/model/sync.py).
         verify: the latest order to compare its replicas (sanctl/model/verification.py).
+        cache: the cache policy, as the CIB holds it; empty: none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Device(NamedTuple):
     initiators: tuple[str, ...]
     sync: str = ""
     verify: str = ""
+    cache: str = ""
 
     @property
     def drbd_device(self) -> str:
@@ -353,12 +355,17 @@ def grow_files(runner: Runner, device: Device) -> bool:
     return grown
 
 
-def bring_up_drbd(runner: Runner, device: Device, files: pool.DeviceFiles) -> None:
-    """Write metadata where there is none yet, then attach and connect."""
+def bring_up_drbd(
+    runner: Runner, device: Device, files: pool.DeviceFiles, *, is_suspect: bool = False
+) -> None:
+    """Write metadata where there is none yet, then attach, and connect what is not suspect."""
     if not os.path.exists(files.metadata):
         drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
         pool.rename(f"{files.metadata}.new", files.metadata)
-    apply_resource_file(runner, device)
+    if is_suspect:
+        drbd.attach(runner, device.name)
+    else:
+        apply_resource_file(runner, device)
 
 
 def apply_resource_file(runner: Runner, device: Device) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import announce, policy, replica
+from sanctl.agents import announce, cache, policy, replica
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd, kmsg
 from sanctl.errors import SanctlError
@@ -103,7 +103,7 @@ def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
     _keep(runner, device, Verification(order.number, REPAIRING, now_s, 0, found))
     _say(device, f"repairing: {found} KiB are sent anew by the node that serves")
     try:
-        drbd.disconnect(runner, device.name)
+        cache.take_leave(runner, device, state)
     finally:
         drbd.up(runner, device.name)
     return True

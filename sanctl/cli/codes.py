@@ -31,6 +31,16 @@ _CODES = {
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
     "SYSLOG_IDENTIFIER=sanctl).",
+    "SAN-CACHE-001": "Writes that were in RAM could not be brought to the disk. They are lost on "
+    "this replica, which counts as suspect from now on and is filled anew from its peer.",
+    "SAN-CACHE-002": "Write-through and write-back need a filesystem on which a file can be made "
+    "synchronous, such as ext4 and XFS.",
+    "SAN-CACHE-003": "A replica crashed with acknowledged writes in RAM, or could not flush them. "
+    "DRBD would take it for a good one; sanctl keeps it from serving until another one serves and "
+    "fills it, or an operator decides.",
+    "SAN-CACHE-004": "A device's cache policy in the CIB does not read.",
+    "SAN-CACHE-005": "A limit for what may be dirty goes with write-back only, and is 1 MiB at "
+    "least.",
     "SAN-CHAOS-001": "After a fault of the bench was undone the cluster did not become whole again "
     "by itself. The message lists what every node's kernel still had to complain about.",
     "SAN-CIB-001": "What cibadmin printed does not read as a CIB. Another program of that name "
@@ -184,6 +194,13 @@ _CODES = {
     "SAN-HLT-039": "The latest verify of a device has found blocks that differ between its copies, "
     "and nobody has had them repaired. Hosts read the copy that serves; a failover would show them "
     "the other one. Find out why: a disk that alters data, or memory.",
+    "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or could not flush them. It "
+    "is filled anew once another one serves. If all are so, as after a power cut of both nodes, "
+    "'sanctl device heal' asks which one to keep.",
+    "SAN-HLT-054": "A replica is in a safer cache mode than wanted. With one copy in sync nothing "
+    "may be in RAM alone.",
+    "SAN-HLT-055": "When redundancy is lost the survivor flushes before it goes on, and hosts wait "
+    "that long. A lower limit for what is dirty makes it shorter.",
     "SAN-HLT-040": "Pacemaker remembers a failed action. It is history until it is cleaned up, "
     "but it may keep the resource from that node.",
     "SAN-HLT-041": "A resource runs that is in no configuration: it was removed while it ran.",

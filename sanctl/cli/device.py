@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sanctl.cli.cache import MODES, cache, policy_of, replica_lines
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.heal import heal
 from sanctl.cli.levels import place, replicas
@@ -41,6 +42,7 @@ device.add_command(place)
 device.add_command(replicas)
 device.add_command(sync)
 device.add_command(verify)
+device.add_command(cache)
 
 
 @device.command(short_help="Create a device and wait until it is served.")
@@ -81,6 +83,14 @@ device.add_command(verify)
     help="A host that may use it; may be given several times. Without it no host may.",
 )
 @policy_options
+@click.option(
+    "--cache",
+    "cache_mode",
+    type=MODES,
+    default="none",
+    show_default=True,
+    help="Where acknowledged writes may be: see 'device cache'.",
+)
 @timeout_option(180)
 @output_option
 def create(
@@ -92,6 +102,7 @@ def create(
     nodes: str | None,
     prefer: str | None,
     initiators: tuple[str, ...],
+    cache_mode: str,
     timeout_s: float,
     output: str,
     **policy: Any,
@@ -107,6 +118,7 @@ def create(
         prefer=prefer,
         initiators=initiators,
         sync=values_of(policy),
+        cache=policy_of(cache_mode, None),
     )
     topology = env.topology()
     with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
@@ -190,6 +202,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
         *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
+        ("cache", str(found.cache)),
+        *(("", line) for line in replica_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
@@ -202,7 +216,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
     if move is not None:
         lines.append(("moving to", f"{move.node} (until {move.until})"))
     for label, value in lines:
-        print(f"{label + ':':<14}{value}")
+        print(f"{label + ':' if label else '':<14}{value}")
 
 
 @device.command()

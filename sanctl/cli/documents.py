@@ -14,6 +14,26 @@ from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs, Le
 from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
 
+class ReplicaCache(TypedDict):
+    """What a replica's cache is in, as its own node has reported it; null: not known."""
+
+    mode: Annotated[str | None, "`none`, `write-through` or `write-back`"]
+    reason: Annotated[
+        str | None,
+        "why not the wanted one: `one-copy`, `suspect` or `changing`; null: it is",
+    ]
+    dirty: Annotated[int | None, "bytes in RAM alone, a little rounded up; only in write-back"]
+    flush_s: Annotated[int | None, "seconds the kernel reckons that takes to flush"]
+    suspect: Annotated[bool, "it lost writes that it had acknowledged, and is kept from serving"]
+
+
+class DeviceCache(TypedDict):
+    """The cache policy that is wanted for a device."""
+
+    mode: Annotated[str, "`none`, `write-through` or `write-back`"]
+    dirty_limit: Annotated[int | None, "bytes that may be in RAM alone on a node, in write-back"]
+
+
 class Replica(TypedDict):
     """One copy of a device, as its own node has reported it; null: not known."""
 
@@ -27,6 +47,7 @@ class Replica(TypedDict):
     out_of_sync_bytes: Annotated[int | None, "how much differs from the peer"]
     size: Annotated[int | None, "bytes that DRBD serves of it"]
     resync: Annotated[Resync | None, "its latest resync; null: none that is remembered"]
+    cache: Annotated[ReplicaCache, "what its cache is in"]
 
 
 class Device(TypedDict):
@@ -42,6 +63,7 @@ class Device(TypedDict):
     size: Annotated[int, "bytes, as it is wanted"]
     pool: Annotated[str, "the pool that holds its replicas"]
     minor: Annotated[int, "DRBD minor; replicas talk on TCP port 7800 + minor"]
+    cache: Annotated[DeviceCache, "its cache policy"]
     active_node: Annotated[str | None, "the node that serves it; null: none, or not known"]
     prefer: Annotated[str | None, "the node that serves it when none does yet"]
     moving_to: Annotated[str | None, "the node it is on its way to"]
@@ -53,6 +75,13 @@ class Device(TypedDict):
         str | None, "what a change of its replicas has left to do, in words; null: nothing"
     ]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
+
+
+class CacheSet(Device):
+    """A device, and what changing its cache policy took."""
+
+    changed: Annotated[bool, "false: it had that policy"]
+    duration_s: Annotated[float, "seconds the change took; hosts write on meanwhile"]
 
 
 class Resized(Device):
@@ -157,6 +186,8 @@ class HealCopy(TypedDict):
     disk: Annotated[str | None, "DRBD's disk state"]
     serves: Annotated[bool, "whether hosts use it"]
     marked: Annotated[bool, "whether it is marked as behind"]
+    suspect: Annotated[bool, "whether it crashed with acknowledged writes in RAM"]
+    served_last: Annotated[bool, "whether its node was Primary when it was last up"]
     only_there_bytes: Annotated[int | None, "what the other copy lacks"]
     apart_since: Annotated[str | None, "when contact was first seen to be lost, UTC"]
     generation: Annotated[str | None, "DRBD's identifier of its data"]
@@ -404,6 +435,7 @@ DOCUMENTS: Mapping[str, object] = {
     "cluster show": Cluster,
     "cluster strategy set": StrategySet,
     "cluster strategy show": StrategyShown,
+    "device cache": CacheSet,
     "device complete": Completed,
     "device create": Device,
     "device delete": Deleted,

@@ -117,6 +117,10 @@ def _row(side: Side) -> tuple[str, ...]:
         notes.append("serves")
     if side.is_marked:
         notes.append("marked as behind")
+    if side.replica.served_last:
+        notes.append("served last")
+    if side.replica.is_suspect:
+        notes.append("lost writes that were in RAM")
     kib = side.replica.out_of_sync_kib
     return (
         side.node.value,
@@ -146,6 +150,8 @@ def _data(shown: Diagnosis) -> dict[str, Any]:
                 "disk": side.replica.disk,
                 "serves": side.serves,
                 "marked": side.is_marked,
+                "suspect": side.replica.is_suspect,
+                "served_last": side.replica.served_last,
                 "only_there_bytes": None
                 if side.replica.out_of_sync_kib is None
                 else side.replica.out_of_sync_kib * 1024,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.cli.sync_policy import policy_data
 from sanctl.cli.sync_views import resync_data
+from sanctl.model.cache import Mode
 from sanctl.model.cluster import PRESENT, Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
@@ -49,6 +50,12 @@ def device_data(
         "size": device.size.bytes,
         "pool": device.pool.value,
         "minor": device.minor,
+        "cache": {
+            "mode": device.cache.mode.value,
+            "dirty_limit": device.cache.dirty_bytes
+            if device.cache.mode is Mode.WRITE_BACK
+            else None,
+        },
         "active_node": cluster.active_node(device.name),
         "prefer": device.prefer.value if device.prefer else None,
         "moving_to": move.node if move else None,
@@ -78,6 +85,13 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> docum
         else replica.out_of_sync_kib * 1024,
         "size": replica.size_bytes,
         "resync": resync_data(replica.resync) if replica.resync else None,
+        "cache": {
+            "mode": replica.cache,
+            "reason": replica.cache_reason,
+            "dirty": replica.dirty_bytes,
+            "flush_s": replica.flush_s,
+            "suspect": replica.is_suspect,
+        },
     }
 
 

@@ -118,6 +118,8 @@ def render(topology: Topology) -> str:
             lines += [f"iscsi = [{', '.join(map(_quote, node.iscsi))}]"]
         lines += [f"sync = {_quote(node.sync)}", f"heartbeat = {_quote(node.heartbeat)}"]
         lines += [f"{key} = {_quote(text)}" for key in DOMAINS if (text := getattr(node, key))]
+        if node.is_power_protected:
+            lines += ['power = "protected"']
     if not topology.pools:
         lines += ["", "[pools]"]
     for pool in topology.pools:

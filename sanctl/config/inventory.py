@@ -35,6 +35,7 @@ _NODE_VARIABLES = {
     "heartbeat": "sanctl_heartbeat",
     "site": "sanctl_site",
     "rack": "sanctl_rack",
+    "power": "sanctl_power",
     "agent": "sanctl_fence_agent",
     "fence": "sanctl_fence_options",
 }

@@ -18,6 +18,7 @@ NETWORKS = ("iscsi", "sync", "heartbeat")
 #: Where a node stands, the larger one first: optional.
 DOMAINS = ("site", "rack")
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_PROTECTED, _PLAIN = "protected", "plain"
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ def read_node(
     """Return a node, if nothing is wrong with it."""
     path = ("nodes", name)
     before = len(document.problems)
-    if not document.table(path, known=("id", "role", *NETWORKS, *DOMAINS)):
+    if not document.table(path, known=("id", "role", *NETWORKS, *DOMAINS, "power")):
         return None
     try:
         parsed: NodeName | None = NodeName.parse(name)
@@ -113,6 +114,7 @@ def read_node(
         for key, text in single.items()
     )
     domains = {key: _domain(document, (*path, key)) for key in DOMAINS}
+    is_power_protected = _is_power_protected(document, path)
     if not (parsed and number and role and sync and heartbeat):
         return None
     if len(document.problems) > before:
@@ -125,7 +127,19 @@ def read_node(
         sync=sync,
         heartbeat=heartbeat,
         **domains,
+        is_power_protected=is_power_protected,
     )
+
+
+def _is_power_protected(document: Document, path: tuple[str, ...]) -> bool:
+    if not document.has((*path, "power")):
+        return False
+    text = document.text((*path, "power"))
+    if text is not None and text not in {_PROTECTED, _PLAIN}:
+        document.note(
+            "SAN-CONF-047", (*path, "power"), f"{text!r} is neither {_PROTECTED} nor {_PLAIN}"
+        )
+    return text == _PROTECTED
 
 
 def _domain(document: Document, path: tuple[str, ...]) -> str:

@@ -169,6 +169,22 @@ def up_alone(runner: Runner, name: str, minor: int) -> None:
         )
 
 
+def attach(runner: Runner, name: str) -> None:
+    """Attach without connecting: for a replica that must not be compared with its peer."""
+    state = observe(runner, name)
+    if state is not None and state.disk != "Diskless":
+        return
+    for part in ("new-resource", "new-minor"):
+        # One that is there is refused, which is fine.
+        runner.run(["drbdadm", part, name], timeout_s=_TIMEOUT_S, ok=range(256))
+    runner.run(["drbdadm", "attach", name], timeout_s=_TIMEOUT_S)
+
+
+def cut(runner: Runner, name: str) -> None:
+    """End the connections as a broken link would: a Primary that loses its peer so is frozen."""
+    runner.run(["drbdadm", "disconnect", "--force", name], timeout_s=_TIMEOUT_S)
+
+
 def down(runner: Runner, name: str) -> None:
     """Disconnect and detach; what is down already is fine."""
     runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))

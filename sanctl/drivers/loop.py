@@ -20,6 +20,12 @@ def find(path: str) -> str | None:
     return next((device for device, backing in _all() if backing == path), None)
 
 
+def is_direct(device: str) -> bool:
+    """Whether a loop device reads and writes its file past the page cache."""
+    name = device.removeprefix("/dev/")
+    return read_text_or(f"/sys/block/{name}/loop/dio", "0").strip() == "1"
+
+
 def backing_files() -> list[str]:
     """Return the paths of the files under all loop devices of this node."""
     return [backing.removesuffix(_DELETED) for _, backing in _all()]

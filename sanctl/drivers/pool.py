@@ -109,7 +109,7 @@ def rename(old: str, new: str) -> None:
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files, durably; those that are gone are fine."""
     stem = files.data.removesuffix(".data")
-    notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify"))
+    notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify", "ram"))
     for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

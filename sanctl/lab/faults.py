@@ -20,6 +20,7 @@ from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 60.0
 _FILLER = ".lab-filler"
+_UBD = 98  # a lab disk's major number (devices.txt)
 # What a clock may be off by before `heal` sets it.
 _CLOCK_TOLERANCE_S = 2
 # Linux keeps 15 characters of a process's name.
@@ -35,6 +36,7 @@ class Disk(StrEnum):
     DUST = "dust"  # reads fail in one stretch of sectors until they are written
     SLOW = "slow"
     HANG = "hang"  # no answer
+    VOLATILE = "volatile"  # its own write cache forgets at a power cut what was not flushed
 
 
 class Place(StrEnum):
@@ -56,6 +58,23 @@ _TABLES = {
     Disk.SLOW: f"0 $size delay $disk 0 {_SLOW_MS}",
 }
 _MODULES = {Disk.FLAKY: "dm-flakey", Disk.DUST: "dm-dust", Disk.SLOW: "dm-delay"}
+# The page cache over the disk's block device is that write cache: in the node's RAM, emptied by a
+# flush, and gone with the power. That nothing is written back by itself makes it forget the most
+# it may. It is an order, so nothing is lost by the change to it.
+_VOLATILE = """
+sync
+blockdev --flushbufs $disk
+echo 0 >/proc/sys/vm/dirty_writeback_centisecs
+loop=$(losetup --find --show --direct-io=off $disk)
+dmsetup suspend {name}
+dmsetup load {name} --table "0 $size linear $loop 0"
+dmsetup resume {name}"""
+_NO_LONGER_VOLATILE = """
+loop=$(losetup --noheadings --output NAME --associated $disk)
+if [ -n "$loop" ]; then
+    blockdev --flushbufs $loop; blockdev --flushbufs $disk; losetup --detach $loop
+    echo 500 >/proc/sys/vm/dirty_writeback_centisecs
+fi"""
 # Neither flushed nor frozen: a disk that is about to fail, or has, would never come to an end.
 _SUSPEND = "dmsetup suspend --noflush --nolockfs"
 
@@ -76,10 +95,13 @@ def disk_script(number: int, does: Disk) -> str:
         return f"{_SUSPEND} {name}"
     disk = f"/dev/ubd{chr(ord('a') + number)}"
     lines = ["set -eu", f"disk={disk}", "size=$(blockdev --getsz $disk)"]
+    if does is Disk.VOLATILE:
+        return "\n".join(lines) + _VOLATILE.format(name=name)
     if does in _MODULES:
         lines.append(f"modprobe {_MODULES[does]}")
     lines += [
         f"{_SUSPEND} {name}",
+        *([_NO_LONGER_VOLATILE] if does is Disk.OK else []),
         f'dmsetup load {name} --table "{_TABLES[does]}"',
         f"dmsetup resume {name}",
     ]
@@ -161,7 +183,7 @@ def heal_script(lab: Lab, node: NodeSpec) -> str:
     lines = [f"rm -f /{_FILLER}"]
     if node.role is Role.STORAGE:
         for number, (_, mount) in enumerate(data_mounts(lab.spec), start=1):
-            name, table = f"{DISK_PREFIX}{number}", "*linear*"
+            name, table = f"{DISK_PREFIX}{number}", f"*'linear {_UBD}:'*"
             lines += [
                 f'case "$(dmsetup table {name}) $(cat /sys/block/$(basename $(readlink -f '
                 f'/dev/mapper/{name}))/dm/suspended)" in',

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from sanctl.model.cache import NO_CACHE, Policy
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.resync import Resync
 from sanctl.model.sync import DEFAULT, SyncPolicy
@@ -50,6 +51,7 @@ class DeviceSpec:
     is_stopping: bool = False
     is_managed: bool = True
     is_new: bool = False
+    cache: Policy = NO_CACHE
 
     @property
     def serial(self) -> str:
@@ -120,6 +122,19 @@ class ReplicaState:
     """DRBD's identifiers of its data, told only while it is without contact."""
     peers: tuple[PeerLink, ...] = ()
     """Each of several peers; of an only one the fields above say all."""
+    cache: str | None = None
+    """The cache mode it is in (model/cache.py)."""
+    cache_reason: str | None = None
+    """Why that is not the wanted one (plan/caching.py)."""
+    dirty_bytes: int | None = None
+    """How much is in RAM alone, in write-back."""
+    dirty_limit_bytes: int | None = None
+    flush_s: int | None = None
+    """How long the kernel reckons that takes to flush."""
+    served_last: bool = False
+    """Its node was Primary when it was last up; told only while it is without contact."""
+    is_suspect: bool = False
+    """It has lost writes that it had acknowledged."""
 
     @property
     def is_frozen(self) -> bool:

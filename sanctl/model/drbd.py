@@ -76,6 +76,7 @@ class ResourceState(NamedTuple):
         minor: the number of its device; None if not told.
         has_quorum: whether DRBD 9 sees enough of the replicas; where it is not to care it says
             yes. None with 8.4, which does not know.
+        write_ordering: how writes that depend on each other are kept in order; empty if not told.
     """
 
     name: str
@@ -86,6 +87,7 @@ class ResourceState(NamedTuple):
     peers: tuple[PeerState, ...]
     minor: int | None = None
     has_quorum: bool | None = None
+    write_ordering: str = ""
 
     def beside(self, peer: str) -> ResourceState:
         """Return the same resource as if that peer were the only one; maybe there is none such.

@@ -64,6 +64,8 @@ class Node:
     """The building it stands in, which fails as a whole; empty: not told."""
     rack: str = ""
     """The rack within the site; empty: not told."""
+    is_power_protected: bool = False
+    """A battery keeps its disks' own write caches over a power cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

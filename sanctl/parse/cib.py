@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from sanctl.errors import Problem, SanctlError, Unreachable
+from sanctl.model.cache import parse_policy
 from sanctl.model.cluster import (
     DRAINED,
     POOLS_CLONE,
@@ -167,6 +168,13 @@ def parse_replica_state(text: str) -> ReplicaState:
         apart_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
         peers=links,
+        cache=_known(pairs.get("cache")),
+        cache_reason=_known(pairs.get("cache-why")),
+        dirty_bytes=_number(pairs.get("dirty")),
+        dirty_limit_bytes=_number(pairs.get("limit")),
+        flush_s=_number(pairs.get("flush-s")),
+        served_last=pairs.get("last") == "1",
+        is_suspect=pairs.get("suspect") == "1",
     )
 
 
@@ -292,6 +300,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
+        cache=parse_policy(parameters.get("cache", "")),
     )
 
 

@@ -94,6 +94,7 @@ def _resource(
         ),
         minor=_whole(device.get("minor")),
         has_quorum={"yes": True, "no": False}.get(device.get("quorum", "")),
+        write_ordering=fields.get("write-ordering", ""),
     )
 
 

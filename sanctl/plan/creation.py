@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sanctl.errors import Problem, UsageError
+from sanctl.model.cache import NO_CACHE, Policy
 from sanctl.model.change import AddDevice, Change
 from sanctl.model.cluster import Cluster, NodeState, clone_id
 from sanctl.model.device import (
@@ -37,6 +38,7 @@ class CreateRequest:
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
     sync: Mapping[str, str] = field(default_factory=dict)
+    cache: Policy = NO_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Wish:
     sync: SyncPolicy = DEFAULT
     asked_pool: bool = False
     asked_nodes: bool = False
+    cache: Policy = NO_CACHE
 
 
 @dataclass(slots=True)
@@ -121,6 +124,7 @@ def read_request(request: CreateRequest) -> Wish:
         malformed=tuple(reader.problems),
         asked_pool=request.pool is not None,
         asked_nodes=bool(request.nodes),
+        cache=request.cache,
     )
 
 
@@ -352,6 +356,7 @@ def draft(
         prefer=wish.prefer,
         sync=wish.sync,
         is_new=True,
+        cache=wish.cache,
     )
     elements = (device_element(device), *constraint_elements(device))
     clash = sorted(

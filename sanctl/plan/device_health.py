@@ -9,6 +9,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verification import DIFFERS
+from sanctl.plan.cache_change import cache_findings
 from sanctl.plan.healing import Condition, diagnose
 from sanctl.plan.unfinished import half_filled, wrong_count
 
@@ -90,6 +91,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         )
     yield from _replica_findings(cluster, device)
     yield from _verify_findings(cluster, device)
+    yield from cache_findings(cluster, device)
 
 
 def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:

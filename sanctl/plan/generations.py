@@ -26,11 +26,13 @@ class Generations(NamedTuple):
         current: of the data as it is.
         bitmap: of the data from which its bitmap counts; 0 while it has a peer in step.
         history: the two before, 0 where there is none.
+        was_primary: the replica's node was Primary when it was last heard of.
     """
 
     current: int
     bitmap: int
     history: tuple[int, int]
+    was_primary: bool = False
 
     @property
     def is_blank(self) -> bool:
@@ -63,8 +65,9 @@ def parse_generations(text: str) -> Generations | None:
     found = _TEXT.match(text.strip())
     if found is None:
         return None
-    current, bitmap, young, old = (int(word, 16) & _IDENTITY for word in found[0].split(":"))
-    return Generations(current, bitmap, (young, old))
+    words = [int(word, 16) for word in found[0].split(":")]
+    current, bitmap, young, old = (word & _IDENTITY for word in words)
+    return Generations(current, bitmap, (young, old), was_primary=bool(words[0] & ~_IDENTITY))
 
 
 def relate(mine: Generations, theirs: Generations) -> Relation:

@@ -63,7 +63,12 @@ class Side:
     @property
     def may_serve(self) -> bool:
         """Whether Pacemaker could promote it as it is."""
-        return self.is_present and not self.is_marked and self.replica.disk in _GOOD
+        return (
+            self.is_present
+            and not self.is_marked
+            and not self.replica.is_suspect
+            and self.replica.disk in _GOOD
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,14 @@ class Diagnosis:
         return (
             self.condition,
             tuple(
-                (side.node, side.is_present, side.replica.disk, side.generations, side.serves)
+                (
+                    side.node,
+                    side.is_present,
+                    side.replica.disk,
+                    side.replica.is_suspect,
+                    side.generations,
+                    side.serves,
+                )
                 for side in self.sides
             ),
         )
@@ -240,7 +252,7 @@ def _loss_bytes(diagnosis: Diagnosis, other: Side) -> int | None:
     if diagnosis.condition is Condition.UNRELATED:
         return diagnosis.device.size.bytes
     if diagnosis.condition is Condition.BLOCKED:
-        return 0 if other.is_present else None
+        return 0 if other.is_present and not _is_any_suspect(diagnosis) else None
     kib = other.replica.out_of_sync_kib
     return None if kib is None else kib * 1024
 
@@ -252,6 +264,8 @@ def _loss_text(diagnosis: Diagnosis, kept: Side, other: Side) -> str:
             f"{format_bytes(diagnosis.device.size.bytes)} are sent anew"
         )
     if diagnosis.condition is Condition.BLOCKED:
+        if other.is_present and _is_any_suspect(diagnosis):
+            return _lost_in_ram(kept, other)
         if other.is_present:
             return "nothing: the other copy has nothing that this one lacks"
         return (
@@ -265,6 +279,32 @@ def _loss_text(diagnosis: Diagnosis, kept: Side, other: Side) -> str:
         else f"up to {format_bytes(kib * 1024)} ({kib // 4} blocks of 4 KiB)"
     )
     return f"{amount} that were written on {other.node} alone since they parted"
+
+
+def _is_any_suspect(diagnosis: Diagnosis) -> bool:
+    return any(side.replica.is_suspect for side in diagnosis.sides)
+
+
+def _lost_in_ram(kept: Side, other: Side) -> str:
+    """Say what a copy may lack that crashed with writes in RAM.
+
+    A host's flush is answered when the disk of the node that served has it, and reaches the other
+    at about that time (docs/explanation/cache.md).
+    """
+    if kept.replica.served_last and not other.replica.served_last:
+        return (
+            "writes that no host had flushed: this copy served last, so it has all that was; "
+            f"what else only {other.node} has cannot be known"
+        )
+    if other.replica.served_last:
+        return (
+            f"writes that no host had flushed, and perhaps the last that were: {other.node} served "
+            f"last, keep that one if it can be; how much {kept.node} lacks cannot be known"
+        )
+    return (
+        "writes that no host had flushed; which copy served last, and so has all that was flushed, "
+        "is not known"
+    )
 
 
 def plan_heal(
@@ -332,7 +372,7 @@ def _changes(diagnosis: Diagnosis, kept: Side, other: Side) -> tuple[Change, ...
                 value=f"{uuid} {other.generations.name} {how}",
             )
         )
-    if kept.replica.disk == "Outdated":
+    if kept.replica.disk == "Outdated" or kept.replica.is_suspect:
         if kept.generations is None:
             raise Refused(
                 Problem(

@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from sanctl.model.cache import Mode
 from sanctl.model.change import (
     AddDevice,
     AddMove,
@@ -339,6 +340,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("initiators", " ".join(iqn.value for iqn in device.initiators)),
         # What is the default is not written, so that a better one reaches every device.
         *((("sync", str(device.sync)),) if str(device.sync) else ()),
+        *((("cache", str(device.cache)),) if device.cache.mode is not Mode.NONE else ()),
     ):
         _pair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sanctl.drivers.pacemaker import StaleCib
 from sanctl.errors import Problem, Refused, Unreachable
+from sanctl.model.cache import Mode, parse_policy
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
 from sanctl.model.names import Iqn
@@ -317,8 +318,18 @@ class FakePacemaker:
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
                 f"role={drbd} size={parameters['size']} acl={access} policy={policy}"
-                f"{self.apart.get(node, '')}",
+                f"{self.apart.get(node, '')}"
+                f"{self._cache(parameters.get('cache', ''), is_linked=linked)}",
             )
+
+    def _cache(self, policy: str, *, is_linked: bool) -> str:
+        """What an agent tells of its replica's cache."""
+        mode = parse_policy(policy).mode
+        if mode is not Mode.WRITE_BACK:
+            return f" cache={mode.value}"
+        if not is_linked:
+            return " cache=write-through cache-why=one-copy"
+        return " cache=write-back limit=67108864 dirty=4194304 flush-s=1"
 
     def _verify(self, name: str, nodes: list[str], asked: str) -> None:
         """Do as the agents do with an order to compare the replicas."""

@@ -53,6 +53,10 @@ _LIFE = (
     "cluster strategy show",
     "device complete",
     "device heal vm1",
+    "device cache vm1 write-back --dirty-limit 32M",
+    "device show vm1",
+    "device cache vm1 write-through",
+    "device cache vm1 write-through",
     "explain SAN-DEV-002",
     "device delete vm2 --yes",
 )

@@ -74,8 +74,12 @@ def test_a_good_file_is_read() -> None:
 
 
 def test_what_is_rendered_reads_back() -> None:
-    topology = parse(GOOD)
-    assert parse(render(topology)) == topology
+    protected = GOOD.replace(
+        'heartbeat = "10.77.3.2"', 'heartbeat = "10.77.3.2"\npower = "protected"'
+    )
+    for topology in (parse(GOOD), parse(protected)):
+        assert parse(render(topology)) == topology
+    assert [node.is_power_protected for node in parse(protected).nodes].count(True) == 1
 
 
 def test_where_nodes_stand() -> None:
@@ -136,6 +140,7 @@ def test_any_topology_reads_back(data: st.DataObject) -> None:
         ('heartbeat = "10.77.3.2"', 'heartbeat = "10.77.3.255"', "SAN-CONF-010"),
         ('"10.77.1.2"', '"10.77.1.11"', "SAN-CONF-011"),
         ('heartbeat = "10.77.3.2"', "", "SAN-CONF-030"),
+        ('heartbeat = "10.77.3.2"', 'heartbeat = "10.77.3.2"\npower = "ups"', "SAN-CONF-047"),
         ('sync = "10.77.2.3"', "", "SAN-CONF-030"),
         ("id = 2", "id = 33", "SAN-CONF-012"),
         ("id = 2", "id = 0", "SAN-CONF-012"),

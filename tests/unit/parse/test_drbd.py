@@ -32,6 +32,7 @@ def test_primary_with_its_peer_in_sync() -> None:
                     "peer", "Connected", "Secondary", "Established", "UpToDate", 0, "no", 1776, 0
                 ),
             ),
+            write_ordering="flush",
         )
     }
 
@@ -142,6 +143,7 @@ _STATES = st.builds(
     peers=_PEERS,
     minor=st.integers(0, 4999),
     has_quorum=st.sampled_from([None, False, True]),
+    write_ordering=st.sampled_from(["", "flush", "drain"]),
 )
 
 
@@ -149,8 +151,9 @@ def _written(state: ResourceState) -> str:
     size = "" if state.size_kib is None else f" size:{state.size_kib}"
     if state.has_quorum is not None:
         size += f" quorum:{'yes' if state.has_quorum else 'no'}"
+    order = f" write-ordering:{state.write_ordering}" if state.write_ordering else ""
     lines = [
-        f"exists resource name:r0 role:{state.role} suspended:{state.suspended} future:key",
+        f"exists resource name:r0 role:{state.role} suspended:{state.suspended}{order} future:key",
         f"exists device name:r0 volume:0 minor:{state.minor} disk:{state.disk}{size}",
     ]
     for number, peer in enumerate(state.peers):

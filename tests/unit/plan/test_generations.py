@@ -12,7 +12,8 @@ A, B, C, D, E, F = 0xA0, 0xB0, 0xC0, 0xD0, 0xE0, 0xF0
 def test_reads_what_drbdsetup_prints() -> None:
     text = "5BAD18F73E73B74F:0000000000000000:FC6B8DD70B9C4ED1:FC6A8DD70B9C4ED1:1:1:1:1:0:0:0\n"
     found = parse_generations(text)
-    assert found == Generations(0x5BAD18F73E73B74E, 0, (0xFC6B8DD70B9C4ED0, 0xFC6A8DD70B9C4ED0))
+    history = (0xFC6B8DD70B9C4ED0, 0xFC6A8DD70B9C4ED0)
+    assert found == Generations(0x5BAD18F73E73B74E, 0, history, was_primary=True)
     assert found.name == "5BAD18F73E73B74E"
 
 

@@ -1,0 +1,120 @@
+"""Changing a device's cache policy, and what its replicas say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.model.cache import Mode, Policy
+from sanctl.model.change import Change, SetParameter
+from sanctl.model.cluster import PRESENT, Cluster, Role
+from sanctl.model.device import DeviceSpec, ReplicaState
+from sanctl.model.health import Finding, Severity
+from sanctl.model.names import DeviceName, NodeName, format_bytes
+from sanctl.plan.caching import SENTENCES, Reason
+from sanctl.plan.existing import existing_device, refuse_unless_changeable
+from sanctl.plan.goal import Progress
+
+#: Dirty data that takes longer than this to flush is a pause that hosts notice.
+_LONG_FLUSH_S = 10
+
+
+def plan_cache(cluster: Cluster, name: DeviceName, policy: Policy) -> tuple[Change, ...]:
+    """Return the change that gives a device a cache policy; nothing when it has it.
+
+    Raises:
+        Refused: there is no such device, or Pacemaker would not carry it out.
+    """
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    if device.cache == policy:
+        return ()
+    return (SetParameter(name=name, parameter="cache", value=str(policy)),)
+
+
+def cache_applied(cluster: Cluster, name: DeviceName) -> Progress:
+    """A policy is applied when every running replica is in its mode, or says why it is not."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="the device is gone")
+    running = [
+        node
+        for node in device.nodes
+        if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
+    ]
+    return Progress(
+        is_done=all(_has_settled(device, cluster.replica(name, node)) for node in running),
+        seen=", ".join(f"{node}: {cache_words(cluster.replica(name, node))}" for node in running),
+    )
+
+
+def _has_settled(device: DeviceSpec, replica: ReplicaState) -> bool:
+    if replica.cache == device.cache.mode.value:
+        return True
+    # Less than wanted, and safer, for a reason that does not pass in a moment.
+    return (
+        device.cache.mode is Mode.WRITE_BACK
+        and replica.cache == Mode.WRITE_THROUGH.value
+        and replica.cache_reason not in {None, Reason.CHANGING.value}
+    )
+
+
+def cache_words(replica: ReplicaState) -> str:
+    """Say what a replica's cache is in, in a few words."""
+    if replica.cache is None:
+        return "?"
+    text = replica.cache
+    if replica.dirty_bytes is not None:
+        text += f", {format_bytes(replica.dirty_bytes)} dirty"
+        if replica.flush_s is not None:
+            text += f", {replica.flush_s} s to flush"
+    if replica.cache_reason is not None:
+        text += f" ({reason_words(replica.cache_reason)})"
+    return text
+
+
+def reason_words(reason: str) -> str:
+    """Say why a replica is not in the mode that is wanted."""
+    try:
+        return SENTENCES[Reason(reason)]
+    except (KeyError, ValueError):
+        return reason
+
+
+def cache_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    """Return what is to be known of a device's cache."""
+    for node in device.nodes:
+        if cluster.mon.state(node) not in PRESENT:
+            continue
+        replica = cluster.replica(device.name, node)
+        if replica.is_suspect:
+            yield _suspect(device, node)
+        elif replica.cache is not None and replica.cache_reason is not None:
+            yield Finding(
+                code="SAN-HLT-054",
+                severity=Severity.NOTE,
+                subject=f"device {device.name}",
+                what=f"{node} is in {replica.cache} instead of {device.cache.mode.value}: "
+                + reason_words(replica.cache_reason),
+                why="nothing is at risk; writes are slower",
+                do="it goes back by itself when the reason has passed",
+            )
+        if replica.flush_s is not None and replica.flush_s > _LONG_FLUSH_S:
+            yield Finding(
+                code="SAN-HLT-055",
+                severity=Severity.WARNING,
+                subject=f"device {device.name}",
+                what=f"what is dirty on {node} takes about {replica.flush_s} s to flush",
+                why="hosts wait that long when redundancy is lost",
+                do=f"'sanctl device cache {device.name} write-back --dirty-limit SIZE' with less",
+            )
+
+
+def _suspect(device: DeviceSpec, node: NodeName) -> Finding:
+    return Finding(
+        code="SAN-HLT-057",
+        severity=Severity.WARNING,
+        subject=f"device {device.name}",
+        what=f"the replica on {node} lost writes that were in RAM",
+        why="it is kept from serving; it is filled anew once another one serves",
+        do=f"wait for that; if none may serve: 'sanctl device heal {device.name}'",
+    )

@@ -1,0 +1,278 @@
+"""Cache policies on real kernels: what an acknowledged write survives in each of them.
+
+The rows of the table in docs/explanation/cache.md. One device through all of them, in file order;
+a ledger runs on it until the power of both nodes is cut, so that what is checked there has been
+through everything before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sanctl.demo import observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.scene import Scene
+from sanctl.lab.spec import Network
+
+pytestmark = pytest.mark.faults
+
+NAME = "cache0"
+MIB = 2**20
+PATTERN_AT_MIB, PATTERN_MIB = 100, 8
+# A monitor's interval, and some for a machine that does other things too.
+BACK_DEADLINE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def load(scene: Scene) -> Iterator[Load]:
+    target = scene.create(NAME, "128M", prefer="n1")
+    path = scene.host.login(target, scene.portals())
+    made = scene.start_load(
+        NAME,
+        target,
+        path,
+        rate=50,
+        region_bytes=32 * MIB,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.host.stop_ledger(made.run)
+    scene.delete(NAME)
+
+
+def no_write_is_lost(load: Load) -> None:
+    """Stop the ledger and check it: every acknowledged write is there, and none met an error."""
+    load.host.stop_ledger(load.run)
+    check = load.host.check_ledger(load.run)
+    assert check["acknowledged"] > 100
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+
+
+def data(bed: Bed, node: str = "n3") -> dict[str, Any]:
+    """What `device show` says, asked where no replica is."""
+    shown = bed.sh(node, f"sanctl device show {NAME} --output json", timeout_s=90).stdout
+    told = json.loads(shown)["data"]
+    assert isinstance(told, dict)
+    return told
+
+
+def modes(bed: Bed) -> dict[str, tuple[str | None, str | None]]:
+    return {
+        one["node"]: (one["cache"]["mode"], one["cache"]["reason"]) for one in data(bed)["replicas"]
+    }
+
+
+def kernel_mode(bed: Bed, node: str) -> str:
+    """The mode that the kernel is in, told without a line of sanctl."""
+    out = bed.sh(
+        node,
+        f"file=$(ls /srv/sanctl/main/devices/{NAME}.*.data); loop=$(losetup -n -O NAME -j $file);"
+        " echo $(cat /sys/block/$(basename $loop)/loop/dio) $(lsattr $file | cut -c1-20)",
+    ).stdout
+    is_direct, flags = out.split()
+    if "S" in flags:
+        return "write-through"
+    return "none" if is_direct == "1" else "write-back"
+
+
+def marker(bed: Bed, node: str) -> str:
+    return bed.sh(
+        node, f"cat /srv/sanctl/main/devices/{NAME}.*.ram 2>/dev/null", ok=range(256)
+    ).stdout.strip()
+
+
+def write_back(load: Load) -> None:
+    """Return when both replicas are in write-back."""
+    load.bed.sh("n3", f"sanctl device cache {NAME} write-back", timeout_s=150)
+    wait_for(
+        "write-back on both nodes",
+        lambda: set(modes(load.bed).values()) == {("write-back", None)},
+        within_s=BACK_DEADLINE_S,
+        every_s=2.0,
+    )
+
+
+def told_caches(load: Load) -> set[str]:
+    """What the host was told of the device's write cache, on each path."""
+    paths = load.host.paths(load.target, portals(load.bed))
+    out = load.host.sh("; ".join(f"cat /sys/block/{path}/queue/write_cache" for path in paths))
+    return set(out.splitlines())
+
+
+def portals(bed: Bed) -> list[str]:
+    return [node.address(Network.ISCSI) for node in bed.storage]
+
+
+def steps(bed: Bed, node: str, since_s: float) -> list[tuple[float, str, str]]:
+    """What an agent or handler on a node did, in the order of time: when, action, words."""
+    found = [
+        (entry.at_s, entry.message)
+        for entry in observe.journals(bed, [node], since_s)
+        if NAME in entry.message
+    ]
+    return [(at_s, node, message) for at_s, message in sorted(found)]
+
+
+def position(log: list[tuple[float, str, str]], wanted: str) -> int:
+    places = [index for index, (_, _, text) in enumerate(log) if re.search(wanted, text)]
+    assert places, f"{wanted} is not in " + "\n".join(text for _, _, text in log)
+    return places[0]
+
+
+def await_log(bed: Bed, node: str, since_s: float, wanted: str, *, within_s: float) -> None:
+    wait_for(
+        f"{wanted!r} on {node}",
+        lambda: any(re.search(wanted, text) for _, _, text in steps(bed, node, since_s)),
+        within_s=within_s,
+        every_s=3.0,
+    )
+
+
+def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: Load) -> None:
+    bed = load.bed
+    sessions = load.host.sessions(load.target)
+    told = told_caches(load)
+    assert told == {"write back"}
+    for mode in ("write-through", "write-back", "none", "write-back", "write-through"):
+        bed.sh("n3", f"sanctl device cache {NAME} {mode}", timeout_s=150)
+        assert {kernel_mode(bed, node.name) for node in bed.storage} == {mode}
+        boots = {marker(bed, node.name) for node in bed.storage}
+        assert ("" not in boots) is (mode == "write-back"), boots
+        assert told_caches(load) == told
+    assert load.host.sessions(load.target) == sessions
+
+
+def test_what_is_dirty_stays_below_its_limit(load: Load) -> None:
+    """The kernel's limit, measured by the kernel, while more is written than it allows."""
+    bed = load.bed
+    bed.sh("n3", f"sanctl device cache {NAME} write-back --dirty-limit 8M", timeout_s=150)
+    with bed.stream(
+        "n1", "while :; do awk '/^(Dirty|Writeback):/ {n += $2} END {print n}' /proc/meminfo;"
+        " sleep 0.2; done",
+    ) as watch:  # fmt: skip
+        load.host.sh(
+            f"dd if=/dev/zero of={load.run.device} bs=64k count=512 seek=1024 oflag=direct"
+            " conv=notrunc",
+            timeout_s=300,
+        )
+        watch.terminate()
+        assert watch.stdout is not None
+        most_kib = max(int(line) for line in watch.stdout.read().split())
+    # The kernel looks once for some pages written, so a little more than the limit is allowed for.
+    assert 0 < most_kib < 12 * 1024, f"{most_kib} KiB were dirty under a limit of 8 MiB"
+
+
+def test_the_standby_loses_its_power(load: Load) -> None:
+    bed = load.bed
+    write_back(load)
+    began_s = bed.cut_power("n2")
+    await_log(bed, "n1", began_s, "n2 cannot be promoted any more", within_s=180)
+    log = steps(bed, "n1", began_s)
+    assert position(log, "cache: write-through: all that was in RAM") < position(
+        log, "n2 cannot be promoted any more"
+    ), "the survivor went on before it had flushed"
+    assert kernel_mode(bed, "n1") == "write-through" and marker(bed, "n1") == ""
+    wait_for(
+        "the reason to be told",
+        lambda: modes(bed)["n1"] == ("write-through", "one-copy"),
+        within_s=60,
+        every_s=2.0,
+    )
+    give_power(bed, "n2")
+    await_log(bed, "n2", began_s, "filled anew", within_s=300)
+    await_log(bed, "n2", began_s, "cache: write-back: both copies", within_s=300)
+
+
+def give_power(bed: Bed, *nodes: str) -> None:
+    for node in nodes:
+        # Fencing may have done it already.
+        if not bed.has_power(node):
+            bed.give_power(node)
+
+
+def test_the_node_that_serves_loses_its_power(load: Load) -> None:
+    bed = load.bed
+    write_back(load)
+    active = observe.active_node(bed, NAME)
+    other = next(node.name for node in bed.storage if node.name != active)
+    began_s = bed.cut_power(active)
+    await_log(bed, other, began_s, "promote: serving", within_s=240)
+    log = steps(bed, other, began_s)
+    assert position(log, "cache: write-through: all that was in RAM") < position(
+        log, "promote: gate leads onto DRBD"
+    ), "it served before it had flushed"
+    give_power(bed, active)
+    await_log(bed, active, began_s, "filled anew", within_s=300)
+    await_log(bed, other, began_s, "cache: write-back: both copies", within_s=300)
+
+
+def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: Load) -> None:
+    bed = load.bed
+    write_back(load)
+    active = observe.active_node(bed, NAME)
+    other = next(node.name for node in bed.storage if node.name != active)
+    began_s = time.time()
+    bed.sh("n3", f"sanctl node standby {other}", timeout_s=180)
+    log = steps(bed, active, began_s)
+    assert position(log, "cache: write-through: all that was in RAM") < position(
+        log, f"{other} cannot be promoted any more"
+    )
+    assert kernel_mode(bed, active) == "write-through"
+    bed.sh("n3", f"sanctl node online {other}", timeout_s=240)
+    await_log(bed, active, time.time() - 1, "cache: write-back: both copies", within_s=300)
+
+
+def test_after_all_that_no_acknowledged_write_is_lost(load: Load) -> None:
+    no_write_is_lost(load)
+
+
+def test_all_power_is_lost_and_nobody_serves_until_told(load: Load) -> None:
+    """What the host had flushed is there, on the copy that served last."""
+    bed = load.bed
+    write_back(load)
+    active = observe.active_node(bed, NAME)
+    content = f"yes flushed | head -c {PATTERN_MIB * MIB}"
+    sum_of = f"{content} | sha256sum"
+    load.host.sh(
+        f"{content} | dd of={load.run.device} bs=1M seek={PATTERN_AT_MIB} oflag=direct"
+        " iflag=fullblock conv=notrunc,fsync",
+        timeout_s=120,
+    )
+    for node in bed.storage:
+        bed.cut_power(node.name)
+    give_power(bed, *(node.name for node in bed.storage))
+
+    def blocked() -> dict[str, Any] | None:
+        told = json.loads(
+            bed.sh("n3", f"sanctl device heal {NAME} --output json", ok=range(256)).stdout
+        )
+        suspects = [copy for copy in told["data"]["copies"] if copy["suspect"]]
+        found = told["data"]["condition"] == "blocked" and len(suspects) == len(bed.storage)
+        return dict(told["data"]) if found else None
+
+    shown = wait_for("both copies to be suspect", blocked, within_s=400, every_s=5.0)
+    last = [copy["node"] for copy in shown["copies"] if copy["served_last"]]
+    assert last == [active]
+    assert data(bed)["active_node"] is None
+    bed.sh("n3", f"sanctl device heal {NAME} --keep {active} --yes", timeout_s=240)
+    assert observe.active_node(bed, NAME) == active
+    wait_for(
+        "the other copy to be filled",
+        lambda: observe.in_sync(bed, active, NAME),
+        within_s=300,
+        every_s=3.0,
+    )
+    read = load.host.sh(
+        f"dd if={load.run.device} bs=1M skip={PATTERN_AT_MIB} count={PATTERN_MIB} iflag=direct"
+        " 2>/dev/null | sha256sum",
+        timeout_s=120,
+    )
+    assert read == load.host.sh(sum_of)
