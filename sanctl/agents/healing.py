@@ -22,7 +22,7 @@ import os
 import time
 import xml.etree.ElementTree as ET
 
-from sanctl.agents import replica
+from sanctl.agents import fencing, replica
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd, loop, pool
 from sanctl.model.drbd import ResourceState
@@ -187,7 +187,8 @@ def _revive(
     held = generations(runner, device)
     is_meant = held is not None and order == [held.name] and not state.is_primary
     if is_meant and state.disk in {"Outdated", "Consistent"}:
-        drbd.call_up_to_date(runner, device.name, device.minor)
+        with fencing.promoting(device.name):
+            drbd.call_up_to_date(runner, device.name, device.minor)
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
     _forget(runner, device, "revive", here)
 

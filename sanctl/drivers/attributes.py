@@ -34,28 +34,6 @@ def set_promotion_score(runner: Runner, resource: str, score: int | None) -> Non
         publish(runner, f"master-{resource}", str(score))
 
 
-def remember(runner: Runner, node: str, attribute: str, value: str, *, timeout_s: float) -> None:
-    """Set a permanent attribute of any node.
-
-    Raises:
-        CommandError: refused, or no answer came; it may have been set.
-    """
-    runner.run(
-        [
-            "crm_attribute",
-            "--node",
-            node,
-            "--name",
-            attribute,
-            "--update",
-            value,
-            "--lifetime",
-            "forever",
-        ],
-        timeout_s=timeout_s,
-    )
-
-
 def forget(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:
     """Remove a permanent attribute of any node; one that is not there is fine."""
     runner.run(

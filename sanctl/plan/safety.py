@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sanctl.plan import fence_rules
 from sanctl.plan.safety_rules import Rules, Standing
 from sanctl.plan.safety_world import (
     ASKS,
@@ -219,6 +220,7 @@ def _write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rule
     members, node = world.reach(i), world.nodes[i]
     marks = node.marks | 1 << replica if is_set else node.marks & ~(1 << replica)
     epoch = node.epoch + (marks != node.marks)
+    # The agents decide that when they ask before, and ask anew if it was otherwise afterwards.
     if is_set and rules.outranks and node.gone >> replica & 1:
         epoch = max(there.epoch for there in world.nodes) + 1
     for j in range(len(world.nodes)):
@@ -382,7 +384,9 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         return
     peer, name = 1 - i, f"the handler of {NAMES[i]}"
     is_certain = _is_certain(world, i, rules)
-    is_called_for = not rules.guards_marking or not here.for_primary or here.role == "P"
+    is_called_for = not rules.guards_marking or fence_rules.may_mark(
+        drbd_state(here), is_promoting=here.is_ordered
+    )
     if here.handler == ASKS:
         if rules.locks and here.holds_lock:
             return
