@@ -42,8 +42,9 @@ class Variant(NamedTuple):
 def needs_operator(world: World) -> bool:
     """Whether this is a known dead end: no replica may be promoted, by a mark or by its own word.
 
-    Reached only when two handlers have marked each other's replica, by answers that came late or
-    never. Nothing is lost: both wait for somebody to say which of them served last.
+    Reached only when a Primary that was cut off has marked its peer and is fenced before it wrote,
+    and the peer's promotion, ordered before that was known there, marks the Primary and hears no
+    answer. Nothing is lost: both wait for somebody to say which of them served last.
     """
     return any(
         all(node.marks >> i & 1 or world.replicas[i].disk in "OI" for i in (0, 1))
