@@ -148,5 +148,5 @@ def withdraw(runner: Runner, device: Device) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{RUNTIME}/told-{device.name}")
     with contextlib.suppress(SanctlError):
-        attributes.set_promotion_score(runner, device.name, None)
+        attributes.withdraw_promotion_score(runner, device.name)
         attributes.withdraw(runner, f"sanctl-{device.name}")

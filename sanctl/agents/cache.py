@@ -20,7 +20,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
-from sanctl.agents import healing, ocf, suspicion
+from sanctl.agents import ocf, renewal, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import corosync, drbd, filecache, pool
 from sanctl.errors import CommandError, Problem, SanctlError
@@ -195,7 +195,7 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     if must_cut(state, may_be_write_back=True):
         drbd.cut(runner, device.name)
     _tell(device.name, "this replica lost writes that were in RAM; it is filled anew", "replace")
-    healing.begin_anew(runner, device)
+    renewal.begin_anew(runner, device)
     return drbd.observe(runner, device.name) or state
 
 

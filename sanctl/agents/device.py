@@ -222,9 +222,8 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
             # After the gate, so that what was held back fails here and reaches nothing.
             dm.release(_RUNNER, device.name)
         steps.done("gate", "gate closed")
-    left = max(1.0, deadline - time.monotonic())
     if drbd.is_loaded():
-        drbd.secondary(_RUNNER, device.name, device.minor, timeout_s=left)
+        primary.resign(_RUNNER, device.name, device.minor, deadline)
         steps.done("secondary", "DRBD Secondary")
 
 

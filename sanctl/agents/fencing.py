@@ -29,7 +29,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
 from sanctl.agents import cache, called, pair
-from sanctl.drivers import attributes, drbd, selffence
+from sanctl.drivers import attributes, drbd, marks, selffence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
 from sanctl.plan import fence_rules, freeze
@@ -66,6 +66,8 @@ def fence_peer() -> int:
             # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
             cache.secure(_RUNNER, device)
             with locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
+                if is_mine and not _may_mark(_RUNNER, device, peer):
+                    return _uncalled_for(device, peer)
                 standing = secure(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
         except SanctlError as error:
@@ -105,22 +107,85 @@ def fence_peer() -> int:
         time.sleep(0.2)
 
 
+def _uncalled_for(device: str, peer: str) -> int:
+    journal.write(
+        f"{device}: {peer} is not marked: it is back, or this node is no Primary any more",
+        priority=journal.NOTICE,
+        device=device,
+        action="fence-peer",
+        step="late",
+    )
+    return _UNCERTAIN
+
+
 def secure(runner: Runner, device: str, peer: str) -> str:
     """Mark the peer's replica as outdated if that can be certain, and return its standing.
 
     The order matters. A mark counts only if this partition is quorate, which the CIB does not
     insist on for node attributes: so quorum is asked before, lest a lonely node change its CIB,
-    and after, lest it was lost in between.
+    and after, lest it was lost in between. Last the mark is read back: partitions that met
+    meanwhile may have agreed on the CIB of the other one.
 
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
     """
-    before = pair.weigh(runner, device, peer, peer_standing(runner, peer))
-    if not fence_rules.is_certain(before):
+    before, seen = _weigh(runner, device, peer)
+    if seen is None or not fence_rules.is_certain(before):
         return before
-    mark = f"sanctl-outdated-{device}"
-    attributes.remember(runner, peer, mark, _uuid(runner, device), timeout_s=20.0)
-    return pair.weigh(runner, device, peer, peer_standing(runner, peer))
+    has_outranked = fence_rules.outranks(before)
+    marks.put(runner, device, peer, seen, outranks=has_outranked)
+    after, seen = _weigh(runner, device, peer)
+    if seen is None:
+        return after
+    is_kept = seen.is_marked and (has_outranked or not fence_rules.outranks(after))
+    return after if is_kept else "unknown"
+
+
+def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, marks.Sight | None]:
+    """Return a peer's standing, and where there is quorum what the CIB says, asked in this order.
+
+    Raises:
+        SanctlError: the cluster did not answer.
+    """
+    present = membership(runner)
+    if not present.is_quorate:
+        return "alone", None
+    seen = marks.look(runner, device, peer)
+    standing = fence_rules.standing(
+        is_quorate=True,
+        is_member=peer in present.members,
+        is_fenced=lambda: seen.state is not None and is_fenced(seen.state),
+    )
+    return pair.weigh(runner, device, peer, standing), seen
+
+
+def _may_mark(runner: Runner, device: str, peer: str) -> bool:
+    """Whether there is still something here that a mark is wanted for; asked under the lock."""
+    if os.path.exists(_promotion(device)):
+        return True
+    state = drbd.observe(runner, device)
+    return fence_rules.may_mark(state and state.beside(peer), is_promoting=False)
+
+
+@contextlib.contextmanager
+def promoting(device: str) -> Iterator[None]:
+    """Let fence-peer know that it is called for a promotion, for as long as that lasts."""
+    with open(_promotion(device), "w", encoding="utf-8"):
+        pass
+    try:
+        yield
+    finally:
+        call_off(device)
+
+
+def call_off(device: str) -> None:
+    """Make a handler that was called for a promotion give up: the promotion is not wanted."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_promotion(device))
+
+
+def _promotion(device: str) -> str:
+    return f"{_LOCKS}/promoting-{device}"
 
 
 def _waits_as_primary(device: str, peer: str) -> bool:
@@ -216,12 +281,13 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
                 return False
             if not fence_rules.is_certain(peer_standing(runner, peer)):
                 return False
-            attributes.forget(runner, peer, f"sanctl-outdated-{device}", timeout_s=8.0)
+            attributes.forget(runner, peer, marks.attribute(device), timeout_s=8.0)
     return True
 
 
 def forget(device: str) -> None:
     """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
+    call_off(device)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{_LOCKS}/fence-{device}.lock")
     pair.forget(device)
@@ -303,9 +369,3 @@ def is_fenced(state: ET.Element) -> bool:
         and state.get("expected") == "down"
         and state.get("join") == "down"
     )
-
-
-def _uuid(runner: Runner, device: str) -> str:
-    return runner.run(
-        ["crm_resource", "--resource", device, "--get-parameter", "uuid"], timeout_s=20.0
-    ).stdout.strip()

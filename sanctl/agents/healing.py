@@ -22,9 +22,9 @@ import os
 import time
 import xml.etree.ElementTree as ET
 
-from sanctl.agents import replica, suspicion
+from sanctl.agents import fencing, renewal, replica, suspicion
 from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import attributes, drbd, loop, pool
+from sanctl.drivers import attributes, drbd
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.generations import Generations, parse_generations
 from sanctl.system import journal
@@ -149,7 +149,7 @@ def _discard(
         pass
     _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
     if order[1] == "full":
-        begin_anew(runner, device)
+        renewal.begin_anew(runner, device)
         return
     drbd.disconnect(runner, device.name)
     drbd.connect_discarding(runner, device.name)
@@ -178,24 +178,6 @@ def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
     _finish(runner, device, here)
 
 
-def begin_anew(runner: Runner, device: Device) -> None:
-    """Make this a replica that holds nothing; DRBD then sends it everything.
-
-    Each step leaves what a start completes: metadata that are gone are made anew.
-    """
-    where = replica.load_topology().pool(device.pool)
-    if where is None:
-        return
-    files = pool.files_of(str(where.path), device.name, device.uuid)
-    drbd.down(runner, device.name)
-    loop.detach(runner, files.metadata)
-    pool.forget_metadata(files)
-    suspicion.clear(device.name, files.data)
-    replica.prepare_files(runner, device, str(where.path))
-    replica.write_resource_file(runner, device, files)
-    replica.bring_up_drbd(runner, device, files)
-
-
 def _revive(
     runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
 ) -> None:
@@ -208,7 +190,8 @@ def _revive(
         suspicion.clear(device.name, path)
         _tell(device, f"{order[0]} is trusted although it lost writes, as ordered", "trust")
     if is_meant and state.disk in {"Outdated", "Consistent"}:
-        drbd.call_up_to_date(runner, device.name, device.minor)
+        with fencing.promoting(device.name):
+            drbd.call_up_to_date(runner, device.name, device.minor)
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
     if was_suspect:
         drbd.up(runner, device.name)

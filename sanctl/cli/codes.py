@@ -27,6 +27,11 @@ _CODES = {
     "goes on serving. Once the file is removed, the replica is filled from there.",
     "SAN-AGENT-010": "A replica was dropped from the device, and DRBD here is still connected to "
     "it. The next monitor tries again; the device is served meanwhile.",
+    "SAN-AGENT-011": "A node was to become a standby while one of its DRBD handlers was marking "
+    "the peer as outdated, and that did not end in time. The node stays Primary: a mark that came "
+    "later could keep the device from being served anywhere.",
+    "SAN-AGENT-012": "The cluster's configuration has no such device or node, or no more. A "
+    "handler that was to mark a replica as outdated marks nothing, and asks again.",
     "SAN-BENCH-001": "A program that was to be measured failed, so there is nothing to compare.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "

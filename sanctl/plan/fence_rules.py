@@ -47,6 +47,29 @@ def is_certain(peer: str) -> bool:
     return peer in {"member", "fenced"}
 
 
+def outranks(peer: str) -> bool:
+    """Whether marking a peer of that standing must make this CIB newer than any that it has.
+
+    A member shares this CIB. One that was fenced may have changed its own while it was alone, as
+    often as this partition changed this one; when they meet, the newer CIB is everybody's.
+    """
+    return peer == "fenced"
+
+
+def may_mark(state: ResourceState | None, *, is_promoting: bool) -> bool:
+    """Whether fence-peer may mark a peer for a node in that state, if it holds the handlers' lock.
+
+    A handler that was called for a Primary may be late: its node is no Primary any more, the
+    peer may be one now, and to mark that would leave nobody to be promoted. Or the connection is
+    back, and DRBD does not listen to this handler any more.
+
+    Args:
+        state: the resource as DRBD reports it here; None when it is not up.
+        is_promoting: a promotion is under way here, which asks for the same.
+    """
+    return is_promoting or (state is not None and state.is_primary and not state.is_in_contact)
+
+
 def exit_code(peer: str) -> int:
     """Return what fence-peer answers DRBD for a peer that is certain and marked."""
     return PEER_FENCED if peer == "fenced" else PEER_OUTDATED

@@ -148,6 +148,10 @@ class World(NamedTuple):
         return here.view.bit_count() >= 2
 
 
+#: What happens, and what the world is then.
+Event = tuple[str, World]
+
+
 def first_world(nodes: int, faults: int) -> World:
     """Return a whole cluster of two or three nodes; a serves."""
     everybody = (1 << nodes) - 1
@@ -159,6 +163,18 @@ def first_world(nodes: int, faults: int) -> World:
         ahead="=",
         faults=faults,
     )
+
+
+def put(world: World, i: int, replica: Replica) -> World:
+    """Return the world with another state of one replica."""
+    a, b = world.replicas
+    return world._replace(replicas=(replica, b) if i == 0 else (a, replica))
+
+
+def put_node(world: World, i: int, node: Node) -> World:
+    """Return the world with another state of one node."""
+    nodes = world.nodes
+    return world._replace(nodes=(*nodes[:i], node, *nodes[i + 1 :]))
 
 
 def drbd_state(replica: Replica) -> ResourceState | None:

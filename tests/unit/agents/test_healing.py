@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import healing, replica
+from sanctl.agents import fencing, healing, replica
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd
 from sanctl.model.drbd import PeerState, ResourceState
@@ -62,6 +62,7 @@ class Node(FakeRunner):
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(healing, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
     monkeypatch.setattr(healing, "_CONTACT_S", 0.0)
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)

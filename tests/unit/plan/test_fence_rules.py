@@ -1,77 +1,43 @@
-"""What is certain about one peer of several, to the last branch."""
+"""Who is certain, who may mark, and whose mark has to outrank."""
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from sanctl.model.drbd import has_majority
-from sanctl.plan.fence_rules import among_several, is_certain
-
-_STANDINGS = ("member", "fenced", "unknown", "alone")
-_ALL = list(
-    itertools.product(_STANDINGS, range(1, 5), (False, True), (None, False, True), (False, True))
-)
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.plan import fence_rules
 
 
-def test_two_copies_have_no_majority_that_one_of_them_is_missing_in() -> None:
-    assert [has_majority(copies) for copies in range(1, 5)] == [False, False, True, True]
+def _state(role: str, connection: str) -> ResourceState:
+    peer = PeerState("peer", connection, "Unknown", "Off", "DUnknown", None)
+    return ResourceState("vol1", role, "no", "UpToDate", None, (peer,))
 
 
-@pytest.mark.parametrize("standing", ["member", "fenced"])
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("state", "may"),
     [
-        # With two copies the cluster's word counts, whatever DRBD says.
-        ((2, False, True, True), None),
-        ((2, False, False, True), None),
-        ((2, True, None, False), None),
-        # A majority of the copies is here.
-        ((3, False, True, True), None),
-        ((4, True, True, False), None),
-        # It is not: who serves goes on, who does not has to be told by the copies themselves.
-        ((3, True, False, True), None),
-        ((3, False, False, True), "unknown"),
-        ((4, False, None, True), "unknown"),
-        # And not where a later quorum would know nothing of the marks.
-        ((3, True, False, False), "unknown"),
+        (_state("Primary", "Connecting"), True),
+        (_state("Primary", "Connected"), False),
+        (_state("Secondary", "Connecting"), False),
+        (None, False),
     ],
 )
-def test_several_copies(
-    standing: str, seen: tuple[int, bool, bool | None, bool], expected: str | None
+def test_only_a_primary_without_its_peer_marks_it(state: ResourceState | None, may: bool) -> None:
+    assert fence_rules.may_mark(state, is_promoting=False) == may
+    assert fence_rules.may_mark(state, is_promoting=True)
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_certain", "outranks"),
+    [
+        ("member", True, False),
+        ("fenced", True, True),
+        ("unknown", False, False),
+        ("alone", False, False),
+    ],
+)
+def test_only_a_fenced_peer_may_have_a_cib_of_its_own(
+    peer: str, is_certain: bool, outranks: bool
 ) -> None:
-    copies, is_primary, has_quorum, has_memory = seen
-    told = among_several(
-        standing,
-        copies=copies,
-        is_primary=is_primary,
-        has_quorum=has_quorum,
-        has_memory=has_memory,
-    )
-    assert told == (expected or standing)
-
-
-def test_nothing_becomes_certain_by_it() -> None:
-    for standing, copies, is_primary, has_quorum, has_memory in _ALL:
-        told = among_several(
-            standing,
-            copies=copies,
-            is_primary=is_primary,
-            has_quorum=has_quorum,
-            has_memory=has_memory,
-        )
-        assert told == standing or not is_certain(told)
-
-
-def test_nobody_is_promoted_without_a_majority_of_several_copies() -> None:
-    for standing, copies, _, has_quorum, has_memory in _ALL:
-        if copies > 2 and not has_quorum:
-            told = among_several(
-                standing,
-                copies=copies,
-                is_primary=False,
-                has_quorum=has_quorum,
-                has_memory=has_memory,
-            )
-            assert not is_certain(told)
+    assert fence_rules.is_certain(peer) == is_certain
+    assert fence_rules.outranks(peer) == outranks
