@@ -32,9 +32,9 @@ unit: setup
 
 test: lint ## Everything CI runs: check, then the tests in the laboratory (under 25 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
-	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' tests/unit tests/lab
+	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' tests/unit tests/lab tests/chaos
 
-test-faults: setup ## Strategies, fencing, planned stops, diverged data, a fault of each kind (most of an hour)
+test-faults: setup ## Strategies, fencing, planned stops, diverged data, a double fault (most of an hour)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
 	  timeout --foreground 150m $(BIN)/pytest -m faults tests/lab tests/chaos
 
