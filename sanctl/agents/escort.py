@@ -257,17 +257,17 @@ class Company:
         # What came before the first look is part of it.
         received = peer.received_kib or 0
         self._base_kib[device.name] = max(0, received - (changed - left))
-        _save(
-            device,
-            Resync(
-                kind=kind,
-                why=why,
-                stage=WIDENING if is_wider else RUNNING,
-                began_s=int(time.time()),
-                changed_kib=changed,
-            ),
+        latest = Resync(
+            kind=kind,
+            why=why,
+            stage=WIDENING if is_wider else RUNNING,
+            began_s=int(time.time()),
+            changed_kib=changed,
         )
+        _save(device, latest)
         _say(device.name, f"{kind} resync begins: {why}, {changed} KiB differ", step="begin")
+        if is_wider:
+            self._widen(device, latest)
         announce.publish(self._runner, device, state)
 
     def _widen(self, device: Device, latest: Resync) -> None:

@@ -78,6 +78,14 @@ class Running(NamedTuple):
         return None if self.waits or not self.rate_kib else -(-self.left_kib // self.rate_kib)
 
     @property
+    def brief(self) -> str:
+        """Say it in a few words."""
+        if self.waits:
+            return f"{self.device} waits {self.waits}"
+        left = "" if self.left_s is None else f", {self.left_s} s left"
+        return f"{self.device} {self.kind} {self.done_percent:.0f}%{left}"
+
+    @property
     def done_percent(self) -> float:
         """How much of it is done."""
         if self.total_kib <= 0:
