@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,13 @@ Membership information
          1          1 n1 (local)
 {others}"""
 _GONE = '<node_state uname="{peer}" in_ccm="0" crmd="0" join="down" expected="down"/>'
+_CIB = """\
+<xpath-query><cib admin_epoch="0" epoch="7"/><node id="{peer}" uname="{peer}"/>{mark}
+<nvpair id="vol1-params-uuid" name="uuid" value="{uuid}"/>{gone}</xpath-query>"""
+_MARK = (
+    '<instance_attributes id="nodes-{peer}"/>'
+    '<nvpair id="nodes-{peer}-m" name="sanctl-outdated-vol1" value="{uuid}"/>'
+)
 DEVICE = Device("vol1", "0" * 32, 8192, "main", ("n1", "n2", "n3"), 1, ())
 
 
@@ -60,6 +68,7 @@ def _state(role: str, quorum: str, **peers: str) -> ResourceState:
 
 def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunner:
     others = "".join(f"         {name[1:]}          1 {name}\n" for name in members)
+    marked: list[str] = []
 
     def answer(argv: Sequence[str]) -> Answer:
         match argv[0]:
@@ -67,21 +76,31 @@ def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunn
                 return events
             case "corosync-quorumtool":
                 return _QUORUM.format(others=others, flags=flags)
+            case "cibadmin" if "--modify" in argv:
+                (peer,) = re.findall(r'uname="(\w+)"', node.calls[-1][1] or "")
+                marked.append(peer)
             case "cibadmin":
-                return _GONE.format(peer=argv[3].split("'")[1])
-            case "crm_resource":
-                return DEVICE.uuid
+                peer = argv[-1].split("@uname='")[-1].split("'")[0] if "|" in argv[-1] else ""
+                peer = peer or argv[3].split("'")[1]
+                gone = _GONE.format(peer=peer)
+                if "|" not in argv[-1]:
+                    return gone
+                mark = _MARK.format(peer=peer, uuid=DEVICE.uuid) if peer in marked else ""
+                return _CIB.format(peer=peer, mark=mark, uuid=DEVICE.uuid, gone=gone)
         return ""
 
-    return FakeRunner(answer)
+    node = FakeRunner(answer)
+    return node
 
 
 def _marks(node: FakeRunner) -> list[str]:
-    return [
-        f"{'clear' if '--delete' in argv else 'mark'} {argv[2]}"
-        for argv, _ in node.calls
-        if argv[0] == "crm_attribute"
-    ]
+    done = []
+    for argv, told in node.calls:
+        if argv[0] == "crm_attribute":
+            done.append(f"clear {argv[2]}")
+        elif "--modify" in argv:
+            done += [f"mark {peer}" for peer in re.findall(r'uname="(\w+)"', told or "")]
+    return done
 
 
 @pytest.fixture(autouse=True)

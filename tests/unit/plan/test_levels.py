@@ -207,7 +207,7 @@ def test_what_is_unfinished_is_said_whatever_the_cluster_looks_like(cluster: Clu
     assert not counts or left is not None
     found = {finding.code for finding in device_findings(cluster, device)}
     if counts and cluster.active_node(VM1):
-        assert "SAN-HLT-039" in found
+        assert "SAN-HLT-056" in found
 
 
 def test_a_reload_is_waited_for() -> None:
