@@ -132,9 +132,9 @@ def _discard(
     if state.is_primary:
         return  # The cluster demotes it first: the order came together with a mark.
     held = generations(runner, device, state)
-    begun = os.path.exists(_begun(device))
     if held is None or len(order) != 2:
         return
+    begun = read_text_or(_begun(device), "") == order[0]
     if held.name != order[0]:
         if not begun:
             # Healed already, or other data than the operator was shown.
@@ -145,8 +145,8 @@ def _discard(
         elif not held.is_blank:
             _go_on(runner, device, order[0], here)
         return
-    with open(_begun(device), "w", encoding="utf-8"):
-        pass
+    with open(_begun(device), "w", encoding="utf-8") as file:
+        file.write(order[0])
     _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
     if order[1] == "full":
         renewal.begin_anew(runner, device)

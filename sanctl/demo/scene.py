@@ -12,7 +12,8 @@ from sanctl.demo.host import Host
 from sanctl.errors import CommandError, Problem
 from sanctl.lab.spec import Network
 
-_CREATE_DEADLINE_S = 180
+# Longer than the commands themselves wait: what they say then is worth more than no answer.
+_CREATE_DEADLINE_S = 300
 _MOUNT_POINT = "/mnt/sanctl-demo"
 _TOML = "/etc/sanctl/cluster.toml"
 

@@ -113,6 +113,13 @@ def test_a_resync_that_the_end_of_an_attempt_cut_off_goes_on_without_leave() -> 
     assert len(cut_off.acts) == 3
 
 
+def test_what_was_begun_for_another_order_makes_no_stale_one_good() -> None:
+    healing.obey(Node(order()), DEVICE, state("StandAlone"))
+    stale = Node(order(f"{UUID} 00000000000000AA bitmap"))
+    healing.obey(stale, DEVICE, state("StandAlone"))
+    assert [act.split()[0] for act in stale.acts] == ["crm_attribute"]
+
+
 @pytest.mark.parametrize(
     ("what", "gi", "role"),
     [
