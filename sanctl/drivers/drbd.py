@@ -181,13 +181,15 @@ def skip_initial_sync(runner: Runner, minor: int) -> None:
     )
 
 
-def resize(runner: Runner, minor: int) -> None:
+def resize(runner: Runner, minor: int, *, has_peers: bool) -> None:
     """Let the device grow to what the smallest replica now has.
 
     `assume-clean`, because both files grew by a hole: the new part reads as zeros on every
-    replica, and nothing has to be sent.
+    replica, and nothing has to be sent. To a replica that has never had a peer DRBD 8.4 refuses it
+    ("Protocol version 93 required"): nothing is to be sent there anyway.
     """
-    runner.run(["drbdsetup", "resize", str(minor), "--assume-clean=yes"], timeout_s=_TIMEOUT_S)
+    clean = ["--assume-clean=yes"] if has_peers else []
+    runner.run(["drbdsetup", "resize", str(minor), *clean], timeout_s=_TIMEOUT_S)
 
 
 def check_resource_file(runner: Runner, path: str) -> None:
