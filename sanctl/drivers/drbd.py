@@ -185,11 +185,12 @@ def resize(runner: Runner, minor: int, *, has_peers: bool) -> None:
     """Let the device grow to what the smallest replica now has.
 
     `assume-clean`, because both files grew by a hole: the new part reads as zeros on every
-    replica, and nothing has to be sent. To a replica that has never had a peer DRBD 8.4 refuses it
-    ("Protocol version 93 required"): nothing is to be sent there anyway.
+    replica, and nothing has to be sent. Without a peer DRBD 8.4 refuses that ("Protocol version 93
+    required"), and grows only when it is told not to mind one (drbdsetup-8.4(8), resize): without
+    the option it says yes and keeps its size.
     """
-    clean = ["--assume-clean=yes"] if has_peers else []
-    runner.run(["drbdsetup", "resize", str(minor), *clean], timeout_s=_TIMEOUT_S)
+    assumed = "--assume-clean=yes" if has_peers else "--assume-peer-has-space=yes"
+    runner.run(["drbdsetup", "resize", str(minor), assumed], timeout_s=_TIMEOUT_S)
 
 
 def check_resource_file(runner: Runner, path: str) -> None:
