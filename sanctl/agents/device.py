@@ -401,7 +401,7 @@ def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> Resourc
         if state.is_primary:
             # Refused until the peers' files have grown too.
             with contextlib.suppress(SanctlError):
-                drbd.resize(_RUNNER, device.minor)
+                drbd.resize(_RUNNER, device.minor, has_peers=len(device.nodes) > 1)
         state = drbd.observe(_RUNNER, device.name) or state
     if replica.finish_growth(_RUNNER, device, state):
         steps.done("grown", "grown to the size that DRBD has")

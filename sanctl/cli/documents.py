@@ -112,6 +112,7 @@ class Levelled(Device):
     duration_s: Annotated[float, "seconds it took, with the sync"]
     steps: Annotated[list[str], "what was done, in order"]
     away: Annotated[list[str], "nodes that remove their replica when they are back"]
+    added: Annotated[list[str], "nodes that have one now and had none: hosts log in there"]
 
 
 class Replaced(TypedDict):

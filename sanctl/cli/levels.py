@@ -79,7 +79,7 @@ def replicas(
     finish(
         output,
         data=_levelled_data(outcome, topology),
-        text=lambda: _print_levelled(outcome),
+        text=lambda: _print_levelled(outcome, topology),
     )
 
 
@@ -93,17 +93,24 @@ def _levelled_data(outcome: Levelled, topology: Topology) -> documents.Levelled:
         "duration_s": round(outcome.duration_s, 3),
         "steps": list(outcome.steps),
         "away": [node.value for node in outcome.away],
+        "added": [node.value for node in outcome.added],
         **device_data(outcome.cluster, outcome.device, topology),
     }
 
 
-def _print_levelled(outcome: Levelled) -> None:
+def _print_levelled(outcome: Levelled, topology: Topology) -> None:
     made = outcome.device
     where = ", ".join(map(str, made.nodes))
     after = f", after {outcome.duration_s:.1f} s" if outcome.steps else ": nothing to do"
     print(f"device {made.name} has its copies on {where}{after}")
-    for node in outcome.away:
-        print(f"node {node} is away: it removes its copy when it is back")
+    for added in outcome.added:
+        node = topology.node(added)
+        portals = ", ".join(map(str, node.iscsi)) if node is not None else UNKNOWN
+        print(
+            f"hosts have to log in to {added} ({portals}): until then they cannot follow it there"
+        )
+    for away in outcome.away:
+        print(f"node {away} is away: it removes its copy when it is back")
 
 
 @click.command(short_help="Say where a new device would go, and why.")
@@ -220,7 +227,7 @@ def replace(
 
     def text() -> None:
         for outcome in outcomes:
-            _print_levelled(outcome)
+            _print_levelled(outcome, topology)
         print(f"node {gone} keeps no copies" + ("" if outcomes else ": nothing to do"))
 
     finish(

@@ -247,13 +247,16 @@ def skip_initial_sync(runner: Runner, minor: int) -> None:
     )
 
 
-def resize(runner: Runner, minor: int) -> None:
+def resize(runner: Runner, minor: int, *, has_peers: bool) -> None:
     """Let the device grow to what the smallest replica now has.
 
     `assume-clean`, because both files grew by a hole: the new part reads as zeros on every
-    replica, and nothing has to be sent.
+    replica, and nothing has to be sent. Without a peer DRBD 8.4 refuses that ("Protocol version 93
+    required"), and grows only when it is told not to mind one (drbdsetup-8.4(8), resize): without
+    the option it says yes and keeps its size.
     """
-    runner.run(["drbdsetup", "resize", str(minor), "--assume-clean=yes"], timeout_s=_TIMEOUT_S)
+    assumed = "--assume-clean=yes" if has_peers else "--assume-peer-has-space=yes"
+    runner.run(["drbdsetup", "resize", str(minor), assumed], timeout_s=_TIMEOUT_S)
 
 
 def check_resource_file(runner: Runner, path: str) -> None:

@@ -28,6 +28,9 @@ from sanctl.plan.levels import (
 from sanctl.plan.replacement import replacement_of, replacements
 from sanctl.plan.targets import LevelRequest
 
+#: A change of role takes seconds; one that does not come about has another reason.
+_ROLE_PATIENCE_S = 180.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levelled:
@@ -36,12 +39,14 @@ class Levelled:
     Attributes:
         steps: what was done, in order; nothing when all was as asked.
         away: nodes that remove their copy when they are back.
+        added: nodes that have a copy now and had none.
     """
 
     device: DeviceSpec
     cluster: Cluster
     steps: tuple[str, ...]
     away: tuple[NodeName, ...]
+    added: tuple[NodeName, ...]
     duration_s: float
 
 
@@ -74,6 +79,7 @@ def change_level(
     begin = session.clock.monotonic_s()
     cluster = session.observe()
     known = cluster.mon.failures_of(name)
+    before = existing_device(cluster, name).nodes
     steps: list[str] = []
     while True:
         step = next_step(cluster, name, request, _now(session, setting))
@@ -87,11 +93,13 @@ def change_level(
             case AwaitRole() | AwaitMove() | AwaitSync() | AwaitReap():
                 pass
             case Reached(away=away):
+                device = existing_device(cluster, name)
                 return Levelled(
-                    device=existing_device(cluster, name),
+                    device=device,
                     cluster=cluster,
                     steps=tuple(steps),
                     away=away,
+                    added=tuple(node for node in device.nodes if node not in before),
                     duration_s=session.clock.monotonic_s() - begin,
                 )
             case _:
@@ -103,7 +111,10 @@ def change_level(
             setting,
             step=step,
             known=known,
-            remaining_s=timeout_s - (session.clock.monotonic_s() - begin),
+            remaining_s=min(
+                timeout_s - (session.clock.monotonic_s() - begin),
+                _ROLE_PATIENCE_S if isinstance(step, AwaitRole | AwaitMove) else timeout_s,
+            ),
             again=again,
         )
 

@@ -17,10 +17,9 @@ def generation_problem(replicas: int, drbd_version: str | None) -> Problem | Non
     """Return why that many copies cannot be kept; None: they can."""
     if replicas <= copies_limit(drbd_version):
         return None
-    found = f"{drbd_version} is loaded here" if drbd_version else "none is loaded here"
     return Problem(
         "SAN-DEV-004",
-        f"{replicas} replicas need DRBD 9; of DRBD {found}",
+        f"{replicas} replicas need DRBD 9; what is loaded here: {drbd_version or 'none'}",
         "install the DRBD 9 kernel module and drbd-utils on every storage node (LINBIT's packages, "
         "or the distribution's drbd-dkms or kmod-drbd9x), or ask for 1 or 2",
     )

@@ -64,10 +64,10 @@ class Alter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitRole:
-    """DRBD is Primary on a node, and Pacemaker does not show that yet.
+    """No node is shown as serving, and one is about to be.
 
-    It notes a reload as a start, and promotes what was promoted once more; the agent has nothing to
-    do then.
+    A move is under way. Or DRBD is Primary and Pacemaker does not show it yet: it notes a reload as
+    a start, and promotes what was promoted once more; the agent has nothing to do then.
     """
 
     seen: str
@@ -141,7 +141,7 @@ def next_step(
     drops = tuple(node for node in device.nodes if node not in target)
     if not adds and not drops:
         return _last_step(cluster, device, request)
-    if cluster.active_node(name) is None and _is_primary_somewhere(cluster, device):
+    if cluster.active_node(name) is None and _is_between_roles(cluster, device):
         return AwaitRole(seen=describe(cluster, device))
     limit = copies_limit(setting.drbd_version)
     if adds and len(device.nodes) < limit:
@@ -149,8 +149,10 @@ def next_step(
     return _drop(cluster, device, drops, request, setting)
 
 
-def _is_primary_somewhere(cluster: Cluster, device: DeviceSpec) -> bool:
-    return any(cluster.replica(device.name, node).role == "Primary" for node in device.nodes)
+def _is_between_roles(cluster: Cluster, device: DeviceSpec) -> bool:
+    return cluster.cib.move(device.name) is not None or any(
+        cluster.replica(device.name, node).role == "Primary" for node in device.nodes
+    )
 
 
 def _last_step(cluster: Cluster, device: DeviceSpec, request: LevelRequest) -> LevelStep:

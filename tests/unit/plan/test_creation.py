@@ -78,7 +78,7 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
     cluster = observe(FakePacemaker())
     wish = read_request(replace(GOOD, replicas="3"))
     (first, _) = objections(wish, cluster, topology(), drbd_version=None)
-    assert first.text == "3 replicas need DRBD 9; of DRBD none is loaded here"
+    assert first.text == "3 replicas need DRBD 9; what is loaded here: none"
     assert first.hint.startswith("install the DRBD 9 kernel module")
     assert objections(wish, cluster, topology(), drbd_version="9.3.3")[0].code == "SAN-DEV-005"
 

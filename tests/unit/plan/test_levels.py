@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sanctl.errors import Refused, UsageError
 from sanctl.model.change import AddMove, RemovePreference, SetNodeAttribute, SetNodes
-from sanctl.model.cluster import Cluster, Instance, MonNode, NodeState, Role
+from sanctl.model.cluster import Cluster, Instance, MonNode, MoveConstraint, NodeState, Role
 from sanctl.model.device import OutdatedMark, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
@@ -215,7 +215,11 @@ def test_a_reload_is_waited_for() -> None:
     primary = replace(_GOOD, role="Primary")
     cluster = world(active=None, disks={N1: primary})
     assert isinstance(step(cluster, LevelRequest(replicas=1)), AwaitRole)
-    assert codes(world(active=None), LevelRequest(replicas=1)) == ["SAN-REP-002"]
+    nobody = world(active=None)
+    assert codes(nobody, LevelRequest(replicas=1)) == ["SAN-REP-002"]
+    move = MoveConstraint(device="vm1", node="n2", until="2027-01-01 00:00:00Z")
+    moving = replace(nobody, cib=replace(nobody.cib, moves=(move,)))
+    assert isinstance(step(moving, LevelRequest(replicas=1)), AwaitRole)
 
 
 def test_a_copy_that_is_filled_is_waited_for_before_the_old_one_goes() -> None:
