@@ -244,6 +244,7 @@ def take_down(device: Device) -> None:
     fencing.forget(device.name)
     healing.forget(device)
     policy.forget(device)
+    escort.forget(device)
     verify.forget(_RUNNER, device)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
