@@ -261,6 +261,7 @@ def take_down(device: Device) -> None:
     resync.forget(device.name)
     healing.forget(device)
     policy.forget(device)
+    escort.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
     cache.end(device.name)

@@ -39,7 +39,7 @@ from sanctl.model.resync import (
 from sanctl.parse.drbd import Advance
 from sanctl.plan import resync as plan
 from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.files import read_text_or, write_atomically, write_whole
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNIT = "sanctl-resync.service"
@@ -74,6 +74,11 @@ def latest_of(device: Device) -> Resync | None:
     """Return what is remembered of this replica's latest resync."""
     path = replica.note_path(device, "sync")
     return None if path is None else Resync.parse(read_text_or(path, ""))
+
+
+def forget(device: Device) -> None:
+    """Drop what is kept of a device that is stopped here."""
+    _Count(device.name).forget()
 
 
 def _is_accompanied() -> bool:
@@ -130,13 +135,49 @@ class _Track:
         return self.has_leave and now - self.moved_at > _STUCK_AFTER_S
 
 
+class _Count:
+    """What came over the connections of one resync, as DRBD counts it: anew with each of them.
+
+    Kept on tmpfs, for a process that goes on where another one was killed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._path = f"{RUNTIME}/resync-{name}"
+        words = read_text_or(self._path, "").split()
+        # What came before this connection, less what it had brought before the resync; and the
+        # counter as it was last seen.
+        self._before_kib, self._seen_kib = map(int, words) if len(words) == 2 else (0, 0)
+
+    def begin(self, base_kib: int, seen_kib: int) -> None:
+        self._before_kib, self._seen_kib = -base_kib, seen_kib
+        self._keep()
+
+    def see(self, counter_kib: int) -> None:
+        if counter_kib < self._seen_kib:
+            self._before_kib += self._seen_kib
+        if counter_kib != self._seen_kib:
+            self._seen_kib = counter_kib
+            self._keep()
+
+    @property
+    def total_kib(self) -> int:
+        return max(0, self._before_kib + self._seen_kib)
+
+    def _keep(self) -> None:
+        write_whole(self._path, f"{self._before_kib} {self._seen_kib}\n")
+
+    def forget(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+
 class Company:
     """One look after another at what runs on this node."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._tracks: dict[str, _Track] = {}
-        self._base_kib: dict[str, int] = {}
+        self._counts: dict[str, _Count] = {}
         self._told = ("", 0.0)
 
     def look(self) -> bool:
@@ -232,9 +273,8 @@ class Company:
         if target is not None and target.connection == "Connected":
             if latest is None or latest.stage == DONE:
                 self._begin(device, state, advances)
-            elif device.name not in self._base_kib:
-                # It goes on after a break, or this process does: the rest is counted on top.
-                self._base_kib[device.name] = (target.received_kib or 0) - latest.received_kib
+            else:
+                self._count(device.name).see(target.received_kib or 0)
             return True
         if latest is not None and latest.stage == RUNNING and state.is_in_sync:
             self._end(device, state, latest)
@@ -246,6 +286,11 @@ class Company:
                 announce.withdraw(self._runner, device)  # It was stopped meanwhile.
         return is_verifying
 
+    def _count(self, name: str) -> _Count:
+        if name not in self._counts:
+            self._counts[name] = _Count(name)
+        return self._counts[name]
+
     def _begin(self, device: Device, state: ResourceState, advances: dict[int, Advance]) -> None:
         peer = state.peers[0]
         left = peer.out_of_sync_kib or 0
@@ -256,7 +301,7 @@ class Company:
         is_wider = kind == FULL and changed < size_kib and drbd.generation() < 9
         # What came before the first look is part of it.
         received = peer.received_kib or 0
-        self._base_kib[device.name] = max(0, received - (changed - left))
+        self._count(device.name).begin(max(0, received - (changed - left)), received)
         latest = Resync(
             kind=kind,
             why=why,
@@ -277,21 +322,19 @@ class Company:
         which knows this replica as Inconsistent, goes on serving without a pause. Wherever this
         ends, the replica is connected again, and gets at least what differs.
         """
-        kind, came = FAST, 0
+        kind = FAST
         try:
             # A resync that is held cannot end between the look and the act.
             drbd.hold_resync(self._runner, device.minor, is_held=True)
             state = drbd.observe(self._runner, device.name)
             if state is not None and plan.may_widen(state):
-                came = (state.peers[0].received_kib or 0) - self._base_kib.get(device.name, 0)
+                self._count(device.name).see(state.peers[0].received_kib or 0)
                 drbd.disconnect(self._runner, device.name)
                 state = self._await_parting(device.name)
             if state is not None and plan.may_widen_alone(state):
                 drbd.invalidate(self._runner, device.minor)
                 kind = FULL
         finally:
-            # DRBD counts anew with each connection.
-            self._base_kib[device.name] = -came
             _save(device, latest._replace(kind=kind, stage=RUNNING))
             drbd.up(self._runner, device.name)
             drbd.hold_resync(self._runner, device.minor, is_held=False)
@@ -307,12 +350,14 @@ class Company:
             time.sleep(0.1)
 
     def _end(self, device: Device, state: ResourceState, latest: Resync) -> None:
-        received = state.peers[0].received_kib or 0
-        base = self._base_kib.pop(device.name, 0)
+        count = self._count(device.name)
+        count.see(state.peers[0].received_kib or 0)
+        count.forget()
+        del self._counts[device.name]
         done = latest._replace(
             stage=DONE,
             ended_s=int(time.time()),
-            received_kib=max(0, received - base),
+            received_kib=count.total_kib,
         )
         _save(device, done)
         _say(

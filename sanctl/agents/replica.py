@@ -28,6 +28,9 @@ HANDLERS = "/usr/lib/sanctl"
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
 
 
+_STEMS: dict[str, str] = {}
+
+
 class Device(NamedTuple):
     """A device as the cluster describes it to an agent.
 
@@ -334,11 +337,17 @@ def attached_files(device: Device) -> list[str]:
 
 
 def note_path(device: Device, kind: str) -> str | None:
-    """Return the path of a note beside the device's data, None when that is not attached."""
-    for path in attached_files(device):
-        if path.endswith(".data"):
-            return f"{path.removesuffix('.data')}.{kind}"
-    return None
+    """Return the path of a note beside the device's data, None when that is not attached.
+
+    Looked for once in a process: every loop device of the node has to be asked.
+    """
+    key = f"{device.name}.{device.uuid}"
+    if key not in _STEMS or not os.path.exists(f"{_STEMS[key]}.data"):
+        found = [path for path in attached_files(device) if path.endswith(".data")]
+        if not found:
+            return None
+        _STEMS[key] = found[0].removesuffix(".data")
+    return f"{_STEMS[key]}.{kind}"
 
 
 def grow_files(runner: Runner, device: Device) -> bool:

@@ -51,13 +51,15 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     Raises:
         SanctlError: DRBD refused; the next monitor tries again.
     """
-    order = Order.parse(device.verify)
+    order, schedule = Order.parse(device.verify), policy.of(device).verify
+    if order is None and schedule is None:
+        return False
     latest = _latest(device)
     now_s = int(time.time())
     if plan.is_open(order, latest, now_s):
         assert order is not None
         number = order.number
-    elif plan.is_due(policy.of(device).verify, latest, time.localtime()):
+    elif plan.is_due(schedule, latest, time.localtime()):
         number = now_s
     else:
         return False

@@ -28,6 +28,7 @@ class Node(FakeRunner):
         self.alone: set[str] = set()
         self.ends_when_held: set[str] = set()
         self.told = ""
+        self.received = 100
 
     def name_of(self, minor: str) -> str:
         return list(self.left)[int(minor)]
@@ -46,7 +47,7 @@ class Node(FakeRunner):
             f" role:Primary\nexists peer-device name:{name} conn-name:peer"
             f" replication:{runs if is_behind else 'Established'} peer-disk:UpToDate"
             f" resync-suspended:{'user' if name in self.held else 'no'}"
-            f" received:100 out-of-sync:{self.left[name]}\n"
+            f" received:{self.received} out-of-sync:{self.left[name]}\n"
         )
 
     def _answer(self, argv: Sequence[str]) -> Answer:
@@ -119,6 +120,7 @@ def here(
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
     monkeypatch.setattr(drbd, "advances", dict)
     monkeypatch.setattr(escort, "_PARTING_S", 0.0)
+    monkeypatch.setattr(escort, "RUNTIME", str(tmp_path))
     return tmp_path
 
 
@@ -147,6 +149,21 @@ def test_what_ran_and_why_and_what_it_moved(here: Path, clock: list[float]) -> N
     assert (done.stage, done.changed_kib) == (DONE, 1000)
     assert node.told == ""
     assert node.acts == []
+
+
+def test_what_came_is_counted_over_deaths_and_connections(here: Path) -> None:
+    node = Node({"vm0": 1000})
+    escort.Company(node).look()
+    node.received, node.left["vm0"] = 400, 700
+    escort.Company(node).look()
+    # Another connection, which counts anew.
+    node.received, node.left["vm0"] = 50, 650
+    company = escort.Company(node)
+    company.look()
+    node.received, node.left["vm0"] = 700, 0
+    company.look()
+    assert note(here, "vm0").received_kib == 300 + 700
+    assert not (here / "resync-vm0").exists()
 
 
 def test_one_after_the_other(here: Path, words: dict[str, str]) -> None:
