@@ -13,6 +13,7 @@ from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.model.score import FORBIDDEN
 from sanctl.plan.promotion import is_blank_pair, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
@@ -80,7 +81,7 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         is_first=device.nodes[:1] == (os.uname().nodename,),
     )
     if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
-        score = None
+        score = FORBIDDEN
     access = access_list_digest(lio.initiators(device.name))
     value = f"{published_value(state, nodes=len(device.nodes))} acl={access}{apart}"
     value += cache.words(device, state)

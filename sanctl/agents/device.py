@@ -27,6 +27,7 @@ from sanctl.agents import (
     newborn,
     ocf,
     primary,
+    replacement,
     replica,
     suspicion,
 )
@@ -95,7 +96,8 @@ def start() -> int:
     cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = suspicion.is_suspect(device.name, files.data)
     replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
-    steps.done("drbd", "DRBD attached and connecting")
+    how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
+    steps.done("drbd", f"DRBD attached{how}")
     state = drbd.observe(_RUNNER, device.name)
     if not dm.is_complete(device.name) or dm.is_suspended(device.name):
         lio.remove(device.name, device.minor)
@@ -278,7 +280,7 @@ def monitor() -> int:
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
-                state = cache.replace_if_suspect(_RUNNER, device, state)
+                state = replacement.replace_if_suspect(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
