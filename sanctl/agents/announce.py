@@ -13,7 +13,6 @@ from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.model.score import FORBIDDEN
 from sanctl.plan.promotion import is_blank_pair, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
@@ -81,7 +80,7 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         is_first=device.nodes[:1] == (os.uname().nodename,),
     )
     if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
-        score = FORBIDDEN
+        score = None
     access = access_list_digest(lio.initiators(device.name))
     value = f"{published_value(state, nodes=len(device.nodes))} acl={access}{apart}"
     value += cache.words(device, state)
@@ -107,5 +106,5 @@ def withdraw(runner: Runner, device: Device) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{RUNTIME}/told-{device.name}")
     with contextlib.suppress(SanctlError):
-        attributes.set_promotion_score(runner, device.name, None)
+        attributes.withdraw_promotion_score(runner, device.name)
         attributes.withdraw(runner, f"sanctl-{device.name}")

@@ -182,7 +182,7 @@ _CODES = {
     "SAN-HLT-037": "No replica may be served, and none will be without a decision: each is marked "
     "as behind, knows itself to be behind, or is out of reach. If the node that served last can be "
     "brought back, that is better than any decision.",
-    "SAN-HLT-039": "A replica crashed with acknowledged writes in RAM, or could not flush them. It "
+    "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or could not flush them. It "
     "is filled anew once another one serves. If all are so, as after a power cut of both nodes, "
     "'sanctl device heal' asks which one to keep.",
     "SAN-HLT-054": "A replica is in a safer cache mode than wanted. With one copy in sync nothing "

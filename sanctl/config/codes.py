@@ -54,7 +54,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "nodes either is alone when the other is lost.",
         "SAN-CONF-044": "The watch over the iscsi network is stated wrongly: addresses that are "
         "none, those of storage nodes themselves, or addresses and an interface at once.",
-        "SAN-CONF-045": "A node's power is protected, by a battery that keeps what is in its "
+        "SAN-CONF-047": "A node's power is protected, by a battery that keeps what is in its "
         "disks' own write caches, or it is plain.",
         "SAN-CONF-034": "A server is in two groups that exclude each other. A node that logs in "
         "to its own cluster's devices hangs when it should fail over.",

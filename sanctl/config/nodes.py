@@ -131,7 +131,7 @@ def _is_power_protected(document: Document, path: tuple[str, ...]) -> bool:
     text = document.text((*path, "power"))
     if text is not None and text not in {_PROTECTED, _PLAIN}:
         document.note(
-            "SAN-CONF-045", (*path, "power"), f"{text!r} is neither {_PROTECTED} nor {_PLAIN}"
+            "SAN-CONF-047", (*path, "power"), f"{text!r} is neither {_PROTECTED} nor {_PLAIN}"
         )
     return text == _PROTECTED
 

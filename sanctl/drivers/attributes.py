@@ -24,14 +24,18 @@ def withdraw(runner: Runner, attribute: str) -> None:
 
 
 def set_promotion_score(runner: Runner, resource: str, score: int | None) -> None:
-    """Publish this node's promotion score for a resource; None withdraws it.
+    """Publish this node's promotion score for a resource; None means never.
 
-    The scheduler reads the score of an anonymous clone's instance from `master-RESOURCE`.
+    The scheduler reads the score of an anonymous clone's instance from `master-RESOURCE`. One
+    without any counts as -1, which a constraint that wants it there outweighs (Pacemaker Explained,
+    "Promotion scores"); -INFINITY nothing does.
     """
-    if score is None:
-        withdraw(runner, f"master-{resource}")
-    else:
-        publish(runner, f"master-{resource}", str(score))
+    publish(runner, f"master-{resource}", "-INFINITY" if score is None else str(score))
+
+
+def withdraw_promotion_score(runner: Runner, resource: str) -> None:
+    """Remove this node's promotion score for a resource that is stopped here."""
+    withdraw(runner, f"master-{resource}")
 
 
 def remember(runner: Runner, node: str, attribute: str, value: str, *, timeout_s: float) -> None:

@@ -23,10 +23,6 @@ CONSISTENT = 3_000
 #: New and empty on both sides.
 NEW = 2_000
 
-#: Never, whatever constraints add: Pacemaker reads this as -INFINITY. An instance with no score at
-#: all counts as -1 there, which an administrator's preference makes a candidate.
-FORBIDDEN = -1_000_000
-
 #: Taken off on a node that says that it reaches no host.
 UNREACHED_PENALTY = 1_500
 #: Added on the node an administrator prefers.

@@ -111,7 +111,7 @@ def cache_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
 
 def _suspect(device: DeviceSpec, node: NodeName) -> Finding:
     return Finding(
-        code="SAN-HLT-039",
+        code="SAN-HLT-057",
         severity=Severity.WARNING,
         subject=f"device {device.name}",
         what=f"the replica on {node} lost writes that were in RAM",

@@ -1,6 +1,7 @@
 """How good a candidate for Primary this node's replica is.
 
-Pacemaker promotes the instance with the highest promotion score and none without one. The score
+Pacemaker promotes the instance with the highest promotion score; who may not be promoted tells it
+-INFINITY, because no score counts as -1, which a wish to have the device there outweighs. The score
 is a pure function of what DRBD says here, so it can be tried in every state. The rules:
 
 * Only a replica that holds the data may be promoted by itself: UpToDate, or Consistent (DRBD does
@@ -21,7 +22,7 @@ SCORE_UP_TO_DATE = score.UP_TO_DATE
 SCORE_ALONE = score.ALONE
 SCORE_CONSISTENT = score.CONSISTENT
 SCORE_NEW = score.NEW
-#: Never.
+#: Never, told as -INFINITY.
 SCORE_NONE = None
 
 

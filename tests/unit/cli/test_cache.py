@@ -72,7 +72,7 @@ def test_a_suspect_replica_is_told_of(do: Do, env: FakeEnvironment) -> None:
         " cache-why=suspect",
     )
     out = do("status")[1]
-    assert "SAN-HLT-039" in out and "SAN-HLT-054" not in out
+    assert "SAN-HLT-057" in out and "SAN-HLT-054" not in out
 
 
 def test_a_long_flush_is_a_warning(do: Do, env: FakeEnvironment) -> None:

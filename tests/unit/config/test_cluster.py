@@ -128,7 +128,7 @@ def test_any_topology_reads_back(data: st.DataObject) -> None:
         ('heartbeat = "10.77.3.2"', 'heartbeat = "10.77.3.255"', "SAN-CONF-010"),
         ('"10.77.1.2"', '"10.77.1.11"', "SAN-CONF-011"),
         ('heartbeat = "10.77.3.2"', "", "SAN-CONF-030"),
-        ('heartbeat = "10.77.3.2"', 'heartbeat = "10.77.3.2"\npower = "ups"', "SAN-CONF-045"),
+        ('heartbeat = "10.77.3.2"', 'heartbeat = "10.77.3.2"\npower = "ups"', "SAN-CONF-047"),
         ('sync = "10.77.2.3"', "", "SAN-CONF-030"),
         ("id = 2", "id = 33", "SAN-CONF-012"),
         ("id = 2", "id = 0", "SAN-CONF-012"),

@@ -44,7 +44,7 @@ def test_the_copy_that_served_last_is_named(cluster: FakePacemaker, keep: NodeNa
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.BLOCKED
     codes = [finding.code for finding in judge(session.observe(), None, now_s=0.0)]
-    assert codes.count("SAN-HLT-039") == 2 and "SAN-HLT-037" in codes
+    assert codes.count("SAN-HLT-057") == 2 and "SAN-HLT-037" in codes
     lost = loss(shown, keep)
     assert lost.bytes_at_most is None
     assert ("keep that one" in lost.text) is (keep == N2)
