@@ -14,30 +14,21 @@ Both under one lock, which DRBD's fence-peer handler takes too.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
-import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 
-from sanctl.agents import ocf, renewal, suspicion
+from sanctl.agents import dirty, ocf, suspicion
 from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import corosync, drbd, filecache, pool
+from sanctl.drivers import drbd, filecache, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache import Mode, Policy, parse_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.caching import Reason, allowed, has_lost_writes, must_cut
 from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.files import flocked
 from sanctl.system.runner import Runner
 
-_STEPS = 16
-_QUERY_TIMEOUT_S = 8.0
 _PROTECTED = "power-protected"
-_LIMIT = "cache-limit-"
-_RATE = "flush-rate"
-#: Flushing less than this tells nothing of how fast a disk is.
-_TELLING_BYTES = 1 << 20
 
 
 def begin(runner: Runner, device: Device, files: pool.DeviceFiles, *, is_protected: bool) -> None:
@@ -76,13 +67,13 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
             state = drbd.observe(runner, device.name)
             target = _allowed(policy, device.name, path, state)
         if target is Mode.WRITE_BACK:
-            _limit(device.name, policy.dirty_bytes)
+            dirty.limit(device.name, policy.dirty_bytes)
             if held.mode is not Mode.WRITE_BACK:
                 _enter(runner, device.name, path)
                 if not _in_sync(drbd.observe(runner, device.name)):
                     _leave(runner, device.name, path)
             return
-        if is_marked or held.is_buffered:
+        if held.is_buffered or (is_marked and not suspicion.is_suspect(device.name, path)):
             _leave(runner, device.name, path)
         _set_stable(device.name, path, target)
 
@@ -159,14 +150,14 @@ def part(runner: Runner, device: Device) -> None:
         secure(runner, device.name)
     except SanctlError as error:
         # The marker stays, and tells the next start what this replica is worth.
-        _tell(device.name, f"stopped with writes lost: {error}", "lost")
+        tell(device.name, f"stopped with writes lost: {error}", "lost")
     if not must_cut(state, may_be_write_back=may_be):
         return
     try:
         drbd.cut(runner, device.name)
     except SanctlError as error:
         # It is stopped all the same: its peer's monitor ends write-back, some seconds later.
-        _tell(device.name, f"the peer may stay in write-back for a moment: {error}", "cut")
+        tell(device.name, f"the peer may stay in write-back for a moment: {error}", "cut")
 
 
 def take_leave(runner: Runner, device: Device, state: ResourceState) -> None:
@@ -182,52 +173,11 @@ def take_leave(runner: Runner, device: Device, state: ResourceState) -> None:
         drbd.disconnect(runner, device.name)
 
 
-def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Fill a replica anew that lost writes, once another one serves; return DRBD's state then.
-
-    Raises:
-        SanctlError: it could not be done; the next monitor tries again.
-    """
-    if state.is_primary or not suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
-        return state
-    if not _another_serves(runner, device):
-        return state
-    if must_cut(state, may_be_write_back=True):
-        drbd.cut(runner, device.name)
-    _tell(device.name, "this replica lost writes that were in RAM; it is filled anew", "replace")
-    renewal.begin_anew(runner, device)
-    return drbd.observe(runner, device.name) or state
-
-
-def _another_serves(runner: Runner, device: Device) -> bool:
-    """Whether a quorate cluster shows another replica that is good and serves."""
-    if not corosync.membership(runner).is_quorate:
-        return False
-    here = os.uname().nodename
-    answer = runner.run(
-        ["cibadmin", "--query", "--xpath",
-         f"//node_state//nvpair[@name='sanctl-{device.name}']/ancestor::node_state"],
-        timeout_s=_QUERY_TIMEOUT_S,
-        ok=(0, 6, 105),  # no such object: nobody has told anything
-    )  # fmt: skip
-    if answer.status != 0:
-        return False
-    for node in ET.fromstring(answer.stdout).iter("node_state"):  # noqa: S314 - our own CIB
-        if node.get("uname") in {None, here}:
-            continue
-        for pair in node.iter("nvpair"):
-            if pair.get("name") == f"sanctl-{device.name}":
-                told = pair.get("value", "").split()
-                if {"disk=UpToDate", "role=Primary"} <= set(told) and "suspect=1" not in told:
-                    return True
-    return False
-
-
 def end(name: str) -> None:
     """Drop what is kept on tmpfs of a device that is stopped here."""
-    for note in (_limit_note(name), f"{RUNTIME}/cache-{name}.lock"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(note)
+    dirty.limit(name, None)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{RUNTIME}/cache-{name}.lock")
 
 
 def words(device: Device, state: ResourceState | None) -> str:
@@ -256,26 +206,8 @@ def _words(device: Device, state: ResourceState | None) -> str:
         _, reason = _judge(policy, device.name, path, state)
         text += f" cache-why={(reason or Reason.CHANGING).value}"
     if mode is Mode.WRITE_BACK:
-        text += _usage_words(path, policy)
+        text += dirty.words(path, policy.dirty_bytes)
     return text
-
-
-def _usage_words(path: str, policy: Policy) -> str:
-    """How much is dirty, in sixteenths of the limit: it must not be news with every monitor."""
-    used, rate = filecache.usage(path), _flush_rate(path)
-    text = f" limit={policy.dirty_bytes}"
-    if used is None:
-        return text
-    step = max(policy.dirty_bytes // _STEPS, 1)
-    dirty = -(-used.dirty // step) * step
-    text += f" dirty={dirty}"
-    return text if rate is None else f"{text} flush-s={-(-dirty // rate)}"
-
-
-def _flush_rate(path: str) -> int | None:
-    """Bytes a second: as measured in the last flush, or else as the kernel reckons."""
-    measured = read_text_or(f"{RUNTIME}/{_RATE}", "")
-    return int(measured) if measured.isdecimal() else filecache.flush_rate(path)
 
 
 def _wanted(device: Device) -> Policy:
@@ -316,12 +248,12 @@ def _enter(runner: Runner, name: str, path: str) -> None:
     filecache.set_buffered(runner, path, on=True)
     filecache.set_synchronous(path, on=False)
     ocf.stop_here_if_asked("cache-entered")
-    _tell(name, "write-back: both copies are in sync", Mode.WRITE_BACK.value, begun)
+    tell(name, "write-back: both copies are in sync", Mode.WRITE_BACK.value, begun)
 
 
 def _leave(runner: Runner, name: str, path: str) -> None:
     begun = time.monotonic()
-    dirty = filecache.usage(path)
+    used = filecache.usage(path)
     filecache.set_synchronous(path, on=True)
     ocf.stop_here_if_asked("cache-synchronous")
     try:
@@ -329,17 +261,13 @@ def _leave(runner: Runner, name: str, path: str) -> None:
     except CommandError:
         suspicion.note_failure(name)
         raise
-    took_s = time.monotonic() - begun
-    if dirty is not None and dirty.dirty >= _TELLING_BYTES:
-        write_atomically(f"{RUNTIME}/{_RATE}", str(max(round(dirty.dirty / took_s), 1)))
+    dirty.note_rate(used, time.monotonic() - begun)
     ocf.stop_here_if_asked("cache-flushed")
     filecache.set_buffered(runner, path, on=False)
-    _limit(name, None)
+    dirty.limit(name, None)
     if not suspicion.is_suspect(name, path):
         suspicion.clear(name, path)
-    _tell(
-        name, "write-through: all that was in RAM is on the disk", Mode.WRITE_THROUGH.value, begun
-    )
+    tell(name, "write-through: all that was in RAM is on the disk", Mode.WRITE_THROUGH.value, begun)
 
 
 def _set_stable(name: str, path: str, target: Mode) -> None:
@@ -354,30 +282,7 @@ def _set_stable(name: str, path: str, target: Mode) -> None:
     if wanted:
         # What was written before is to be as stable as what follows.
         filecache.flush(path)
-    _tell(name, f"{target.value}", target.value)
-
-
-def _limit(name: str, limit_bytes: int | None) -> None:
-    """Limit what is dirty on this node to what its devices in write-back may have together."""
-    note = _limit_note(name)
-    text = "" if limit_bytes is None else str(limit_bytes)
-    if read_text_or(note, "") == text:
-        return
-    with _flocked(f"{RUNTIME}/dirty.lock"):
-        if limit_bytes is None:
-            os.unlink(note)
-        else:
-            write_atomically(note, text)
-        limits = [
-            int(read_text_or(f"{RUNTIME}/{entry}", "0") or 0)
-            for entry in os.listdir(RUNTIME)
-            if entry.startswith(_LIMIT) and ".new." not in entry
-        ]
-        filecache.limit_dirty(sum(limits) or None, saved_in=f"{RUNTIME}/dirty-before")
-
-
-def _limit_note(name: str) -> str:
-    return f"{RUNTIME}/{_LIMIT}{name}"
+    tell(name, f"{target.value}", target.value)
 
 
 def _is_marked(name: str) -> bool:
@@ -401,25 +306,11 @@ def _note(name: str, *, is_set: bool) -> None:
 
 def _locked(name: str, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
     """Hold the device's cache lock; without `wait` only if nobody else does."""
-    return _flocked(f"{RUNTIME}/cache-{name}.lock", wait=wait)
+    return flocked(f"{RUNTIME}/cache-{name}.lock", wait=wait)
 
 
-@contextlib.contextmanager
-def _flocked(path: str, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a kernel lock, which ends with the process."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)
-
-
-def _tell(name: str, text: str, step: str, begun: float | None = None) -> None:
+def tell(name: str, text: str, step: str, begun: float | None = None) -> None:
+    """Write to the journal what happened to a device's cache."""
     journal.write(
         f"{name}: cache: {text}",
         priority=journal.NOTICE,

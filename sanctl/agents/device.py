@@ -31,6 +31,7 @@ from sanctl.agents import (
     pair,
     policy,
     primary,
+    replacement,
     replica,
     resync,
     suspicion,
@@ -106,7 +107,8 @@ def start() -> int:
     is_suspect = suspicion.is_suspect(device.name, files.data)
     replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
     policy.note(device)
-    steps.done("drbd", "DRBD attached and connecting")
+    how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
+    steps.done("drbd", f"DRBD attached{how}")
     state = drbd.observe(_RUNNER, device.name)
     if not dm.is_complete(device.name) or dm.is_suspended(device.name):
         lio.remove(device.name, device.minor)
@@ -298,7 +300,7 @@ def monitor() -> int:
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
-                state = cache.replace_if_suspect(_RUNNER, device, state)
+                state = replacement.replace_if_suspect(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.

@@ -96,7 +96,11 @@ def obey(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
         _revive(runner, device, state, revive, here)
     elif discard:
         _discard(runner, device, state, discard, here)
-    elif any("discard" in other for other in orders.values()) and drbd.stands_alone(state):
+    elif (
+        any("discard" in other for other in orders.values())
+        and drbd.stands_alone(state)
+        and not suspicion.is_suspect(device.name, suspicion.data_file(device.name))
+    ):
         # The other node is about to throw its copy away: without this it would knock in vain.
         drbd.up(runner, device.name)
         _tell(device, "connecting again: the other replica is to be discarded", "connect")
@@ -148,7 +152,8 @@ def _discard(
     with open(_begun(device), "w", encoding="utf-8") as file:
         file.write(order[0])
     _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
-    if order[1] == "full":
+    if order[1] == "full" or suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
+        # A bitmap does not know of the writes that a suspect replica lost.
         renewal.begin_anew(runner, device)
         return
     drbd.disconnect(runner, device.name)

@@ -20,7 +20,7 @@ class ReplicaCache(TypedDict):
     mode: Annotated[str | None, "`none`, `write-through` or `write-back`"]
     reason: Annotated[
         str | None,
-        "why not the wanted one: `one-copy`, `suspect` or `changing`; null: it is",
+        "why not the wanted one: `one-copy`, `no-flush`, `suspect` or `changing`; null: it is",
     ]
     dirty: Annotated[int | None, "bytes in RAM alone, a little rounded up; only in write-back"]
     flush_s: Annotated[int | None, "seconds the kernel reckons that takes to flush"]

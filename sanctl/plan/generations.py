@@ -26,7 +26,7 @@ class Generations(NamedTuple):
         current: of the data as it is.
         bitmap: of the data from which its bitmap counts; 0 while it has a peer in step.
         history: the two before, 0 where there is none.
-        was_primary: the replica's node was Primary when it was last heard of.
+        was_primary: the replica's node is Primary, or was when it crashed.
     """
 
     current: int
@@ -65,9 +65,10 @@ def parse_generations(text: str) -> Generations | None:
     found = _TEXT.match(text.strip())
     if found is None:
         return None
-    words = [int(word, 16) for word in found[0].split(":")]
-    current, bitmap, young, old = (word & _IDENTITY for word in words)
-    return Generations(current, bitmap, (young, old), was_primary=bool(words[0] & ~_IDENTITY))
+    current, bitmap, young, old = (int(word, 16) & _IDENTITY for word in found[0].split(":"))
+    # Of the seven flags of get-gi the third says Primary, the last crashed Primary.
+    flags = text.strip()[found.end() :].split(":")[1:]
+    return Generations(current, bitmap, (young, old), was_primary="1" in (*flags[2:3], *flags[6:7]))
 
 
 def relate(mine: Generations, theirs: Generations) -> Relation:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
 
 
 def read_text(path: str) -> str:
@@ -75,5 +77,23 @@ def sync_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def flocked(path: str, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a kernel lock on a file; without `wait` only if nobody else does: yields whether.
+
+    It ends with the process, whatever ends that.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(handle)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents import cache, renewal, suspicion
+from sanctl.agents import cache, dirty, renewal, replacement, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, filecache, loop
 from sanctl.drivers.filecache import Hold
@@ -111,7 +111,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel(tmp_path)
     boot = tmp_path / "boot_id"
     boot.write_text("this boot\n")
-    for module in (cache, suspicion):
+    for module in (cache, dirty, suspicion):
         monkeypatch.setattr(module, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(suspicion, "_BOOT_ID", str(boot))
     monkeypatch.setattr(loop, "backing_files", lambda: [made.path] if made.held else [])
@@ -352,17 +352,17 @@ def test_a_suspect_is_replaced_once_another_serves(
     monkeypatch.setattr(renewal, "begin_anew", lambda _, it: begun.append(it.name))
     suspicion.note_failure("vm1")
     runner = FakeRunner(answer)
-    cache.replace_if_suspect(runner, device(BACK), ALONE)
+    replacement.replace_if_suspect(runner, device(BACK), ALONE)
     assert begun == (["vm1"] if replaced else [])
     suspicion.clear("vm1", kernel.path)
     begun.clear()
-    cache.replace_if_suspect(runner, device(BACK), ALONE)
+    replacement.replace_if_suspect(runner, device(BACK), ALONE)
     assert begun == []
 
 
 def test_a_primary_is_never_replaced(kernel: Kernel, runner: FakeRunner) -> None:
     suspicion.note_failure("vm1")
-    cache.replace_if_suspect(runner, device(BACK), ALONE._replace(role="Primary"))
+    replacement.replace_if_suspect(runner, device(BACK), ALONE._replace(role="Primary"))
     assert runner.calls == []
 
 

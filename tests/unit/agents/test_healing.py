@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import fencing, healing, replica
+from sanctl.agents import fencing, healing, renewal, replica, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd
 from sanctl.model.drbd import PeerState, ResourceState
@@ -140,6 +140,18 @@ def test_a_stale_order_is_taken_back() -> None:
     node = Node(order(f"{UUID} 00000000000000AA bitmap"))
     healing.obey(node, DEVICE, state("Connecting"))
     assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+
+
+def test_what_lost_writes_is_never_compared_by_bitmap(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(suspicion, "is_suspect", lambda *_: True)
+    monkeypatch.setattr(renewal, "begin_anew", lambda _, device: begun.append(device.name))
+    node = Node(order())
+    healing.obey(node, DEVICE, state("StandAlone"))
+    assert begun == ["vm1"] and node.acts == []
+    other = Node(order(node="n1"))
+    healing.obey(other, DEVICE, state("StandAlone"))
+    assert other.acts == []
 
 
 def test_the_other_side_connects_again_and_discards_nothing() -> None:

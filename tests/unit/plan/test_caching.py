@@ -44,7 +44,7 @@ def test_nothing_is_in_ram_alone(
     mode, reason = allowed(wanted, state, is_suspect=is_suspect)
     if mode is Mode.WRITE_BACK:
         assert state is not None
-        assert state.is_in_sync and not is_suspect
+        assert state.is_in_sync and not has_lost_writes(state) and not is_suspect
         assert wanted is Mode.WRITE_BACK
     assert (reason is Reason.NONE) is (mode is wanted)
     if mode is not wanted:
@@ -59,6 +59,9 @@ def in_sync(**changes: Any) -> ResourceState:
 def test_write_back_is_reached() -> None:
     told = allowed(Mode.WRITE_BACK, in_sync(), is_suspect=False)
     assert told == (Mode.WRITE_BACK, Reason.NONE)
+    unordered = in_sync()._replace(write_ordering="drain")
+    told = allowed(Mode.WRITE_BACK, unordered, is_suspect=False)
+    assert told == (Mode.WRITE_THROUGH, Reason.NO_FLUSH)
 
 
 @pytest.mark.parametrize(

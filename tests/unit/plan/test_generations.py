@@ -14,6 +14,12 @@ def test_reads_what_drbdsetup_prints() -> None:
     found = parse_generations(text)
     history = (0xFC6B8DD70B9C4ED0, 0xFC6A8DD70B9C4ED0)
     assert found == Generations(0x5BAD18F73E73B74E, 0, history, was_primary=True)
+    crashed = parse_generations(text.replace(":1:1:1:1:0:0:0", ":1:1:0:0:0:0:1"))
+    assert crashed is not None and crashed.was_primary
+    secondary = parse_generations(text.replace(":1:1:1:1:0:0:0", ":1:1:0:1:0:1:0"))
+    assert secondary is not None and not secondary.was_primary
+    published = parse_generations(text[:67])
+    assert published is not None and not published.was_primary
     assert found.name == "5BAD18F73E73B74E"
 
 
