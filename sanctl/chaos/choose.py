@@ -153,7 +153,7 @@ def doubles(shape: Shape) -> tuple[Fault, ...]:
 
 
 def quick(shape: Shape) -> tuple[Fault, ...]:
-    """Return a fault of every kind that ends without fencing, the shortest of each."""
+    """Return the shortest fault of every kind that costs neither a fencing nor a restart."""
     del shape
     return (
         OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
@@ -163,18 +163,18 @@ def quick(shape: Shape) -> tuple[Fault, ...]:
         Full(node=STANDBY, place="root", hold_s=4),
         BadDisk(node=STANDBY, does="slow", hold_s=4),
         Partition(networks=("sync",), side=(STANDBY,), hold_s=5),
-        AgentKilled(step="gate"),
-        Reboot(node=STANDBY),
     )
 
 
 def each_kind(shape: Shape) -> tuple[Fault, ...]:
-    """Return one fault of every kind: the quick ones, then those that end in a fencing.
+    """Return one fault of every kind: the quick ones, then those that take a node or an agent.
 
     The double fault holds two power cuts: there is none by itself.
     """
     return (
         *quick(shape),
+        AgentKilled(step="gate"),
+        Reboot(node=STANDBY),
         Partition(networks=NETWORKS, side=(ACTIVE,), hold_s=10),
         DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE,))),
     )

@@ -1,6 +1,6 @@
 """One fault of each kind on real kernels: the bench's short run.
 
-What ends without a fencing is quick, and part of every test run; the rest is not.
+What costs neither a fencing nor a restart is quick, and a part of every test run.
 """
 
 from __future__ import annotations

@@ -17,10 +17,12 @@ from sanctl.chaos.choose import (
     random_faults,
 )
 from sanctl.chaos.fault import (
+    AgentKilled,
     DuringResync,
     Fault,
     Partition,
     PowerCut,
+    Reboot,
     as_json,
     describe,
     nodes_of,
@@ -70,7 +72,7 @@ def test_each_kind_is_each_kind(shape: Shape) -> None:
 def test_the_quick_ones_come_first_and_cut_no_power(shape: Shape) -> None:
     faults = quick(shape)
     assert each_kind(shape)[: len(faults)] == faults
-    assert not [fault for fault in faults if isinstance(fault, PowerCut | DuringResync)]
+    assert not [f for f in faults if isinstance(f, PowerCut | DuringResync | Reboot | AgentKilled)]
     # A cut of all that carries the membership ends in a fencing.
     cuts = [set(fault.networks) for fault in faults if isinstance(fault, Partition)]
     assert cuts
