@@ -94,7 +94,7 @@ def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
 ) -> None:
     """DRBD 9 may call a survivor of a Primary Consistent: heartbeat would not take over."""
     monkeypatch.setattr(pair, "_NOTES", str(tmp_path))
-    seen = {"flags": flags, "generation": 9}
+    seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):
         assert weigh(monkeypatch, "fenced", disk=disk, **seen) == expected
         pair.note_contact("vol1")
