@@ -12,7 +12,8 @@ and would serve the data of last week. So there, in addition:
 * A replica that has not been connected since it was started is not made Primary on the word that
   the other node is fenced. One that has been connected knows whether it was behind, and one that
   was up to date then has been told everything until the link broke. DRBD 8.4 calls the first
-  Consistent; DRBD 9 calls so each that has lost a Primary, and there a note is kept on tmpfs.
+  Consistent, and only that. DRBD 9 has more uses for the word (a survivor of a Primary, until it
+  knows what the others have), so there a note is kept on tmpfs.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership is taken as gone. Nothing less would ever let the other go on.
 

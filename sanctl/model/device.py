@@ -138,8 +138,11 @@ class ReplicaState:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether its I/O is known to be held back until something is certain."""
-        return self.suspended not in {None, "no"}
+        """Whether its I/O is known to be held back until something is certain.
+
+        A standby has none: DRBD 9 calls one suspended that sees no majority of the copies.
+        """
+        return self.suspended not in {None, "no"} and self.role != "Secondary"
 
     @property
     def is_up_to_date(self) -> bool:

@@ -75,7 +75,7 @@ def test_a_replica_that_has_not_met_its_peer_is_not_trusted(
 def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: Collection[str], expected: str
 ) -> None:
-    """DRBD 9 calls each survivor of a Primary Consistent: heartbeat would never take over."""
+    """DRBD 9 may call a survivor of a Primary Consistent: heartbeat would not take over."""
     monkeypatch.setattr(pair, "_NOTES", str(tmp_path))
     seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import announce, fencing
+from sanctl.agents import announce, called, fencing
 from sanctl.agents.announce import published_value
 from sanctl.agents.fencing import clear_marks, secure
 from sanctl.agents.replica import Device
@@ -16,6 +16,14 @@ from sanctl.drivers import drbd, lio
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.cib import parse_replica_state
 from sanctl.parse.drbd import parse_events2
+from sanctl.plan.promotion import (
+    SCORE_ALONE,
+    SCORE_CONSISTENT,
+    SCORE_PRIMARY,
+    SCORE_UP_TO_DATE,
+    is_blank_pair,
+    promotion_score,
+)
 from tests.fakes.runner import Answer, FakeRunner
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "drbd9"
@@ -175,6 +183,46 @@ def test_what_is_published_names_each_peer() -> None:
 
 def test_an_only_peer_is_published_as_ever() -> None:
     assert "peers=" not in published_value(_state("Primary", "yes", n2="good"), nodes=2)
+
+
+RENDERED = GOLDEN / "rendered"
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "frozen"),
+    [
+        ("uptodate-primary.n1", SCORE_PRIMARY, False),
+        ("peer-lost.n1", SCORE_PRIMARY, False),
+        ("peer-outdated.n1", SCORE_PRIMARY, False),
+        ("quorum-lost.n1", SCORE_PRIMARY, True),
+        ("goes-on-alone.n1", SCORE_PRIMARY, False),
+        ("two-frozen.n1", SCORE_PRIMARY, True),
+        # The others of the three, when it has lost them, or died.
+        ("quorum-lost.n2", SCORE_UP_TO_DATE, False),
+        ("primary-crashed.n2", SCORE_UP_TO_DATE, False),
+        # Good by its own word, but the only one of three: DRBD would refuse it.
+        ("left-alone.n3", None, False),
+        ("two-crashed.n2", SCORE_ALONE, False),
+        ("two-alone-after-start.n1", SCORE_CONSISTENT, False),
+        ("blank.n1", None, False),
+    ],
+)
+def test_what_is_made_of_captured_states(name: str, score: int | None, frozen: bool) -> None:
+    state = parse_events2((RENDERED / f"{name}.txt").read_text())["vol1"]
+    assert promotion_score(state, is_new=False) == score
+    assert parse_replica_state(published_value(state, nodes=3)).is_frozen is frozen
+    assert is_blank_pair(state) is (name == "blank.n1")
+
+
+def test_the_handler_finds_its_peer_in_the_captured_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (RENDERED / "fence-peer.environment.txt").read_text()
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DRBD_PEER", raising=False)
+    assert (called.resource(), called.peer()) == ("vol1", "n3")
 
 
 def test_captured_states_are_published_and_read() -> None:
