@@ -21,7 +21,7 @@ from sanctl.plan.promotion import (
     SCORE_CONSISTENT,
     SCORE_PRIMARY,
     SCORE_UP_TO_DATE,
-    is_blank_pair,
+    is_blank,
     promotion_score,
 )
 from tests.fakes.runner import Answer, FakeRunner
@@ -211,7 +211,7 @@ def test_what_is_made_of_captured_states(name: str, score: int | None, frozen: b
     state = parse_events2((RENDERED / f"{name}.txt").read_text())["vol1"]
     assert promotion_score(state, is_new=False) == score
     assert parse_replica_state(published_value(state, nodes=3)).is_frozen is frozen
-    assert is_blank_pair(state) is (name == "blank.n1")
+    assert is_blank(state, copies=3) is (name == "blank.n1")
 
 
 def test_the_handler_finds_its_peer_in_the_captured_environment(
