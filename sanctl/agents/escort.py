@@ -24,7 +24,7 @@ from sanctl.agents import announce, policy, replica, verify
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd
 from sanctl.errors import SanctlError
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.resync import (
     DONE,
     FAST,
@@ -135,6 +135,10 @@ class _Track:
         return self.has_leave and now - self.moved_at > _STUCK_AFTER_S
 
 
+def _busy_peer(state: ResourceState) -> PeerState | None:
+    return next((p for p in state.peers if p.is_target or p.is_verifying), None)
+
+
 class _Count:
     """What came over the connections of one resync, as DRBD counts it: anew with each of them.
 
@@ -190,8 +194,16 @@ class Company:
         devices = {name: device for name in states if (device := policy.known(name)) is not None}
         advances = drbd.advances()
         now = time.monotonic()
-        running: list[Running] = []
-        targets: dict[str, plan.Candidate] = {}
+        targets = [
+            plan.Candidate(name, policy.of(device), left, self._tracks[name].is_stuck(now))
+            for name, device in devices.items()
+            if (left := self._follow(states[name], advances, now)) is not None
+            and any(peer.is_target for peer in states[name].peers)
+        ]
+        waiting = plan.waits(targets, time.localtime().tm_hour)
+        # First of all: what is written down and told takes longer, and meanwhile all of them run.
+        for name, device in devices.items():
+            self._give_leave(device, states[name], waiting.get(name, ""), now)
         is_busy = False
         for name, device in devices.items():
             try:
@@ -199,24 +211,12 @@ class Company:
             except (SanctlError, OSError) as error:
                 _say(name, f"the next look tries again: {error}", priority=journal.WARNING)
                 is_busy = True
-            entry = self._progress(device, states[name], advances, now)
-            if entry is None:
-                self._tracks.pop(name, None)
-                continue
-            running.append(entry)
-            if any(peer.is_target for peer in states[name].peers):
-                targets[name] = plan.Candidate(
-                    name,
-                    policy.of(device),
-                    entry.left_kib,
-                    self._tracks[name].is_stuck(now),
-                )
-        waiting = plan.waits(targets.values(), time.localtime().tm_hour)
-        for name, device in devices.items():
-            self._give_leave(device, states[name], waiting.get(name, ""), now)
-        self._tell(
-            tuple(entry._replace(waits=waiting.get(entry.device, "")) for entry in running), now
+        running = tuple(
+            entry._replace(waits=waiting.get(entry.device, ""))
+            for name, device in devices.items()
+            if (entry := self._progress(device, states[name], advances)) is not None
         )
+        self._tell(running, now)
         return is_busy or bool(running)
 
     def leave(self) -> None:
@@ -224,21 +224,25 @@ class Company:
         with contextlib.suppress(SanctlError):
             attributes.withdraw(self._runner, RUNNING_ATTRIBUTE)
 
+    def _follow(self, state: ResourceState, advances: dict[int, Advance], now: float) -> int | None:
+        """Return what is left of what runs of a device, in KiB; None when nothing does."""
+        peer = _busy_peer(state)
+        if peer is None:
+            self._tracks.pop(state.name, None)
+            return None
+        seen = advances.get(state.minor or 0)
+        left = seen.left_kib if seen else peer.out_of_sync_kib or 0
+        self._tracks.setdefault(state.name, _Track(left, now)).see(left, now)
+        return left
+
     def _progress(
-        self,
-        device: Device,
-        state: ResourceState,
-        advances: dict[int, Advance],
-        now: float,
+        self, device: Device, state: ResourceState, advances: dict[int, Advance]
     ) -> Running | None:
         """Return what runs of a device, None when nothing does."""
-        peer = next((p for p in state.peers if p.is_target or p.is_verifying), None)
-        if peer is None:
+        peer, track = _busy_peer(state), self._tracks.get(device.name)
+        if peer is None or track is None:
             return None
-        seen = advances.get(device.minor)
-        left = seen.left_kib if seen else peer.out_of_sync_kib or 0
-        track = self._tracks.setdefault(device.name, _Track(left, now))
-        track.see(left, now)
+        seen, left = advances.get(device.minor), track.marks[-1][1]
         latest = latest_of(device) if peer.is_target else None
         return Running(
             device=device.name,

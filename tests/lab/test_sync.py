@@ -213,11 +213,11 @@ def test_several_come_back_in_order_and_not_at_once(scene: Scene, device: str) -
     for name in others:
         scene.create(name, "64M", prefer="n1")
     try:
-        amounts = {"sync0": 24, "sync1": 6, "sync2": 12}
+        amounts = {"sync0": 24, "sync1": 12, "sync2": 16}
         for name in amounts:
             # Slow enough to be seen.
             priority = "90" if name == "sync2" else "50"
-            set_policy(bed, name, "--rate-max", "2M", "--rate-min", "1M", "--priority", priority)
+            set_policy(bed, name, "--rate-max", "1M", "--rate-min", "1M", "--priority", priority)
         since = {name: copies(bed, name)["n2"]["latest"] for name in amounts}
         part(bed, *amounts)
         for name, mib in amounts.items():
