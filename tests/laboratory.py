@@ -54,9 +54,16 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 def laboratory(
-    request: pytest.FixtureRequest, spec: LabSpec, *, is_own: bool = False
+    request: pytest.FixtureRequest,
+    spec: LabSpec,
+    *,
+    is_own: bool = False,
+    options: tuple[str, ...] = (),
 ) -> Iterator[Bed]:
-    """Build the laboratory a fixture needs, and take it down; one of one's own is only used."""
+    """Build the laboratory a fixture needs, and take it down; one of one's own is only used.
+
+    `options` are more of what `sanctl lab up` is to be told.
+    """
     lacking = [] if is_own else lab_host.check(lab_host.observe(), spec)
     if lacking:
         reason = "no laboratory here: " + "; ".join(map(str, lacking))
@@ -69,6 +76,7 @@ def laboratory(
             shape = ["--nodes", str(spec.nodes), "--witness", spec.witness_kind.value]
             run_sanctl(
                 "lab", "up", "--name", spec.name, "--release", _RELEASE, *shape,
+                *options,
                 timeout_s=_UP_DEADLINE_S,
             )  # fmt: skip
         made = Bed(spec.name)

@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Iterable
 
-from sanctl.agents import cache, newborn, suspicion
+from sanctl.agents import cache, newborn, pair, policy, suspicion
 from sanctl.agents.fencing import clear_marks
-from sanctl.agents.replica import RUNTIME, Device
+from sanctl.agents.replica import RUNTIME, Device, note_path
 from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.promotion import is_blank_pair, promotion_score
+from sanctl.model.resync import Resync
+from sanctl.plan.promotion import is_blank, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
@@ -31,16 +32,21 @@ def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
     """
     if state is None:
         return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
+    if nodes == 1 and not any(peer.connection == "Connected" for peer in state.peers):
+        # DRBD 8.4 shows the only replica a peer, and counts all blocks as different from it.
+        state = state._replace(peers=())
     connections = ",".join(peer.connection for peer in state.peers)
     connections = connections or ("StandAlone" if nodes > 1 else "None")
     replications = ",".join(peer.replication for peer in state.peers) or "Off"
     disks = ",".join(peer.disk for peer in state.peers) or "None"
     behind = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
     size = "?" if state.size_kib is None else str(state.size_kib * 1024)
+    # Of several it has to be said which is which.
+    peers = f" peers={','.join(each.name for each in state.peers)}" if len(state.peers) > 1 else ""
     return (
         f"disk={state.disk} connection={connections} replication={replications} "
         f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size} "
-        f"suspended={state.suspended}"
+        f"suspended={state.suspended}{peers}"
     )
 
 
@@ -65,24 +71,57 @@ def publish(
     try:
         _publish(runner, device, state, apart)
     except SanctlError as error:
-        journal.write(
-            f"{device.name}: the cluster could not be told this replica's state: {error}",
-            priority=journal.WARNING,
-            device=device.name,
-            action="publish",
+        complain(device.name, error)
+
+
+def complain(name: str, error: SanctlError) -> None:
+    """Log that the cluster could not be told something."""
+    journal.write(
+        f"{name}: the cluster could not be told this replica's state: {error}",
+        priority=journal.WARNING,
+        device=name,
+        action="publish",
+    )
+
+
+def is_news(device: Device, state: ResourceState) -> bool:
+    """Whether the cluster was told another state than this one, amounts apart.
+
+    Not of a replica of which nothing was told: it is being started or stopped. Nor of one without
+    contact, of which only its agent knows all there is to tell.
+    """
+    told = read_text_or(f"{RUNTIME}/told-{device.name}", "").split()
+    words = published_value(state, nodes=len(device.nodes)).split()
+    return (
+        bool(told)
+        and state.is_in_contact
+        and not is_blank(state, copies=len(device.nodes))
+        and any(
+            word not in told and not word.startswith(("out-of-sync=", "size=")) for word in words
         )
+    )
 
 
 def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
+    if state is not None and state.is_in_contact:
+        pair.note_contact(device.name)
     score = promotion_score(
         state,
-        is_new=state is not None and is_blank_pair(state) and newborn.is_new(runner, device),
+        is_new=state is not None
+        and is_blank(state, copies=len(device.nodes))
+        and newborn.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
+        copies=len(device.nodes),
     )
     if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
         score = None
     access = access_list_digest(lio.initiators(device.name))
-    value = f"{published_value(state, nodes=len(device.nodes))} acl={access}{apart}"
+    held = str(policy.in_force(device.name)).replace(" ", "+") or "default"
+    value = f"{published_value(state, nodes=len(device.nodes))} acl={access} policy={held}{apart}"
+    path = note_path(device, "sync")
+    latest = Resync.parse(read_text_or(path, "")) if path is not None else None
+    if latest is not None:
+        value += f" resync={latest}"
     value += cache.words(device, state)
     told = f"{score} {value}"
     path = f"{RUNTIME}/told-{device.name}"
@@ -94,9 +133,12 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         return
     attributes.set_promotion_score(runner, device.name, score)
     attributes.publish(runner, f"sanctl-{device.name}", value)
-    if state is not None and state.is_in_sync and state.is_primary:
+    if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
-        clear_marks(runner, device.name, set(device.nodes) - {os.uname().nodename})
+        others = sorted(set(device.nodes) - {os.uname().nodename})
+        good = [node for node in others if state.beside(node).is_in_sync]
+        if good:
+            clear_marks(runner, device.name, good)
     with open(path, "w", encoding="utf-8") as file:
         file.write(told)
 

@@ -160,6 +160,19 @@ def part(runner: Runner, device: Device) -> None:
         tell(device.name, f"the peer may stay in write-back for a moment: {error}", "cut")
 
 
+def take_leave(runner: Runner, device: Device, state: ResourceState) -> None:
+    """End the contact of a standby that is to come back: so that its Primary flushes before.
+
+    Raises:
+        CommandError: the contact did not end.
+    """
+    may_be = _is_marked(device.name) or _wanted(device).mode is Mode.WRITE_BACK
+    if must_cut(state, may_be_write_back=may_be):
+        drbd.cut(runner, device.name)
+    else:
+        drbd.disconnect(runner, device.name)
+
+
 def end(name: str) -> None:
     """Drop what is kept on tmpfs of a device that is stopped here."""
     dirty.limit(name, None)

@@ -22,14 +22,20 @@ import time
 from sanctl.agents import (
     announce,
     cache,
+    escort,
     fencing,
     healing,
+    membership,
     newborn,
     ocf,
+    pair,
+    policy,
     primary,
     replacement,
     replica,
+    resync,
     suspicion,
+    verify,
 )
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
@@ -37,7 +43,7 @@ from sanctl.drivers import dm, drbd, lio, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache import parse_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.promotion import is_blank_pair
+from sanctl.plan.promotion import is_blank
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
 
@@ -61,6 +67,8 @@ def _device() -> Device:
         nodes=tuple(ocf.parameter("nodes").split()),
         minor=int(ocf.parameter("minor")),
         initiators=tuple(ocf.parameter("initiators", "").split()),
+        sync=ocf.parameter("sync", ""),
+        verify=ocf.parameter("verify", ""),
         cache=ocf.parameter("cache", ""),
     )
 
@@ -90,12 +98,15 @@ def start() -> int:
             )
         )
     pool.check(str(where.path), where.uuid)
+    membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    replica.write_resource_file(device, files)
+    replica.write_resource_file(_RUNNER, device, files)
+    pair.forget(device.name)
     cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = suspicion.is_suspect(device.name, files.data)
     replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
+    policy.note(device)
     how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
     steps.done("drbd", f"DRBD attached{how}")
     state = drbd.observe(_RUNNER, device.name)
@@ -116,6 +127,7 @@ def start() -> int:
         dm.target_device(device.name),
     )
     steps.done("target", "target exported, Standby")
+    verify.tell(_RUNNER, device)
     state = replica.wait_until_settled(_RUNNER, device, _SETTLE_S)
     announce.publish(_RUNNER, device, state)
     steps.ended(f"standby, {announce.published_value(state)}")
@@ -169,9 +181,12 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
     device that ever took a write is never again taken for a new one, whatever dies in between.
     """
     state = drbd.observe(_RUNNER, device.name)
-    if state is not None and is_blank_pair(state):
-        drbd.skip_initial_sync(_RUNNER, device.minor)
-        steps.done("skip-sync", "new replicas declared identical")
+    if state is not None and is_blank(state, copies=len(device.nodes)):
+        if len(device.nodes) > 1:
+            drbd.skip_initial_sync(_RUNNER, device.minor)
+        else:
+            drbd.call_up_to_date(_RUNNER, device.name, device.minor)
+        steps.done("skip-sync", "new replicas declared good: all are zeros")
     elif state is None or state.disk != "UpToDate":
         # The peers lost sight of each other meanwhile: still new, and not forgotten to be.
         raise CommandError(
@@ -209,9 +224,8 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
             # After the gate, so that what was held back fails here and reaches nothing.
             dm.release(_RUNNER, device.name)
         steps.done("gate", "gate closed")
-    left = max(1.0, deadline - time.monotonic())
     if drbd.is_loaded():
-        drbd.secondary(_RUNNER, device.name, device.minor, timeout_s=left)
+        primary.resign(_RUNNER, device.name, device.minor, deadline)
         steps.done("secondary", "DRBD Secondary")
 
 
@@ -246,7 +260,12 @@ def take_down(device: Device) -> None:
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     fencing.forget(device.name)
+    resync.forget(device.name)
     healing.forget(device)
+    policy.forget(device)
+    escort.forget(device)
+    verify.forget(_RUNNER, device)
+    membership.forget(device)
     cache.end(device.name)
     replica.wait_until_detached(device)
     left = replica.observe(_RUNNER, device)
@@ -272,7 +291,7 @@ def monitor() -> int:
         state: ResourceState | None = found.drbd
         apart = ""
         try:
-            if not is_blank_pair(found.drbd):
+            if not is_blank(found.drbd, copies=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
                 newborn.is_new(_RUNNER, device)
             if found.is_active or found.is_standby:
@@ -280,6 +299,7 @@ def monitor() -> int:
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
+                state = resync.reconnect(_RUNNER, device.name, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
@@ -311,25 +331,29 @@ def _observe_after_birth(device: Device) -> replica.Health:
     """
     deadline = time.monotonic() + min(_BIRTH_PATIENCE_S, ocf.remaining_s(30.0) / 2)
     found = replica.observe(_RUNNER, device)
-    if ocf.is_probe() or not _is_unborn(found):
+    if ocf.is_probe() or not _is_unborn(device, found):
         return found
     try:
         if not newborn.is_new(_RUNNER, device):
             return found
     except SanctlError:
         return found
-    while _is_unborn(found) and time.monotonic() < deadline:
+    while _is_unborn(device, found) and time.monotonic() < deadline:
         time.sleep(0.5)
         found = replica.observe(_RUNNER, device)
     return found
 
 
-def _is_unborn(found: replica.Health) -> bool:
-    return found.is_standby and found.drbd is not None and is_blank_pair(found.drbd)
+def _is_unborn(device: Device, found: replica.Health) -> bool:
+    return (
+        found.is_standby
+        and found.drbd is not None
+        and is_blank(found.drbd, copies=len(device.nodes))
+    )
 
 
 def reload_agent() -> int:
-    """Apply a changed size, access list or cache policy to the running replica.
+    """Apply changed replica nodes, size, access list, sync or cache policy to the running replica.
 
     Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
     failed would count as a failed start, and take a device down that serves.
@@ -358,19 +382,29 @@ def reload_agent() -> int:
 
 
 def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
-    """Bring access list, size and cache as far towards what is wanted as can be done at once."""
-    # While I/O is frozen an access list entry could not be removed: its commands never end.
+    """Bring replica nodes, access list, policies and size as near to what is wanted as can be."""
+    # While I/O is frozen an access list entry could not be removed: its commands never end. And
+    # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
+    if not is_frozen and membership.follow(_RUNNER, device):
+        steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
+        state = drbd.observe(_RUNNER, device.name) or state
     if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
         lio.set_initiators(device.name, device.initiators)
         steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
+    if not policy.is_in_force(device) and policy.apply(_RUNNER, device, state):
+        steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
+    if policy.is_in_force(device):
+        policy.note(device)
+    if verify.begin(_RUNNER, device, state) or escort.wants_company(device, state):
+        escort.kick(_RUNNER)
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if replica.grow_files(_RUNNER, device):
             steps.done("files", "device files grown")
         if state.is_primary:
             # Refused until the peers' files have grown too.
             with contextlib.suppress(SanctlError):
-                drbd.resize(_RUNNER, device.minor)
+                drbd.resize(_RUNNER, device.minor, has_peers=len(device.nodes) > 1)
         state = drbd.observe(_RUNNER, device.name) or state
     if replica.finish_growth(_RUNNER, device, state):
         steps.done("grown", "grown to the size that DRBD has")

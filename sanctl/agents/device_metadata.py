@@ -26,13 +26,15 @@ target that is Standby until this node is promoted. Made and changed by the sanc
 <shortdesc lang="en">pool</shortdesc>
 <content type="string"/>
 </parameter>
-<parameter name="replicas" required="1">
-<longdesc lang="en">How many replicas the device has.</longdesc>
+<parameter name="replicas" required="1" reloadable="1">
+<longdesc lang="en">How many replicas the device is to have. While a change is under way it has
+others: those in `nodes`.</longdesc>
 <shortdesc lang="en">number of replicas</shortdesc>
 <content type="integer"/>
 </parameter>
-<parameter name="nodes" required="1">
-<longdesc lang="en">The replica nodes, separated by spaces.</longdesc>
+<parameter name="nodes" required="1" reloadable="1">
+<longdesc lang="en">The replica nodes, separated by spaces. A location rule keeps the device from
+all others; both are changed together.</longdesc>
 <shortdesc lang="en">replica nodes</shortdesc>
 <content type="string"/>
 </parameter>
@@ -44,6 +46,17 @@ target that is Standby until this node is promoted. Made and changed by the sanc
 <parameter name="initiators" required="0" reloadable="1">
 <longdesc lang="en">Initiators that may log in, separated by spaces. Empty: nobody.</longdesc>
 <shortdesc lang="en">access list</shortdesc>
+<content type="string" default=""/>
+</parameter>
+<parameter name="sync" required="0" reloadable="1">
+<longdesc lang="en">How the replicas are brought into line, as words key=value: full-above,
+csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longdesc>
+<shortdesc lang="en">sync policy</shortdesc>
+<content type="string" default=""/>
+</parameter>
+<parameter name="verify" required="0" reloadable="1">
+<longdesc lang="en">The latest order to compare the replicas, by sanctl device verify.</longdesc>
+<shortdesc lang="en">order to verify</shortdesc>
 <content type="string" default=""/>
 </parameter>
 <parameter name="cache" required="0" reloadable="1">

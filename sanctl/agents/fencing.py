@@ -1,9 +1,12 @@
 """DRBD's fence-peer and unfence-peer handlers.
 
-DRBD 8.4 with `fencing resource-and-stonith` freezes a Primary's I/O when it loses its peer, and
-calls fence-peer; what that returns decides whether I/O goes on. A Secondary that is to become
-Primary without its peer asks the same. The question is always: is it certain that the peer will
-not serve this device with the data it has?
+DRBD with `fencing resource-and-stonith` freezes a Primary's I/O when it loses its peer, and calls
+fence-peer; what that returns decides whether I/O goes on. A Secondary that is to become Primary
+without its peer asks the same. The question is always: is it certain that the peer will not serve
+this device with the data it has?
+
+DRBD 9 asks it about each peer, at the same time. With three and more copies and `resource-only` it
+freezes nothing by that: its quorum does, where the majority of the copies is gone.
 
 The answer is a permanent node attribute of the peer, `sanctl-outdated-NAME`, which a location rule
 of every device turns into "never promote there". It is set only by a partition with quorum, and a
@@ -25,8 +28,8 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
-from sanctl.agents import cache, pair
-from sanctl.drivers import attributes, drbd, selffence
+from sanctl.agents import cache, called, pair
+from sanctl.drivers import attributes, drbd, marks, selffence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
 from sanctl.plan import fence_rules, freeze
@@ -38,6 +41,9 @@ _UNCERTAIN = 1
 _PROMOTION_DEADLINE_S = 40.0
 _TELL_EVERY_S = 30.0
 _LOCKS = "/run/sanctl"
+_LOCK_POLL_S = 0.05
+# Who holds the lock holds it for a few answers of the cluster.
+_LOCK_PATIENCE_S = 10.0
 _RUNNER = LocalRunner()
 
 
@@ -48,7 +54,7 @@ def fence_peer() -> int:
     Primary whose I/O is frozen it does not give up while that is so: nobody would ask again. It
     ends that itself, with the node, when nobody else can.
     """
-    device, peer = os.environ.get("DRBD_RESOURCE", ""), os.environ.get("DRBD_PEER", "")
+    device, peer = called.resource(), called.peer()
     if not device or not peer:
         journal.write("fence-peer: DRBD named no resource or peer", priority=journal.ERROR)
         return _UNCERTAIN
@@ -59,8 +65,10 @@ def fence_peer() -> int:
         try:
             # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
             cache.secure(_RUNNER, device)
-            with _locked(device):
-                standing = secure(_RUNNER, device, peer)
+            with locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
+                if is_mine and not _may_mark(_RUNNER, device, peer):
+                    return _uncalled_for(device, peer)
+                standing = secure(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
         except SanctlError as error:
             standing, last = _standing_in_silence(_RUNNER), str(error)
@@ -87,9 +95,9 @@ def fence_peer() -> int:
                 action="fence-peer",
                 step="uncertain",
             )
-        if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device):
+        if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device, peer):
             return _UNCERTAIN
-        if freeze.is_abandoned(alone_since, time.monotonic()) and _waits_as_primary(device):
+        if freeze.is_abandoned(alone_since, time.monotonic()) and _is_frozen(device, peer):
             selffence.reboot(
                 _RUNNER,
                 f"{device}: its I/O is frozen and this node has had no quorum for"
@@ -99,31 +107,105 @@ def fence_peer() -> int:
         time.sleep(0.2)
 
 
+def _uncalled_for(device: str, peer: str) -> int:
+    journal.write(
+        f"{device}: {peer} is not marked: it is back, or this node is no Primary any more",
+        priority=journal.NOTICE,
+        device=device,
+        action="fence-peer",
+        step="late",
+    )
+    return _UNCERTAIN
+
+
 def secure(runner: Runner, device: str, peer: str) -> str:
     """Mark the peer's replica as outdated if that can be certain, and return its standing.
 
     The order matters. A mark counts only if this partition is quorate, which the CIB does not
     insist on for node attributes: so quorum is asked before, lest a lonely node change its CIB,
-    and after, lest it was lost in between.
+    and after, lest it was lost in between. Last the mark is read back: partitions that met
+    meanwhile may have agreed on the CIB of the other one.
 
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
     """
-    before = pair.weigh(runner, device, peer, peer_standing(runner, peer))
-    if not fence_rules.is_certain(before):
+    before, seen = _weigh(runner, device, peer)
+    if seen is None or not fence_rules.is_certain(before):
         return before
-    mark = f"sanctl-outdated-{device}"
-    attributes.remember(runner, peer, mark, _uuid(runner, device), timeout_s=20.0)
-    return pair.weigh(runner, device, peer, peer_standing(runner, peer))
+    has_outranked = fence_rules.outranks(before)
+    marks.put(runner, device, peer, seen, outranks=has_outranked)
+    after, seen = _weigh(runner, device, peer)
+    if seen is None:
+        return after
+    is_kept = seen.is_marked and (has_outranked or not fence_rules.outranks(after))
+    return after if is_kept else "unknown"
 
 
-def _waits_as_primary(device: str) -> bool:
+def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, marks.Sight | None]:
+    """Return a peer's standing, and where there is quorum what the CIB says, asked in this order.
+
+    Raises:
+        SanctlError: the cluster did not answer.
+    """
+    present = membership(runner)
+    if not present.is_quorate:
+        return "alone", None
+    seen = marks.look(runner, device, peer)
+    standing = fence_rules.standing(
+        is_quorate=True,
+        is_member=peer in present.members,
+        is_fenced=lambda: seen.state is not None and is_fenced(seen.state),
+    )
+    return pair.weigh(runner, device, peer, standing), seen
+
+
+def _may_mark(runner: Runner, device: str, peer: str) -> bool:
+    """Whether there is still something here that a mark is wanted for; asked under the lock."""
+    if os.path.exists(_promotion(device)):
+        return True
+    state = drbd.observe(runner, device)
+    return fence_rules.may_mark(state and state.beside(peer), is_promoting=False)
+
+
+@contextlib.contextmanager
+def promoting(device: str) -> Iterator[None]:
+    """Let fence-peer know that it is called for a promotion, for as long as that lasts."""
+    with open(_promotion(device), "w", encoding="utf-8"):
+        pass
+    try:
+        yield
+    finally:
+        call_off(device)
+
+
+def call_off(device: str) -> None:
+    """Make a handler that was called for a promotion give up: the promotion is not wanted."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_promotion(device))
+
+
+def _promotion(device: str) -> str:
+    return f"{_LOCKS}/promoting-{device}"
+
+
+def _waits_as_primary(device: str, peer: str) -> bool:
     """Whether this node is Primary and still without the peer."""
     try:
         state = drbd.observe(_RUNNER, device)
     except SanctlError:
         return True
-    return state is not None and state.is_primary and not state.is_in_contact
+    return state is not None and state.is_primary and not state.beside(peer).is_in_contact
+
+
+def _is_frozen(device: str, peer: str) -> bool:
+    """Whether I/O is frozen here for want of the peer; with a majority of the copies it is not."""
+    if not _waits_as_primary(device, peer):
+        return False
+    try:
+        state = drbd.observe(_RUNNER, device)
+    except SanctlError:
+        return True
+    return state is None or not state.has_quorum or state.suspended != "no"
 
 
 def _standing_in_silence(runner: Runner) -> str:
@@ -157,8 +239,12 @@ def end_of_failed_stop(runner: Runner, device: str, reason: str) -> None:
 
 def unfence_peer() -> int:
     """Let the peers' replicas be promoted again, if they have become the same as this one."""
-    device = os.environ.get("DRBD_RESOURCE", "")
-    peers = os.environ.get("DRBD_PEER", "").split()
+    device = called.resource()
+    peers = called.peer().split()
+    from sanctl.agents import escort  # noqa: PLC0415 - not for the handler that freezes I/O
+
+    # Also to tell the cluster, which would else hear of it from the next monitor.
+    escort.kick(_RUNNER)
     try:
         clear_marks(_RUNNER, device, peers)
     except SanctlError as error:
@@ -173,7 +259,7 @@ def unfence_peer() -> int:
 
 
 def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
-    """Take the mark "outdated" off the peers of a Primary that is in sync with them.
+    """Take the mark "outdated" off those peers of a Primary that are in sync with it.
 
     Only the node that would set the mark clears it, under the lock of the handler that sets it:
     if the link breaks now, the handler runs afterwards, and its mark stays. What a standby sees
@@ -188,39 +274,49 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     Raises:
         SanctlError: the cluster or DRBD did not answer.
     """
-    with _locked(device, wait=False) as is_mine:
+    with locked(device, wait_s=0.0) as is_mine:
         state = drbd.observe(runner, device) if is_mine else None
-        if not fence_rules.may_clear(state):
-            return False
         for peer in peers:
+            if state is None or not fence_rules.may_clear(state.beside(peer)):
+                return False
             if not fence_rules.is_certain(peer_standing(runner, peer)):
                 return False
-            attributes.forget(runner, peer, f"sanctl-outdated-{device}", timeout_s=8.0)
+            attributes.forget(runner, peer, marks.attribute(device), timeout_s=8.0)
     return True
 
 
 def forget(device: str) -> None:
     """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
+    call_off(device)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{_LOCKS}/fence-{device}.lock")
+    pair.forget(device)
 
 
 @contextlib.contextmanager
-def _locked(device: str, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the device's fencing lock; without `wait` only if nobody else does.
+def locked(device: str, *, wait_s: float) -> Iterator[bool]:
+    """Hold the device's fencing lock, if it can be had in that time; tell whether it could.
 
     A kernel lock on an open file: it ends with the process, whatever ends that.
     """
+    os.makedirs(_LOCKS, mode=0o700, exist_ok=True)
     handle = os.open(f"{_LOCKS}/fence-{device}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _lock(handle, time.monotonic() + wait_s)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return True
 
 
 def peer_standing(runner: Runner, peer: str) -> str:
@@ -273,9 +369,3 @@ def is_fenced(state: ET.Element) -> bool:
         and state.get("expected") == "down"
         and state.get("join") == "down"
     )
-
-
-def _uuid(runner: Runner, device: str) -> str:
-    return runner.run(
-        ["crm_resource", "--resource", device, "--get-parameter", "uuid"], timeout_s=20.0
-    ).stdout.strip()

@@ -22,9 +22,9 @@ import os
 import time
 import xml.etree.ElementTree as ET
 
-from sanctl.agents import replica, suspicion
+from sanctl.agents import fencing, renewal, replica, suspicion
 from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import attributes, drbd, loop, pool
+from sanctl.drivers import attributes, drbd
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.generations import Generations, parse_generations
 from sanctl.system import journal
@@ -42,7 +42,7 @@ def parting(runner: Runner, device: Device, state: ResourceState) -> str:
     Since when it is known to be without contact is kept beside the data, as a node that reboots
     must not forget it.
     """
-    note = _note(device)
+    note = replica.note_path(device, "apart")
     if state.is_in_contact or len(device.nodes) < 2:
         if note is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -55,7 +55,7 @@ def parting(runner: Runner, device: Device, state: ResourceState) -> str:
             since = str(int(time.time()))
             write_atomically(note, f"{since}\n")
         words = f" apart={since}"
-    held = generations(runner, device)
+    held = generations(runner, device, state)
     if held is not None:
         ids = (held.current, held.bitmap, *held.history)
         words += f" gi={':'.join(f'{each:016X}' for each in ids)}"
@@ -63,19 +63,17 @@ def parting(runner: Runner, device: Device, state: ResourceState) -> str:
     return words
 
 
-def _note(device: Device) -> str | None:
-    """Return the path of the file that holds since when a replica has been without contact."""
-    for path in replica.attached_files(device):
-        if path.endswith(".data"):
-            return f"{path.removesuffix('.data')}.apart"
-    return None
+def generations(runner: Runner, device: Device, state: ResourceState) -> Generations | None:
+    """Return the generations of this node's replica, None when it has none.
 
-
-def generations(runner: Runner, device: Device) -> Generations | None:
-    """Return the generations of this node's replica, None when it has none."""
-    done = runner.run(
-        ["drbdsetup", "get-gi", str(device.minor)], timeout_s=_QUERY_TIMEOUT_S, ok=range(256)
-    )
+    DRBD 9 keeps a bitmap's generation for each peer, and so tells them only beside an only one.
+    """
+    subject = [str(device.minor)]
+    if drbd.generation() >= 9:
+        if len(state.peers) != 1:
+            return None
+        subject = [device.name, str(state.peers[0].node_id), "0"]
+    done = runner.run(["drbdsetup", "get-gi", *subject], timeout_s=_QUERY_TIMEOUT_S, ok=range(256))
     return parse_generations(done.stdout) if done.status == 0 else None
 
 
@@ -100,7 +98,7 @@ def obey(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
         _discard(runner, device, state, discard, here)
     elif (
         any("discard" in other for other in orders.values())
-        and _is_alone(state)
+        and drbd.stands_alone(state)
         and not suspicion.is_suspect(device.name, suspicion.data_file(device.name))
     ):
         # The other node is about to throw its copy away: without this it would knock in vain.
@@ -109,11 +107,6 @@ def obey(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     else:
         return state
     return drbd.observe(runner, device.name) or state
-
-
-def _is_alone(state: ResourceState) -> bool:
-    # DRBD 8.4 forgets a connection that it has given up.
-    return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
 
 
 def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
@@ -142,24 +135,26 @@ def _discard(
 ) -> None:
     if state.is_primary:
         return  # The cluster demotes it first: the order came together with a mark.
-    held = generations(runner, device)
-    begun = os.path.exists(_begun(device))
+    held = generations(runner, device, state)
     if held is None or len(order) != 2:
         return
+    begun = read_text_or(_begun(device), "") == order[0]
     if held.name != order[0]:
-        if not (begun and held.is_blank):
+        if not begun:
             # Healed already, or other data than the operator was shown.
             _forget(runner, device, "discard", here)
             _tell(
                 device, f"order to discard {order[0]} dropped: the replica is {held.name}", "drop"
             )
+        elif not held.is_blank:
+            _go_on(runner, device, order[0], here)
         return
-    with open(_begun(device), "w", encoding="utf-8"):
-        pass
+    with open(_begun(device), "w", encoding="utf-8") as file:
+        file.write(order[0])
     _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
     if order[1] == "full" or suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
         # A bitmap does not know of the writes that a suspect replica lost.
-        begin_anew(runner, device)
+        renewal.begin_anew(runner, device)
         return
     drbd.disconnect(runner, device.name)
     drbd.connect_discarding(runner, device.name)
@@ -175,28 +170,23 @@ def _discard(
     drbd.disconnect(runner, device.name)
 
 
-def begin_anew(runner: Runner, device: Device) -> None:
-    """Make this a replica that holds nothing; DRBD then sends it everything.
+def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
+    """Reconnect a replica whose discarding had begun when its attempt was over.
 
-    Each step leaves what a start completes: metadata that are gone are made anew.
+    Contact came so late that the attempt's end cut the resync off. What was to be discarded has
+    another generation since the resync began: nothing needs a permission any more, and the plain
+    connection would not overwrite a replica that has something of its own.
     """
-    where = replica.load_topology().pool(device.pool)
-    if where is None:
-        return
-    files = pool.files_of(str(where.path), device.name, device.uuid)
-    drbd.down(runner, device.name)
-    loop.detach(runner, files.metadata)
-    pool.forget_metadata(files)
-    suspicion.clear(device.name, files.data)
-    replica.prepare_files(runner, device, str(where.path))
-    replica.write_resource_file(device, files)
-    replica.bring_up_drbd(runner, device, files)
+    drbd.disconnect(runner, device.name)
+    drbd.up(runner, device.name)
+    _tell(device, f"{discarded} was being replaced when contact was lost: going on", "connect")
+    _finish(runner, device, here)
 
 
 def _revive(
     runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
 ) -> None:
-    held = generations(runner, device)
+    held = generations(runner, device, state)
     is_meant = held is not None and order == [held.name] and not state.is_primary
     path = suspicion.data_file(device.name)
     was_suspect = is_meant and path is not None and suspicion.is_suspect(device.name, path)
@@ -205,7 +195,8 @@ def _revive(
         suspicion.clear(device.name, path)
         _tell(device, f"{order[0]} is trusted although it lost writes, as ordered", "trust")
     if is_meant and state.disk in {"Outdated", "Consistent"}:
-        drbd.call_up_to_date(runner, device.name, device.minor)
+        with fencing.promoting(device.name):
+            drbd.call_up_to_date(runner, device.name, device.minor)
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
     if was_suspect:
         drbd.up(runner, device.name)

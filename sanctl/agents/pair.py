@@ -1,4 +1,6 @@
-"""What the cluster's word about a peer is worth where two quorums need have no node in common.
+"""What the cluster's word about a peer is worth for one device.
+
+Where two quorums need have no node in common, it is worth less.
 
 With a majority of nodes, whoever goes on alone and whoever comes after it have a node in common,
 and that node has the marks of outdated replicas in its CIB. Two nodes that are each enough
@@ -7,25 +9,35 @@ device, which keeps no notes. A node that was down while the other served, and c
 one is gone, holds a CIB from before the mark. It may fence the other, rightly by all that it knows,
 and would serve the data of last week. So there, in addition:
 
-* A replica that has not been connected since it was started (DRBD calls it Consistent) is not made
-  Primary on the word that the other node is fenced. One that has been connected knows whether it
-  was behind, and one that was up to date then has been told everything until the link broke.
+* A replica that has not been connected since it was started is not made Primary on the word that
+  the other node is fenced. One that has been connected knows whether it was behind, and one that
+  was up to date then has been told everything until the link broke. DRBD 8.4 calls the first
+  Consistent, and only that. DRBD 9 has more uses for the word (a survivor of a Primary, until it
+  knows what the others have), so there a note is kept on tmpfs.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership is taken as gone. Nothing less would ever let the other go on.
 
 That both must see each other before either may do anything after a start is corosync's
 `wait_for_all`, which goes with `two_node`, and not with a quorum device.
+
+For a device with three and more copies (DRBD 9) the word counts only as far as
+`fence_rules.among_several` says.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 from sanctl.drivers import corosync, drbd
 from sanctl.model.quorum import Votes
 from sanctl.parse.corosync import parse_conf_tally
+from sanctl.plan.fence_rules import among_several, is_certain
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
+_NOTES = "/run/sanctl"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
@@ -35,11 +47,11 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
     Raises:
         CommandError: corosync, Pacemaker or DRBD did not answer.
     """
+    if is_certain(standing) and drbd.generation() >= 9:
+        standing = _among_several(runner, device, standing)
     match standing:
         case "fenced":
-            state = drbd.observe(runner, device)
-            is_untried = state is None or state.disk == _NOT_CONNECTED_YET
-            if is_untried and not corosync.membership(runner).has_memory:
+            if _is_untried(runner, device) and not corosync.membership(runner).has_memory:
                 return "unknown"
         case "unknown":
             # The file first: this is asked over and over while I/O is frozen.
@@ -51,6 +63,42 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
             if is_out and _is_fencing_off(runner):
                 return "fenced"
     return standing
+
+
+def note_contact(device: str) -> None:
+    """Remember that this node's replica has been connected since it was started."""
+    with open(_met(device), "w", encoding="utf-8"):
+        pass
+
+
+def forget(device: str) -> None:
+    """Forget that: the replica is stopped, or has just been started."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_met(device))
+
+
+def _met(device: str) -> str:
+    return f"{_NOTES}/met-{device}"
+
+
+def _is_untried(runner: Runner, device: str) -> bool:
+    if drbd.generation() >= 9:
+        return not os.path.exists(_met(device))
+    state = drbd.observe(runner, device)
+    return state is None or state.disk == _NOT_CONNECTED_YET
+
+
+def _among_several(runner: Runner, device: str, standing: str) -> str:
+    state = drbd.observe(runner, device)
+    if state is None:
+        return "unknown"
+    return among_several(
+        standing,
+        copies=len(state.peers) + 1,
+        is_primary=state.is_primary,
+        has_quorum=state.has_quorum,
+        has_memory=corosync.membership(runner).has_memory,
+    )
 
 
 def _is_fencing_off(runner: Runner) -> bool:

@@ -1,11 +1,12 @@
-"""Makes DRBD Primary on this node, where the cluster may know more than DRBD does."""
+"""Makes DRBD Primary on this node, where the cluster may know more than DRBD does, or Secondary."""
 
 from __future__ import annotations
 
 import time
 
+from sanctl.agents import fencing
 from sanctl.drivers import drbd
-from sanctl.errors import CommandError
+from sanctl.errors import CommandError, Problem
 from sanctl.system.runner import Runner
 
 #: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
@@ -39,7 +40,8 @@ def become(runner: Runner, name: str, minor: int, deadline: float) -> None:
     while True:
         try:
             left = max(deadline - time.monotonic(), 1.0)
-            drbd.primary(runner, name, minor, timeout_s=left)
+            with fencing.promoting(name):
+                drbd.primary(runner, name, minor, timeout_s=left)
         except CommandError as error:
             text = str(error)
             if _PEER_NOT_OUTDATED in text and not was_late and _peer_is_outdated(runner, name):
@@ -52,10 +54,38 @@ def become(runner: Runner, name: str, minor: int, deadline: float) -> None:
             return
 
 
+def resign(runner: Runner, name: str, minor: int, deadline: float) -> None:
+    """Make a resource Secondary, at a moment when no handler is marking the peer.
+
+    The peer may be promoted from here on: a mark that came after this could hit the node that
+    serves. A handler that looks later sees that its node is no Primary any more. The gate is closed
+    by now: no I/O is held here that a handler, kept waiting for the lock, would have to let go.
+
+    Args:
+        runner: starts DRBD's tools.
+        name: the resource.
+        minor: its DRBD minor.
+        deadline: of the whole action, on the monotonic clock, in seconds.
+
+    Raises:
+        CommandError: a handler is at work for too long, or DRBD refuses or did not answer.
+    """
+    fencing.call_off(name)
+    wait_s = max(1.0, deadline - time.monotonic())
+    with fencing.locked(name, wait_s=wait_s) as is_mine:
+        if not is_mine:
+            raise CommandError(
+                Problem(
+                    "SAN-AGENT-011",
+                    f"{name}: a DRBD handler has been marking the peer for {wait_s:.0f} s",
+                    "the cluster does not answer: 'journalctl SANCTL_ACTION=fence-peer'",
+                )
+            )
+        left = max(1.0, deadline - time.monotonic())
+        drbd.secondary(runner, name, minor, timeout_s=left)
+
+
 def _peer_is_outdated(runner: Runner, name: str) -> bool:
     state = drbd.observe(runner, name)
-    return (
-        state is not None
-        and bool(state.peers)
-        and all(peer.disk == "Outdated" for peer in state.peers)
-    )
+    missing = [] if state is None else [peer for peer in state.peers if not peer.is_in_contact]
+    return bool(missing) and all(peer.disk == "Outdated" for peer in missing)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import xml.etree.ElementTree as ET
 
-from sanctl.agents import cache, healing, suspicion
+from sanctl.agents import cache, renewal, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import corosync, drbd
 from sanctl.model.drbd import ResourceState
@@ -33,7 +33,7 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     cache.tell(
         device.name, "this replica lost writes that were in RAM; it is filled anew", "replace"
     )
-    healing.begin_anew(runner, device)
+    renewal.begin_anew(runner, device)
     return drbd.observe(runner, device.name) or state
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import dm, drbd, lio, loop, pool
+from sanctl.drivers import dm, drbd, link, lio, loop, pool
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
 from sanctl.system.files import read_text_or, write_atomically
@@ -28,6 +28,9 @@ HANDLERS = "/usr/lib/sanctl"
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
 
 
+_STEMS: dict[str, str] = {}
+
+
 class Device(NamedTuple):
     """A device as the cluster describes it to an agent.
 
@@ -39,6 +42,8 @@ class Device(NamedTuple):
         nodes: the replica nodes.
         minor: the DRBD minor.
         initiators: who may log in.
+        sync: its sync policy, in words (sanctl/model/sync.py).
+        verify: the latest order to compare its replicas (sanctl/model/verification.py).
         cache: the cache policy, as the CIB holds it; empty: none.
     """
 
@@ -49,6 +54,8 @@ class Device(NamedTuple):
     nodes: tuple[str, ...]
     minor: int
     initiators: tuple[str, ...]
+    sync: str = ""
+    verify: str = ""
     cache: str = ""
 
     @property
@@ -219,8 +226,14 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool.DeviceFiles) -
         )
 
 
-def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
-    """Render the DRBD resource file of the device for this node."""
+def write_resource_file(
+    runner: Runner, device: Device, files: pool.DeviceFiles, *, al_extents: int | None = None
+) -> None:
+    """Render the DRBD resource file of the device for this node.
+
+    `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
+    """
+    from sanctl.agents import policy  # noqa: PLC0415
     from sanctl.render.drbd import (  # noqa: PLC0415
         Backing,
         ReplicaAddress,
@@ -229,6 +242,15 @@ def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
     )
 
     topology = load_topology()
+    if drbd.generation() < 9 and len(device.nodes) > 2:
+        raise CommandError(
+            Problem(
+                "SAN-DRBD-003",
+                f"{device.name} has {len(device.nodes)} replicas, which need DRBD 9; this node "
+                "has DRBD 8.4 loaded",
+                "install the module of DRBD 9 here, and load it instead",
+            )
+        )
     replicas = []
     for name in device.nodes:
         node = topology.node(name)
@@ -241,6 +263,7 @@ def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
                 )
             )
         replicas.append(ReplicaAddress(name, node.id, str(node.sync)))
+    here = topology.node(os.uname().nodename)
     data = loop.find(files.data)
     metadata = loop.find(files.metadata) or loop.find(f"{files.metadata}.new")
     if data is None or metadata is None:
@@ -262,6 +285,9 @@ def write_resource_file(device: Device, files: pool.DeviceFiles) -> None:
             backing=Backing(data, metadata),
             handlers=HANDLERS,
             generation=drbd.generation(),
+            sync=policy.of(device),
+            link_bytes_s=link.bytes_per_s(runner, str(here.sync)) if here else None,
+            al_extents=al_extents,
         ),
         mode=0o600,
     )
@@ -310,6 +336,20 @@ def attached_files(device: Device) -> list[str]:
     return [path for path in loop.backing_files() if mark in path]
 
 
+def note_path(device: Device, kind: str) -> str | None:
+    """Return the path of a note beside the device's data, None when that is not attached.
+
+    Looked for once in a process: every loop device of the node has to be asked.
+    """
+    key = f"{device.name}.{device.uuid}"
+    if key not in _STEMS or not os.path.exists(f"{_STEMS[key]}.data"):
+        found = [path for path in attached_files(device) if path.endswith(".data")]
+        if not found:
+            return None
+        _STEMS[key] = found[0].removesuffix(".data")
+    return f"{_STEMS[key]}.{kind}"
+
+
 def grow_files(runner: Runner, device: Device) -> bool:
     """Grow this replica's attached files to what the wanted size needs; return if any was less."""
     grown = False
@@ -334,7 +374,15 @@ def bring_up_drbd(
     if is_suspect:
         drbd.attach(runner, device.name)
     else:
+        apply_resource_file(runner, device)
+
+
+def apply_resource_file(runner: Runner, device: Device) -> None:
+    """Bring DRBD in line with the resource file, also under a device that serves."""
+    if len(device.nodes) > 1:
         drbd.up(runner, device.name)
+    else:
+        drbd.up_alone(runner, device.name, device.minor)
 
 
 def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> ResourceState | None:
@@ -345,9 +393,12 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
     deadline = time.monotonic() + timeout_s
     while True:
         state = drbd.observe(runner, device.name)
-        settled = state is not None and all(
-            peer.connection in {"Connected", "StandAlone"} and peer.disk != "DUnknown"
-            for peer in state.peers
+        settled = len(device.nodes) == 1 or (
+            state is not None
+            and all(
+                peer.connection in {"Connected", "StandAlone"} and peer.disk != "DUnknown"
+                for peer in state.peers
+            )
         )
         if settled or time.monotonic() > deadline:
             return state

@@ -152,11 +152,8 @@ def doubles(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-def each_kind(shape: Shape) -> tuple[Fault, ...]:
-    """Return one fault of every kind, those chosen that need the least time to be over.
-
-    The double fault holds two power cuts: there is none by itself.
-    """
+def quick(shape: Shape) -> tuple[Fault, ...]:
+    """Return the shortest fault of every kind that costs neither a fencing nor a restart."""
     del shape
     return (
         OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
@@ -165,14 +162,26 @@ def each_kind(shape: Shape) -> tuple[Fault, ...]:
         Kill(node=STANDBY, daemon="pacemaker-attrd", hold_s=2),
         Full(node=STANDBY, place="root", hold_s=4),
         BadDisk(node=STANDBY, does="slow", hold_s=4),
-        Partition(networks=NETWORKS, side=(ACTIVE,), hold_s=10),
+        Partition(networks=("sync",), side=(STANDBY,), hold_s=5),
+    )
+
+
+def each_kind(shape: Shape) -> tuple[Fault, ...]:
+    """Return one fault of every kind: the quick ones, then those that take a node or an agent.
+
+    The double fault holds two power cuts: there is none by itself.
+    """
+    return (
+        *quick(shape),
         AgentKilled(step="gate"),
         Reboot(node=STANDBY),
+        Partition(networks=NETWORKS, side=(ACTIVE,), hold_s=10),
         DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE,))),
     )
 
 
 SCENARIOS: Mapping[str, Callable[[Shape], tuple[Fault, ...]]] = {
+    "quick": quick,
     "each-kind": each_kind,
     "power": power_cuts,
     "partitions": partitions,

@@ -34,6 +34,18 @@ _LAB_DEADLINE_S = 1800.0
 _SEED_LIMIT = 1_000_000
 
 
+def numbers(text: str) -> range:
+    """Read the numbers of faults: `7`, or `3-9` with both ends.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise ValueError(text)
+    return range(int(first), int(last if dash else first) + 1)
+
+
 class Clock:
     """Says lines with the time since the run began."""
 
@@ -57,7 +69,7 @@ def chaos() -> None:
 @click.option("--seed", type=int, help="Repeats the choice of an earlier run. [random]")
 @click.option("--scenario", type=click.Choice(list(SCENARIOS)),
               help="A fixed list of faults instead of random ones.")  # fmt: skip
-@click.option("--only", type=int, multiple=True, metavar="NUMBER",
+@click.option("--only", type=numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these faults of the list.")  # fmt: skip
 @click.option("--keep-going", is_flag=True, help="Go on after a fault that ended in a problem.")
 @click.option("--report", "folder", type=click.Path(path_type=Path), default="chaos-report",
@@ -68,7 +80,7 @@ def run(
     count: int,
     seed: int | None,
     scenario: str | None,
-    only: tuple[int, ...],
+    only: tuple[range, ...],
     keep_going: bool,
     folder: Path,
 ) -> None:
@@ -90,7 +102,7 @@ def run(
     bed = _lab(name)
     shape = shape_of(bed)
     faults = SCENARIOS[scenario](shape) if scenario else random_faults(shape, seed, count)
-    numbered = [(n, f) for n, f in enumerate(faults, start=1) if not only or n in only]
+    numbered = chosen(faults, only)
     for number, fault in numbered:
         tell(f"planned {number}: {describe(fault)}")
     title = f"Fault bench: {scenario}" if scenario else f"Fault bench: seed {seed}"
@@ -103,11 +115,13 @@ def run(
 
 @chaos.command()
 @click.option("--name", default=_NAME, show_default=True, help="The lab; made if there is none.")
+@click.option("--only", type=numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
+              help="Only these partitions of the table.")  # fmt: skip
 @click.option("--hold", type=float, default=15.0, show_default=True, metavar="SECONDS",
               help="How long each partition lasts.")  # fmt: skip
 @click.option("--report", "folder", type=click.Path(path_type=Path), default="chaos-matrix",
               show_default=True, help="Folder for the table and the rest.")  # fmt: skip
-def matrix(name: str, hold: float, folder: Path) -> None:
+def matrix(*, name: str, only: tuple[range, ...], hold: float, folder: Path) -> None:
     """Try every bipartition on every network; write the table for docs/explanation.
 
     The strategy is the one the lab's cluster has.
@@ -119,10 +133,8 @@ def matrix(name: str, hold: float, folder: Path) -> None:
     bed = _lab(name)
     strategy = bed.sh(bed.storage[0].name, "grep -h '^strategy' /etc/sanctl/cluster.toml").stdout
     strategy = strategy.partition("=")[2].strip().strip('"') or "unknown"
-    numbered = [
-        (number, replace(fault, hold_s=hold))
-        for number, fault in enumerate(partitions(shape_of(bed)), start=1)
-    ]
+    faults = [replace(fault, hold_s=hold) for fault in partitions(shape_of(bed))]
+    numbered = chosen(faults, only)
     steps, _ = inflict_all(bed, numbered, title=f"Partitions, strategy {strategy}",
                            repeat="sanctl chaos matrix", folder=folder, keep_going=True,
                            tell=tell)  # fmt: skip
@@ -131,6 +143,22 @@ def matrix(name: str, hold: float, folder: Path) -> None:
     click.echo(text)
     if len(steps) < len(numbered) or not all(step.is_good for step in steps):
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
+
+
+def chosen(faults: Sequence[Fault], only: Sequence[range]) -> list[tuple[int, Fault]]:
+    """Return the faults that are to be inflicted, each with its number in the list.
+
+    Raises:
+        click.UsageError: none is; a run without a fault would promise what nobody has tried.
+    """
+    found = [
+        (number, fault)
+        for number, fault in enumerate(faults, start=1)
+        if not only or any(number in each for each in only)
+    ]
+    if not found:
+        raise click.UsageError(f"--only names none of the {len(faults)} faults")
+    return found
 
 
 def inflict_all(

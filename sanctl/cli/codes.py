@@ -25,6 +25,13 @@ _CODES = {
     "SAN-AGENT-009": "A data file is shorter than its replica was: its end is lost. The replica "
     "is not started, for a file grown back with zeros would pass for an up-to-date one. Its peer "
     "goes on serving. Once the file is removed, the replica is filled from there.",
+    "SAN-AGENT-010": "A replica was dropped from the device, and DRBD here is still connected to "
+    "it. The next monitor tries again; the device is served meanwhile.",
+    "SAN-AGENT-011": "A node was to become a standby while one of its DRBD handlers was marking "
+    "the peer as outdated, and that did not end in time. The node stays Primary: a mark that came "
+    "later could keep the device from being served anywhere.",
+    "SAN-AGENT-012": "The cluster's configuration has no such device or node, or no more. A "
+    "handler that was to mark a replica as outdated marks nothing, and asks again.",
     "SAN-BENCH-001": "A program that was to be measured failed, so there is nothing to compare.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "
@@ -72,8 +79,8 @@ _CODES = {
     "SAN-DEV-001": "A device of that name exists. Names are unique in a cluster.",
     "SAN-DEV-002": "There is no device of that name. 'sanctl device list' shows all.",
     "SAN-DEV-003": "A device has one to four replicas.",
-    "SAN-DEV-004": "This version of sanctl keeps exactly two replicas: DRBD 8.4, which is part "
-    "of the Linux kernel, connects two nodes.",
+    "SAN-DEV-004": "Three and four replicas need DRBD 9, which is not part of the Linux kernel: "
+    "DRBD 8.4, which is, connects two nodes. Install its module and tools on every storage node.",
     "SAN-DEV-005": "Each replica is on a node of its own, and the pool is on fewer nodes than "
     "replicas were asked for.",
     "SAN-DEV-006": "As many nodes must be named as there are replicas.",
@@ -124,6 +131,8 @@ _CODES = {
     "mounted there.",
     "SAN-DRBD-001": "The DRBD module is not loaded, or is of a version sanctl does not know.",
     "SAN-DRBD-002": "DRBD's metadata of a replica cannot be read, so its size is not known.",
+    "SAN-DRBD-003": "A device with three or four replicas cannot be started on a node whose kernel "
+    "has DRBD 8.4 loaded; another node, from which it was created, has DRBD 9.",
     "SAN-FEN-001": "stonith_admin printed something else than its XML.",
     "SAN-FEN-002": "A fencing device was asked for its status from this node and did not answer. "
     "Nothing was switched. If its node fails now, nobody can make sure that it is off.",
@@ -143,6 +152,8 @@ _CODES = {
     "that were shown. Nothing was done.",
     "SAN-HEAL-006": "The agents have not told yet which generation of the data each replica holds, "
     "so what a choice would lose cannot be said.",
+    "SAN-HEAL-007": "What giving up a copy would lose is told for two copies. With three and four "
+    "it has to be found out, and done, with DRBD's own tools.",
     "SAN-HLT-001": "No designated controller: the nodes have not elected the one that decides. "
     "Normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes this one sees are not a majority.",
@@ -177,11 +188,17 @@ _CODES = {
     "SAN-HLT-033": "Pacemaker was told to leave this device alone.",
     "SAN-HLT-034": "The node with this replica is away; what its replica holds is not known.",
     "SAN-HLT-035": "A replica is not up to date, not connected, or has not reported.",
+    "SAN-HLT-056": "A change of the device's copies was begun and is not finished: it has fewer or "
+    "more than are wanted, or one is still being filled. The message says how to go on and how to "
+    "take it back.",
     "SAN-HLT-038": "The replicas went on apart, each with writes of its own, and refuse each "
     "other. Nothing is thrown away by itself: 'sanctl device heal NAME' shows what each has.",
     "SAN-HLT-037": "No replica may be served, and none will be without a decision: each is marked "
     "as behind, knows itself to be behind, or is out of reach. If the node that served last can be "
     "brought back, that is better than any decision.",
+    "SAN-HLT-039": "The latest verify of a device has found blocks that differ between its copies, "
+    "and nobody has had them repaired. Hosts read the copy that serves; a failover would show them "
+    "the other one. Find out why: a disk that alters data, or memory.",
     "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or could not flush them. It "
     "is filled anew once another one serves. If all are so, as after a power cut of both nodes, "
     "'sanctl device heal' asks which one to keep.",
@@ -277,9 +294,33 @@ _CODES = {
     "SAN-QUO-003": "A node did not follow a change of strategy in time, or a quorum device has not "
     "given its vote. Between the steps every storage node is needed for quorum: nothing can be "
     "served twice, and nothing is served if a node is lost now.",
+    "SAN-REP-001": "The copy to be dropped is the last one that is known to be up to date. Known "
+    "means: a node of this cluster serves from it now, or it is in sync with that one. There is no "
+    "override: let another copy get in sync, or delete the device.",
+    "SAN-REP-002": "Which copy of the device is the newest is not known: no node serves it, or the "
+    "one that does has no good copy of its own or its I/O is frozen. Copies are not added or "
+    "dropped then.",
+    "SAN-REP-003": "A node whose copy is to be dropped has fallen silent and is not fenced: it may "
+    "still serve. Silence is not absence.",
+    "SAN-REP-004": "The node still has the data of an earlier copy of this device, which its pool "
+    "agent is to remove. A new copy begins with new metadata: an old bitmap would say what to copy "
+    "of other data.",
+    "SAN-REP-005": "A resize of the device is under way. A new copy gets the size that the device "
+    "has; wait until all is grown.",
+    "SAN-REP-006": "What was asked for contradicts itself: a node is named twice, or more nodes "
+    "than there shall be copies.",
     "SAN-RISK-001": "The strategy heartbeat without fencing. With all links lost each node takes "
     "the other as gone, and both serve: what hosts write from then on exists twice, in two "
     "versions, of which one will be thrown away. Can be accepted by this code (accept_risks).",
+    "SAN-RISK-004": "Fewer good copies than wanted while a copy moves: DRBD 8.4 connects two "
+    "nodes, so the old copy is dropped before the new one is filled. If the copy that is left "
+    "fails meanwhile, the device is lost. Can be accepted by this code (--accept).",
+    "SAN-SYNC-001": "A schedule of `sanctl device verify` is a day and an hour.",
+    "SAN-SYNC-002": "The device's attribute `sync` in the CIB holds a word that this version of "
+    "sanctl does not know. Agents go on with the defaults.",
+    "SAN-SYNC-003": "A part of a sync policy has a value without meaning. Nothing was changed.",
+    "SAN-SYNC-004": "The ceiling of a resync's rate is below its floor.",
+    "SAN-SYNC-005": "A repair goes with a verify that somebody looks at, not with a schedule.",
     "SAN-WAIT-001": "The change was made, and its effect was not seen before the deadline. In "
     "most cases it goes on by itself; the line says what was seen last.",
 }

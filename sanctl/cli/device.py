@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from sanctl.cli.cache import MODES, cache, policy_of, replica_lines
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.heal import heal
+from sanctl.cli.levels import place, replicas
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.sync_policy import policy_options, policy_words, sync, values_of
+from sanctl.cli.verify import verify
 from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
 from sanctl.errors import ConfigError, Problem, UsageError
 from sanctl.model.cluster import Cluster
@@ -24,14 +29,19 @@ from sanctl.ops.device import (
 from sanctl.plan.creation import CreateRequest
 from sanctl.plan.deletion import check_deletion
 from sanctl.plan.existing import existing_device
+from sanctl.plan.unfinished import unfinished
 
 
 @click.group(no_args_is_help=False)
 def device() -> None:
-    """Block devices: create, look at, grow, move, heal, delete."""
+    """Block devices: create, look at, grow, move, sync, verify, heal, delete."""
 
 
 device.add_command(heal)
+device.add_command(place)
+device.add_command(replicas)
+device.add_command(sync)
+device.add_command(verify)
 device.add_command(cache)
 
 
@@ -72,6 +82,7 @@ device.add_command(cache)
     metavar="IQN",
     help="A host that may use it; may be given several times. Without it no host may.",
 )
+@policy_options
 @click.option(
     "--cache",
     "cache_mode",
@@ -94,6 +105,7 @@ def create(
     cache_mode: str,
     timeout_s: float,
     output: str,
+    **policy: Any,
 ) -> None:
     """Create a device and wait until it is served and its replicas are in sync."""
     env = environment()
@@ -105,6 +117,7 @@ def create(
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
         prefer=prefer,
         initiators=initiators,
+        sync=values_of(policy),
         cache=policy_of(cache_mode, None),
     )
     topology = env.topology()
@@ -180,6 +193,7 @@ def show(name: str, output: str) -> None:
 def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> None:
     active = cluster.mon.active_nodes(found.name)
     move = cluster.cib.move(found.name)
+    left = unfinished(cluster, found)
     lines = [
         ("device", found.name.value),
         ("state", device_state(cluster, found)),
@@ -193,9 +207,12 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
+        ("sync", policy_words(found.sync)),
         ("drbd", f"minor {found.minor}, port {7800 + found.minor}"),
         ("uuid", found.uuid),
     ]
+    if left is not None:
+        lines += [("unfinished", left[0]), ("next", left[1])]
     if move is not None:
         lines.append(("moving to", f"{move.node} (until {move.until})"))
     for label, value in lines:

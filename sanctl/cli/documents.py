@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
-from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs
+from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs, Levels
+from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
 
 class ReplicaCache(TypedDict):
@@ -45,6 +46,7 @@ class Replica(TypedDict):
     peer_disk: Annotated[str | None, "the peer's disk state, as this node sees it"]
     out_of_sync_bytes: Annotated[int | None, "how much differs from the peer"]
     size: Annotated[int | None, "bytes that DRBD serves of it"]
+    resync: Annotated[Resync | None, "its latest resync; null: none that is remembered"]
     cache: Annotated[ReplicaCache, "what its cache is in"]
 
 
@@ -67,6 +69,11 @@ class Device(TypedDict):
     moving_to: Annotated[str | None, "the node it is on its way to"]
     target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
     initiators: Annotated[list[str], "the hosts that may use it"]
+    sync: Annotated[SyncPolicy, "how its replicas are brought into line"]
+    replicas_wanted: Annotated[int, "how many replicas it is to have"]
+    unfinished: Annotated[
+        str | None, "what a change of its replicas has left to do, in words; null: nothing"
+    ]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
 
 
@@ -83,11 +90,57 @@ class Resized(Device):
     changed: Annotated[bool, "false: it had that size"]
 
 
+class PolicyChanged(TypedDict):
+    """How a device is synced, and whether the command changed it."""
+
+    name: Annotated[str, "its name"]
+    changed: Annotated[bool, "false: it was so, or was only shown"]
+    sync: Annotated[SyncPolicy, "how its replicas are brought into line"]
+
+
 class Moved(Device):
     """A device, and what the move took."""
 
     changed: Annotated[bool, "false: it was served there"]
     duration_s: Annotated[float, "seconds the move took; not the pause that hosts see"]
+
+
+class Levelled(Device):
+    """A device, and what a change of its replicas did."""
+
+    changed: Annotated[bool, "false: all was as asked"]
+    duration_s: Annotated[float, "seconds it took, with the sync"]
+    steps: Annotated[list[str], "what was done, in order"]
+    away: Annotated[list[str], "nodes that remove their replica when they are back"]
+    added: Annotated[list[str], "nodes that have one now and had none: hosts log in there"]
+
+
+class Replaced(TypedDict):
+    """What `node replace` did."""
+
+    old: Annotated[str, "the node that has no replicas any more"]
+    new: Annotated[str, "the node that took its place"]
+    devices: Annotated[list[Levelled], "the devices it was about"]
+
+
+class PlacementVerdict(TypedDict):
+    """Whether a node would hold a replica."""
+
+    node: Annotated[str, "the node"]
+    chosen: Annotated[bool, "whether it would"]
+    first: Annotated[bool, "whether it would serve the device first"]
+    site: Annotated[str | None, "its site; null: not told"]
+    rack: Annotated[str | None, "its rack; null: not told"]
+    room: Annotated[int | None, "bytes its pool can promise; null: not known"]
+    active_devices: Annotated[int, "devices it serves"]
+    reason: Annotated[str, "why, or why not"]
+
+
+class Placed(TypedDict):
+    """Where a new device would go."""
+
+    nodes: Annotated[list[str], "the nodes, the one that would serve first"]
+    verdicts: Annotated[list[PlacementVerdict], "every storage node of the pool"]
 
 
 class Deleted(TypedDict):
@@ -379,6 +432,7 @@ class Meaning(TypedDict):
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
     "bench cost": Costs,
+    "bench levels": Levels,
     "cluster show": Cluster,
     "cluster strategy set": StrategySet,
     "cluster strategy show": StrategyShown,
@@ -389,8 +443,12 @@ DOCUMENTS: Mapping[str, object] = {
     "device heal": HealCase | Healed,
     "device list": list[Device],
     "device move": Moved,
+    "device place": Placed,
+    "device replicas": Levelled,
     "device resize": Resized,
     "device show": Device,
+    "device sync": PolicyChanged,
+    "device verify": Verified | PolicyChanged,
     "doctor": Examination,
     "explain": Meaning,
     "lab kernel-check": KernelCheck,
@@ -402,9 +460,11 @@ DOCUMENTS: Mapping[str, object] = {
     "node fence": FenceTest | Fenced,
     "node list": list[Node],
     "node online": NodeChanged,
+    "node replace": Replaced,
     "node standby": NodeChanged,
     "node undrain": NodeChanged,
     "status": Status,
+    "sync status": list[CopySync],
     "target allow": Access,
     "target deny": Access,
     "target show": list[Target] | Target,

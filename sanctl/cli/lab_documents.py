@@ -88,3 +88,28 @@ class Costs(TypedDict):
     costs: Annotated[list[ProgramCost], "each program"]
     monitor_ratio: Annotated[float, "processor time of our monitor by that of the stock one"]
     status_ratio: Annotated[float, "processor time of `sanctl status` by that of `crm_mon -1`"]
+
+
+class LevelChange(TypedDict):
+    """One change of a device's copies under load, as the host felt it."""
+
+    before: Annotated[list[str], "nodes that had copies"]
+    after: Annotated[list[str], "nodes that have copies now"]
+    took_s: Annotated[float, "seconds until the command was done, with the sync"]
+    pause_s: Annotated[float, "the longest time the host had no answer"]
+    errors: Annotated[int, "requests of the host that failed"]
+    sessions_kept: Annotated[bool, "whether the sessions to nodes that stayed are the same ones"]
+    written_bytes: Annotated[int, "of distinct blocks the host wrote meanwhile"]
+    copied_bytes: Annotated[int, "what DRBD had to copy"]
+    sent_bytes: Annotated[int, "what the serving node sent on the sync network meanwhile"]
+    violations: Annotated[list[str], "what the kernels had against it; empty: nothing"]
+
+
+class Levels(TypedDict):
+    """What changes of level cost the host."""
+
+    device_bytes: Annotated[int, "size of the device"]
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    changes: Annotated[list[LevelChange], "each change"]

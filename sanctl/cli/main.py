@@ -26,6 +26,7 @@ COMMANDS = {
     "lab": "sanctl.lab.cli:lab",
     "node": "sanctl.cli.node:node",
     "status": "sanctl.cli.status:status",
+    "sync": "sanctl.cli.sync:sync",
     "target": "sanctl.cli.target:target",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
+from sanctl.cli.levels import replace
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.views import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
@@ -17,6 +18,9 @@ from sanctl.ops.node import bring_online, put_in_standby
 @click.group(no_args_is_help=False)
 def node() -> None:
     """Nodes: look at them, take them out of service and back."""
+
+
+node.add_command(replace)
 
 
 @node.command("list")

@@ -43,6 +43,7 @@ _FAMILIES = {
     "NAME": "names and sizes",
     "NODE": "nodes",
     "POOL": "pools",
+    "SYNC": "resync and verify",
     "WAIT": "waiting",
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sanctl.cli.sync_policy import policy_data
+from sanctl.cli.sync_views import resync_data
 from sanctl.model.cache import Mode
 from sanctl.model.cluster import PRESENT, Cluster
 from sanctl.model.device import DeviceSpec
@@ -13,6 +15,7 @@ from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import Topology
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.placement import room_bytes
+from sanctl.plan.unfinished import unfinished
 
 if TYPE_CHECKING:
     from sanctl.cli import documents
@@ -29,7 +32,7 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
         return "down"
     if Severity.WARNING in severities:
         return "degraded"
-    in_sync = all(cluster.replica(device.name, node).is_in_sync for node in device.nodes)
+    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
     return "ok" if in_sync else "degraded"
 
 
@@ -38,6 +41,7 @@ def device_data(
 ) -> documents.Device:
     """Return a device for the JSON output."""
     move = cluster.cib.move(device.name)
+    left = unfinished(cluster, device)
     return {
         "name": device.name.value,
         "state": device_state(cluster, device),
@@ -57,6 +61,9 @@ def device_data(
         "moving_to": move.node if move else None,
         "target": topology.target_iqn(device.name).value if topology else None,
         "initiators": [iqn.value for iqn in device.initiators],
+        "sync": policy_data(device.sync),
+        "replicas_wanted": device.replicas,
+        "unfinished": left[0] if left else None,
         "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
     }
 
@@ -77,6 +84,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> docum
         if replica.out_of_sync_kib is None
         else replica.out_of_sync_kib * 1024,
         "size": replica.size_bytes,
+        "resync": resync_data(replica.resync) if replica.resync else None,
         "cache": {
             "mode": replica.cache,
             "reason": replica.cache_reason,

@@ -12,7 +12,7 @@ from typing import Any
 
 from sanctl.config import strategy as strategies
 from sanctl.config.document import Document, Place, dotted
-from sanctl.config.nodes import NETWORKS, Taken, read_node
+from sanctl.config.nodes import DOMAINS, NETWORKS, Taken, check_domains, read_node
 from sanctl.config.pools import check_pools, read_pool
 from sanctl.errors import ConfigError, Problem, UsageError
 from sanctl.model.names import Iqn
@@ -77,6 +77,7 @@ def examine(document: Document) -> Topology | None:
     nodes = [read_node(document, name, networks, taken) for name in names]
     qdevice = strategies.read_qdevice(document, taken)
     strategies.check_nodes(document, names, taken, strategy)
+    check_domains(document, names, taken)
     pools = [read_pool(document, name, names, taken) for name in document.table(("pools",))]
     check_pools(document, [pool for pool in pools if pool is not None])
 
@@ -116,6 +117,7 @@ def render(topology: Topology) -> str:
         if node.iscsi:
             lines += [f"iscsi = [{', '.join(map(_quote, node.iscsi))}]"]
         lines += [f"sync = {_quote(node.sync)}", f"heartbeat = {_quote(node.heartbeat)}"]
+        lines += [f"{key} = {_quote(text)}" for key in DOMAINS if (text := getattr(node, key))]
         if node.is_power_protected:
             lines += ['power = "protected"']
     if not topology.pools:

@@ -64,6 +64,10 @@ CODES: Mapping[str, str] = MappingProxyType(
         "votes an odd one. With an odd number of nodes it takes away what a majority is for.",
         "SAN-CONF-038": "A risk is accepted by its code, and this is not the code of one that can "
         "be accepted here.",
+        "SAN-CONF-045": "A site or rack is named with characters that would not read well "
+        "everywhere.",
+        "SAN-CONF-046": "A site, or a rack, is told of some storage nodes and not of others. "
+        "Copies go to different sites and racks, which takes knowing all of them.",
         "SAN-CONF-035": "A setting of the whole cluster differs from host to host.",
     }
 )

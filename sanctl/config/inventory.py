@@ -12,7 +12,7 @@ from typing import Any
 
 from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
-from sanctl.config.nodes import NETWORKS
+from sanctl.config.nodes import DOMAINS, NETWORKS
 from sanctl.config.watch import check_reach, check_sbd
 from sanctl.model.topology import RISK_NO_FENCING, Role, Strategy
 
@@ -33,6 +33,8 @@ _NODE_VARIABLES = {
     "iscsi": "sanctl_iscsi",
     "sync": "sanctl_sync",
     "heartbeat": "sanctl_heartbeat",
+    "site": "sanctl_site",
+    "rack": "sanctl_rack",
     "power": "sanctl_power",
     "agent": "sanctl_fence_agent",
     "fence": "sanctl_fence_options",
@@ -159,7 +161,7 @@ def _node(
         role = Role.STORAGE.value
     elif name in groups.get(WITNESS, ()):
         role = Role.WITNESS.value
-    keys = ("id", *NETWORKS)
+    keys = ("id", *NETWORKS, *DOMAINS)
     return {"role": role, **{key: variables.get(_NODE_VARIABLES[key]) for key in keys}}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import assert_never
@@ -14,6 +15,9 @@ from sanctl.model.topology import Address, Network, Node, Role
 
 MAX_NODES = 32
 NETWORKS = ("iscsi", "sync", "heartbeat")
+#: Where a node stands, the larger one first: optional.
+DOMAINS = ("site", "rack")
+_DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _PROTECTED, _PLAIN = "protected", "plain"
 
 
@@ -72,7 +76,7 @@ def read_node(
     """Return a node, if nothing is wrong with it."""
     path = ("nodes", name)
     before = len(document.problems)
-    if not document.table(path, known=("id", "role", *NETWORKS, "power")):
+    if not document.table(path, known=("id", "role", *NETWORKS, *DOMAINS, "power")):
         return None
     try:
         parsed: NodeName | None = NodeName.parse(name)
@@ -109,6 +113,7 @@ def read_node(
         read_address(document, (*path, key), text, networks, taken) if text else None
         for key, text in single.items()
     )
+    domains = {key: _domain(document, (*path, key)) for key in DOMAINS}
     is_power_protected = _is_power_protected(document, path)
     if not (parsed and number and role and sync and heartbeat):
         return None
@@ -121,6 +126,7 @@ def read_node(
         iscsi=tuple(address for address in iscsi if address),
         sync=sync,
         heartbeat=heartbeat,
+        **domains,
         is_power_protected=is_power_protected,
     )
 
@@ -134,6 +140,40 @@ def _is_power_protected(document: Document, path: tuple[str, ...]) -> bool:
             "SAN-CONF-047", (*path, "power"), f"{text!r} is neither {_PROTECTED} nor {_PLAIN}"
         )
     return text == _PROTECTED
+
+
+def _domain(document: Document, path: tuple[str, ...]) -> str:
+    if not document.has(path):
+        return ""
+    text = document.text(path) or ""
+    if text and not _DOMAIN.fullmatch(text):
+        document.note(
+            "SAN-CONF-045",
+            path,
+            f"{text[:60]!r} is not valid",
+            "use 1 to 32 of letters, digits, '.', '_' and '-'",
+        )
+        return ""
+    return text
+
+
+def check_domains(document: Document, names: Sequence[str], taken: Taken) -> None:
+    """Make sure that a site, or a rack, is told of all storage nodes or of none.
+
+    Of a node whose place is not told nothing can be said: it would pass for one that stands apart
+    from all others, and two copies would end up in one building.
+    """
+    storage = [name for name in names if taken.roles.get(name) is Role.STORAGE]
+    for key in DOMAINS:
+        told = [name for name in storage if document.has(("nodes", name, key))]
+        for name in storage:
+            if told and name not in told:
+                document.note(
+                    "SAN-CONF-046",
+                    ("nodes", name, key),
+                    f"is missing, and told of {', '.join(told)}",
+                    "tell it of every storage node, or of none",
+                )
 
 
 def _role(document: Document, path: tuple[str, ...]) -> Role | None:

@@ -62,7 +62,7 @@ def crash(load: Load) -> Trial:
     logins_before = observe.accepted_logins(bed, survivor, load.target)
     violations: list[str] = []
     with load.host.watch_ledger(load.run) as states:
-        _await_writes(load, states)
+        await_writes(load, states)
         began_s = bed.cut_power(lost)
         load.tell(f"power of {lost} cut")
         _await_resumption(load, states)
@@ -134,11 +134,11 @@ def move(load: Load, to: str) -> Trial:
     ids_before = load.sessions()
     logins_before = observe.accepted_logins(bed, to, load.target)
     with load.host.watch_ledger(load.run) as states:
-        _await_writes(load, states)
+        await_writes(load, states)
         began_s = time.time()
         load.tell(f"moving {device} from {source} to {to}")
         bed.sh(source, f"sanctl device move {device} --to {to}", timeout_s=120)
-        _await_writes(load, states)
+        await_writes(load, states)
     violations = audit.violations(observe.views(bed))
     ended_s = time.time()
     records = load.host.fetch_log(load.run)[1]
@@ -186,7 +186,7 @@ def await_healthy(bed: Bed, node: str) -> None:
     )
 
 
-def _await_writes(load: Load, states: Iterator[dict[str, Any]]) -> None:
+def await_writes(load: Load, states: Iterator[dict[str, Any]]) -> None:
     """Wait until the ledger is writing."""
     _follow(load, states, lambda state: state["silent_s"] < 0.5 and state["rate"] > 0)
 
@@ -194,7 +194,7 @@ def _await_writes(load: Load, states: Iterator[dict[str, Any]]) -> None:
 def _await_resumption(load: Load, states: Iterator[dict[str, Any]]) -> None:
     """Wait until the ledger has stood still, and writes again."""
     _follow(load, states, lambda state: state["silent_s"] > 1.0)
-    _await_writes(load, states)
+    await_writes(load, states)
 
 
 def _follow(

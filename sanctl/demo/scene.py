@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from sanctl.demo import observe
 from sanctl.demo.bed import Bed, wait_for
@@ -11,7 +12,8 @@ from sanctl.demo.host import Host
 from sanctl.errors import CommandError, Problem
 from sanctl.lab.spec import Network
 
-_CREATE_DEADLINE_S = 180
+# Longer than the commands themselves wait: what they say then is worth more than no answer.
+_CREATE_DEADLINE_S = 300
 _MOUNT_POINT = "/mnt/sanctl-demo"
 _TOML = "/etc/sanctl/cluster.toml"
 
@@ -32,9 +34,13 @@ class Scene:
             f' print(tomllib.load(open("{_TOML}", "rb"))["cluster"]["iqn_prefix"])\'',
         ).stdout.strip()
 
-    def portals(self) -> list[str]:
-        """Return the portals of all storage nodes."""
-        return [node.address(Network.ISCSI) for node in self.bed.storage]
+    def portals(self, nodes: Sequence[str] = ()) -> list[str]:
+        """Return the portals of some storage nodes, or of all."""
+        return [
+            node.address(Network.ISCSI)
+            for node in self.bed.storage
+            if not nodes or node.name in nodes
+        ]
 
     def sanctl(self, *arguments: str, node: str = "", timeout_s: float = 60.0) -> str:
         """Run sanctl on a cluster node and return what it printed."""
@@ -46,11 +52,22 @@ class Scene:
         node = self.bed.storage[0].name
         return not self.bed.sh(node, f"sanctl device show {device}", ok=range(256)).status
 
-    def create(self, device: str, size: str, *, prefer: str, node: str = "") -> str:
-        """Create a device for the host, on a node or another, and return its target's name."""
+    def create(
+        self, device: str, size: str, *, prefer: str, node: str = "", nodes: Sequence[str] = ()
+    ) -> str:
+        """Create a device for the host and return its target's name.
+
+        Args:
+            device: its name.
+            size: its size, as the command line takes it.
+            prefer: the node that is to serve it.
+            node: where the command is typed; the first node without it.
+            nodes: those that get a replica; two that sanctl chooses without it.
+        """
         await_cluster(self.bed)
+        where = ("--nodes", ",".join(nodes)) if nodes else ()
         self.sanctl(
-            "device", "create", device, "--size", size, "--replicas", "2",
+            "device", "create", device, "--size", size, "--replicas", str(len(nodes) or 2), *where,
             "--prefer", prefer, "--initiator", self.host.iqn,
             node=node, timeout_s=_CREATE_DEADLINE_S,
         )  # fmt: skip
@@ -108,7 +125,7 @@ class Scene:
             host=self.host,
             run=run,
             device=device,
-            minor=observe.minor(self.bed, self.bed.storage[0].name, device),
+            minor=observe.minor(self.bed, observe.active_node(self.bed, device), device),
             target=target,
             tell=tell,
             show=show,

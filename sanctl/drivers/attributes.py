@@ -7,6 +7,7 @@ quorum too: who needs it asks corosync.
 
 from __future__ import annotations
 
+from sanctl.parse.attrd import parse_attributes
 from sanctl.system.runner import Runner
 
 # Told again by the next monitor: nothing that serves may wait long for being told of.
@@ -16,6 +17,32 @@ _TIMEOUT_S = 5.0
 def publish(runner: Runner, attribute: str, value: str) -> None:
     """Set a transient attribute of this node."""
     runner.run(["attrd_updater", "--name", attribute, "--update", value], timeout_s=_TIMEOUT_S)
+
+
+def whisper(runner: Runner, attribute: str, value: str) -> None:
+    """Set a transient attribute of this node that never enters the CIB.
+
+    For what changes every second: a change of the CIB has the scheduler think again.
+    """
+    runner.run(
+        ["attrd_updater", "--name", attribute, "--update", value, "--private"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def look_up(runner: Runner, attribute: str, node: str) -> str:
+    """Return a transient attribute of any node, empty where it has none.
+
+    Raises:
+        CommandError: no answer came.
+    """
+    answer = runner.run(
+        ["attrd_updater", "--query", "--name", attribute, "--node", node],
+        timeout_s=_TIMEOUT_S,
+        ok=(0, 6, 105),
+    )
+    found = parse_attributes(answer.stdout)
+    return found.get(node, "") if answer.status == 0 else ""
 
 
 def withdraw(runner: Runner, attribute: str) -> None:
@@ -36,28 +63,6 @@ def set_promotion_score(runner: Runner, resource: str, score: int | None) -> Non
 def withdraw_promotion_score(runner: Runner, resource: str) -> None:
     """Remove this node's promotion score for a resource that is stopped here."""
     withdraw(runner, f"master-{resource}")
-
-
-def remember(runner: Runner, node: str, attribute: str, value: str, *, timeout_s: float) -> None:
-    """Set a permanent attribute of any node.
-
-    Raises:
-        CommandError: refused, or no answer came; it may have been set.
-    """
-    runner.run(
-        [
-            "crm_attribute",
-            "--node",
-            node,
-            "--name",
-            attribute,
-            "--update",
-            value,
-            "--lifetime",
-            "forever",
-        ],
-        timeout_s=timeout_s,
-    )
 
 
 def forget(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:

@@ -10,7 +10,7 @@ import re
 
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
-from sanctl.parse.drbd import parse_events2
+from sanctl.parse.drbd import Advance, parse_events2, parse_proc
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -59,6 +59,56 @@ def observe(runner: Runner, name: str) -> ResourceState | None:
     return parse_events2(done.stdout).get(name)
 
 
+def stands_alone(state: ResourceState) -> bool:
+    """Whether DRBD has given a connection up, for somebody to begin it again."""
+    # DRBD 8.4 forgets a connection that it has given up.
+    return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
+
+
+def observe_all(runner: Runner) -> dict[str, ResourceState]:
+    """Return what DRBD says about every resource here, by name.
+
+    Raises:
+        CommandError: DRBD did not answer.
+    """
+    if not is_loaded():
+        return {}
+    done = runner.run(["drbdsetup", "events2", "--now", "--statistics"], timeout_s=_TIMEOUT_S)
+    return parse_events2(done.stdout)
+
+
+def advances() -> dict[int, Advance]:
+    """Return how far resyncs and verifies here have come, by minor; DRBD 9 does not tell."""
+    return parse_proc(read_text_or("/proc/drbd", ""))
+
+
+def hold_resync(runner: Runner, minor: int, *, is_held: bool) -> None:
+    """Hold the resync of a device back on this side, or let it run; either twice is fine."""
+    runner.run(
+        ["drbdsetup", "pause-sync" if is_held else "resume-sync", str(minor)],
+        timeout_s=_TIMEOUT_S,
+        ok=range(256),
+    )
+
+
+def invalidate(runner: Runner, minor: int) -> None:
+    """Call all of this node's replica out of sync. Only ever for one that is no copy any more.
+
+    Raises:
+        CommandError: DRBD refused: a resync runs, or there is no disk.
+    """
+    runner.run(["drbdsetup", "invalidate", str(minor)], timeout_s=_TIMEOUT_S)
+
+
+def verify(runner: Runner, minor: int) -> None:
+    """Begin to compare the replicas, from their first block on.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    runner.run(["drbdsetup", "verify", str(minor), "--start=0s"], timeout_s=_TIMEOUT_S)
+
+
 def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
     """Write new metadata: the replica is Inconsistent and has never held data.
 
@@ -93,6 +143,30 @@ def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generati
 def up(runner: Runner, name: str) -> None:
     """Attach and connect, or bring what is up in line with the resource file."""
     runner.run(["drbdadm", "adjust", name], timeout_s=_TIMEOUT_S)
+
+
+def up_alone(runner: Runner, name: str, minor: int) -> None:
+    """Attach the only replica of a resource, or bring it in line with being that.
+
+    DRBD 8.4's drbdadm adjusts nothing whose file names no peer (tried with 9.22), so it is done
+    step by step there. Making what exists is fine (drbdsetup-8.4(8)). Without fencing, because a
+    Primary that has nobody to lose has nobody to ask about; an attach needs no peer then, either.
+
+    Raises:
+        CommandError: refused.
+    """
+    if generation() >= 9:
+        up(runner, name)
+        return
+    runner.run(["drbdadm", "new-resource", name], timeout_s=_TIMEOUT_S)
+    runner.run(["drbdadm", "new-minor", name], timeout_s=_TIMEOUT_S)
+    state = observe(runner, name)
+    if state is None or state.disk == "Diskless":
+        runner.run(["drbdadm", "attach", name], timeout_s=_TIMEOUT_S)
+    else:
+        runner.run(
+            ["drbdsetup", "disk-options", str(minor), "--fencing=dont-care"], timeout_s=_TIMEOUT_S
+        )
 
 
 def attach(runner: Runner, name: str) -> None:
@@ -173,13 +247,16 @@ def skip_initial_sync(runner: Runner, minor: int) -> None:
     )
 
 
-def resize(runner: Runner, minor: int) -> None:
+def resize(runner: Runner, minor: int, *, has_peers: bool) -> None:
     """Let the device grow to what the smallest replica now has.
 
     `assume-clean`, because both files grew by a hole: the new part reads as zeros on every
-    replica, and nothing has to be sent.
+    replica, and nothing has to be sent. Without a peer DRBD 8.4 refuses that ("Protocol version 93
+    required"), and grows only when it is told not to mind one (drbdsetup-8.4(8), resize): without
+    the option it says yes and keeps its size.
     """
-    runner.run(["drbdsetup", "resize", str(minor), "--assume-clean=yes"], timeout_s=_TIMEOUT_S)
+    assumed = "--assume-clean=yes" if has_peers else "--assume-peer-has-space=yes"
+    runner.run(["drbdsetup", "resize", str(minor), assumed], timeout_s=_TIMEOUT_S)
 
 
 def check_resource_file(runner: Runner, path: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from sanctl.errors import CommandError, Problem, Refused, Unreachable
+from sanctl.parse.attrd import parse_attributes
 from sanctl.system.runner import CommandResult, Runner
 
 _QUERY_TIMEOUT_S = 40.0
@@ -15,6 +17,7 @@ _EXIT_INSUFFICIENT_PRIVILEGES = frozenset({4, 77})
 _EXIT_DISCONNECTED = 102
 _EXIT_OLD = 103
 _EXIT_QUORUM = 106
+_EXIT_NO_SUCH = (6, 105)
 # A patchset whose source is ahead of this node's CIB exits with 1 and says so only in words.
 _STALE_WORDS = ("older than existing", "update diff failed", "Application of an update diff")
 _NO_QUORUM_WORDS = ("no quorum", "Quorum required")
@@ -62,6 +65,14 @@ class PacemakerPort(Protocol):
         """
         ...
 
+    def node_words(self, attribute: str) -> Mapping[str, str]:
+        """Return a transient attribute by node, also one that never enters the CIB.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        ...
+
     def forget_failures(self, resource: str) -> None:
         """Make Pacemaker forget a resource's failures.
 
@@ -87,6 +98,15 @@ class Pacemaker:
     def monitor(self) -> str:
         """See PacemakerPort.monitor."""
         return self._read(["crm_mon", "--output-as=xml", f"--include={_MON_SECTIONS}"])
+
+    def node_words(self, attribute: str) -> Mapping[str, str]:
+        """See PacemakerPort.node_words."""
+        answer = self._runner.run(
+            ["attrd_updater", "--query", "--all", "--name", attribute],
+            timeout_s=_QUERY_TIMEOUT_S,
+            ok=(0, *_EXIT_NO_SUCH),
+        )
+        return parse_attributes(answer.stdout) if answer.status == 0 else {}
 
     def _read(self, argv: list[str]) -> str:
         try:

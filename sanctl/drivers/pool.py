@@ -109,9 +109,8 @@ def rename(old: str, new: str) -> None:
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files, durably; those that are gone are fine."""
     stem = files.data.removesuffix(".data")
-    for path in (
-        files.data, files.metadata, f"{files.metadata}.new", f"{stem}.apart", f"{stem}.ram"
-    ):  # fmt: skip
+    notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify", "ram"))
+    for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     sync_folder(os.path.dirname(files.data))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -14,7 +13,17 @@ import click
 
 from sanctl.cli.output import finish
 from sanctl.errors import ExitStatus, Problem, Refused, UsageError
-from sanctl.lab import cuts, fault_commands, host, kernelconfig, lifecycle, machine, spec, state
+from sanctl.lab import (
+    cuts,
+    fault_commands,
+    host,
+    kernelconfig,
+    lifecycle,
+    machine,
+    rollout,
+    spec,
+    state,
+)
 from sanctl.lab import network as networks
 from sanctl.lab.options import (
     CABLES,
@@ -55,14 +64,15 @@ def lab() -> None:
 @_post_delay_option
 @click.option("--kernel", type=click.Path(path_type=Path), help="An own UML binary …")
 @click.option("--modules", type=click.Path(path_type=Path), help="… and its lib/modules folder.")
-@click.option("--rollout/--no-rollout", default=True, help="Run the Ansible playbook afterwards.")
+@click.option("--rollout/--no-rollout", "is_rolled_out", default=True,
+              help="Run the Ansible playbook afterwards.")  # fmt: skip
 @output_option
 def up(
     *,
     name: str,
     kernel: Path | None,
     modules: Path | None,
-    rollout: bool,
+    is_rolled_out: bool,
     output: str,
     disk_size: str | None,
     **sizes: Any,
@@ -97,8 +107,8 @@ def up(
     else:
         _refuse_another_shape(found, wanted, own_kernel=kernel)
     lifecycle.start(found, progress)
-    if rollout:
-        _roll_out(found, progress)
+    if is_rolled_out:
+        rollout.run(found)
     if output == "json":
         print_json(_describe(found))
     else:
@@ -280,17 +290,6 @@ def _refuse_another_shape(
                 f"sanctl lab destroy --name {found.name} first, or use another --name",
             )
         )
-
-
-def _roll_out(found: state.Lab, progress: Progress) -> None:
-    try:
-        rollout: Any = importlib.import_module("sanctl.lab.rollout")
-    except ModuleNotFoundError as error:
-        if error.name != "sanctl.lab.rollout":
-            raise
-        progress.say("there is no rollout yet: the nodes are bare")
-        return
-    rollout.run(found)
 
 
 def _describe(found: state.Lab) -> dict[str, Any]:

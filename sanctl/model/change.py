@@ -46,6 +46,34 @@ class SetParameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClearParameter:
+    """Take one instance attribute of a device away; one that is not there is fine."""
+
+    name: DeviceName
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetNodes:
+    """Change where a device's replicas are, and how many it is to have.
+
+    Its parameters and the rule that keeps it from other nodes change together: what an agent is
+    told is what Pacemaker runs.
+    """
+
+    name: DeviceName
+    nodes: tuple[NodeName, ...]
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePreference:
+    """Forget which node is preferred to serve a device."""
+
+    name: DeviceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddMove:
     """Pull the active role of a device to a node until a moment (ISO 8601, UTC)."""
 
@@ -84,6 +112,9 @@ Change = (
     | CompleteDevice
     | SetStopped
     | SetParameter
+    | ClearParameter
+    | SetNodes
+    | RemovePreference
     | AddMove
     | RemoveMove
     | SetNodeAttribute

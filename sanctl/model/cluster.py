@@ -12,6 +12,7 @@ from enum import StrEnum
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.quorum import ATTRIBUTE, Ballot, Wish
+from sanctl.model.verification import Verification
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
@@ -117,6 +118,8 @@ class Cib:
     """By node: how many of the watched addresses of the iscsi network answer it."""
     ballots: Mapping[str, Ballot]
     """By node; only what has been published."""
+    verifications: Mapping[tuple[str, str], Verification]
+    """By device and node: the latest verify that the node took part in."""
     ids: frozenset[str]
     """Every id in the configuration: a new one must not be among them."""
 
@@ -284,6 +287,20 @@ class Cluster:
         if self.mon.state(node) not in PRESENT:
             return ReplicaState()
         return self.cib.replicas.get((name.value, node.value), ReplicaState())
+
+    def is_in_sync(self, device: DeviceSpec, node: NodeName) -> bool:
+        """Whether a node's replica is known to be up to date, and the same as the others'."""
+        replica = self.replica(device.name, node)
+        if len(device.nodes) == 1:
+            return replica.is_up_to_date
+        return replica.is_in_sync_with(set(device.nodes) - {node})
+
+    def is_marked(self, device: DeviceSpec, node: NodeName) -> bool:
+        """Whether a node's replica is marked as behind, so that it is never promoted."""
+        return any(
+            mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
+            for mark in self.cib.outdated
+        )
 
     def pool(self, name: PoolName, node: NodeName) -> PoolUsage | None:
         """Return what a node says of its pool; None is unknown."""

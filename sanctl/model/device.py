@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sanctl.model.cache import NO_CACHE, Policy
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
+from sanctl.model.resync import Resync
+from sanctl.model.sync import DEFAULT, SyncPolicy
 
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
 MINOR_FIRST = 1
 MINOR_LAST = 4999
-SUPPORTED_REPLICAS = 2
 REPLICAS_RANGE = range(1, 5)
 
 UP_TO_DATE = "UpToDate"
@@ -41,10 +42,12 @@ class DeviceSpec:
     size: ByteSize
     pool: PoolName
     replicas: int
+    """How many replicas it is to have; while a change is under way `nodes` are more or fewer."""
     nodes: tuple[NodeName, ...]
     minor: int
     initiators: tuple[Iqn, ...]
     prefer: NodeName | None = None
+    sync: SyncPolicy = DEFAULT
     is_stopping: bool = False
     is_managed: bool = True
     is_new: bool = False
@@ -66,8 +69,39 @@ class DeviceSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLink:
+    """How one replica sees another one of several; None is unknown."""
+
+    node: str
+    connection: str | None
+    replication: str | None
+    disk: str | None
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the two are known to be in contact."""
+        return self.connection in LINKED_CONNECTIONS
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the other one is known to be in contact and up to date."""
+        return self.is_linked and self.disk == UP_TO_DATE
+
+    @property
+    def word(self) -> str:
+        """What goes on between the two: the resync if there is one, else the connection."""
+        if self.is_linked and self.replication not in {None, "Off", "Established"}:
+            return f"{self.node} {self.replication}"
+        return f"{self.node} {self.connection or '?'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """What the agent on one node last published about its replica; None is unknown."""
+    """What the agent on one node last published about its replica; None is unknown.
+
+    Where there are several peers, `connection`, `replication` and `peer_disk` are those of the one
+    that is worst off.
+    """
 
     disk: str | None = None
     connection: str | None = None
@@ -78,10 +112,16 @@ class ReplicaState:
     size_bytes: int | None = None
     access: str | None = None
     suspended: str | None = None
+    policy: str | None = None
+    """The sync policy that is in force there, in words."""
+    resync: Resync | None = None
+    """Its latest resync."""
     apart_since_s: int | None = None
     """Since when it is known to be without contact, in seconds since 1970."""
     generations: str | None = None
     """DRBD's identifiers of its data, told only while it is without contact."""
+    peers: tuple[PeerLink, ...] = ()
+    """Each of several peers; of an only one the fields above say all."""
     cache: str | None = None
     """The cache mode it is in (model/cache.py)."""
     cache_reason: str | None = None
@@ -98,8 +138,11 @@ class ReplicaState:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether its I/O is known to be held back until something is certain."""
-        return self.suspended not in {None, "no"}
+        """Whether its I/O is known to be held back until something is certain.
+
+        A standby has none: DRBD 9 calls one suspended that sees no majority of the copies.
+        """
+        return self.suspended not in {None, "no"} and self.role != "Secondary"
 
     @property
     def is_up_to_date(self) -> bool:
@@ -116,10 +159,31 @@ class ReplicaState:
         """Whether both ends are known to be up to date and in contact."""
         return self.is_up_to_date and self.is_linked and self.peer_disk == UP_TO_DATE
 
+    def is_in_sync_with(self, nodes: Collection[NodeName]) -> bool:
+        """Whether this replica and those on these nodes are known to be up to date, in contact."""
+        if not self.peers:
+            return self.is_in_sync
+        names = {node.value for node in nodes}
+        seen = {link.node for link in self.peers if link.is_in_sync}
+        return self.is_up_to_date and names <= seen
+
+    def is_linked_with(self, nodes: Collection[NodeName]) -> bool:
+        """Whether it is known to be in contact with the replicas on these nodes."""
+        if not self.peers:
+            return self.is_linked
+        return {node.value for node in nodes} <= {
+            link.node for link in self.peers if link.is_linked
+        }
+
+    @property
+    def is_only(self) -> bool:
+        """Whether DRBD there knows of no other replica."""
+        return self.connection == "None"
+
     def brief(self) -> str:
         """Say it in a few words, with '?' for what is not known."""
         words = [self.disk or "?"]
-        if not self.is_in_sync:
+        if not self.is_in_sync and not self.is_only:
             words.append(self.link or "?")
             if self.out_of_sync_kib:
                 words.append(f"{format_bytes(self.out_of_sync_kib * 1024)} to sync")
@@ -128,6 +192,8 @@ class ReplicaState:
     @property
     def link(self) -> str | None:
         """What goes on between the replicas: the resync if there is one, else the connection."""
+        if self.peers:
+            return ", ".join(link.word for link in self.peers if not link.is_in_sync) or None
         if self.is_linked and self.replication not in {None, "Off", "Established"}:
             return self.replication
         return self.connection

@@ -9,6 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+def has_majority(copies: int) -> bool:
+    """Whether so many copies can have a majority that some of them are missing in.
+
+    Then DRBD 9 counts them (its quorum). Of two the majority is both.
+    """
+    return copies > 2
+
+
 class PeerState(NamedTuple):
     """One peer of a resource, as this node sees it.
 
@@ -19,6 +27,9 @@ class PeerState(NamedTuple):
         replication: Established, SyncSource, SyncTarget, VerifyS, … or Off.
         disk: state of the peer's replica, `DUnknown` while not connected.
         out_of_sync_kib: KiB that differ as far as this node's bitmap knows; None if not told.
+        held: why a resync waits: `no`, or of `user`, `peer` and `dependency` those that hold it.
+        received_kib: KiB of data that came from it since the connection began; None if not told.
+        node_id: the number DRBD 9 knows the peer by; 8.4 says 0 of each.
     """
 
     name: str
@@ -27,6 +38,29 @@ class PeerState(NamedTuple):
     replication: str
     disk: str
     out_of_sync_kib: int | None
+    held: str = "no"
+    received_kib: int | None = None
+    node_id: int | None = None
+
+    @property
+    def is_target(self) -> bool:
+        """Whether this node's replica is being brought into line with it."""
+        return self.replication in {"SyncTarget", "PausedSyncT"}
+
+    @property
+    def is_verifying(self) -> bool:
+        """Whether the replicas are being compared."""
+        return self.replication in {"VerifyS", "VerifyT"}
+
+    @property
+    def is_in_contact(self) -> bool:
+        """Whether this peer is connected."""
+        return self.connection == "Connected"
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether this peer is known to be the same as an up-to-date replica, right now."""
+        return self.is_in_contact and self.disk == "UpToDate" and self.replication == "Established"
 
 
 class ResourceState(NamedTuple):
@@ -39,6 +73,9 @@ class ResourceState(NamedTuple):
         disk: state of the local replica; `Diskless` without one.
         size_kib: size of the DRBD device in KiB; None if not told.
         peers: the peers, in the order of their names.
+        minor: the number of its device; None if not told.
+        has_quorum: whether DRBD 9 sees enough of the replicas; where it is not to care it says
+            yes. None with 8.4, which does not know.
         write_ordering: how writes that depend on each other are kept in order; empty if not told.
     """
 
@@ -48,7 +85,18 @@ class ResourceState(NamedTuple):
     disk: str
     size_kib: int | None
     peers: tuple[PeerState, ...]
+    minor: int | None = None
+    has_quorum: bool | None = None
     write_ordering: str = ""
+
+    def beside(self, peer: str) -> ResourceState:
+        """Return the same resource as if that peer were the only one; maybe there is none such.
+
+        8.4 has one peer at most, and does not know its name.
+        """
+        if self.has_quorum is None:
+            return self
+        return self._replace(peers=tuple(each for each in self.peers if each.name == peer))
 
     @property
     def is_primary(self) -> bool:
@@ -58,7 +106,7 @@ class ResourceState(NamedTuple):
     @property
     def is_in_contact(self) -> bool:
         """Whether every peer is connected."""
-        return bool(self.peers) and all(peer.connection == "Connected" for peer in self.peers)
+        return bool(self.peers) and all(peer.is_in_contact for peer in self.peers)
 
     @property
     def is_in_sync(self) -> bool:
@@ -66,12 +114,7 @@ class ResourceState(NamedTuple):
         return (
             self.disk == "UpToDate"
             and bool(self.peers)
-            and all(
-                peer.connection == "Connected"
-                and peer.disk == "UpToDate"
-                and peer.replication == "Established"
-                for peer in self.peers
-            )
+            and all(peer.is_in_sync for peer in self.peers)
         )
 
     @property

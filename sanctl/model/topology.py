@@ -60,6 +60,10 @@ class Node:
     """Portals; a witness has none."""
     sync: Address
     heartbeat: Address
+    site: str = ""
+    """The building it stands in, which fails as a whole; empty: not told."""
+    rack: str = ""
+    """The rack within the site; empty: not told."""
     is_power_protected: bool = False
     """A battery keeps its disks' own write caches over a power cut."""
 

@@ -9,7 +9,9 @@ from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.change import Change
 from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.device import SYNCING_CONNECTIONS
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.resync import RUNNING_ATTRIBUTE, Running, parse_running
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.goal import Progress, failure_problem, new_failures
@@ -65,6 +67,15 @@ class Session:
         """
         self._pacemaker.set_node_word(node.value, attribute, value)
 
+    def running(self) -> tuple[tuple[str, Running], ...]:
+        """Return the resyncs and verifies that nodes say run there, with the node's name.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        told = self._pacemaker.node_words(RUNNING_ATTRIBUTE)
+        return tuple((node, each) for node in sorted(told) for each in parse_running(told[node]))
+
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
         """Make the change that `decide` asks for, planned anew until it meets the CIB it saw.
 
@@ -95,6 +106,19 @@ class Session:
                 "'journalctl -u pacemaker'",
             )
         )
+
+    def _how_far(self, cluster: Cluster, resources: Collection[str]) -> str:
+        """Say how far the resyncs of some devices are; asked only while one seems to run."""
+        if not any(
+            name in resources and replica.link in SYNCING_CONNECTIONS
+            for (name, _), replica in cluster.cib.replicas.items()
+        ):
+            return ""
+        try:
+            running = [each for _, each in self.running() if each.device in resources]
+        except CommandError:
+            return ""  # It is only for people who wait.
+        return "".join(f"; {each.brief}" for each in running)
 
     def wait(
         self,
@@ -141,7 +165,9 @@ class Session:
             if progress.is_done:
                 return cluster
             seen = progress.seen
-            self.reporter.update(f"waiting for {waiting_for}: {seen}")
+            self.reporter.update(
+                f"waiting for {waiting_for}: {seen}{self._how_far(cluster, resources)}"
+            )
             if self.clock.monotonic_s() >= deadline:
                 raise NotConverged(
                     Problem(

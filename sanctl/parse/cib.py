@@ -22,9 +22,19 @@ from sanctl.model.cluster import (
     FencingResource,
     MoveConstraint,
 )
-from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
+from sanctl.model.device import (
+    DeviceSpec,
+    OutdatedMark,
+    PeerLink,
+    PoolUsage,
+    ReplicaState,
+    Tombstone,
+)
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.quorum import ATTRIBUTE, Ballot
+from sanctl.model.resync import Resync
+from sanctl.model.sync import SyncPolicy
+from sanctl.model.verification import Verification, parse_shown
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -32,6 +42,8 @@ DISCARD_PREFIX = "sanctl-discard-"
 REVIVE_PREFIX = "sanctl-revive-"
 POOL_PREFIX = "sanctl-pool-"
 REPLICA_PREFIX = "sanctl-"
+#: Not `sanctl-…`: that is where replicas publish, by the device's name.
+VERIFY_PREFIX = "sanctl.verify."
 _UUID = re.compile(r"[0-9a-f]{32}")
 _TRUE = frozenset({"true", "yes", "on", "1", "y"})
 
@@ -77,11 +89,14 @@ def parse_cib(root: ET.Element) -> Cib:
     reach: dict[str, int] = {}
     ballots: dict[str, Ballot] = {}
     drained: set[str] = set()
+    verifications: dict[tuple[str, str], Verification] = {}
     for node, name, value in _transient_attributes(root):
         if name == ATTRIBUTE:
             ballots[node] = Ballot.parse(value)
         elif name == DRAINED and value == "true":
             drained.add(node)
+        elif name.startswith(VERIFY_PREFIX) and (told := parse_shown(value)) is not None:
+            verifications[name.removeprefix(VERIFY_PREFIX), node] = told
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
@@ -104,6 +119,7 @@ def parse_cib(root: ET.Element) -> Cib:
         replicas=replicas,
         pools=pools,
         reach=reach,
+        verifications=verifications,
         ballots=ballots,
         ids=frozenset(
             identifier
@@ -135,18 +151,23 @@ def parse_pairs(text: str) -> dict[str, str]:
 def parse_replica_state(text: str) -> ReplicaState:
     """Read the node attribute `sanctl-NAME`; what is missing or odd is unknown."""
     pairs = parse_pairs(text)
+    links = _links(pairs)
+    worst = _worst(links)
     return ReplicaState(
         disk=_known(pairs.get("disk")),
-        connection=_known(pairs.get("connection")),
-        replication=_known(pairs.get("replication")),
-        peer_disk=_known(pairs.get("peer-disk")),
+        connection=worst.connection if worst else _known(pairs.get("connection")),
+        replication=worst.replication if worst else _known(pairs.get("replication")),
+        peer_disk=worst.disk if worst else _known(pairs.get("peer-disk")),
         out_of_sync_kib=_number(pairs.get("out-of-sync")),
         role=_known(pairs.get("role")),
         size_bytes=_number(pairs.get("size")),
         access=_known(pairs.get("acl")),
         suspended=_known(pairs.get("suspended")),
+        policy=_policy(pairs.get("policy")),
+        resync=Resync.parse(pairs.get("resync", "")),
         apart_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
+        peers=links,
         cache=_known(pairs.get("cache")),
         cache_reason=_known(pairs.get("cache-why")),
         dirty_bytes=_number(pairs.get("dirty")),
@@ -155,6 +176,29 @@ def parse_replica_state(text: str) -> ReplicaState:
         served_last=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
     )
+
+
+def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
+    """Return the several peers an agent names; what it says of them stands in the same order."""
+    names = pairs.get("peers", "").split(",") if pairs.get("peers") else []
+    columns = [
+        (pairs.get(key, "").split(",") + [""] * len(names))[: len(names)]
+        for key in ("connection", "replication", "peer-disk")
+    ]
+    return tuple(
+        PeerLink(
+            node=name,
+            connection=_known(connection),
+            replication=_known(replication),
+            disk=_known(disk),
+        )
+        for name, connection, replication, disk in zip(names, *columns, strict=True)
+    )
+
+
+def _worst(links: tuple[PeerLink, ...]) -> PeerLink | None:
+    """Return the peer that is worst off: without contact, else not up to date."""
+    return min(links, key=lambda link: (link.is_linked, link.is_in_sync), default=None)
 
 
 def parse_pool_usage(text: str) -> PoolUsage:
@@ -168,6 +212,10 @@ def parse_pool_usage(text: str) -> PoolUsage:
     return PoolUsage(
         total_bytes=total, free_bytes=free, allocated_bytes=_number(pairs.get("allocated"))
     )
+
+
+def _policy(text: str | None) -> str | None:
+    return None if text is None else "" if text == "default" else text.replace("+", " ")
 
 
 def _known(text: str | None) -> str | None:
@@ -247,6 +295,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         minor=int(parameters["minor"]),
         initiators=tuple(Iqn.parse(word) for word in parameters.get("initiators", "").split()),
         prefer=NodeName.parse(prefer) if prefer else None,
+        sync=SyncPolicy.parse(parameters.get("sync", "")),
         is_stopping=meta.get("target-role", "Started").lower() == "stopped",
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,

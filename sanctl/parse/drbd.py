@@ -7,7 +7,8 @@ are passed over, keys it leaves out are unknown.
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from typing import NamedTuple, TypeVar
 
 from sanctl.model.drbd import PeerState, ResourceState
 
@@ -84,9 +85,59 @@ def _resource(
                 replication=state.get("replication", "Off"),
                 disk=state.get("peer-disk", "DUnknown"),
                 out_of_sync_kib=_whole(state.get("out-of-sync")),
+                held=state.get("resync-suspended", "no"),
+                received_kib=_whole(state.get("received")),
+                node_id=_whole(state.get("peer-node-id")),
             )
             for (resource, peer), state in sorted(peers.items())
             if resource == name
         ),
+        minor=_whole(device.get("minor")),
+        has_quorum={"yes": True, "no": False}.get(device.get("quorum", "")),
         write_ordering=fields.get("write-ordering", ""),
     )
+
+
+class Advance(NamedTuple):
+    """How far a resync or a verify has come, as the kernel counts it.
+
+    Attributes:
+        left_kib: what is still to be looked at.
+        total_kib: what was to be looked at when it began.
+    """
+
+    left_kib: int
+    total_kib: int
+
+
+_MINOR = re.compile(r"^\s*(\d+): cs:")
+_ADVANCE = re.compile(r"\((\d+)/(\d+)\)([KM])")
+
+
+def parse_proc(text: str) -> dict[int, Advance]:
+    """Return how far what runs has come, by minor, from /proc/drbd of DRBD 8.4.
+
+    `events2` tells neither what a resync began with nor how far a verify is.
+    """
+    found: dict[int, Advance] = {}
+    minor = None
+    for line in text.splitlines():
+        if (head := _MINOR.match(line)) is not None:
+            minor = int(head[1])
+        elif minor is not None and (counts := _ADVANCE.search(line)) is not None:
+            unit = 1024 if counts[3] == "M" else 1
+            found[minor] = Advance(int(counts[1]) * unit, int(counts[2]) * unit)
+    return found
+
+
+_DIFFERS = re.compile(r"drbd(\d+): Out of sync: start=(\d+), size=(\d+) \(sectors\)")
+
+
+def parse_difference(line: str) -> tuple[int, int, int] | None:
+    """Return minor, first byte and length of a range that a verify found to differ.
+
+    Args:
+        line: one line of the kernel's log (drbd_int.h, ov_out_of_sync_print).
+    """
+    found = _DIFFERS.search(line)
+    return (int(found[1]), int(found[2]) * 512, int(found[3]) * 512) if found else None

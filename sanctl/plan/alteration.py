@@ -1,15 +1,17 @@
-"""Changing a device that exists: its size, its access list, the node that serves it."""
+"""Changing a device that exists: size, access list, sync policy, the node that serves it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.change import AddMove, Change, RemoveMove, SetParameter
+from sanctl.model.change import AddMove, Change, ClearParameter, RemoveMove, SetParameter
 from sanctl.model.cluster import Cluster, NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, format_bytes
 from sanctl.plan.existing import existing_device, refuse_unless_changeable
+from sanctl.plan.nodes import existing_node
 from sanctl.plan.placement import metadata_bytes, room_bytes
 
 MOVE_EXPIRES_AFTER_S = 600
@@ -75,7 +77,7 @@ def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...
                     "all replicas must be there: bring the node back first",
                 )
             )
-        elif not replica.is_in_sync:
+        elif not cluster.is_in_sync(device, node):
             problems.append(
                 Problem(
                     "SAN-DEV-013",
@@ -113,6 +115,30 @@ def _set_initiators(device: DeviceSpec, initiators: set[Iqn]) -> Change:
     )
 
 
+def plan_sync_policy(
+    cluster: Cluster, name: DeviceName, values: Mapping[str, str]
+) -> tuple[Change, ...]:
+    """Return the change that gives a device another sync policy; nothing when it has that.
+
+    Args:
+        cluster: as it is.
+        name: the device.
+        values: what is to be different, by the policy's words.
+
+    Raises:
+        UsageError: a value has no meaning.
+        Refused: Pacemaker would not carry it out.
+    """
+    device = existing_device(cluster, name)
+    policy = device.sync.changed(values)
+    refuse_unless_changeable(cluster, device)
+    if policy == device.sync:
+        return ()
+    if not str(policy):
+        return (ClearParameter(name=name, parameter="sync"),)
+    return (SetParameter(name=name, parameter="sync", value=str(policy)),)
+
+
 def plan_move(
     cluster: Cluster, name: DeviceName, node: NodeName, *, now_s: float
 ) -> tuple[Change, ...]:
@@ -139,6 +165,7 @@ def plan_move(
 
 def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list[Problem]:
     if node not in device.nodes:
+        existing_node(cluster, node)
         holders = ", ".join(map(str, device.nodes))
         return [
             Problem(
@@ -173,10 +200,7 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
                 f"see 'sanctl device show {device.name}' and 'sanctl status'",
             )
         )
-    marked = any(
-        mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
-        for mark in cluster.cib.outdated
-    )
+    marked = cluster.is_marked(device, node)
     replica = cluster.replica(device.name, node)
     if not replica.is_up_to_date or marked:
         what = "marked as outdated" if replica.is_up_to_date else replica.brief()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -14,12 +14,13 @@ from sanctl.model.device import (
     MINOR_FIRST,
     MINOR_LAST,
     REPLICAS_RANGE,
-    SUPPORTED_REPLICAS,
     DeviceSpec,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
+from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.model.topology import Role, Topology
-from sanctl.plan.placement import Candidate, free_minor, metadata_bytes, place, room_bytes
+from sanctl.plan.generation import generation_problem
+from sanctl.plan.placement import candidates_of, free_minor, metadata_bytes, place, room_bytes
 from sanctl.render.cib import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
@@ -36,6 +37,7 @@ class CreateRequest:
     nodes: tuple[str, ...] = ()
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
+    sync: Mapping[str, str] = field(default_factory=dict)
     cache: Policy = NO_CACHE
 
 
@@ -51,6 +53,7 @@ class Wish:
     prefer: NodeName | None
     initiators: tuple[Iqn, ...]
     malformed: tuple[Problem, ...]
+    sync: SyncPolicy = DEFAULT
     asked_pool: bool = False
     asked_nodes: bool = False
     cache: Policy = NO_CACHE
@@ -104,6 +107,11 @@ def read_request(request: CreateRequest) -> Wish:
         iqn = reader.read(Iqn.parse, text)
         if iqn is not None and iqn not in initiators:
             initiators.append(iqn)
+    sync = DEFAULT
+    try:
+        sync = DEFAULT.changed(request.sync)
+    except UsageError as error:
+        reader.problems.extend(error.problems)
     return Wish(
         name=name,
         size=size,
@@ -112,6 +120,7 @@ def read_request(request: CreateRequest) -> Wish:
         nodes=known,
         prefer=prefer,
         initiators=tuple(sorted(initiators)),
+        sync=sync,
         malformed=tuple(reader.problems),
         asked_pool=request.pool is not None,
         asked_nodes=bool(request.nodes),
@@ -141,16 +150,9 @@ def objections(
         problems.append(no_quorum_problem())
     if wish.name is not None:
         problems.extend(_name_problems(wish.name, cluster))
-    if wish.replicas is not None and wish.replicas != SUPPORTED_REPLICAS:
-        found = f"DRBD {drbd_version} is loaded here" if drbd_version else "no DRBD is loaded here"
-        problems.append(
-            Problem(
-                "SAN-DEV-004",
-                f"{wish.replicas} replicas are asked for; {found}, and this version of sanctl "
-                f"keeps exactly {SUPPORTED_REPLICAS}",
-                f"create the device with --replicas {SUPPORTED_REPLICAS}",
-            )
-        )
+    if wish.replicas is not None:
+        lacking = generation_problem(wish.replicas, drbd_version)
+        problems += [lacking] if lacking is not None else []
     pool = _pool_of(wish, topology, problems)
     named = tuple(dict.fromkeys((*wish.nodes, *((wish.prefer,) if wish.prefer else ()))))
     sound = [node for node in named if _is_storage_node(node, topology, problems)]
@@ -158,15 +160,8 @@ def objections(
         return tuple(problems)
     members = topology.pool(pool)
     assert members is not None
-    problems.extend(
-        Problem(
-            "SAN-POOL-014",
-            f"node {node} has no pool {pool}",
-            f"pool {pool} is on {', '.join(map(str, members.nodes))}",
-        )
-        for node in sound
-        if node not in members.nodes
-    )
+    for node in sound:
+        problems.extend(pool_node_problems(topology, pool, node))
     if wish.replicas is not None and wish.replicas > len(members.nodes):
         problems.append(
             Problem(
@@ -252,6 +247,22 @@ def _pool_of(wish: Wish, topology: Topology, problems: list[Problem]) -> PoolNam
     return None
 
 
+def pool_node_problems(topology: Topology, pool: PoolName, node: NodeName) -> tuple[Problem, ...]:
+    """Return why a node cannot hold a replica in that pool, whatever its state."""
+    problems: list[Problem] = []
+    entry = topology.pool(pool)
+    members = () if entry is None else entry.nodes
+    if _is_storage_node(node, topology, problems) and node not in members:
+        problems.append(
+            Problem(
+                "SAN-POOL-014",
+                f"node {node} has no pool {pool}",
+                f"pool {pool} is on {', '.join(map(str, members))}",
+            )
+        )
+    return tuple(problems)
+
+
 def _is_storage_node(node: NodeName, topology: Topology, problems: list[Problem]) -> bool:
     entry = topology.node(node)
     if entry is None:
@@ -319,15 +330,16 @@ def draft(
     members = topology.pool(pool)
     assert members is not None
     pinned: Sequence[NodeName] = (wish.prefer,) if wish.prefer else ()
-    candidates = [
-        Candidate(
-            node=node,
-            room_bytes=room_bytes(cluster, pool, node) or 0,
-            active_devices=cluster.active_count(node),
-        )
-        for node in (wish.nodes or members.nodes)
-        if not node_problems(cluster, pool, node, wish.size.bytes)
-    ]
+    candidates = candidates_of(
+        cluster,
+        topology,
+        pool,
+        [
+            node
+            for node in (wish.nodes or members.nodes)
+            if not node_problems(cluster, pool, node, wish.size.bytes)
+        ],
+    )
     nodes = place(candidates, replicas=wish.replicas, pinned=pinned)
     minor = free_minor(cluster, range(MINOR_FIRST, MINOR_LAST + 1))
     if minor is None:
@@ -342,6 +354,7 @@ def draft(
         minor=minor,
         initiators=wish.initiators,
         prefer=wish.prefer,
+        sync=wish.sync,
         is_new=True,
         cache=wish.cache,
     )

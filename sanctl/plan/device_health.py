@@ -8,8 +8,10 @@ from sanctl.model.cluster import PRESENT, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
 from sanctl.model.names import format_bytes
+from sanctl.model.verification import DIFFERS
 from sanctl.plan.cache_change import cache_findings
 from sanctl.plan.healing import Condition, diagnose
+from sanctl.plan.unfinished import half_filled, wrong_count
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 # Nothing is known of it.
@@ -78,8 +80,40 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             do=f"'sanctl device heal {device.name}' shows what each has",
         )
         return
+    miscount = wrong_count(device)
+    if miscount is not None:
+        yield Finding(
+            code="SAN-HLT-056",
+            severity=WARNING,
+            subject=subject,
+            what=f"a change of its copies is not finished: {miscount[0]}",
+            do=miscount[1],
+        )
     yield from _replica_findings(cluster, device)
+    yield from _verify_findings(cluster, device)
     yield from cache_findings(cluster, device)
+
+
+def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    told = [
+        (found.order, found.result == DIFFERS, found.found_kib, node)
+        for node in device.nodes
+        if (found := cluster.cib.verifications.get((device.name.value, node.value))) is not None
+    ]
+    # The standby's word of the same order is that of its repair.
+    newest = max((order for order, *_ in told), default=None)
+    if newest is None or not all(differs for order, differs, *_ in told if order == newest):
+        return
+    _, _, found_kib, _ = next(each for each in told if each[0] == newest)
+    yield Finding(
+        code="SAN-HLT-039",
+        severity=WARNING,
+        subject=f"device {device.name}",
+        what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its copies",
+        why="a failover would show hosts other data",
+        do=f"see 'sanctl sync status'; 'sanctl device verify {device.name} --repair' sends them "
+        f"anew from the copy that serves",
+    )
 
 
 def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
@@ -107,13 +141,14 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 do=f"journalctl SANCTL_DEVICE={device.name} SANCTL_ACTION=fence-peer on {node} "
                 "says what it waits for: most often for a node to be fenced",
             )
-        if replica.is_up_to_date and replica.is_linked:
+        if replica.is_up_to_date and (replica.is_linked or len(device.nodes) == 1):
             continue
         if state is NodeState.STANDBY:
             continue  # said of the node once, not of each of its replicas
-        others = [other for other in device.nodes if other != node]
-        if replica.is_up_to_date and not any(cluster.mon.state(o) in PRESENT for o in others):
-            continue  # it has nobody to be connected to, which is said of the other replica
+        there = [o for o in device.nodes if o != node and cluster.mon.state(o) in PRESENT]
+        has_all = replica.peers and replica.is_linked_with(there)
+        if replica.is_up_to_date and (has_all or not there):
+            continue  # who it could be connected to, it is; of the others it is said
         out = replica.out_of_sync_kib
         amount = f", {format_bytes(out * 1024)} to sync" if out else ""
         if replica.disk is None:
@@ -132,6 +167,9 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 f"replica on {node} is {replica.disk} ({replica.link}){amount}",
                 "wait for the resync to end; the device is served meanwhile",
             )
+            filling = half_filled(cluster, device)
+            if filling is not None:
+                do = f"{do}; {filling[1]}"
         yield Finding(
             code="SAN-HLT-035",
             severity=WARNING,

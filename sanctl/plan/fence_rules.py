@@ -5,13 +5,20 @@ interleaving (sanctl/plan/safety.py) judge by the same lines.
 
 The invariant they guard: a node out of contact with its peer serves only if no partition that has
 or can get quorum will promote the peer with the data it has.
+
+Of three and more copies (DRBD 9) it is kept in one of two ways, and a promotion needs the first:
+
+* DRBD sees a majority of the copies. Any other majority has one of these among it, and DRBD lets
+  none of those that are connected become Primary with less than the newest data among them.
+* Every copy that is gone is certain and marked, as with two copies. Then no majority of copies is
+  of any use without the mark's leave, so what has to have a memory is the cluster's quorum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import ResourceState, has_majority
 
 #: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
 PEER_OUTDATED = 4
@@ -40,9 +47,49 @@ def is_certain(peer: str) -> bool:
     return peer in {"member", "fenced"}
 
 
+def outranks(peer: str) -> bool:
+    """Whether marking a peer of that standing must make this CIB newer than any that it has.
+
+    A member shares this CIB. One that was fenced may have changed its own while it was alone, as
+    often as this partition changed this one; when they meet, the newer CIB is everybody's.
+    """
+    return peer == "fenced"
+
+
+def may_mark(state: ResourceState | None, *, is_promoting: bool) -> bool:
+    """Whether fence-peer may mark a peer for a node in that state, if it holds the handlers' lock.
+
+    A handler that was called for a Primary may be late: its node is no Primary any more, the
+    peer may be one now, and to mark that would leave nobody to be promoted. Or the connection is
+    back, and DRBD does not listen to this handler any more.
+
+    Args:
+        state: the resource as DRBD reports it here; None when it is not up.
+        is_promoting: a promotion is under way here, which asks for the same.
+    """
+    return is_promoting or (state is not None and state.is_primary and not state.is_in_contact)
+
+
 def exit_code(peer: str) -> int:
     """Return what fence-peer answers DRBD for a peer that is certain and marked."""
     return PEER_FENCED if peer == "fenced" else PEER_OUTDATED
+
+
+def among_several(
+    peer: str, *, copies: int, is_primary: bool, has_quorum: bool | None, has_memory: bool
+) -> str:
+    """Return a peer's standing as it counts for a device with several copies.
+
+    Args:
+        peer: what the cluster knows of it, see `standing`.
+        copies: how many replicas the device has.
+        is_primary: this node is Primary already; else it wants to be.
+        has_quorum: DRBD sees a majority of the copies.
+        has_memory: any two quorums of the cluster have a node in common.
+    """
+    if not is_certain(peer) or not has_majority(copies) or has_quorum:
+        return peer
+    return peer if is_primary and has_memory else "unknown"
 
 
 def may_clear(state: ResourceState | None) -> bool:

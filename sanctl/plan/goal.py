@@ -47,7 +47,7 @@ def created(cluster: Cluster, name: DeviceName) -> Progress:
     if device is None:
         return Progress(is_done=False, seen="it is not in the CIB")
     active = cluster.mon.active_nodes(name)
-    in_sync = all(cluster.replica(name, node).is_in_sync for node in device.nodes)
+    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
     return Progress(
         is_done=in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes},
         seen=describe(cluster, device),
@@ -93,6 +93,22 @@ def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progres
     )
 
 
+def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
+    """A sync policy is applied when every running replica has it in force."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="the device is gone")
+    behind = sorted(
+        str(node)
+        for node in device.nodes
+        if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
+        and cluster.replica(name, node).policy != str(device.sync)
+    )
+    return Progress(
+        is_done=not behind, seen=f"not yet in force on {', '.join(behind)}" if behind else "applied"
+    )
+
+
 def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]) -> Progress:
     """A standby is done when nothing of ours runs there and what it served is served elsewhere."""
     state = cluster.mon.state(name)
@@ -124,14 +140,12 @@ def back_online(cluster: Cluster, name: NodeName) -> Progress:
         if name in device.nodes and not device.is_stopping:
             replica = cluster.replica(device.name, name)
             # Both ends have to say so, as far as the other one is there to be asked.
+            there = [n for n in device.nodes if cluster.mon.state(n) is NodeState.ONLINE]
             linked = all(
-                cluster.replica(device.name, node).is_in_sync
-                for node in device.nodes
-                if cluster.mon.state(node) is NodeState.ONLINE
+                cluster.replica(device.name, node).is_in_sync_with(set(there) - {node})
+                for node in there
             )
-            alone = not any(
-                cluster.mon.state(node) is NodeState.ONLINE for node in device.nodes if node != name
-            )
+            alone = not set(there) - {name}
             if not (
                 cluster.mon.role(device.name, name) in {Role.PROMOTED, Role.UNPROMOTED}
                 and replica.is_up_to_date

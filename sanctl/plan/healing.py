@@ -30,6 +30,8 @@ ACCEPT_SERVED = "SAN-HEAL-004"
 # What DRBD lets become Primary, by itself or when told that it may.
 _USABLE = frozenset({"UpToDate", "Consistent", "Outdated"})
 _GOOD = frozenset({"UpToDate", "Consistent"})
+# What one copy has and another has not is told for so many.
+_COMPARED = 2
 
 
 class Condition(StrEnum):
@@ -181,6 +183,15 @@ def loss(diagnosis: Diagnosis, keep: NodeName) -> Loss:
                 "SAN-HEAL-001",
                 f"device {device.name}: its replicas have not diverged, and one may serve",
                 "nothing is to be decided: 'sanctl status' says what else is the matter",
+            )
+        )
+    if len(diagnosis.sides) > _COMPARED:
+        raise Refused(
+            Problem(
+                "SAN-HEAL-007",
+                f"device {device.name} has {len(diagnosis.sides)} copies: sanctl compares two",
+                "'drbdsetup status --verbose --statistics' on each node shows what each has; "
+                "'drbdadm connect --discard-my-data' is for the ones to be given up",
             )
         )
     if not kept.is_present or kept.replica.disk not in _USABLE:

@@ -37,10 +37,7 @@ def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> s
     replica = cluster.replica(device.name, node)
     if not replica.is_up_to_date:
         return f"the replica on {node} is {replica.brief()}"
-    if any(
-        mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
-        for mark in cluster.cib.outdated
-    ):
+    if cluster.is_marked(device, node):
         return f"the replica on {node} is marked as behind"
     return None
 

@@ -16,7 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sanctl.plan.safety_rules import Rules, Standing
+from sanctl.plan import fence_rules
+from sanctl.plan.safety_cluster import (
+    cluster_events,
+    is_marked_for_certain,
+    is_told_certain,
+    power_off,
+    write_mark,
+)
+from sanctl.plan.safety_drbd import drbd_events, goes_alone, is_connected, resync_events, stopped
+from sanctl.plan.safety_rules import Rules
 from sanctl.plan.safety_world import (
     ASKS,
     ASKS_AGAIN,
@@ -25,13 +34,12 @@ from sanctl.plan.safety_world import (
     NAMES,
     NO_HANDLER,
     REPLICAS,
-    Node,
-    Replica,
+    Event,
     World,
     drbd_state,
+    put,
+    put_node,
 )
-
-Event = tuple[str, World]
 
 
 def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
@@ -51,9 +59,10 @@ def _all(world: World, rules: Rules) -> Iterator[Event]:
     yield from _repairs(world, rules)
     for i in range(len(world.nodes)):
         if world.nodes[i].is_up:
-            yield from _cluster(world, i, rules)
+            yield from cluster_events(world, i, rules)
     for i in REPLICAS:
-        yield from _replica(world, i, rules)
+        yield from drbd_events(world, i, rules)
+        yield from resync_events(world, i, rules)
         yield from _handler(world, i, rules)
         yield from _agent(world, i, rules)
 
@@ -98,229 +107,6 @@ def _repairs(world: World, rules: Rules) -> Iterator[Event]:
             yield f"{NAMES[i]} boots", put_node(world, i, started)
 
 
-def power_off(world: World, i: int) -> World:
-    """Return the world with a node off: what was in its memory is gone, its disks are not."""
-    world = put_node(world, i, world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False))
-    if i not in REPLICAS:
-        return world
-    before = world.replicas[i]
-    off = Replica(
-        role="-",
-        disk=before.disk,
-        is_fresh=before.is_fresh,
-        is_linked=False,
-        sees_behind=before.sees_behind,
-    )
-    return put(world, i, off)
-
-
-# Corosync and Pacemaker, as seen from one node.
-
-
-def _cluster(world: World, i: int, rules: Rules) -> Iterator[Event]:
-    node, reach = world.nodes[i], world.reach(i)
-    if reach & ((1 << i) - 1) == 0:  # once for each partition
-        formed = _form(world, i, rules)
-        if formed != world:
-            yield f"corosync forms {_names(reach)}", formed
-    if not world.is_quorate(i):
-        return
-    if node.view == reach:
-        for j in range(len(world.nodes)):
-            if not (node.view | node.gone) >> j & 1 and j in REPLICAS:
-                after = power_off(world, j) if rules.confirms else world
-                after = _know_gone(after, reach, j)
-                yield f"{_names(reach)} fences {NAMES[j]}", after
-    if i not in REPLICAS:
-        return
-    replica, j = world.replicas[i], 1 - i
-    if replica.role == "-":
-        disk = replica.disk
-        if disk in "UC":
-            disk = "U" if replica.sees_behind else "C"
-        started = replica._replace(role="S", disk=disk)
-        yield f"the replica on {NAMES[i]} starts", put(world, i, started)
-    elif replica.role == "S" and not replica.is_ordered:
-        peer = world.replicas[j]
-        is_safe = (
-            bool(node.gone >> j & 1)
-            or not rules.demotes_first
-            or (
-                bool((node.view & reach) >> j & 1)
-                and world.nodes[j].view == node.view
-                and peer.role != "P"
-                and not peer.is_ordered
-            )
-        )
-        is_marked = rules.heeds_marks and node.marks >> i & 1
-        if is_safe and not is_marked and rules.score(drbd_state(replica)) is not None:
-            ordered = put(world, i, replica._replace(is_ordered=True))
-            yield f"the cluster orders the promotion of {NAMES[i]}", ordered
-    elif replica.is_frozen and replica.is_pending and (reach & node.view).bit_count() > 1:
-        yield (
-            f"{NAMES[i]} cannot be stopped and is fenced",
-            _know_gone(power_off(world, i), reach & ~(1 << i), i),
-        )
-
-
-def _form(world: World, i: int, rules: Rules) -> World:
-    """Return the world in which this node's partition has noticed what it is, and agrees."""
-    reach = world.reach(i)
-    members = [j for j in range(len(world.nodes)) if reach >> j & 1]
-    gone = 0
-    for j in members:
-        gone |= world.nodes[j].gone
-    # The newest copy wins. Among equally new ones that of a partition with quorum does: its status
-    # has gone on changing, and a node that has just booted begins at nought.
-    best = max(
-        members,
-        key=lambda j: (
-            world.nodes[j].epoch,
-            world.is_quorate(j) == rules.ties_to_quorate,
-            world.nodes[j].view.bit_count(),
-            -j,
-        ),
-    )
-    source = world.nodes[best]
-    everybody = reach.bit_count() == len(world.nodes)
-    for j in members:
-        node = world.nodes[j]
-        joined = Node(
-            is_up=True,
-            view=reach,
-            epoch=source.epoch,
-            marks=source.marks,
-            gone=gone & ~reach,
-            waits=node.waits and not everybody,
-        )
-        world = put_node(world, j, joined)
-    return world
-
-
-def _know_gone(world: World, members: int, gone: int) -> World:
-    for j in range(len(world.nodes)):
-        if members >> j & 1 and j != gone:
-            node = world.nodes[j]
-            world = put_node(world, j, node._replace(gone=node.gone | 1 << gone))
-    return world
-
-
-def _write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules) -> World:
-    """Return the world after a node has had a mark set or cleared.
-
-    An answer means that the partition agreed (extended virtual synchrony): what corosync had not
-    noticed when the request was sent, it has when the answer comes.
-    """
-    world = _form(world, i, rules)
-    members, node = world.reach(i), world.nodes[i]
-    marks = node.marks | 1 << replica if is_set else node.marks & ~(1 << replica)
-    epoch = node.epoch + (marks != node.marks)
-    if is_set and rules.outranks and node.gone >> replica & 1:
-        epoch = max(there.epoch for there in world.nodes) + 1
-    for j in range(len(world.nodes)):
-        if members >> j & 1:
-            changed = world.nodes[j]._replace(epoch=epoch, marks=marks)
-            world = put_node(world, j, changed)
-    return world
-
-
-# DRBD.
-
-
-def _replica(world: World, i: int, rules: Rules) -> Iterator[Event]:
-    here, there = world.replicas[i], world.replicas[1 - i]
-    if here.role == "-":
-        return
-    works = world.is_synced and here.is_linked and there.is_linked
-    if here.is_linked and not works:
-        lost = here._replace(is_linked=False)
-        if here.role == "P" and not rules.freezes:
-            lost = lost._replace(sees_behind=True)
-        if here.role == "P" and not lost.sees_behind and not here.handler_runs:
-            lost = lost._replace(handler=ASKS, for_primary=True)
-        after = put(world, i, lost)
-        if here.role == "P" and lost.sees_behind:
-            after = _alone(after, i)
-        yield f"DRBD on {NAMES[i]} notices that the link is gone", after
-    if i == 0 and world.is_synced and not here.is_linked and not there.is_linked:
-        yield from _connect(world, rules)
-    if works and here.disk == "I":
-        filled = here._replace(disk="U", is_fresh=there.is_fresh)
-        yield f"the resync ends on {NAMES[i]}", put(world, i, filled)._replace(ahead="=")
-    if works and here.sees_behind and there.disk == "U":
-        told = put(world, i, here._replace(sees_behind=False))
-        yield f"{NAMES[i]} learns that its peer is UpToDate", told
-    if here.role == "P" and not works:
-        if here.serves and not here.is_linked:
-            yield (
-                f"a write is acknowledged by {NAMES[i]} alone",
-                put(world, 1 - i, there._replace(is_fresh=False)),
-            )
-        elif not here.is_pending:
-            yield f"a write waits on {NAMES[i]}", put(world, i, here._replace(is_pending=True))
-    if here.is_ordered and here.role == "S" and not here.handler_runs:
-        yield from _promote(world, i, rules, is_reachable=works)
-
-
-def _connect(world: World, rules: Rules) -> Iterator[Event]:
-    a, b = world.replicas
-    if "-" in (a.role, b.role) or a.role == b.role == "P" or world.ahead == "!":
-        return
-    if rules.marks_targets and world.ahead != "=":
-        source = NAMES.index(world.ahead)
-        here = world.replicas[source]
-        if here.is_clearing or here.handler in {MARKS, ASKS_AGAIN}:
-            return
-        if not _is_certain(world, source, rules):
-            return
-        world = _write_mark(world, source, 1 - source, is_set=True, rules=rules)
-        if not _is_certain(world, source, rules):
-            return
-    for i in REPLICAS:
-        here = world.replicas[i]
-        behind = world.ahead == NAMES[1 - i]
-        if behind and here.role == "P":
-            return
-        joined = here._replace(
-            is_linked=True,
-            disk="I" if behind else "U",
-            sees_behind=world.ahead == NAMES[i],
-            is_pending=False,
-            handler=here.handler if here.handler_runs else NO_HANDLER,
-            is_late=here.handler_runs,
-        )
-        world = put(world, i, joined)
-    yield "DRBD connects", world
-
-
-def _alone(world: World, i: int) -> World:
-    """Return the world in which a node's DRBD goes on without the peer: a new generation begins."""
-    here, there = world.replicas[i], world.replicas[1 - i]
-    if here.is_pending:
-        world = put(world, i, here._replace(is_pending=False))
-        world = put(world, 1 - i, there._replace(is_fresh=False))
-    ahead = NAMES[i] if world.ahead in ("=", NAMES[i]) else "!"
-    return world._replace(ahead=ahead)
-
-
-def _promote(world: World, i: int, rules: Rules, *, is_reachable: bool) -> Iterator[Event]:
-    here, there = world.replicas[i], world.replicas[1 - i]
-    refused = f"DRBD refuses to promote {NAMES[i]}", put(world, i, here._replace(is_ordered=False))
-    primary = here._replace(role="P", is_ordered=False)
-    name = f"{NAMES[i]} becomes Primary"
-    if here.is_linked:
-        if is_reachable:
-            is_good = here.disk == "U" and there.role != "P"
-            yield (name, put(world, i, primary)) if is_good else refused
-    elif here.disk == "U" and here.sees_behind:
-        yield name, _alone(put(world, i, primary), i)
-    elif here.disk in "UC" or not rules.drbd_refuses:
-        asking = here._replace(handler=ASKS, for_primary=False)
-        yield f"DRBD on {NAMES[i]} calls the handler", put(world, i, asking)
-    else:
-        yield refused
-
-
 # The fence-peer handler, step by step.
 
 
@@ -329,10 +115,12 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if not here.handler_runs:
         return
     peer, name = 1 - i, f"the handler of {NAMES[i]}"
-    is_certain = _is_certain(world, i, rules)
-    is_called_for = not rules.guards_marking or not here.for_primary or here.role == "P"
+    is_certain = is_told_certain(world, i, rules)
+    is_called_for = not rules.guards_marking or fence_rules.may_mark(
+        drbd_state(here), is_promoting=here.is_ordered
+    )
     if here.handler == ASKS:
-        if rules.locks and here.is_clearing:
+        if rules.locks and here.holds_lock:
             return
         if (is_certain or not rules.asks_before) and is_called_for:
             yield f"{name} asks: certain", put(world, i, here._replace(handler=MARKS))
@@ -345,28 +133,15 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         elif not rules.stays_frozen:
             yield f"{name} gives up, I/O goes on", _answered(world, i)
     elif here.handler == MARKS:
-        marked = _write_mark(world, i, peer, is_set=True, rules=rules)
+        marked = write_mark(world, i, peer, is_set=True, rules=rules)
         after = put(marked, i, here._replace(handler=ASKS_AGAIN))
         yield f"{name} marks {NAMES[peer]}", after
         after = put(marked, i, here._replace(handler=ASKS))
         yield f"{name} marks {NAMES[peer]}, and hears no answer", after
-    elif (is_certain or not rules.asks_after) and (
-        not rules.reads_back or world.nodes[i].marks >> peer & 1
-    ):
+    elif is_marked_for_certain(world, i, rules):
         yield f"{name} asks again: certain, and returns", _answered(world, i)
     else:
         yield f"{name} asks again: not certain", put(world, i, here._replace(handler=ASKS))
-
-
-def _is_certain(world: World, i: int, rules: Rules) -> bool:
-    """Whether a node is told now that its peer cannot be promoted once it is marked."""
-    node, peer = world.nodes[i], 1 - i
-    seen = Standing(
-        is_quorate=world.is_quorate(i),
-        is_member=bool(node.view >> peer & 1),
-        is_fenced=bool(node.gone >> peer & 1),
-    )
-    return rules.is_certain(rules.standing(seen))
 
 
 def _answered(world: World, i: int) -> World:
@@ -382,10 +157,10 @@ def _answered(world: World, i: int) -> World:
         return put(world, i, after)
     after = after._replace(sees_behind=True)
     if here.role == "P":
-        return _alone(put(world, i, after), i)
+        return goes_alone(put(world, i, after), i)
     if here.for_primary:
         return put(world, i, after)
-    return _alone(put(world, i, after._replace(role="P", disk="U", is_ordered=False)), i)
+    return goes_alone(put(world, i, after._replace(role="P", disk="U", is_ordered=False)), i)
 
 
 # The device agent.
@@ -395,60 +170,28 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     here = world.replicas[i]
     if here.role == "-":
         return
-    # Where demote waits for the lock that the handler holds while it marks.
-    is_marking = rules.guards_marking and here.handler in {MARKS, ASKS_AGAIN}
+    # Where demote waits for the lock that a handler holds while it marks.
+    is_marking = rules.guards_marking and here.holds_lock
     if here.role == "P" and not here.is_pending and not is_marking:
         yield f"{NAMES[i]} is demoted", put(world, i, here._replace(role="S"))
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
-    if here.role == "S" and not here.is_ordered:
-        yield f"the replica on {NAMES[i]} stops", _stopped(world, i)
+    # DRBD answers no goodbye, and says none, while the resync handler works.
+    is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
+    if here.role == "S" and not here.is_ordered and not is_deaf:
+        yield f"the replica on {NAMES[i]} stops", stopped(world, i)
     if here.is_clearing:
-        cleared = _write_mark(world, i, 1 - i, is_set=False, rules=rules)
+        cleared = write_mark(world, i, 1 - i, is_set=False, rules=rules)
         after = cleared.replicas[i]._replace(is_clearing=False)
         yield f"{NAMES[i]} clears the mark of {NAMES[1 - i]}", put(cleared, i, after)
         yield (
             f"{NAMES[i]} does not get to clearing",
             put(world, i, here._replace(is_clearing=False)),
         )
-    elif world.nodes[i].marks >> (1 - i) & 1 and not (
-        rules.locks and here.handler in {MARKS, ASKS_AGAIN}
-    ):
-        is_allowed = not rules.clears_with_quorum or _is_certain(world, i, rules)
+    elif world.nodes[i].marks >> (1 - i) & 1 and not (rules.locks and here.holds_lock):
+        is_allowed = not rules.clears_with_quorum or is_told_certain(world, i, rules)
         if is_allowed and rules.may_clear(drbd_state(here)):
             clearing = here._replace(is_clearing=True)
             yield f"{NAMES[i]} sees that it is in sync", put(world, i, clearing)
     if rules.clears_own and here.role == "S" and here.is_linked and here.disk == "U":
-        yield f"{NAMES[i]} clears its own mark", _write_mark(world, i, i, is_set=False, rules=rules)
-
-
-def _stopped(world: World, i: int) -> World:
-    here, there = world.replicas[i], world.replicas[1 - i]
-    down = here._replace(role="-", is_linked=False, is_clearing=False)
-    if not (world.is_synced and here.is_linked and there.is_linked):
-        return put(world, i, down)
-    # What was sent before the goodbye has arrived before it, on both sides.
-    down = down._replace(sees_behind=here.sees_behind and there.disk != "U")
-    if there.role != "P":
-        told = there._replace(is_linked=False, sees_behind=there.sees_behind and here.disk != "U")
-        return put(put(world, i, down), 1 - i, told)
-    # A graceful disconnect from a Primary: this replica writes down that it is behind.
-    down = down._replace(disk="I" if here.disk == "I" else "O")
-    alone = there._replace(is_linked=False, sees_behind=True)
-    return _alone(put(put(world, i, down), 1 - i, alone), 1 - i)
-
-
-def put(world: World, i: int, replica: Replica) -> World:
-    """Return the world with another state of one replica."""
-    a, b = world.replicas
-    return world._replace(replicas=(replica, b) if i == 0 else (a, replica))
-
-
-def put_node(world: World, i: int, node: Node) -> World:
-    """Return the world with another state of one node."""
-    nodes = world.nodes
-    return world._replace(nodes=(*nodes[:i], node, *nodes[i + 1 :]))
-
-
-def _names(mask: int) -> str:
-    return "+".join(name for i, name in enumerate(NAMES) if mask >> i & 1)
+        yield f"{NAMES[i]} clears its own mark", write_mark(world, i, i, is_set=False, rules=rules)

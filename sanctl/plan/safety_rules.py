@@ -66,10 +66,10 @@ class Rules(NamedTuple):
     clears_own: bool = False
     locks: bool = True
     clears_with_quorum: bool = True
-    marks_targets: bool = False
-    outranks: bool = False
-    guards_marking: bool = False
-    reads_back: bool = False
+    marks_targets: bool = True
+    outranks: bool = True
+    guards_marking: bool = True
+    reads_back: bool = True
     score: Callable[[ResourceState | None], int | None] = _score
     drbd_refuses: bool = True
     heeds_marks: bool = True
@@ -83,5 +83,3 @@ class Rules(NamedTuple):
 
 #: What the code does today.
 SHIPPED = Rules()
-#: And with what the exploration has shown to be missing (docs/explanation/safety-model.md).
-REPAIRED = SHIPPED._replace(marks_targets=True, outranks=True, guards_marking=True, reads_back=True)

@@ -29,6 +29,9 @@ NAMES = "abw"
 
 # The handler of a node: what it does next, or that it is gone and nobody will call it again.
 NO_HANDLER, ASKS, MARKS, ASKS_AGAIN, KILLED = "", "asks", "marks", "asks again", "killed"
+# The source of a resync: connected, and its before-resync-source handler is asked, or works at one
+# of the steps above, or has let it begin.
+NO_RESYNC, PREPARES, FILLS = "", "prepares", "fills"
 
 
 class Replica(NamedTuple):
@@ -46,6 +49,7 @@ class Replica(NamedTuple):
         is_late: the connection came up while the handler ran: its answer will not count.
         is_ordered: a promotion has been ordered and has not ended.
         is_clearing: has seen itself in sync, holds the lock, is about to clear the peer's mark.
+        resync: as a source: how far the resync is; until it begins, writes are not replicated.
     """
 
     role: str = "S"
@@ -59,6 +63,7 @@ class Replica(NamedTuple):
     is_late: bool = False
     is_ordered: bool = False
     is_clearing: bool = False
+    resync: str = NO_RESYNC
 
     @property
     def is_frozen(self) -> bool:
@@ -72,8 +77,18 @@ class Replica(NamedTuple):
 
     @property
     def handler_runs(self) -> bool:
-        """A handler is at work."""
+        """A fence-peer handler is at work."""
         return self.handler not in {NO_HANDLER, KILLED}
+
+    @property
+    def marks_target(self) -> bool:
+        """A before-resync-source handler is between its first look and its answer."""
+        return self.resync in {MARKS, ASKS_AGAIN}
+
+    @property
+    def holds_lock(self) -> bool:
+        """A handler or the agent holds the lock under which marks are set and cleared."""
+        return self.is_clearing or self.handler in {MARKS, ASKS_AGAIN} or self.marks_target
 
 
 class Node(NamedTuple):
@@ -133,6 +148,10 @@ class World(NamedTuple):
         return here.view.bit_count() >= 2
 
 
+#: What happens, and what the world is then.
+Event = tuple[str, World]
+
+
 def first_world(nodes: int, faults: int) -> World:
     """Return a whole cluster of two or three nodes; a serves."""
     everybody = (1 << nodes) - 1
@@ -146,22 +165,38 @@ def first_world(nodes: int, faults: int) -> World:
     )
 
 
+def put(world: World, i: int, replica: Replica) -> World:
+    """Return the world with another state of one replica."""
+    a, b = world.replicas
+    return world._replace(replicas=(replica, b) if i == 0 else (a, replica))
+
+
+def put_node(world: World, i: int, node: Node) -> World:
+    """Return the world with another state of one node."""
+    nodes = world.nodes
+    return world._replace(nodes=(*nodes[:i], node, *nodes[i + 1 :]))
+
+
 def drbd_state(replica: Replica) -> ResourceState | None:
     """Return what `drbdsetup events2` would say on that node."""
     if replica.role == "-":
         return None
-    return _drbd_state(replica.role, replica.disk, replica.is_linked, replica.sees_behind)
+    is_syncing = replica.sees_behind or replica.disk == "I" or replica.resync != NO_RESYNC
+    return _drbd_state(
+        replica.role, replica.disk, replica.is_linked, replica.sees_behind, is_syncing
+    )
 
 
 _WORDS = {"U": "UpToDate", "C": "Consistent", "O": "Outdated", "I": "Inconsistent"}
-_STATES: dict[tuple[str, str, bool, bool], ResourceState] = {}
+_STATES: dict[tuple[str, str, bool, bool, bool], ResourceState] = {}
 
 
-def _drbd_state(role: str, disk: str, is_linked: bool, sees_behind: bool) -> ResourceState:
-    key = (role, disk, is_linked, sees_behind)
+def _drbd_state(
+    role: str, disk: str, is_linked: bool, sees_behind: bool, is_syncing: bool
+) -> ResourceState:
+    key = (role, disk, is_linked, sees_behind, is_syncing)
     if key not in _STATES:
         replication = "SyncTarget" if disk == "I" else "SyncSource"
-        is_syncing = disk == "I" or sees_behind
         behind = "Inconsistent" if is_linked else "Outdated"
         peer = PeerState(
             name="peer",
@@ -216,6 +251,7 @@ def is_whole(world: World) -> bool:
             and not replica.sees_behind
             and not replica.is_pending
             and not replica.handler
+            and not replica.resync
             for replica in world.replicas
         )
     )
@@ -269,6 +305,7 @@ def brief(world: World) -> str:
         words += [] if replica.is_fresh else ["stale"]
         words += [] if replica.is_linked or replica.role == "-" else ["unlinked"]
         words += [f"handler {replica.handler}"] if replica.handler else []
+        words += [replica.resync + " its peer"] if replica.resync else []
         words += ["ordered"] * replica.is_ordered + ["clearing"] * replica.is_clearing
         if not world.nodes[i].is_up:
             words = [f"{NAMES[i]}:off{replica.disk}", *([] if replica.is_fresh else ["stale"])]

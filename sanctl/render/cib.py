@@ -19,11 +19,14 @@ from sanctl.model.change import (
     AddDevice,
     AddMove,
     Change,
+    ClearParameter,
     CompleteDevice,
     RemoveDevice,
     RemoveMove,
     RemoveNodeAttribute,
+    RemovePreference,
     SetNodeAttribute,
+    SetNodes,
     SetParameter,
     SetStopped,
 )
@@ -97,6 +100,12 @@ class _Writer:
                 self._set_stopped(name)
             case SetParameter(name=name, parameter=parameter, value=value):
                 self._set_parameter(name, parameter, value)
+            case ClearParameter(name=name, parameter=parameter):
+                self._clear_parameter(name, parameter)
+            case SetNodes(name=name, nodes=nodes, replicas=replicas):
+                self._set_nodes(name, nodes, replicas)
+            case RemovePreference(name=name):
+                self._delete("constraints", "rsc_location", f"{clone_id(name)}-prefer")
             case AddMove(name=name, node=node, until=until):
                 self._create("constraints", move_element(name, node, until))
             case RemoveMove(name=name):
@@ -152,7 +161,8 @@ class _Writer:
         else:
             self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "value", "Stopped")
 
-    def _set_parameter(self, name: DeviceName, parameter: str, value: str) -> None:
+    def _parameters(self, name: DeviceName) -> tuple[str, ET.Element]:
+        """Return a device's instance attributes and their path."""
         primitive = self._find(f"resources/clone[@id='{clone_id(name)}']/primitive")
         group = primitive.find("instance_attributes")
         assert group is not None, "a device without parameters does not parse"
@@ -160,6 +170,16 @@ class _Writer:
             f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']/primitive[@id='{name}']"
             f"/instance_attributes[@id='{group.get('id')}']"
         )
+        return path, group
+
+    def _clear_parameter(self, name: DeviceName, parameter: str) -> None:
+        path, group = self._parameters(name)
+        for pair in group.findall(f"nvpair[@name='{parameter}']"):
+            path_of_pair = f"{path}/nvpair[@id='{pair.get('id')}']"
+            self.deletions.append(ET.Element("change", operation="delete", path=path_of_pair))
+
+    def _set_parameter(self, name: DeviceName, parameter: str, value: str) -> None:
+        path, group = self._parameters(name)
         pair = group.find(f"nvpair[@name='{parameter}']")
         if pair is None:
             self._create_at(
@@ -167,6 +187,41 @@ class _Writer:
             )
         else:
             self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, "value", value)
+
+    def _set_nodes(self, name: DeviceName, nodes: tuple[NodeName, ...], replicas: int) -> None:
+        self._set_parameter(name, "nodes", " ".join(node.value for node in nodes))
+        self._set_parameter(name, "replicas", str(replicas))
+        self._raise_clone_max(name, len(nodes))
+        clone = clone_id(name)
+        path = f"rsc_location[@id='{clone}-replicas']/rule[@id='{clone}-replicas-rule']"
+        rule = self._find(f"constraints/{path}")
+        wanted = {node.value for node in nodes}
+        held: set[str] = set()
+        for expression in rule.findall("expression[@attribute='#uname']"):
+            value = expression.get("value", "")
+            if value in wanted:
+                held.add(value)
+            else:
+                self._delete(f"constraints/{path}", "expression", expression.get("id", ""))
+        for node in nodes:
+            if node.value not in held:
+                self._create(f"constraints/{path}", _not_there(clone, node))
+
+    def _raise_clone_max(self, name: DeviceName, count: int) -> None:
+        """Let Pacemaker run at least that many instances.
+
+        Never fewer than before: lowered while an instance that has to stop still runs, the one that
+        stays is taken for the surplus one and stopped (Pacemaker 3.0.0, "Removed resource NAME:1 is
+        active"). The rule alone decides where instances are.
+        """
+        clone = self._find(f"resources/clone[@id='{clone_id(name)}']")
+        path = f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
+        group = clone.find("meta_attributes")
+        pair = None if group is None else group.find("nvpair[@name='clone-max']")
+        # Without the attribute Pacemaker runs as many as there are nodes, and the rule decides.
+        if group is not None and pair is not None and int(pair.get("value", "0")) < count:
+            path += f"/meta_attributes[@id='{group.get('id')}']/nvpair[@id='{pair.get('id')}']"
+            self._modify(path, pair, "value", str(count))
 
     def _set_node_attribute(self, name: NodeName, attribute: str, value: str) -> None:
         node = self._find(f"nodes/node[@uname='{name}']")
@@ -257,7 +312,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
     meta = ET.SubElement(clone, "meta_attributes", id=f"{clone_id(name)}-meta")
     for key, value in (
         ("promotable", "true"),
-        ("clone-max", str(device.replicas)),
+        ("clone-max", str(len(device.nodes))),
         ("clone-node-max", "1"),
         ("promoted-max", "1"),
         ("promoted-node-max", "1"),
@@ -283,6 +338,8 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("replicas", str(device.replicas)),
         ("nodes", " ".join(node.value for node in device.nodes)),
         ("initiators", " ".join(iqn.value for iqn in device.initiators)),
+        # What is the default is not written, so that a better one reaches every device.
+        *((("sync", str(device.sync)),) if str(device.sync) else ()),
         *((("cache", str(device.cache)),) if device.cache.mode is not Mode.NONE else ()),
     ):
         _pair(parameters, f"{name}-params-{key}", key, value)
@@ -313,14 +370,7 @@ def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
         {"id": f"{clone}-replicas-rule", "score": "-INFINITY", "boolean-op": "and"},
     )
     for node in device.nodes:
-        ET.SubElement(
-            rule,
-            "expression",
-            id=f"{clone}-replicas-not-{node}",
-            attribute="#uname",
-            operation="ne",
-            value=node.value,
-        )
+        rule.append(_not_there(clone, node))
     yield replicas
     outdated = ET.Element("rsc_location", id=f"{clone}-outdated", rsc=clone)
     rule = ET.SubElement(
@@ -408,6 +458,16 @@ def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
     )
     ET.SubElement(rule, "date_expression", id=f"{clone}-move-until", operation="lt", end=until)
     return location
+
+
+def _not_there(clone: str, node: NodeName) -> ET.Element:
+    return ET.Element(
+        "expression",
+        id=f"{clone}-replicas-not-{node}",
+        attribute="#uname",
+        operation="ne",
+        value=node.value,
+    )
 
 
 def _node_pairs(node: ET.Element, attribute: str) -> list[tuple[ET.Element, ET.Element]]:

@@ -2,7 +2,7 @@
 
 Every number that differs from DRBD's default is set on purpose; the reason stands beside it here
 and, in short, in the file that is written. Where the two generations want an option in another
-section, the table below says so: that is all that moving to 9 changes.
+section, or has an option of its own, the tables below say so.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from typing import NamedTuple
+
+from sanctl.model.drbd import has_majority
+from sanctl.model.sync import SyncPolicy
 
 PORT_BASE = 7800
 
@@ -70,28 +73,70 @@ _NET = (
     ("max-buffers", "8000"),
     ("max-epoch-size", "8000"),
     ("verify-alg", "crc32c"),
+    # The same for every device at all times: nodes whose algorithms differ when they meet refuse
+    # each other for good (drbd_receiver.c, receive_SyncParam). Whether it is used is another
+    # option, which may differ and may change during a resync. Of the size that a block which
+    # differs is never taken for the same.
+    ("csums-alg", "sha256"),
 )
 
-# A failing disk is dropped and the peer's used. Resync: DRBD's dynamic controller, with bounds
-# for a network of 1-10 Gbit/s instead of the default 100 MiB/s, and a floor to which it yields to
-# hosts: redundancy has to come back under load too (with 4M a busy gigabyte took minutes). Ranges
-# that are all zero are discarded on the target instead of written, so that a resync leaves a
-# device file as sparse as its source; 64 KiB is a multiple of what every filesystem under a loop
-# device can punch.
+# A failing disk is dropped and the peer's used. Ranges that are all zero are discarded on the
+# resync's target instead of written, so that a resync leaves a device file as sparse as its
+# source; 64 KiB is a multiple of what every filesystem under a loop device can punch.
 _DISK = (
     ("on-io-error", "detach"),
-    ("c-plan-ahead", "20"),
-    ("c-fill-target", "1M"),
-    ("c-min-rate", "32M"),
-    ("c-max-rate", "700M"),
     ("rs-discard-granularity", "65536"),
 )
+
+_KIB = 1 << 10
+_MIB = 1 << 20
+# Where the link does not tell its speed (bonds of some drivers, virtual machines): right for
+# 1-10 Gbit/s, and the controller finds less by itself.
+_UNKNOWN_CEILING_KIB = 700 << 10
+_UNKNOWN_FILL_BYTES = _MIB
+# What a resync keeps in flight is what a host's write may have to queue behind. Five
+# milliseconds of the link's speed fill it at every round trip of a storage network.
+_FILL_S = 0.005
+_FILL_BOUNDS = (512 * _KIB, 8 * _MIB)
+
+
+def controller(sync: SyncPolicy, link_bytes_s: int | None) -> tuple[tuple[str, str], ...]:
+    """Return the options of DRBD's resync controller for a policy and a network.
+
+    The controller keeps `c-fill-target` in flight and stays below `c-max-rate`; while hosts read
+    and write, a source that serves them gives the resync no more than `c-min-rate`. DRBD's own
+    defaults (100 MiB/s, 250 KiB/s) suit neither a fast network nor a busy device.
+
+    Args:
+        sync: the device's policy.
+        link_bytes_s: what the sync network carries, None where it does not tell.
+    """
+    if link_bytes_s is None:
+        ceiling_kib, fill = _UNKNOWN_CEILING_KIB, _UNKNOWN_FILL_BYTES
+    else:
+        # A tenth is left to headers, and to the hosts' own writes.
+        ceiling_kib = link_bytes_s * 9 // 10 // _KIB
+        low, high = _FILL_BOUNDS
+        fill = min(high, max(low, int(link_bytes_s * _FILL_S)))
+    ceiling_kib = max(sync.rate_min_kib, sync.rate_max_kib or ceiling_kib)
+    return (
+        # In tenths of a second.
+        ("c-plan-ahead", "20"),
+        ("c-fill-target", f"{fill // 512}s"),
+        ("c-min-rate", f"{sync.rate_min_kib}k"),
+        ("c-max-rate", f"{min(ceiling_kib, 4 << 20)}k"),
+    )
+
 
 # A Primary whose disk has failed serves from its peer. If that goes too, I/O waits until one of
 # them is back: an error would make hosts' filesystems read-only, and no data has been lost. Where
 # the cluster wants to serve the device elsewhere meanwhile, the stop that hangs on it ends in
 # fencing.
 _OPTIONS = (("on-no-data-accessible", "suspend-io"),)
+
+# DRBD 9 only. Nobody but the cluster promotes: a probe that opens a standby's device must not. And
+# what is written without a majority waits for it, as above, instead of failing.
+_OPTIONS_9 = (("auto-promote", "no"), ("on-no-quorum", "suspend-io"))
 
 _GIB = 1 << 30
 
@@ -110,6 +155,19 @@ def activity_log_extents(size_bytes: int) -> int:
     return 1237
 
 
+def _fencing(copies: int) -> str:
+    """Return when DRBD asks the fence-peer handler about a peer that it has lost.
+
+    Of two copies the other could be all that somebody else needs, so I/O waits for the answer. Of
+    three and more a majority goes on at once and asks meanwhile; without one DRBD's quorum holds
+    I/O, until the handler has an answer about each peer that is gone (docs/adr/0029). The only
+    replica has nobody to ask about.
+    """
+    if copies == 1:
+        return "dont-care"
+    return "resource-only" if has_majority(copies) else "resource-and-stonith"
+
+
 def render_resource(
     *,
     name: str,
@@ -120,6 +178,9 @@ def render_resource(
     backing: Backing,
     handlers: str,
     generation: int,
+    sync: SyncPolicy,
+    link_bytes_s: int | None,
+    al_extents: int | None = None,
 ) -> str:
     """Return the text of `/run/sanctl/drbd.d/NAME.res` (drbd.conf(5)).
 
@@ -131,30 +192,44 @@ def render_resource(
         replicas: the replicas, in any order; rendered by node id.
         backing: the loop devices of this node. The same paths stand under every node: only its own
             section concerns a node.
-        handlers: folder of the fence-peer and unfence-peer programs.
+        handlers: folder of the fence-peer, before-resync-source and unfence-peer programs.
         generation: 8 for DRBD 8.4, 9 for DRBD 9.
+        sync: how the device is synced.
+        link_bytes_s: what the sync network carries, None where it does not tell.
+        al_extents: the size of the activity log of a replica that runs, which DRBD does not change
+            while it is used; None: the one that goes with the size.
     """
-    fencing = ("fencing", "resource-and-stonith")
+    fencing = ("fencing", _fencing(len(replicas)))
     net = (*_NET, fencing) if generation >= 9 else _NET
     disk = _DISK if generation >= 9 else (*_DISK, fencing)
+    options: tuple[tuple[str, str], ...] = _OPTIONS
+    if generation >= 9:
+        options += (*_OPTIONS_9, ("quorum", "majority" if has_majority(len(replicas)) else "off"))
     ordered = sorted(replicas, key=lambda replica: replica.node_id)
     lines = [
         "# Written by sanctl when the device starts; changes are lost. `sanctl device show`.",
         f"resource {name} {{",
         "  net {",
         *(f"    {key} {value};" for key, value in net),
+        # After a crash of the Primary most of what the activity log marks is the same.
+        f"    csums-after-crash-only {'no' if sync.csums else 'yes'};",
         f'    shared-secret "{secret}";',
         "  }",
         "  disk {",
-        *(f"    {key} {value};" for key, value in disk),
-        f"    al-extents {activity_log_extents(size_bytes)};",
+        *(f"    {key} {value};" for key, value in (*disk, *controller(sync, link_bytes_s))),
+        f"    al-extents {al_extents or activity_log_extents(size_bytes)};",
         "  }",
         "  options {",
-        *(f"    {key} {value};" for key, value in _OPTIONS),
+        *(f"    {key} {value};" for key, value in options),
         "  }",
         "  handlers {",
         f'    fence-peer "{handlers}/fence-peer";',
+        # Before, on the source: a target that is not marked when its resync ends could be
+        # promoted although its Primary has not heard of the end and goes on without it.
+        f'    before-resync-source "{handlers}/before-resync-source";',
         f'    unfence-peer "{handlers}/unfence-peer";',
+        f'    before-resync-target "{handlers}/resync-target";',
+        f'    after-resync-target "{handlers}/resync-target";',
         "  }",
         "  volume 0 {",
         f"    device minor {minor};",

@@ -64,6 +64,14 @@ def write_atomically(path: str, text: str, *, mode: int = 0o644) -> None:
     sync_folder(folder)
 
 
+def write_whole(path: str, text: str) -> None:
+    """Replace a file of tmpfs so that a reader sees the old text or the new one."""
+    temporary = f"{path}.new.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(temporary, path)
+
+
 def sync_folder(folder: str) -> None:
     """Make the entries of a folder (creations, renames, removals) durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

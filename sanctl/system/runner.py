@@ -116,6 +116,33 @@ class LocalRunner:
         return result
 
 
+class HurriedRunner:
+    """Runs programs by another runner, all of them together until one moment.
+
+    For work of several programs that has to end by then, whatever each of them may take.
+    """
+
+    def __init__(self, runner: Runner, until: float) -> None:
+        """Run by `runner`, until a moment on the monotonic clock, in seconds."""
+        self._runner = runner
+        self._until = until
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        stdin: str | None = None,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """See Runner.run; also fails, without starting anything, once the moment is past."""
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise CommandError(Problem("SAN-CMD-002", f"no time was left for {argv[0]}"))
+        return self._runner.run(argv, timeout_s=min(timeout_s, left_s), stdin=stdin, ok=ok, env=env)
+
+
 def replace_process(argv: Sequence[str]) -> None:
     """Become another program: for a handler that hands its work over whole."""
     os.execve(argv[0], list(argv), {**_ENVIRONMENT})  # noqa: S606

@@ -16,6 +16,7 @@ from sanctl.model.cache import Mode, parse_policy
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
 from sanctl.model.names import Iqn
+from sanctl.model.verification import DIFFERS, REPAIRED, SAME, Order, Verification
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
 NODES = ("n1", "n2", "n3")
@@ -61,6 +62,10 @@ class FakePacemaker:
         self.roles |= {(f"fence-{n}", n): Role.STARTED for n in NODES}
         self.failures: list[dict[str, str]] = []
         self.patches: list[str] = []
+        # Private attributes, by node and name.
+        self.whispers: dict[tuple[str, str], str] = {}
+        # What a verify finds: the ranges.
+        self.differences: tuple[str, ...] = ()
         self.on_patch: list[Callable[[], None]] = []
         self.is_frozen = False
         self.has_quorum = True
@@ -69,6 +74,9 @@ class FakePacemaker:
         # What replicas without contact publish besides: by node, for every device.
         self.apart: dict[str, str] = {}
         self.disks: dict[str, str] = {}
+        self.storage = list(STORAGE)
+        # Called after each patch that was taken: a test kills its command there.
+        self.after_patch: Callable[[], None] = lambda: None
 
     # The port ------------------------------------------------------------------------------
 
@@ -109,6 +117,9 @@ class FakePacemaker:
     def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
         self.attribute(node, attribute, value)
 
+    def node_words(self, attribute: str) -> dict[str, str]:
+        return {n: text for (n, name), text in self.whispers.items() if name == attribute}
+
     def forget_failures(self, resource: str) -> None:
         self.forgotten.append(resource)
         self.failures = [one for one in self.failures if f"{resource}_" not in one["op_key"]]
@@ -132,6 +143,7 @@ class FakePacemaker:
         assert target is not None
         self.root.attrib.update(target.attrib)
         self.patches.append(patchset)
+        self.after_patch()
 
     def _apply(self, change: ET.Element) -> None:
         path = change.get("path", "").removeprefix("/cib/")
@@ -176,6 +188,27 @@ class FakePacemaker:
                 group.remove(pair)
         if value is not None:
             ET.SubElement(group, "nvpair", id=f"status-{node}-{name}", name=name, value=value)
+
+    def make_storage(self, node: str) -> None:
+        """Let a node have the pool, and run its agent."""
+        self.storage.append(node)
+        self.roles["sanctl-pool", node] = Role.STARTED
+        usage = next(
+            pair.get("value")
+            for pair in self.root.findall("status//nvpair")
+            if pair.get("name") == "sanctl-pool-main"
+        )
+        self.attribute(node, "sanctl-pool-main", usage)
+
+    def set_permanent(self, node: str, name: str, value: str) -> None:
+        """Give a node a permanent attribute, as crm_attribute would."""
+        found = self.root.find(f"configuration/nodes/node[@uname='{node}']")
+        assert found is not None
+        group = found.find("instance_attributes")
+        if group is None:
+            group = ET.SubElement(found, "instance_attributes", id=f"nodes-{found.get('id')}")
+        ET.SubElement(group, "nvpair", id=f"nodes-{node}-{name}", name=name, value=value)
+        self.touch()
 
     def permanent(self, node: str, name: str) -> str | None:
         pair = self.root.find(f"configuration/nodes/node[@uname='{node}']//nvpair[@name='{name}']")
@@ -228,7 +261,7 @@ class FakePacemaker:
             if self.states[node] == "standby":
                 for key in [k for k in self.roles if k[1] == node and not k[0].startswith("fence")]:
                     del self.roles[key]
-            elif self.states[node] == "online" and node in STORAGE:
+            elif self.states[node] == "online" and node in self.storage:
                 self.roles.setdefault(("sanctl-pool", node), Role.STARTED)
         for name, parameters in self.devices().items():
             self._device_step(name, parameters)
@@ -248,6 +281,11 @@ class FakePacemaker:
                     self.roles.pop((name, node), None)
                     self.attribute(node, f"sanctl-{name}", None)
             return
+        for node in NODES:
+            if (name, node) in self.roles and node not in parameters["nodes"].split():
+                assert self.roles[name, node] is not Role.PROMOTED, "it serves: it is not dropped"
+                del self.roles[name, node]
+                self.attribute(node, f"sanctl-{name}", None)
         for node in nodes:
             if (name, node) in self.roles:
                 continue
@@ -265,17 +303,22 @@ class FakePacemaker:
             self.roles[name, node] = Role.UNPROMOTED
         self._heal(name, nodes)
         self._promote(name, nodes, parameters["uuid"])
+        self._verify(name, nodes, parameters.get("verify", ""))
         for node in nodes:
             linked = len(nodes) > 1 and not self.apart
+            alone = "None" if len(parameters["nodes"].split()) == 1 else "StandAlone"
             disk = self.disks.get(node, "UpToDate")
+            drbd = "Primary" if self.active(name) == [node] else "Secondary"
             access = access_digest(Iqn.parse(i) for i in parameters.get("initiators", "").split())
+            policy = parameters.get("sync", "").replace(" ", "+") or "default"
             self.attribute(
                 node,
                 f"sanctl-{name}",
-                f"disk={disk} connection={'Connected' if linked else 'StandAlone'} "
+                f"disk={disk} connection={'Connected' if linked else alone} "
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
-                f"role=? size={parameters['size']} acl={access}{self.apart.get(node, '')}"
+                f"role={drbd} size={parameters['size']} acl={access} policy={policy}"
+                f"{self.apart.get(node, '')}"
                 f"{self._cache(parameters.get('cache', ''), is_linked=linked)}",
             )
 
@@ -287,6 +330,20 @@ class FakePacemaker:
         if not is_linked:
             return " cache=write-through cache-why=one-copy"
         return " cache=write-back limit=67108864 dirty=4194304 flush-s=1"
+
+    def _verify(self, name: str, nodes: list[str], asked: str) -> None:
+        """Do as the agents do with an order to compare the replicas."""
+        order = Order.parse(asked)
+        if order is None or len(nodes) < 2 or not self.active(name):
+            return
+        found = 4 * len(self.differences)
+        result = DIFFERS if found else SAME
+        told = Verification(order.number, result, 1, 2, found, self.differences)
+        self.attribute(self.active(name)[0], f"sanctl.verify.{name}", told.shown)
+        if order.is_repair and found:
+            standby = next(n for n in nodes if n not in self.active(name))
+            mended = told._replace(result=REPAIRED, ranges=())
+            self.attribute(standby, f"sanctl.verify.{name}", mended.shown)
 
     def _heal(self, name: str, nodes: list[str]) -> None:
         """Do as the agents do with an order to discard or to revive."""
@@ -349,7 +406,7 @@ class FakePacemaker:
             self.roles[name, wanted] = Role.PROMOTED
 
     def _reap(self) -> None:
-        for node in STORAGE:
+        for node in self.storage:
             if self.roles.get(("sanctl-pool", node)) is not Role.STARTED:
                 continue
             for group in self.root.findall(

@@ -44,3 +44,11 @@ nodes = ["n1", "n2"]
 def topology() -> Topology:
     """Return that topology, parsed."""
     return parse(CLUSTER_TOML)
+
+
+def wide_topology() -> Topology:
+    """Return it with a third storage node in place of the witness."""
+    text = CLUSTER_TOML.replace(
+        'role = "witness"', 'role = "storage"\niscsi = ["10.77.1.3"]'
+    ).replace('nodes = ["n1", "n2"]', 'nodes = ["n1", "n2", "n3"]')
+    return parse(text)

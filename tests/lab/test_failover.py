@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from sanctl.bench.trial import CRASH_PAUSE_GOAL_S, MOVE_PAUSE_GOAL_S
 from sanctl.demo import failover, observe
 from sanctl.demo.bed import Bed, wait_for
 from sanctl.demo.failover import Load
@@ -24,9 +23,9 @@ NAME = "vol0"
 SIZE_BYTES = 512 * 2**20
 GROWN_BYTES = 768 * 2**20
 REGION_BYTES = 32 * 2**20
-# A shared machine is no stop-watch: what is recorded comes from the demo, on a quiet one. This is
-# only to notice a pause that belongs to another order of magnitude, or a hang.
-SLACK = 2.5
+# A shared machine is no stop-watch: what is promised of pauses is measured and judged by the demo,
+# on a quiet one. This is only to notice a hang.
+PAUSE_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ def test_a_planned_move_under_load(scene: Scene, load: Load) -> None:
     assert trial.sessions.kept, trial.sessions
     assert trial.pause.errors == 0
     assert trial.violations == ()
-    assert trial.pause.seconds <= MOVE_PAUSE_GOAL_S * SLACK, trial.stages
+    assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
 
 
 def test_a_crash_under_load_and_the_return(scene: Scene, load: Load) -> None:
@@ -189,7 +188,7 @@ def test_a_crash_under_load_and_the_return(scene: Scene, load: Load) -> None:
     assert trial.violations == ()
     assert trial.resync is not None
     assert trial.resync.copied_bytes <= trial.resync.limit_bytes
-    assert trial.pause.seconds <= CRASH_PAUSE_GOAL_S * SLACK, trial.stages
+    assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
 
 
 def test_it_grows_under_a_live_session(scene: Scene, exported: Exported, load: Load) -> None:

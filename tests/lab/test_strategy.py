@@ -28,9 +28,9 @@ from tests.laboratory import laboratory
 pytestmark = pytest.mark.faults
 
 NAME = "vol0"
-PAUSE_GOAL_S = 1.0
-# A shared machine is no stop-watch: this is to notice a pause of another order of magnitude.
-SLACK = 2.5
+# To notice a hang: other people's work may share the processors. That no device is interrupted is
+# seen in what its agents did.
+PAUSE_DEADLINE_S = 60.0
 OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 LINKS = (Network.SYNC, Network.HEARTBEAT)
 
@@ -88,6 +88,14 @@ def pause_since(load: Load, began_s: float) -> float:
     return pause.seconds
 
 
+def assert_not_interrupted(load: Load, began_s: float) -> None:
+    """No agent has taken the device down or moved it."""
+    assert pause_since(load, began_s) <= PAUSE_DEADLINE_S
+    log = observe.journals(load.bed, [node.name for node in load.bed.storage], began_s)
+    changed = {"start", "promote", "demote", "stop"}
+    assert [e.message for e in log if e.device == NAME and e.action in changed] == []
+
+
 def cut(bed: Bed, node: str, *links: Network) -> None:
     for link in links:
         network.unplug(bed.lab, bed.node(node), link, LocalRunner())
@@ -141,7 +149,7 @@ def test_to_heartbeat_under_load(scene: Scene, load: Load) -> None:
         for path in ("/etc/corosync/corosync.conf", "/etc/sanctl/cluster.toml")
     }
     assert all(len(texts) == 1 for texts in files.values()), files
-    assert pause_since(load, began_s) < PAUSE_GOAL_S * SLACK
+    assert_not_interrupted(load, began_s)
     assert scene.bed.sh("n1", "systemctl is-active corosync-qdevice", ok=(3, 4)).status
     await_healthy(scene.bed, "n1")
 
@@ -200,7 +208,7 @@ def test_back_by_the_rollout_under_load(scene: Scene, load: Load) -> None:
     began_s = time.time()
     assert rollout.run(scene.bed.lab) > 0
     assert shown(scene)["votes"] == {"expected": 3, "total": 3, "needed": 2}
-    assert pause_since(load, began_s) < PAUSE_GOAL_S * SLACK
+    assert_not_interrupted(load, began_s)
     await_healthy(scene.bed, "n1")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from sanctl.model.quorum import PLAIN, Ballot, Tally, Votes, Wish
 from sanctl.model.topology import Strategy
 from sanctl.parse.corosync import parse_conf_tally
 from sanctl.render.corosync import quorum_section
-from sanctl.system.runner import CommandResult
+from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import CLUSTER_TOML
 from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
 
@@ -29,28 +29,21 @@ _CMAP = {
 }
 
 
-class Machine:
+class Machine(FakeRunner):
     """A node's files and the tools the agent calls."""
 
     def __init__(self, folder: Path, tally: Tally, toml: str) -> None:
+        super().__init__(self._answer)
         self.conf, self.toml = folder / "corosync.conf", folder / "cluster.toml"
         self.socket, self.told = folder / "qdevice.sock", folder / "told"
         self.conf.write_text(f"totem {{\n}}\n{quorum_section(tally)}logging {{\n}}\n")
         self.toml.write_text(f"# Written by Ansible for sanctl.\n{toml}")
         self.live = tally
         self.published: list[str] = []
-        self.calls: list[str] = []
+        self.switched: list[str] = []
         self.is_silent = False
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
+    def _answer(self, argv: Sequence[str]) -> str:
         out = ""
         match list(argv):
             case ["corosync-cmapctl", _]:
@@ -62,7 +55,7 @@ class Machine:
                 out = f"Quorate:   Yes\nFlags:  Quorate {flag}\n"
             case ["systemctl", verb, *_]:
                 assert parse_conf_tally(self.conf.read_text()) == DEVICE, "stopped too late"
-                self.calls.append(verb)
+                self.switched.append(verb)
                 if verb == "start":
                     self.socket.touch()
                 else:
@@ -71,7 +64,7 @@ class Machine:
                 self.published.append(rest[-1])
             case _:
                 raise AssertionError(argv)
-        return CommandResult(tuple(argv), 0, out, "", 0.0)
+        return out
 
     def cast(self, wish: Wish | None = None) -> None:
         ballot.cast(self, str(wish) if wish else "")
@@ -97,7 +90,7 @@ def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
     machine.cast()
     assert (machine.conf.read_text(), machine.toml.read_text()) == before
     # The device's daemon is started as corosync counts with one; its vote is told when it is there.
-    assert machine.calls == ["start"]
+    assert machine.switched == ["start"]
     assert [Ballot.parse(text).is_device_voting for text in machine.published] == [False, True]
     machine.cast()
     assert len(machine.published) == 2
@@ -109,7 +102,7 @@ def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
 def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> None:
     machine.cast()
     machine.cast(Wish(tally=PLAIN, strategy="heartbeat"))
-    assert machine.calls == ["start", "stop"]
+    assert machine.switched == ["start", "stop"]
     assert machine.file == PLAIN
     assert parse(machine.toml.read_text()).strategy is Strategy.HEARTBEAT
     assert machine.toml.read_text().startswith("# Written by Ansible")
@@ -117,7 +110,7 @@ def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> No
     assert (told.file, told.live, told.strategy) == (PLAIN, DEVICE, "heartbeat")
     # Not started again while the running corosync still has the device.
     machine.cast(Wish(tally=PLAIN, strategy="heartbeat"))
-    assert machine.calls == ["start", "stop"]
+    assert machine.switched == ["start", "stop"]
     machine.live = PLAIN
     machine.cast(Wish(tally=TWO, strategy="heartbeat"))
     assert machine.file == TWO
@@ -128,7 +121,7 @@ def test_a_daemon_that_is_left_over_is_stopped(machine: Machine) -> None:
     machine.socket.touch()
     machine.live = PLAIN
     machine.cast()
-    assert machine.calls == ["stop"]
+    assert machine.switched == ["stop"]
 
 
 def test_nodes_that_a_rollout_has_just_written_are_not_undone(machine: Machine) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents import cache, dirty, healing, replacement, suspicion
+from sanctl.agents import cache, dirty, renewal, replacement, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, filecache, loop
 from sanctl.drivers.filecache import Hold
@@ -28,13 +28,19 @@ BACK = "write-back"
 
 
 def device(policy: str) -> Device:
-    return Device("vm1", UUID, 1 << 20, "main", ("n1", "n2"), 3, (), policy)
+    return Device("vm1", UUID, 1 << 20, "main", ("n1", "n2"), 3, (), cache=policy)
 
 
 def state(disk: str = "UpToDate", role: str = "Primary", **changes: Any) -> ResourceState:
     peer = PeerState("peer", "Connected", role, "Established", disk, 0)
     return ResourceState(
-        "vm1", "Secondary", "no", "UpToDate", 1024, (peer._replace(**changes),), "flush"
+        "vm1",
+        "Secondary",
+        "no",
+        "UpToDate",
+        1024,
+        (peer._replace(**changes),),
+        write_ordering="flush",
     )
 
 
@@ -105,7 +111,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel(tmp_path)
     boot = tmp_path / "boot_id"
     boot.write_text("this boot\n")
-    for module in (cache, dirty, suspicion, healing):
+    for module in (cache, dirty, suspicion):
         monkeypatch.setattr(module, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(suspicion, "_BOOT_ID", str(boot))
     monkeypatch.setattr(loop, "backing_files", lambda: [made.path] if made.held else [])
@@ -343,7 +349,7 @@ def test_a_suspect_is_replaced_once_another_serves(
         return cib(told) if told else (105, "", "no such object")
 
     begun: list[str] = []
-    monkeypatch.setattr(healing, "begin_anew", lambda _, it: begun.append(it.name))
+    monkeypatch.setattr(renewal, "begin_anew", lambda _, it: begun.append(it.name))
     suspicion.note_failure("vm1")
     runner = FakeRunner(answer)
     replacement.replace_if_suspect(runner, device(BACK), ALONE)

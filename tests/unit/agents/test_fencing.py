@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -82,35 +83,74 @@ def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     assert peer_standing(_cluster(members, _GONE_NEW, quorate), "n2") == "alone"
 
 
-def _node(events: str, standing: Sequence[str] = ()) -> FakeRunner:
+_UUID = "0" * 32
+_AWAY = {"in_ccm": "0", "crmd": "0", "join": "member", "expected": "member"}
+
+
+class _Cib:
+    """What a node's CIB says of vol1 and n2; takes marks, and forgets them when told to."""
+
+    def __init__(self, state: dict[str, str], *, keeps: bool = True) -> None:
+        self.state = state
+        self.keeps = keeps
+        self.admin_epoch = 3
+        self.mark = ""
+
+    def answer(self, argv: Sequence[str], stdin: str | None = None) -> Answer:
+        if "--modify" in argv:
+            change = ET.fromstring(stdin or "")
+            self.admin_epoch = int(change.get("admin_epoch", self.admin_epoch))
+            pair = change.find("configuration/nodes/node[@uname='n2']/instance_attributes/nvpair")
+            assert pair is not None
+            self.mark = pair.get("value", "") if self.keeps else ""
+            return ""
+        pairs = " ".join(f'{key}="{value}"' for key, value in self.state.items())
+        mark = f'<nvpair id="x" name="sanctl-outdated-vol1" value="{self.mark}"/>'
+        return (
+            f'<xpath-query><cib admin_epoch="{self.admin_epoch}" epoch="7"/>'
+            '<node id="2" uname="n2"/><instance_attributes id="nodes-2"/>'
+            f"{mark if self.mark else ''}"
+            f'<nvpair id="vol1-params-uuid" name="uuid" value="{_UUID}"/>'
+            f'<node_state id="2" uname="n2" {pairs}/></xpath-query>'
+        )
+
+
+class _Node(FakeRunner):
     """A node with DRBD, CIB and corosync, which answers for each of `standing` in turn."""
-    left = list(standing)
 
-    def answer(argv: Sequence[str]) -> Answer:
-        match argv[0]:
-            case "drbdsetup":
-                return events
-            case "crm_resource":
-                return "0" * 32
-            case "corosync-quorumtool":
-                quorate, members = left.pop(0).split("/")
-                others = "\n         2          1 n2" if "n2" in members else ""
-                return _QUORUM.format(quorate=quorate, others=others)
-            case "cibadmin":
-                return (
-                    '<node_state uname="n2" in_ccm="0" crmd="0" join="member" expected="member"/>'
-                )
-        return ""
+    def __init__(self, events: str, standing: Sequence[str], cib: _Cib) -> None:
+        super().__init__("")
+        self.cib = cib
+        left = list(standing)
 
-    return FakeRunner(answer)
+        def answer(argv: Sequence[str]) -> Answer:
+            match argv[0]:
+                case "drbdsetup":
+                    return events
+                case "corosync-quorumtool":
+                    quorate, members = left.pop(0).split("/")
+                    others = "\n         2          1 n2" if "n2" in members else ""
+                    return _QUORUM.format(quorate=quorate, others=others)
+                case "cibadmin" if "/cib" in argv[-1] or "--modify" in argv:
+                    return cib.answer(argv, self.calls[-1][1])
+                case "cibadmin":
+                    pairs = " ".join(f'{key}="{value}"' for key, value in cib.state.items())
+                    return f'<node_state uname="n2" {pairs}/>'
+            return ""
+
+        self.answer = answer
+
+
+def _node(events: str, standing: Sequence[str] = (), cib: _Cib | None = None) -> _Node:
+    return _Node(events, standing, cib or _Cib(_AWAY))
 
 
 def _done(node: FakeRunner) -> list[str]:
     """Return what was done to marks."""
     return [
-        f"{'clear' if '--delete' in argv else 'mark'} {argv[2]}"
+        f"clear {argv[2]}" if argv[0] == "crm_attribute" else "mark n2"
         for argv, _ in node.calls
-        if argv[0] == "crm_attribute"
+        if argv[0] == "crm_attribute" or "--modify" in argv
     ]
 
 
@@ -127,6 +167,7 @@ def _events(role: str, connection: str, peer_disk: str) -> str:
 @pytest.fixture(autouse=True)
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
     monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
 
 
@@ -163,7 +204,7 @@ def test_nobody_else_clears_a_mark(events: str) -> None:
 
 def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
     node = _node(_events("Primary", "Connected", "UpToDate"))
-    with fencing._locked("vol1"):
+    with fencing.locked("vol1", wait_s=0.0):
         assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []
 
@@ -183,6 +224,32 @@ def test_quorum_lost_while_marking_is_not_certain() -> None:
 def test_a_member_is_marked_and_then_asked_for_again() -> None:
     node = _node("", ["Yes/n2", "Yes/n2"])
     assert secure(node, "vol1", "n2") == "member"
+    assert _done(node) == ["mark n2"]
+
+
+_LOST = _events("Primary", "Connecting", "DUnknown")
+
+
+def test_the_mark_of_a_fenced_peer_makes_this_cib_the_newest() -> None:
+    """Whatever the peer wrote into its own CIB when it was alone; a member shares this one."""
+    node = _node(_LOST, ["Yes/n1", "Yes/n1"], _Cib(_GONE_NEW))
+    assert secure(node, "vol1", "n2") == "fenced"
+    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 4)
+    node = _node(_LOST, ["Yes/n2", "Yes/n2"])
+    assert secure(node, "vol1", "n2") == "member"
+    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)
+
+
+def test_a_peer_that_was_fenced_while_it_was_marked_is_marked_again() -> None:
+    node = _node(_LOST, ["Yes/n2", "Yes/n1"], _Cib(_GONE_NEW))
+    assert secure(node, "vol1", "n2") == "unknown"
+    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)
+
+
+def test_a_mark_that_did_not_last_does_not_count() -> None:
+    """Partitions that meet keep one of their CIBs, and it may be the other one."""
+    node = _node("", ["Yes/n2", "Yes/n2"], _Cib(_AWAY, keeps=False))
+    assert secure(node, "vol1", "n2") == "unknown"
     assert _done(node) == ["mark n2"]
 
 
@@ -222,11 +289,25 @@ def _frozen(
             return silence
         if argv[0] == "cibadmin" and told == "Yes/mute":
             return silence
-        inner = _node(_events(role, "Connecting", "DUnknown"), [told]).answer
-        assert callable(inner)
-        return inner(argv)
+        return node.inner(argv, told)
 
-    return FakeRunner(answer)
+    node = _Frozen(answer, _events(role, "Connecting", "DUnknown"))
+    return node
+
+
+class _Frozen(FakeRunner):
+    """Keeps the marks that it was asked to set."""
+
+    def __init__(self, answer: Callable[[Sequence[str]], Answer], events: str) -> None:
+        super().__init__(answer)
+        self.events = events
+        self.cib = _Cib(_AWAY)
+
+    def inner(self, argv: Sequence[str], told: str) -> Answer:
+        node = _node(self.events, [told], self.cib)
+        node.calls.append(self.calls[-1])
+        assert callable(node.answer)
+        return node.answer(argv)
 
 
 @pytest.mark.parametrize("told", ["No/n1", "silent"])
@@ -267,7 +348,47 @@ def test_a_promotion_never_ends_in_a_reboot(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fencing, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
+    with fencing.promoting("vol1"):
+        assert fencing.fence_peer() == 1
+    assert clock[0] - 1000.0 > 30
+
+
+def test_a_promotion_that_is_certain_may_go_on(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n2", "Secondary"))
+    with fencing.promoting("vol1"):
+        assert fencing.fence_peer() == 4
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        _events("Secondary", "Connecting", "DUnknown"),
+        _events("Primary", "Connected", "UpToDate"),
+        "",
+    ],
+    ids=["demoted", "link-back", "down"],
+)
+def test_a_handler_that_is_late_marks_nobody(
+    events: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer may have been promoted meanwhile: then nobody could be promoted any more."""
+    node = _node(events, ["Yes/n2", "Yes/n2"])
+    monkeypatch.setattr(fencing, "_RUNNER", node)
     assert fencing.fence_peer() == 1
+    assert _done(node) == []
+
+
+def test_a_promotion_that_is_called_off_marks_nobody(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = _node(_events("Secondary", "Connecting", "DUnknown"), ["Yes/n2", "Yes/n2"])
+    monkeypatch.setattr(fencing, "_RUNNER", node)
+    with fencing.promoting("vol1"):
+        fencing.call_off("vol1")
+        assert fencing.fence_peer() == 1
+    assert _done(node) == []
 
 
 @pytest.mark.parametrize(("told", "reboots"), [("No/n1", True), ("Yes/n1", False), ("", False)])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import healing, replica, suspicion
+from sanctl.agents import fencing, healing, renewal, replica, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd
 from sanctl.model.drbd import PeerState, ResourceState
@@ -62,6 +62,7 @@ class Node(FakeRunner):
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(healing, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
     monkeypatch.setattr(healing, "_CONTACT_S", 0.0)
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -101,6 +102,24 @@ def test_contact_ends_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(node.calls) == before
 
 
+def test_a_resync_that_the_end_of_an_attempt_cut_off_goes_on_without_leave() -> None:
+    node = Node(order())
+    healing.obey(node, DEVICE, state("StandAlone"))
+    # Contact came between the last look and the end of the attempt: the resync had begun.
+    cut_off = Node(order(), GI.replace(HELD, "00000000000000B2"))
+    healing.obey(cut_off, DEVICE, state("StandAlone", disk="Inconsistent"))
+    assert cut_off.acts[:2] == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
+    assert cut_off.acts[2].startswith("crm_attribute")
+    assert len(cut_off.acts) == 3
+
+
+def test_what_was_begun_for_another_order_makes_no_stale_one_good() -> None:
+    healing.obey(Node(order()), DEVICE, state("StandAlone"))
+    stale = Node(order(f"{UUID} 00000000000000AA bitmap"))
+    healing.obey(stale, DEVICE, state("StandAlone"))
+    assert [act.split()[0] for act in stale.acts] == ["crm_attribute"]
+
+
 @pytest.mark.parametrize(
     ("what", "gi", "role"),
     [
@@ -126,7 +145,7 @@ def test_a_stale_order_is_taken_back() -> None:
 def test_what_lost_writes_is_never_compared_by_bitmap(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
     monkeypatch.setattr(suspicion, "is_suspect", lambda *_: True)
-    monkeypatch.setattr(healing, "begin_anew", lambda _, device: begun.append(device.name))
+    monkeypatch.setattr(renewal, "begin_anew", lambda _, device: begun.append(device.name))
     node = Node(order())
     healing.obey(node, DEVICE, state("StandAlone"))
     assert begun == ["vm1"] and node.acts == []

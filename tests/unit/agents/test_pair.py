@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from sanctl.drivers import corosync, drbd
 from sanctl.model.quorum import PLAIN, Tally, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
-from sanctl.system.runner import CommandResult
+from tests.fakes.runner import FakeRunner
 
 TWO_NODE = frozenset({"2Node", "Quorate"})
 
@@ -20,23 +21,9 @@ TWO_NODE = frozenset({"2Node", "Quorate"})
 class _State:
     def __init__(self, disk: str) -> None:
         self.disk = disk
-
-
-class _Answers:
-    def __init__(self, fencing: str) -> None:
-        self.fencing = fencing
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
-        assert argv[0] == "crm_attribute"
-        return CommandResult(tuple(argv), 0, f"{self.fencing}\n", "", 0.0)
+        self.peers = ("n2",)
+        self.is_primary = False
+        self.has_quorum = True
 
 
 def weigh(
@@ -48,13 +35,15 @@ def weigh(
     members: Collection[str] = ("n1",),
     fencing: str = "true",
     file: Tally = Tally(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
+    generation: int = 8,
 ) -> str:
     state: Any = None if disk is None else _State(disk)
     seen = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
+    monkeypatch.setattr(drbd, "generation", lambda: generation)
     monkeypatch.setattr(drbd, "observe", lambda *_: state)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
     monkeypatch.setattr(pair, "read_text_or", lambda *_: quorum_section(file))
-    return pair.weigh(_Answers(fencing), "vol1", "n2", standing)
+    return pair.weigh(FakeRunner(f"{fencing}\n"), "vol1", "n2", standing)
 
 
 def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +67,23 @@ def test_a_replica_that_has_not_met_its_peer_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch, disk: str | None, flags: Collection[str], expected: str
 ) -> None:
     assert weigh(monkeypatch, "fenced", disk=disk, flags=flags) == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [(TWO_NODE, "unknown"), ({"Quorate"}, "fenced")], ids=["two", "majority"]
+)
+def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: Collection[str], expected: str
+) -> None:
+    """DRBD 9 may call a survivor of a Primary Consistent: heartbeat would not take over."""
+    monkeypatch.setattr(pair, "_NOTES", str(tmp_path))
+    seen: dict[str, Any] = {"flags": flags, "generation": 9}
+    for disk in ("UpToDate", "Consistent"):
+        assert weigh(monkeypatch, "fenced", disk=disk, **seen) == expected
+        pair.note_contact("vol1")
+        assert weigh(monkeypatch, "fenced", disk=disk, **seen) == "fenced"
+        pair.forget("vol1")
+        pair.forget("vol1")
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
-from sanctl.agents import primary
+from sanctl.agents import fencing, primary
 from sanctl.drivers import drbd
 from sanctl.errors import CommandError, Problem
 from tests.fakes.runner import Answer, FakeRunner
@@ -26,7 +27,8 @@ exists -
 
 
 @pytest.fixture(autouse=True)
-def _loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def _loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
     monkeypatch.setattr(drbd, "generation", lambda: 8)
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
@@ -85,3 +87,48 @@ def test_a_peer_that_stays_primary_lives(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(CommandError, match="-1"):
         primary.become(node, "vol1", 1, 130.0)
     assert 108.0 <= now[0] < 109.0
+
+
+def test_while_it_asks_the_handler_knows_of_a_promotion(tmp_path: Path) -> None:
+    """And afterwards not, whatever came of it: a handler may be late."""
+    note = tmp_path / "promoting-vol1"
+    seen = []
+
+    def answer(argv: Sequence[str]) -> Answer:
+        seen.append(note.exists())
+        return _EVENTS.format(peer="DUnknown") if argv[1] == "events2" else _NOT_OUTDATED
+
+    with pytest.raises(CommandError):
+        _become(FakeRunner(answer))
+    assert seen == [True, False]
+    assert not note.exists()
+
+
+def test_it_becomes_secondary_under_the_handlers_lock(tmp_path: Path) -> None:
+    (tmp_path / "promoting-vol1").touch()
+    free = []
+
+    def answer(argv: Sequence[str]) -> Answer:
+        with fencing.locked("vol1", wait_s=0.0) as is_mine:
+            free.append(is_mine)
+        return ""
+
+    node = FakeRunner(answer)
+    primary.resign(node, "vol1", 1, time.monotonic() + 30.0)
+    assert [argv for argv, _ in node.calls] == [("drbdsetup", "secondary", "1")]
+    assert free == [False]
+    assert not (tmp_path / "promoting-vol1").exists()
+
+
+def test_while_a_handler_marks_it_stays_primary(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    node = FakeRunner("")
+    with (
+        fencing.locked("vol1", wait_s=0.0),
+        pytest.raises(CommandError, match="has been marking"),
+    ):
+        primary.resign(node, "vol1", 1, 130.0)
+    assert node.calls == []
+    assert 130.0 <= now[0] < 131.0

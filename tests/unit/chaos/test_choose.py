@@ -7,12 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.chaos import choose
-from sanctl.chaos.choose import SCENARIOS, Shape, bipartitions, each_kind, random_faults
+from sanctl.chaos.choose import (
+    MEMBERSHIP,
+    SCENARIOS,
+    Shape,
+    bipartitions,
+    each_kind,
+    quick,
+    random_faults,
+)
 from sanctl.chaos.fault import (
+    AgentKilled,
     DuringResync,
     Fault,
     Partition,
     PowerCut,
+    Reboot,
     as_json,
     describe,
     nodes_of,
@@ -56,6 +66,17 @@ def test_random_faults_stay_within_the_lab(shape: Shape, seed: int) -> None:
 def test_each_kind_is_each_kind(shape: Shape) -> None:
     assert {type(fault) for fault in each_kind(shape)} >= set(Fault.__args__) - {PowerCut}
     assert any(isinstance(f, PowerCut | DuringResync) for f in each_kind(shape))
+
+
+@SHAPES
+def test_the_quick_ones_come_first_and_cut_no_power(shape: Shape) -> None:
+    faults = quick(shape)
+    assert each_kind(shape)[: len(faults)] == faults
+    assert not [f for f in faults if isinstance(f, PowerCut | DuringResync | Reboot | AgentKilled)]
+    # A cut of all that carries the membership ends in a fencing.
+    cuts = [set(fault.networks) for fault in faults if isinstance(fault, Partition)]
+    assert cuts
+    assert not [networks for networks in cuts if networks >= set(MEMBERSHIP)]
 
 
 @SHAPES

@@ -82,6 +82,18 @@ def test_what_is_rendered_reads_back() -> None:
     assert [node.is_power_protected for node in parse(protected).nodes].count(True) == 1
 
 
+def test_where_nodes_stand() -> None:
+    text = GOOD.replace("id = 1\n", 'id = 1\nsite = "north"\nrack = "A.1"\n')
+    text = text.replace("id = 2\n", 'id = 2\nsite = "south"\nrack = "A.1"\n')
+    topology = parse(text)
+    node = topology.node("n1")
+    assert node is not None and (node.site, node.rack) == ("north", "A.1")
+    witness = topology.node("n3")
+    assert witness is not None and witness.site == ""
+    assert parse(render(topology)) == topology
+    assert codes(text.replace("north", "north side")) == ["SAN-CONF-045"]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_topology_reads_back(data: st.DataObject) -> None:
@@ -148,6 +160,8 @@ def test_any_topology_reads_back(data: st.DataObject) -> None:
         ('"n2.example", "n1"', '"n3", "n1"', "SAN-CONF-018"),
         ('"n2.example", "n1"', '"n1", "n1"', "SAN-CONF-018"),
         ('"n2.example", "n1"', "", "SAN-CONF-018"),
+        ("id = 2", 'id = 2\nsite = "south"', "SAN-CONF-046"),
+        ("id = 2", "id = 2\nrack = 7", "SAN-CONF-046"),
         ("[pools.main]", "[pools.Main]", "SAN-CONF-006"),
         ("[nodes.n1]", "[nodes.N1]", "SAN-CONF-006"),
     ],

@@ -148,3 +148,18 @@ def test_nobody_at_all() -> None:
     assert inventory.survey({}, {})["problems"][0].startswith(
         "SAN-CONF-022: group sanctl_nodes: has no hosts"
     )
+
+
+def test_where_nodes_stand_reaches_cluster_toml() -> None:
+    variables = hostvars()
+    variables["n1"] |= {"sanctl_site": "north", "sanctl_rack": "a1"}
+    assert problems(variables) == [
+        "SAN-CONF-046: host n2: sanctl_site: is missing, and told of n1 "
+        "(tell it of every storage node, or of none)",
+        "SAN-CONF-046: host n2: sanctl_rack: is missing, and told of n1 "
+        "(tell it of every storage node, or of none)",
+    ]
+    variables["n2"] |= {"sanctl_site": "south", "sanctl_rack": "a1"}
+    assert problems(variables) == []
+    node = parse(inventory.survey(variables, GROUPS)["cluster_toml"]).node("n2")
+    assert node is not None and (node.site, node.rack) == ("south", "a1")

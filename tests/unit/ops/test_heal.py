@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sanctl.errors import NotConverged, Refused
@@ -82,6 +84,14 @@ def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session:
     assert cluster.permanent("n2", "sanctl-discard-vm1") is None
     assert cluster.active("vm1") == ["n1"]
     assert len(cluster.patches) == 1
+
+
+def test_more_than_two_copies_are_not_compared(cluster: FakePacemaker, session: Session) -> None:
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    with pytest.raises(Refused) as caught:
+        loss(replace(shown, sides=(*shown.sides, shown.sides[1])), N1)
+    assert caught.value.problems[0].code == "SAN-HEAL-007"
 
 
 def test_the_copy_that_hosts_use_is_given_up_only_by_its_code(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,18 +16,19 @@ from sanctl.ops.strategy import change
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.vote_health import vote_findings
-from sanctl.system.runner import CommandResult
 from tests.fakes.pacemaker import STORAGE, FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.runner import FakeRunner
 from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
 
 HOST = Tally(votes=Votes.QDEVICE, host="10.77.3.100")
 TWO = Tally(votes=Votes.TWO_NODE)
 
 
-class Nodes:
+class Nodes(FakeRunner):
     """The pool agents and the corosync of two nodes."""
 
     def __init__(self, tally: Tally, strategy: str) -> None:
+        super().__init__(self._reload)
         self.pacemaker = FakePacemaker()
         self.file = dict.fromkeys(STORAGE, tally)
         self.live = dict.fromkeys(STORAGE, tally)
@@ -52,20 +53,12 @@ class Nodes:
             )
             self.pacemaker.attribute(name, ATTRIBUTE, str(ballot))
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
+    def _reload(self, argv: Sequence[str]) -> str:
         assert list(argv) == ["corosync-cfgtool", "-R"]
         assert len(set(self.file.values())) == 1, "reloaded while the files differ"
         self.live = dict(self.file)
         self.reloads += 1
-        return CommandResult(tuple(argv), 0, "Done", "", 0.0)
+        return "Done"
 
     def change(self, topology: Topology, strategy: Strategy) -> bool:
         session = Session(self.pacemaker, FakeClock(self.act), FakeReporter())

@@ -103,6 +103,26 @@ def test_replica_attribute() -> None:
     assert parse_replica_state("disk=? connection=Unknown").brief() == "? ?"
 
 
+def test_replica_attribute_of_several_peers() -> None:
+    state = parse_replica_state(
+        "disk=UpToDate connection=Connected,Connected,Connecting "
+        "replication=Established,SyncSource,Off peer-disk=UpToDate,Inconsistent,DUnknown "
+        "out-of-sync=0 role=Primary size=8 suspended=no peers=n2,n3,n4"
+    )
+    n2, n3, n4 = (NodeName.parse(f"n{number}") for number in (2, 3, 4))
+    assert (state.connection, state.peer_disk) == ("Connecting", None)
+    assert state.brief() == "UpToDate n3 SyncSource, n4 Connecting"
+    assert state.is_in_sync_with([n2]) and not state.is_in_sync_with([n2, n3])
+    assert state.is_linked_with([n2, n3]) and not state.is_linked_with([n4])
+    whole = parse_replica_state(
+        "disk=UpToDate connection=Connected,Connected replication=Established,Established "
+        "peer-disk=UpToDate,UpToDate out-of-sync=0 peers=n2,n3"
+    )
+    assert whole.is_in_sync and whole.link is None and whole.brief() == "UpToDate"
+    # Cut short, by whatever: what is not told is unknown.
+    assert not parse_replica_state("disk=UpToDate connection=Connected peers=n2,n3").is_linked
+
+
 @given(st.text())
 def test_odd_attributes_are_unknown_not_errors(text: str) -> None:
     parse_replica_state(text)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.parse.drbd import parse_events2
+from sanctl.parse.drbd import Advance, parse_difference, parse_events2, parse_proc
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -26,7 +26,12 @@ def test_primary_with_its_peer_in_sync() -> None:
             suspended="no",
             disk="UpToDate",
             size_kib=524288,
-            peers=(PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0),),
+            minor=0,
+            peers=(
+                PeerState(
+                    "peer", "Connected", "Secondary", "Established", "UpToDate", 0, "no", 1776, 0
+                ),
+            ),
             write_ordering="flush",
         )
     }
@@ -66,11 +71,26 @@ def test_every_captured_state_of_9(path: Path) -> None:
 
 def test_states_of_9_that_matter() -> None:
     suspended = parse_events2(_captured("drbd9/quorum-lost-suspended.m1.txt"))["r0"]
-    assert suspended.suspended == "quorum"
+    assert (suspended.suspended, suspended.has_quorum) == ("quorum", False)
+    assert [peer.node_id for peer in suspended.peers] == [2, 3]
     diskless = parse_events2(_captured("drbd9/diskless-primary.m1.txt"))["web"]
     assert (diskless.role, diskless.disk) == ("Primary", "Diskless")
     standalone = parse_events2(_captured("drbd9/standalone.m3.txt"))["r0"]
     assert "StandAlone" in {peer.connection for peer in standalone.peers}
+
+
+def test_one_peer_of_several() -> None:
+    state = parse_events2(_captured("drbd9/peer-lost.m1.txt"))["r0"]
+    assert state.has_quorum
+    assert not state.is_in_sync and not state.is_in_contact
+    assert state.beside("m2").is_in_sync
+    assert not state.beside("m3").is_in_contact
+    assert not state.beside("m4").is_in_contact, "a peer that DRBD does not know of"
+
+
+def test_the_only_peer_of_8_4_has_no_name() -> None:
+    state = parse_events2(_captured("drbd84/uptodate-primary.n1.txt"))["r0"]
+    assert state.beside("n2").is_in_sync
 
 
 def test_destroyed_objects_are_gone() -> None:
@@ -83,7 +103,8 @@ def test_destroyed_objects_are_gone() -> None:
         "destroy resource name:b\n"
         "exists -\n"
     )
-    assert parse_events2(text) == {"a": ResourceState("a", "Secondary", "no", "UpToDate", 8, ())}
+    left = ResourceState("a", "Secondary", "no", "UpToDate", 8, (), 1)
+    assert parse_events2(text) == {"a": left}
 
 
 @pytest.mark.parametrize("text", ["", "exists -\n", "garbage\n\n", "exists resource\n"])
@@ -101,10 +122,17 @@ _PEERS = st.lists(
         replication=st.sampled_from(["Established", "SyncSource", "SyncTarget", "Off"]),
         disk=_WORD,
         out_of_sync_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
+        held=st.sampled_from(["no", "user", "peer", "user,peer"]),
+        received_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     ),
     max_size=3,
     unique_by=lambda peer: peer.name,
-).map(lambda peers: tuple(sorted(peers)))
+).map(
+    lambda peers: tuple(
+        peer._replace(node_id=number)
+        for number, peer in enumerate(sorted(peers, key=lambda peer: peer.name))
+    )
+)
 _STATES = st.builds(
     ResourceState,
     name=st.just("r0"),
@@ -113,24 +141,29 @@ _STATES = st.builds(
     disk=_WORD,
     size_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     peers=_PEERS,
+    minor=st.integers(0, 4999),
+    has_quorum=st.sampled_from([None, False, True]),
     write_ordering=st.sampled_from(["", "flush", "drain"]),
 )
 
 
 def _written(state: ResourceState) -> str:
     size = "" if state.size_kib is None else f" size:{state.size_kib}"
+    if state.has_quorum is not None:
+        size += f" quorum:{'yes' if state.has_quorum else 'no'}"
     order = f" write-ordering:{state.write_ordering}" if state.write_ordering else ""
     lines = [
         f"exists resource name:r0 role:{state.role} suspended:{state.suspended}{order} future:key",
-        f"exists device name:r0 volume:0 minor:1 disk:{state.disk}{size}",
+        f"exists device name:r0 volume:0 minor:{state.minor} disk:{state.disk}{size}",
     ]
     for number, peer in enumerate(state.peers):
         oos = "" if peer.out_of_sync_kib is None else f" out-of-sync:{peer.out_of_sync_kib}"
+        got = "" if peer.received_kib is None else f" received:{peer.received_kib}"
         head = f"name:r0 peer-node-id:{number} conn-name:{peer.name}"
         lines += [
             f"exists connection {head} connection:{peer.connection} role:{peer.role}",
             f"exists peer-device {head} volume:0 replication:{peer.replication}"
-            f" peer-disk:{peer.disk}{oos}",
+            f" peer-disk:{peer.disk} resync-suspended:{peer.held}{got}{oos}",
         ]
     return "\n".join([*lines, "exists -"])
 
@@ -138,3 +171,25 @@ def _written(state: ResourceState) -> str:
 @given(_STATES)
 def test_what_is_written_is_read(state: ResourceState) -> None:
     assert parse_events2(_written(state)) == {"r0": state}
+
+
+def test_how_far_a_resync_is() -> None:
+    assert parse_proc(_captured("drbd84/resyncing.n2.txt")) == {0: Advance(73664, 81920)}
+    assert parse_proc(_captured("drbd84/uptodate-primary.n1.txt")) == {}
+
+
+def test_how_far_large_ones_and_verifies_are() -> None:
+    text = """version: 8.4.11 (api:1/proto:86-101)
+ 0: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:1 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
+ 3: cs:VerifyS ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:1 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
+\t[>...................] verified:  7.1% (9512/10240)M
+"""
+    assert parse_proc(text) == {3: Advance(9512 * 1024, 10240 * 1024)}
+
+
+def test_a_difference_that_a_verify_found() -> None:
+    line = "block drbd12: Out of sync: start=2048, size=16 (sectors)"
+    assert parse_difference(line) == (12, 1048576, 8192)
+    assert parse_difference("block drbd12: Online verify found 2 4k block out of sync!") is None

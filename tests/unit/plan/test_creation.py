@@ -10,6 +10,7 @@ from sanctl.model.device import PoolUsage
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.creation import CreateRequest, draft, objections, read_request
+from sanctl.plan.generation import generation_problem
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import topology
 
@@ -38,7 +39,8 @@ def complaints(request: CreateRequest, cluster: Cluster) -> list[str]:
         ({"size": "1T", "nodes": ("n1", "n2")}, ["SAN-POOL-012", "SAN-POOL-012"]),
         ({"replicas": "0"}, ["SAN-DEV-003"]),
         ({"replicas": "two"}, ["SAN-DEV-003"]),
-        ({"replicas": "1"}, ["SAN-DEV-004"]),
+        ({"replicas": "1"}, []),
+        ({"replicas": "1", "nodes": ("n2",)}, []),
         ({"replicas": "3"}, ["SAN-DEV-004", "SAN-DEV-005"]),
         ({"replicas": "4"}, ["SAN-DEV-004", "SAN-DEV-005"]),
         ({"pool": "other"}, ["SAN-POOL-011"]),
@@ -76,10 +78,29 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
     cluster = observe(FakePacemaker())
     wish = read_request(replace(GOOD, replicas="3"))
     (first, _) = objections(wish, cluster, topology(), drbd_version=None)
-    assert first.text == (
-        "3 replicas are asked for; no DRBD is loaded here, and this version of sanctl keeps "
-        "exactly 2"
-    )
+    assert first.text == "3 replicas need DRBD 9; what is loaded here: none"
+    assert first.hint.startswith("install the DRBD 9 kernel module")
+    assert objections(wish, cluster, topology(), drbd_version="9.3.3")[0].code == "SAN-DEV-005"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "version", "is_fine"),
+    [
+        (2, None, True),
+        (2, "8.4.11", True),
+        (3, "8.4.11", False),
+        (3, "9.3.3", True),
+        (4, "9.2.16", True),
+        (4, "10.0.1", True),
+        (4, "odd", False),
+        (1, None, True),
+        (1, "9.3.3", True),
+    ],
+)
+def test_how_many_copies_which_drbd_keeps(
+    replicas: int, version: str | None, is_fine: bool
+) -> None:
+    assert (generation_problem(replicas, version) is None) == is_fine
 
 
 @pytest.mark.parametrize("state", ["offline", "unclean", "standby", "pending"])

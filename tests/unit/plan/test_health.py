@@ -155,6 +155,26 @@ def test_what_is_wrong_is_told(
     assert set(_codes(fake)) == codes
 
 
+_SEVERAL = "disk=UpToDate connection={} replication=Established,{} peer-disk=UpToDate,{} peers={}"
+
+
+@pytest.mark.parametrize(
+    ("peers", "codes"),
+    [
+        # n3 is not there, and that is said of n3.
+        ("n2,n9", set()),
+        ("n9,n2", {"SAN-HLT-035"}),
+    ],
+)
+def test_of_several_copies_only_those_that_are_there_are_missed(
+    peers: str, codes: set[str]
+) -> None:
+    fake = _healthy()
+    value = _SEVERAL.format("Connected,Connecting", "Off", "DUnknown", peers)
+    fake.attribute("n1", "sanctl-vm1", value)
+    assert set(_codes(fake)) == codes
+
+
 def test_leftovers_are_notes() -> None:
     fake = _healthy()
     _permanent(fake, "n2", "sanctl-outdated-gone", "0" * 32)

@@ -13,7 +13,7 @@ from sanctl.plan.promotion import (
     SCORE_NEW,
     SCORE_PRIMARY,
     SCORE_UP_TO_DATE,
-    is_blank_pair,
+    is_blank,
     promotion_score,
 )
 
@@ -76,6 +76,15 @@ def test_a_primary_that_lost_its_disk_keeps_serving_until_another_takes_over() -
     assert promotion_score(_state("Diskless", "Primary", (gone,)), is_new=False) is None
 
 
+@pytest.mark.parametrize("disk", _DISKS)
+def test_without_a_majority_of_several_copies_nobody_begins_to_serve(disk: str) -> None:
+    assert promotion_score(_state(disk)._replace(has_quorum=False), is_new=True) is None
+    frozen = _state(role="Primary")._replace(has_quorum=False)
+    assert promotion_score(frozen, is_new=False) == SCORE_PRIMARY
+    counted = _state()._replace(has_quorum=True)
+    assert promotion_score(counted, is_new=False) == SCORE_UP_TO_DATE
+
+
 def test_new_and_blank_on_both_sides() -> None:
     blank = _PEER._replace(disk="Inconsistent")
     pair = _state("Inconsistent", peers=(blank,))
@@ -94,9 +103,32 @@ def test_new_and_blank_on_both_sides() -> None:
     ],
 )
 def test_not_a_blank_pair(peer: PeerState) -> None:
-    assert not is_blank_pair(_state("Inconsistent", peers=(peer,)))
-    assert not is_blank_pair(_state("Inconsistent", peers=()))
-    assert not is_blank_pair(_state("UpToDate", peers=(peer,)))
+    assert not is_blank(_state("Inconsistent", peers=(peer,)), copies=2)
+    assert not is_blank(_state("Inconsistent", peers=()), copies=2)
+    assert not is_blank(_state("UpToDate", peers=(peer,)), copies=2)
+
+
+_PLACEHOLDER = _PEER._replace(connection="StandAlone", disk="DUnknown", replication="Off")
+
+
+@pytest.mark.parametrize("peers", [(), (_PLACEHOLDER,)], ids=["none", "as 8.4 shows it"])
+def test_the_only_replica_is_blank_by_itself(peers: tuple[PeerState, ...]) -> None:
+    state = _state("Inconsistent", peers=peers)
+    assert is_blank(state, copies=1)
+    assert promotion_score(state, is_new=True, copies=1) == SCORE_NEW
+    # One that has lived and is empty has lost its data.
+    assert promotion_score(state, is_new=False, copies=1) is None
+    # And one of two that has given up its peer is not the only one.
+    assert not is_blank(state, copies=2)
+    assert promotion_score(state, is_new=True, copies=2) is None
+
+
+def test_one_of_two_is_not_taken_for_the_only_one() -> None:
+    """The cluster says one copy, and DRBD still sees the other."""
+    blank = _PEER._replace(disk="Inconsistent")
+    assert not is_blank(_state("Inconsistent", peers=(blank,)), copies=1)
+    assert is_blank(_state("Inconsistent", peers=(blank, blank)), copies=3)
+    assert not is_blank(_state("Inconsistent", peers=(blank,)), copies=3)
 
 
 def test_only_good_data_scores_whatever_the_rest() -> None:

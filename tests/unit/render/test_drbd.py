@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.render.drbd import (
     Backing,
     ReplicaAddress,
     activity_log_extents,
+    controller,
     device_secret,
     port_of,
     render_resource,
 )
 
 
-def _render(generation: int, replicas: int = 2, address: str = "10.0.0.") -> str:
+def _render(
+    generation: int,
+    replicas: int = 2,
+    *,
+    address: str = "10.0.0.",
+    sync: SyncPolicy = DEFAULT,
+    link_bytes_s: int | None = None,
+    al_extents: int | None = None,
+) -> str:
     return render_resource(
         name="vol1",
         minor=3,
@@ -27,6 +37,9 @@ def _render(generation: int, replicas: int = 2, address: str = "10.0.0.") -> str
         backing=Backing("/dev/loop4", "/dev/loop5"),
         handlers="/usr/lib/sanctl",
         generation=generation,
+        sync=sync,
+        link_bytes_s=link_bytes_s,
+        al_extents=al_extents,
     )
 
 
@@ -63,6 +76,30 @@ def test_9_numbers_nodes_from_zero_and_meshes_them() -> None:
     assert "node-id" not in _render(8)
 
 
+@pytest.mark.parametrize(
+    ("replicas", "fencing", "quorum"),
+    [
+        (1, "dont-care", "off"),
+        (2, "resource-and-stonith", "off"),
+        (3, "resource-only", "majority"),
+        (4, "resource-only", "majority"),
+    ],
+)
+def test_9_counts_copies_from_three_on(replicas: int, fencing: str, quorum: str) -> None:
+    text = _render(9, replicas)
+    assert f"fencing {fencing};" in _section(text, "net")
+    options = _section(text, "options")
+    assert f"quorum {quorum};" in options
+    assert "on-no-quorum suspend-io;" in options
+    assert "auto-promote no;" in options, "a probe must not promote a standby"
+    assert text.count("  on n") == replicas
+
+
+def test_8_4_is_not_told_what_it_does_not_know() -> None:
+    for word in ("quorum", "auto-promote", "node-id", "connection-mesh"):
+        assert word not in _render(8)
+
+
 def test_ipv6_is_bracketed() -> None:
     assert "address ipv6 [fd00::1]:7803;" in _render(8, address="fd00::")
 
@@ -87,3 +124,37 @@ def test_the_activity_log_fits_the_device(gib: int, extents: int) -> None:
 
 def test_port() -> None:
     assert port_of(1) == 7801
+
+
+def test_checksums_are_an_option_that_may_differ_and_never_an_algorithm_that_must_not() -> None:
+    texts = [_render(8, sync=DEFAULT._replace(csums=csums)) for csums in (False, True)]
+    assert all("csums-alg sha256;" in _section(text, "net") for text in texts)
+    assert "csums-after-crash-only yes;" in _section(texts[0], "net")
+    assert "csums-after-crash-only no;" in _section(texts[1], "net")
+
+
+@pytest.mark.parametrize(
+    ("policy", "link", "fill", "ceiling"),
+    [
+        (DEFAULT, None, "2048s", "716800k"),
+        (DEFAULT, 125_000_000, "1220s", "109863k"),
+        (DEFAULT, 1_250_000_000, "12207s", "1098632k"),
+        (DEFAULT, 12_500_000_000, "16384s", "4194304k"),
+        (DEFAULT, 12_500_000, "1024s", "32768k"),
+        (DEFAULT._replace(rate_max_kib=40_000), 1_250_000_000, "12207s", "40000k"),
+        (DEFAULT._replace(rate_min_kib=500), 12_500_000, "1024s", "10986k"),
+    ],
+)
+def test_the_controller_suits_the_network(
+    policy: SyncPolicy, link: int | None, fill: str, ceiling: str
+) -> None:
+    options = dict(controller(policy, link))
+    assert (options["c-fill-target"], options["c-max-rate"]) == (fill, ceiling)
+    assert options["c-min-rate"] == f"{policy.rate_min_kib}k"
+    text = _section(_render(8, sync=policy, link_bytes_s=link), "disk")
+    assert all(f"{key} {value};" in text for key, value in options.items())
+
+
+def test_a_running_replica_keeps_its_activity_log() -> None:
+    assert "al-extents 67;" in _render(8)
+    assert "al-extents 1237;" in _render(8, al_extents=1237)

@@ -1,0 +1,104 @@
+"""Brings DRBD's connections in line with the nodes that hold replicas, under a device that serves.
+
+The cluster changes the parameter `nodes` while a device runs (sanctl/plan/levels.py says when that
+is safe). Here the resource file of the nodes before is still in place, and tells who has to be let
+go. The order:
+
+1. A mark on tmpfs. It stays until the last step, so what is interrupted is done again.
+2. Disconnect from nodes that hold no replica any more, by the old resource file, which knows them.
+   An up-to-date peer is told that it is outdated by that (drbd_nl.c, conn_try_disconnect), so DRBD
+   does not freeze I/O to ask about it.
+3. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
+   peer has to be fenced. The only replica of a device has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+from sanctl.agents import cache, replica
+from sanctl.agents.replica import RUNTIME, Device
+from sanctl.drivers import drbd, pool
+from sanctl.errors import CommandError, Problem
+from sanctl.system.files import read_text_or
+from sanctl.system.runner import Runner
+
+_HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
+
+
+def follow(runner: Runner, device: Device) -> bool:
+    """Let DRBD have the connections that the cluster wants; return whether it had others.
+
+    Raises:
+        CommandError: DRBD refused, or did not answer; the next call goes on.
+    """
+    if _here() not in device.nodes:
+        return False  # about to be stopped here
+    if set(_known(device)) == set(device.nodes) and not os.path.exists(_mark(device)):
+        return False
+    with open(_mark(device), "w", encoding="utf-8"):
+        pass
+    part(runner, device)
+    where = replica.load_topology().pool(device.pool)
+    if where is None:
+        raise CommandError(
+            Problem(
+                "SAN-AGENT-004",
+                f"/etc/sanctl/cluster.toml does not know the pool {device.pool}",
+                "run the playbook again on every node",
+            )
+        )
+    replica.write_resource_file(
+        runner, device, pool.files_of(str(where.path), device.name, device.uuid)
+    )
+    replica.apply_resource_file(runner, device)
+    forget(device)
+    return True
+
+
+def part(runner: Runner, device: Device) -> None:
+    """End the connection to a node that holds no replica any more; before the file forgets it.
+
+    DRBD 9 has a connection to each peer, and `drbdadm adjust` ends those that the file has no more.
+
+    Raises:
+        CommandError: it did not end.
+    """
+    gone = sorted(set(_known(device)) - set(device.nodes))
+    if not gone:
+        return
+    # No handler is called for a peer that is let go of: what is in RAM alone is flushed before.
+    cache.secure(runner, device.name)
+    if drbd.generation() >= 9:
+        return
+    drbd.disconnect(runner, device.name)
+    state = drbd.observe(runner, device.name)
+    if state is not None and any(peer.connection != "StandAlone" for peer in state.peers):
+        raise CommandError(
+            Problem(
+                "SAN-AGENT-010",
+                f"{device.name} is still connected to {', '.join(gone)}, which keeps no replica",
+                "the monitor tries again",
+            )
+        )
+
+
+def forget(device: Device) -> None:
+    """Drop the mark of a change that is complete, or of a device that is stopped here."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_mark(device))
+
+
+def _here() -> str:
+    return os.uname().nodename
+
+
+def _known(device: Device) -> list[str]:
+    """Return the replica nodes of the resource file that is in force; none if there is none."""
+    return _HOST.findall(read_text_or(replica.resource_file(device.name), ""))
+
+
+def _mark(device: Device) -> str:
+    return f"{RUNTIME}/following-{device.name}"

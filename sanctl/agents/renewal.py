@@ -1,0 +1,26 @@
+"""A replica begun anew: what it held is no copy any more, and DRBD fills it from one that is."""
+
+from __future__ import annotations
+
+from sanctl.agents import replica, suspicion
+from sanctl.agents.replica import Device
+from sanctl.drivers import drbd, loop, pool
+from sanctl.system.runner import Runner
+
+
+def begin_anew(runner: Runner, device: Device) -> None:
+    """Make this a replica that holds nothing; DRBD then sends it everything.
+
+    Each step leaves what a start completes: metadata that are gone are made anew.
+    """
+    where = replica.load_topology().pool(device.pool)
+    if where is None:
+        return
+    files = pool.files_of(str(where.path), device.name, device.uuid)
+    drbd.down(runner, device.name)
+    loop.detach(runner, files.metadata)
+    pool.forget_metadata(files)
+    suspicion.clear(device.name, files.data)
+    replica.prepare_files(runner, device, str(where.path))
+    replica.write_resource_file(runner, device, files)
+    replica.bring_up_drbd(runner, device, files)

@@ -1,0 +1,197 @@
+"""Compares a device's replicas on the node that serves it, and repairs on the one that does not.
+
+An operator's order is a parameter of the device in the CIB: a number, the moment it was given, and
+whether to repair. Each node keeps beside its data what it has done, so that an order is followed
+once, however often it is seen. DRBD writes the ranges that differ to the kernel's log, and marks
+them; what is marked is sent when the standby disconnects and connects again. It goes out of
+date by that itself, and knows it, so that the node that serves never waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from sanctl.agents import announce, cache, policy, replica
+from sanctl.agents.replica import RUNTIME, Device
+from sanctl.drivers import attributes, drbd, kmsg
+from sanctl.errors import SanctlError
+from sanctl.model.drbd import ResourceState
+from sanctl.model.verification import (
+    DIFFERS,
+    INTERRUPTED,
+    REPAIRED,
+    REPAIRING,
+    RUNNING,
+    SAME,
+    Order,
+    Verification,
+    parse_shown,
+)
+from sanctl.parse.drbd import parse_difference
+from sanctl.plan import verification as plan
+from sanctl.system import journal
+from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.runner import Runner
+
+_KEPT = 100
+# So long the standby waits to see the verify begin that it is to repair after.
+_LEAD_S = 5.0
+
+
+def attribute(name: str) -> str:
+    """Return the node attribute that holds the latest verify of a device."""
+    return f"sanctl.verify.{name}"
+
+
+def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
+    """Begin a verify if one was ordered or is due; return whether one began.
+
+    Raises:
+        SanctlError: DRBD refused; the next monitor tries again.
+    """
+    order, schedule = Order.parse(device.verify), policy.of(device).verify
+    if order is None and schedule is None:
+        return False
+    latest = _latest(device)
+    now_s = int(time.time())
+    if plan.is_open(order, latest, now_s):
+        assert order is not None
+        number = order.number
+    elif plan.is_due(schedule, latest, time.localtime()):
+        number = now_s
+    else:
+        return False
+    if not plan.may_begin(state) or drbd.generation() >= 9:
+        return False  # DRBD 9 compares with one peer after the other, by other words.
+    # Before it begins: what it finds is behind this record.
+    with open(_mark(device.name), "w", encoding="utf-8") as file:
+        file.write(str(kmsg.newest()))
+    drbd.verify(runner, device.minor)
+    _keep(runner, device, Verification(number, RUNNING, now_s))
+    _say(device, "verify begins")
+    return True
+
+
+def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
+    """Write down how a verify ended, repair what one found; return whether one runs or may.
+
+    Raises:
+        SanctlError: the cluster or DRBD did not answer.
+    """
+    latest = _latest(device)
+    if any(peer.is_verifying for peer in state.peers):
+        return True
+    if latest is not None and latest.result == RUNNING:
+        _end(runner, device, state, latest)
+        return False
+    if latest is not None and latest.result == REPAIRING:
+        if state.is_in_sync and not state.out_of_sync_kib:
+            _keep(runner, device, latest._replace(result=REPAIRED, ended_s=int(time.time())))
+            _say(device, f"repaired: {latest.found_kib} KiB were sent anew")
+            return False
+        return True
+    order = Order.parse(device.verify)
+    now_s = int(time.time())
+    if not plan.may_repair(order, latest, state, now_s):
+        # The peer may still be at it.
+        return order is not None and order.is_repair and now_s - order.number < _LEAD_S
+    assert order is not None
+    told = parse_shown(attributes.look_up(runner, attribute(device.name), _serving(device)))
+    if not plan.has_found(order, told):
+        return False
+    found = state.out_of_sync_kib or 0
+    _keep(runner, device, Verification(order.number, REPAIRING, now_s, 0, found))
+    _say(device, f"repairing: {found} KiB are sent anew by the node that serves")
+    try:
+        cache.take_leave(runner, device, state)
+    finally:
+        drbd.up(runner, device.name)
+    return True
+
+
+def _serving(device: Device) -> str:
+    here = os.uname().nodename
+    return next((node for node in device.nodes if node != here), here)
+
+
+def _end(runner: Runner, device: Device, state: ResourceState, latest: Verification) -> None:
+    done = latest._replace(ended_s=int(time.time()))
+    if not state.is_in_sync:
+        _keep(runner, device, done._replace(result=INTERRUPTED))
+        _say(device, "verify was interrupted: the replicas lost contact")
+        return
+    found = state.out_of_sync_kib or 0
+    ranges = tuple(_ranges(device)) if found else ()
+    _keep(
+        runner,
+        device,
+        done._replace(result=DIFFERS if found else SAME, found_kib=found, ranges=ranges),
+    )
+    if found:
+        where = ", ".join(ranges[:8]) + (" ..." if len(ranges) > 8 else "")
+        _say(
+            device,
+            f"verify: {found} KiB differ, at {where or 'places the log no longer has'}",
+            priority=journal.ERROR,
+        )
+    else:
+        _say(device, "verify: the replicas are the same")
+
+
+def _ranges(device: Device) -> list[str]:
+    mark = read_text_or(_mark(device.name), "").strip()
+    since = int(mark) if mark.isdecimal() else 0
+    found = (parse_difference(text) for number, text in kmsg.records() if number > since)
+    return [f"{first}+{length}" for minor, first, length in filter(None, found)
+            if minor == device.minor]  # fmt: skip
+
+
+def _mark(name: str) -> str:
+    return f"{RUNTIME}/verify-{name}"
+
+
+def history(device: Device) -> list[Verification]:
+    """Return the verifies that this node remembers of a device, the newest last."""
+    path = replica.note_path(device, "verify")
+    lines = [] if path is None else read_text_or(path, "").splitlines()
+    return [entry for line in lines if (entry := Verification.parse(line)) is not None]
+
+
+def _latest(device: Device) -> Verification | None:
+    return next(iter(reversed(history(device))), None)
+
+
+def _keep(runner: Runner, device: Device, entry: Verification) -> None:
+    """Write it down for good, then tell the cluster."""
+    path = replica.note_path(device, "verify")
+    if path is None:
+        return
+    before = [old for old in history(device) if old.order != entry.order]
+    lines = [*before, entry][-_KEPT:]
+    write_atomically(path, "".join(f"{line}\n" for line in lines))
+    tell(runner, device)
+
+
+def tell(runner: Runner, device: Device) -> None:
+    """Tell the cluster the latest verify; what cannot be told now is told at the next start."""
+    latest = _latest(device)
+    if latest is None:
+        return
+    try:
+        attributes.publish(runner, attribute(device.name), latest.shown)
+    except SanctlError as error:
+        announce.complain(device.name, error)
+
+
+def forget(runner: Runner, device: Device) -> None:
+    """Take back what was told of a device that is stopped here; its history stays with its data."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_mark(device.name))
+    with contextlib.suppress(SanctlError):
+        attributes.withdraw(runner, attribute(device.name))
+
+
+def _say(device: Device, text: str, *, priority: int = journal.NOTICE) -> None:
+    journal.write(f"{device.name}: {text}", priority=priority, device=device.name, action="verify")

@@ -1,0 +1,117 @@
+"""Has a device's replicas compared, and waits for what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sanctl.errors import Refused
+from sanctl.model.change import Change, SetParameter
+from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName
+from sanctl.model.verification import (
+    DIFFERS,
+    INTERRUPTED,
+    REPAIRED,
+    SAME,
+    Order,
+    Verification,
+)
+from sanctl.ops.session import Session
+from sanctl.plan.alteration import unready_replicas
+from sanctl.plan.existing import existing_device, refuse_unless_changeable
+from sanctl.plan.goal import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What a verify found, and what was repaired of it."""
+
+    node: str
+    verification: Verification
+    repair: Verification | None
+
+
+def verify_device(
+    session: Session, name: DeviceName, *, is_repair: bool, timeout_s: float
+) -> Verified:
+    """Compare a device's replicas block by block while hosts use it.
+
+    Args:
+        session: the cluster.
+        name: the device.
+        is_repair: send what differs anew from the copy that serves.
+        timeout_s: seconds until the wait is given up; the verify goes on.
+
+    Raises:
+        Refused: a replica is not there, or not in sync already.
+        NotConverged: it still runs.
+    """
+    order = Order(int(session.clock.wall_s()), is_repair)
+    known: list[Failure] = []
+
+    def decide(cluster: Cluster) -> tuple[Change, ...]:
+        device = existing_device(cluster, name)
+        refuse_unless_changeable(cluster, device)
+        problems = unready_replicas(cluster, device)
+        if problems:
+            raise Refused(*problems)
+        known[:] = cluster.mon.failures_of(name)
+        return (SetParameter(name=name, parameter="verify", value=str(order)),)
+
+    session.change(decide)
+    cluster = session.wait(
+        lambda seen: _ended(session, seen, name, order),
+        waiting_for=f"the verify of device {name}",
+        timeout_s=timeout_s,
+        resources=(name.value,),
+        known_failures=tuple(known),
+        look="it goes on: 'sanctl sync status' shows how far it is and what it found",
+    )
+    found = _compared(cluster, existing_device(cluster, name), order)
+    assert found is not None
+    return Verified(
+        node=found[0],
+        verification=found[1],
+        repair=_repaired(cluster, existing_device(cluster, name), order),
+    )
+
+
+def _ended(session: Session, cluster: Cluster, name: DeviceName, order: Order) -> Progress:
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=True, seen="the device is gone")
+    found = _compared(cluster, device, order)
+    if found is None:
+        going = next(
+            (r for _, r in session.running() if r.device == name.value and r.kind == "verify"), None
+        )
+        far = "not begun yet" if going is None else f"{going.done_percent:.0f}% compared"
+        return Progress(is_done=False, seen=far)
+    if order.is_repair and found[1].result == DIFFERS:
+        is_done = _repaired(cluster, device, order) is not None
+        return Progress(is_done=is_done, seen="what differs is sent anew")
+    return Progress(is_done=True, seen=found[1].result)
+
+
+def _compared(
+    cluster: Cluster, device: DeviceSpec, order: Order
+) -> tuple[str, Verification] | None:
+    """Return the node that has compared the replicas for an order, and what it found."""
+    for node in device.nodes:
+        told = cluster.cib.verifications.get((device.name.value, node.value))
+        if (
+            told is not None
+            and told.order == order.number
+            and told.result in {SAME, DIFFERS, INTERRUPTED}
+        ):
+            return node.value, told
+    return None
+
+
+def _repaired(cluster: Cluster, device: DeviceSpec, order: Order) -> Verification | None:
+    for node in device.nodes:
+        told = cluster.cib.verifications.get((device.name.value, node.value))
+        if told is not None and told.order == order.number and told.result == REPAIRED:
+            return told
+    return None

@@ -1,0 +1,12 @@
+"""Reads what `attrd_updater --query` prints."""
+
+from __future__ import annotations
+
+import re
+
+_LINE = re.compile(r'name="[^"]*" host="([^"]*)" value="([^"]*)"')
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """Return the values of an attribute by node."""
+    return {found[1]: found[2] for found in map(_LINE.match, text.splitlines()) if found}

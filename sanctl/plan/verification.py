@@ -1,0 +1,66 @@
+"""When replicas are compared, and when what was found is sent anew. Pure."""
+
+from __future__ import annotations
+
+import time
+
+from sanctl.model.drbd import ResourceState
+from sanctl.model.sync import Schedule
+from sanctl.model.verification import DIFFERS, REPAIRED, REPAIRING, Order, Verification
+
+#: An order that nobody could follow for so long is dropped: whoever gave it has gone.
+ORDER_ENDS_AFTER_S = 24 * 3600
+
+
+def may_begin(state: ResourceState) -> bool:
+    """Whether this node may compare its replica with its peer's: it serves, and all is in sync."""
+    return state.is_primary and len(state.peers) == 1 and state.is_in_sync
+
+
+def is_open(order: Order | None, latest: Verification | None, now_s: int) -> bool:
+    """Whether an order is still to be followed here: each is followed once, late or never."""
+    if order is None or (latest is not None and latest.order >= order.number):
+        return False
+    return now_s - order.number < ORDER_ENDS_AFTER_S
+
+
+def is_due(schedule: Schedule | None, latest: Verification | None, now: time.struct_time) -> bool:
+    """Whether a scheduled verify is to begin: within its hour, unless one began in that hour.
+
+    Args:
+        schedule: when.
+        latest: the verify before.
+        now: the local time.
+    """
+    if schedule is None or now.tm_hour != schedule.hour:
+        return False
+    if schedule.day is not None and now.tm_wday != schedule.day:
+        return False
+    since_s = now.tm_min * 60 + now.tm_sec
+    return latest is None or latest.began_s < int(time.mktime(now)) - since_s
+
+
+def may_repair(
+    order: Order | None, own: Verification | None, state: ResourceState, now_s: int
+) -> bool:
+    """Whether this node may have its marked blocks sent anew: it is a standby in perfect contact.
+
+    The copy that serves is the one that quorum trusts, and what hosts have read. On the standby,
+    never the other way round: the blocks that go are the ones nobody reads.
+    """
+    if order is None or not order.is_repair or now_s - order.number >= ORDER_ENDS_AFTER_S:
+        return False
+    if own is not None and own.order >= order.number and own.result in {REPAIRING, REPAIRED}:
+        return False
+    return (
+        state.role == "Secondary"
+        and len(state.peers) == 1
+        and state.is_in_sync
+        and state.peers[0].role == "Primary"
+        and (state.out_of_sync_kib or 0) > 0
+    )
+
+
+def has_found(order: Order, told: Verification | None) -> bool:
+    """Whether the node that compared says that this very order has found differences."""
+    return told is not None and told.order == order.number and told.result == DIFFERS

@@ -1,0 +1,401 @@
+"""Two, three and four copies of a device, on nodes with DRBD 9.
+
+On a laboratory of its own, with four storage nodes and a witness, whose kernel has DRBD 9: Linux
+itself has 8.4. In file order, on a device with two copies, one with three and one with four; a
+ledger runs on them through every fault, and no acknowledged write may be missing at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from sanctl.bench import audit, ledger
+from sanctl.demo import observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load, await_healthy
+from sanctl.demo.host import Host
+from sanctl.demo.scene import Scene
+from sanctl.errors import NotConverged
+from sanctl.lab import network, state
+from sanctl.lab.spec import LabSpec, Network, Role
+from sanctl.system.runner import LocalRunner
+from tests.laboratory import laboratory
+
+pytestmark = pytest.mark.faults
+
+OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
+KERNEL = os.environ.get("SANCTL_TEST_KERNEL", "")
+MODULES = os.environ.get("SANCTL_TEST_MODULES", "")
+_NODES = 5
+SIZE_BYTES = 256 * 2**20
+REGION_BYTES = 32 * 2**20
+# A machine that does other things too; what is waited for is never the time itself.
+DEADLINE_S = 240.0
+
+
+def storage_of(spec: LabSpec) -> list[str]:
+    """The nodes of a laboratory that hold data."""
+    return [node.name for node in spec.cluster_nodes if node.role is Role.STORAGE]
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    """In place of the session's laboratory, which has three nodes and Linux' own DRBD."""
+    found = state.find(OWN_LAB) if OWN_LAB else None
+    is_own = found is not None and len(storage_of(found.spec)) >= 3
+    if not is_own and not (KERNEL and MODULES):
+        pytest.skip(
+            "no kernel with DRBD 9: name a UML kernel that has its modules in SANCTL_TEST_KERNEL, "
+            "and the folder of its modules in SANCTL_TEST_MODULES"
+        )
+    spec = LabSpec(name=OWN_LAB if is_own else "testcopies", nodes=_NODES)
+    kernel = () if is_own else ("--kernel", KERNEL, "--modules", MODULES)
+    for made in laboratory(request, spec, is_own=is_own, options=kernel):
+        version = made.sh("n1", "modprobe drbd; cat /sys/module/drbd/version").stdout.strip()
+        if not version.startswith("9."):
+            pytest.skip(f"three copies need DRBD 9: the kernel of lab {spec.name} has {version}")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scene(bed: Bed) -> Scene:
+    return Scene(bed, Host(bed, "i1"))
+
+
+class Copies:
+    """A device with several copies, a host that writes to it, and what its nodes say."""
+
+    def __init__(self, scene: Scene, name: str, nodes: Sequence[str]) -> None:
+        self.scene = scene
+        self.bed = scene.bed
+        self.name = name
+        self.nodes = tuple(nodes)
+        self.target = f"{scene.iqn_prefix()}.{name}"
+        if not scene.exists(name):
+            scene.sanctl(
+                "device", "create", name, "--size", str(SIZE_BYTES), "--replicas", str(len(nodes)),
+                "--nodes", ",".join(nodes), "--prefer", nodes[0], "--initiator", scene.host.iqn,
+                timeout_s=300,
+            )  # fmt: skip
+        portals = [self.bed.node(node).address(Network.ISCSI) for node in nodes]
+        self.path = scene.host.login(self.target, portals)
+
+    def events(self, node: str) -> str:
+        return self.bed.sh(node, f"drbdsetup events2 --now --statistics {self.name}").stdout
+
+    def is_whole(self) -> bool:
+        """Whether every copy is in step with every other, and none is marked."""
+        return not self.marks() and all(
+            observe.in_sync(self.bed, node, self.name)
+            and self.events(node).count("peer-disk:UpToDate") == len(self.nodes) - 1
+            for node in self.nodes
+        )
+
+    def await_whole(self) -> None:
+        wait_for(
+            f"all copies of {self.name} in step", self.is_whole, within_s=DEADLINE_S, every_s=2.0
+        )
+        await_healthy(self.bed, self.nodes[0])
+
+    def marks(self) -> set[str]:
+        """The nodes that are marked as outdated, in the CIB of a node of the cluster."""
+        for node in self.bed.cluster:
+            done = self.bed.sh(
+                node.name,
+                f'cibadmin -Q --xpath "//node[instance_attributes/nvpair[@name='
+                f"'sanctl-outdated-{self.name}']]\"",
+                ok=range(256),
+                timeout_s=20,
+            )
+            if done.status in {0, 6, 105}:
+                return set(re.findall(r'<node [^>]*uname="(\w+)"', done.stdout))
+        raise AssertionError("no node of the cluster answers")
+
+    def active(self) -> str:
+        return observe.active_node(self.bed, self.name)
+
+    def others(self) -> list[str]:
+        return [node for node in self.nodes if node != self.active()]
+
+    def differing_sectors(self, node: str) -> int:
+        """Compare all copies with that node's, block by block, and count what differs."""
+        peers = re.findall(r"exists connection .*peer-node-id:(\d+)", self.events(node))
+        total = 0
+        for peer in peers:
+            self.bed.sh(node, f"drbdsetup verify {self.name} {peer} 0 --start=0", timeout_s=60)
+            wait_for(
+                f"verify of {self.name} with {peer}",
+                lambda: "Verify" not in self.events(node),
+                within_s=DEADLINE_S,
+                every_s=1.0,
+            )
+            total += sum(map(int, re.findall(r"out-of-sync:(\d+)", self.events(node))))
+        return total
+
+
+@contextlib.contextmanager
+def writing(copies: Copies) -> Iterator[Load]:
+    """Let the host write; whatever happens meanwhile, nothing may be lost or refused."""
+    load = copies.scene.start_load(
+        copies.name,
+        copies.target,
+        copies.path,
+        rate=50,
+        region_bytes=REGION_BYTES,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    sessions = load.sessions()
+    yield load
+    copies.scene.host.stop_ledger(load.run)
+    check = copies.scene.host.check_ledger(load.run)
+    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
+    assert check["acknowledged"] > 200
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    assert load.sessions().keys() == sessions.keys()
+
+
+def await_writes(load: Load, *, within_s: float = DEADLINE_S) -> None:
+    deadline = time.monotonic() + within_s
+    with load.host.watch_ledger(load.run) as states:
+        for seen in states:
+            if seen["silent_s"] < 0.5 and seen["rate"] > 0:
+                return
+            assert time.monotonic() < deadline, seen
+
+
+def pause_s(load: Load, since_s: float) -> float:
+    """How long the host waited at most since then."""
+    records = load.host.fetch_log(load.run)[1]
+    return ledger.find_pause(records, since_s, time.time()).seconds
+
+
+def power_is_back(bed: Bed, *nodes: str) -> None:
+    """Wait for fencing to switch nodes on again; who is not fenced is switched on here."""
+    for node in nodes:
+        with contextlib.suppress(NotConverged):
+            wait_for(f"the power of {node}", partial(bed.has_power, node), within_s=40)
+        if not bed.has_power(node):
+            bed.give_power(node)
+
+
+def lines(copies: Copies, node: str, since_s: float, wanted: str) -> list[str]:
+    log = observe.journals(copies.bed, [node], since_s)
+    return [e.message for e in log if copies.name in e.message and re.search(wanted, e.message)]
+
+
+def sent_kib(copies: Copies, node: str, since_s: float) -> int:
+    """How much the last resyncs into a node were to send, as its DRBD said when they began."""
+    found = lines(copies, node, since_s, r"Began resync as SyncTarget")
+    return sum(int(re.findall(r"will sync (\d+) KB", line)[0]) for line in found)
+
+
+@contextlib.contextmanager
+def unplugged(bed: Bed, node: str, *cables: Network) -> Iterator[None]:
+    for cable in cables:
+        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
+    try:
+        yield
+    finally:
+        for cable in cables:
+            network.plug(bed.lab, bed.node(node), cable, LocalRunner())
+
+
+@pytest.fixture(scope="module")
+def two(scene: Scene) -> Iterator[Copies]:
+    made = Copies(scene, "two", ("n1", "n2"))
+    yield made
+    scene.delete(made.name)
+
+
+@pytest.fixture(scope="module")
+def three(scene: Scene) -> Copies:
+    return Copies(scene, "three", ("n1", "n2", "n3"))
+
+
+@pytest.fixture(scope="module")
+def four(scene: Scene, three: Copies) -> Copies:
+    if len(storage_of(scene.bed.lab.spec)) < 4:
+        pytest.skip("four copies need four storage nodes, and this laboratory has three")
+    scene.delete(three.name)
+    return Copies(scene, "four", ("n1", "n2", "n3", "n4"))
+
+
+def crash_and_return(copies: Copies) -> None:
+    """Cut the power of the node that serves; another takes over, and it comes back."""
+    lost = copies.active()
+    with writing(copies) as load:
+        await_writes(load)
+        begun = copies.bed.cut_power(lost)
+        wait_for("another node to serve", lambda: copies.active() != lost, within_s=DEADLINE_S)
+        await_writes(load)
+        print(f"  pause {pause_s(load, begun):.2f} s")
+        assert audit.violations(observe.views(copies.bed)) == []
+        power_is_back(copies.bed, lost)
+        copies.await_whole()
+    # What was written meanwhile, and the activity log of what was written before: not all of it.
+    kib = sent_kib(copies, lost, begun)
+    print(f"  resync of {lost}: {kib} KiB")
+    assert 0 < kib * 1024 <= REGION_BYTES + 16 * 2**20
+
+
+def test_two_copies_ask_the_cluster_as_with_8_4(two: Copies) -> None:
+    two.await_whole()
+    options = two.bed.sh("n1", f"drbdsetup show --show-defaults {two.name}").stdout
+    for word in (r"quorum\s+off", r"auto-promote\s+no", r"fencing\s+resource-and-stonith"):
+        assert re.search(word, options), options
+    assert not lines(two, "n1", time.time() - 900, "Began resync")
+
+
+def test_two_copies_a_planned_move_and_a_crash(two: Copies) -> None:
+    with writing(two) as load:
+        begun = time.time()
+        two.scene.sanctl("device", "move", two.name, "--to", "n2", timeout_s=120)
+        await_writes(load)
+        print(f"  pause {pause_s(load, begun):.2f} s")
+    assert two.active() == "n2"
+    two.await_whole()
+    crash_and_return(two)
+    assert two.differing_sectors(two.active()) == 0
+
+
+def test_three_new_copies_are_in_sync_without_a_sync(three: Copies) -> None:
+    three.await_whole()
+    assert three.active() == "n1"
+    for node in three.nodes:
+        assert not lines(three, node, time.time() - 900, "Began resync")
+        options = three.bed.sh(node, f"drbdsetup show {three.name}").stdout
+        for word in (r"quorum\s+majority", r"auto-promote\s+no", r"fencing\s+resource-only"):
+            assert re.search(word, options), options
+
+
+def test_the_metadata_has_room_for_four_copies(three: Copies) -> None:
+    dump = three.bed.sh("n3", f"drbdadm dump-md --force {three.name}").stdout
+    assert re.search(r"max-peers 3;", dump), dump[:500]
+
+
+def test_a_planned_move(three: Copies) -> None:
+    with writing(three) as load:
+        begun = time.time()
+        three.scene.sanctl("device", "move", three.name, "--to", "n3", timeout_s=120)
+        await_writes(load)
+        print(f"  pause {pause_s(load, begun):.2f} s")
+    assert three.active() == "n3"
+    three.await_whole()
+
+
+def test_a_standby_that_goes_freezes_nothing(three: Copies) -> None:
+    """Two of three are a majority: nobody is asked, and the host waits for DRBD to notice."""
+    (gone, _) = three.others()
+    serving = three.active()
+    with writing(three) as load:
+        await_writes(load)
+        begun = three.bed.cut_power(gone)
+        wait_for(f"{gone} to be marked", lambda: gone in three.marks(), within_s=DEADLINE_S)
+        await_writes(load)
+        print(f"  pause {pause_s(load, begun):.2f} s")
+        assert three.active() == serving
+        assert not lines(three, serving, begun - 1, r"susp-io\( no -> |quorum\( yes -> no")
+        power_is_back(three.bed, gone)
+        three.await_whole()
+    print(f"  resync of {gone}: {sent_kib(three, gone, begun)} KiB")
+    assert 0 < sent_kib(three, gone, begun) * 1024 <= REGION_BYTES
+
+
+def test_a_crash_of_the_active_and_its_return(three: Copies) -> None:
+    crash_and_return(three)
+
+
+def test_a_copy_that_loses_the_sync_network_is_outdated_and_comes_back(three: Copies) -> None:
+    """As of LINBIT/drbd issue 145: what was written meanwhile must not be taken for known."""
+    (cut, _) = three.others()
+    with writing(three) as load:
+        await_writes(load)
+        begun = time.time()
+        with unplugged(three.bed, cut, Network.SYNC):
+            wait_for(f"{cut} to be marked", lambda: cut in three.marks(), within_s=DEADLINE_S)
+            wait_for(
+                f"{cut} to know that it is behind",
+                lambda: "disk:Outdated" in three.events(cut).replace("peer-disk:", ""),
+                within_s=DEADLINE_S,
+            )
+            await_writes(load)
+        three.await_whole()
+        assert sent_kib(three, cut, begun) > 0
+    assert three.differing_sectors(three.active()) == 0
+
+
+def test_without_any_copy_in_contact_the_active_goes_on_by_the_clusters_leave(
+    three: Copies,
+) -> None:
+    """The sync network is gone, the cluster is whole: as with two copies, who serves goes on."""
+    serving = three.active()
+    with writing(three) as load:
+        await_writes(load)
+        begun = time.time()
+        with unplugged(three.bed, serving, Network.SYNC):
+            wait_for(
+                "the others to be marked",
+                lambda: three.marks() == set(three.nodes) - {serving},
+                within_s=DEADLINE_S,
+            )
+            await_writes(load)
+            assert three.active() == serving
+            assert lines(three, serving, begun - 1, "quorum\\( yes -> no"), "it was never without"
+        print(f"  pause {pause_s(load, begun):.2f} s")
+        three.await_whole()
+    assert three.differing_sectors(three.active()) == 0
+
+
+def test_four_new_copies(four: Copies) -> None:
+    four.await_whole()
+    assert four.active() == "n1"
+
+
+def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(four: Copies) -> None:
+    """Two of four are no majority. With the witness the cluster has one, and gives its leave."""
+    serving = four.active()
+    gone = four.others()[:2]
+    with writing(four) as load:
+        await_writes(load)
+        begun = time.time()
+        for node in gone:
+            four.bed.cut_power(node)
+        wait_for("both to be marked", lambda: four.marks() >= set(gone), within_s=DEADLINE_S)
+        await_writes(load)
+        print(f"  pause {pause_s(load, begun):.2f} s")
+        assert four.active() == serving
+        power_is_back(four.bed, *gone)
+        four.await_whole()
+    assert four.differing_sectors(four.active()) == 0
+
+
+def test_the_active_and_another_of_four_gone_nobody_serves_until_one_is_back(
+    four: Copies,
+) -> None:
+    """Nobody can know whether the two that are left have seen the last write: so neither does."""
+    gone = [four.active(), four.others()[0]]
+    left = [node for node in four.nodes if node not in gone]
+    with writing(four) as load:
+        await_writes(load)
+        begun = time.time()
+        for node in gone:
+            four.bed.cut_power(node)
+        power_is_back(four.bed, *gone)
+        wait_for("the device to be served", lambda: bool(four.active()), within_s=DEADLINE_S)
+        await_writes(load)
+        print(f"  pause {pause_s(load, begun):.2f} s")
+        promoted = lines(four, four.active(), begun, r"role\( Secondary -> Primary")
+        met = [
+            line for node in left for line in lines(four, node, begun, r"conn\( \w+ -> Connected")
+        ]
+        assert promoted and met, "it was served without a majority of its copies"
+        four.await_whole()
+    assert four.differing_sectors(four.active()) == 0

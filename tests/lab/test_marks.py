@@ -1,0 +1,212 @@
+"""Marks of outdated replicas on real kernels: who is filled by a resync is marked first.
+
+With that rule broken on purpose (`_NO_MARK` below) they have to fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.bench import audit
+from sanctl.bench.ledger_writer import Kind
+from sanctl.demo import observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.scene import Scene
+from sanctl.lab.spec import Network
+
+# A command on a node that goes down under it is given up, and its process not waited for.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NAME = "mark0"
+DEADLINE_S = 150.0
+#: With this in the environment the handler that marks a target is replaced by one that does
+#: nothing: the tests below then have to fail.
+_NO_MARK = "SANCTL_TEST_NO_TARGET_MARK"
+_HANDLER = "/usr/lib/sanctl/before-resync-source"
+
+# On the target of a resync: what it sends takes 0.7 s, so that it is UpToDate and its source has
+# not heard of it for that long; then the cable goes. Within DRBD's ping-timeout of 1.5 s.
+_CUT_WHEN_UP_TO_DATE = """
+modprobe sch_netem && tc qdisc add dev sync0 root netem delay 700ms
+drbdsetup events2 {name} >/run/resync-events &
+watch=$!
+end=$(($(date +%s) + 120))
+until grep -q '^change device.* disk:UpToDate' /run/resync-events; do
+    [ $(date +%s) -lt $end ] || break
+done
+ip link set sync0 down
+kill $watch
+tc qdisc del dev sync0 root
+grep -q '^change device.* disk:UpToDate' /run/resync-events
+"""
+
+
+@pytest.fixture(scope="module")
+def load(scene: Scene) -> Iterator[Load]:
+    """A ledger through all tests; whatever happens, nothing may be lost."""
+    target = scene.create(NAME, "256M", prefer="n1")
+    made = scene.start_load(
+        NAME,
+        target,
+        scene.host.login(target, scene.portals()),
+        rate=50,
+        region_bytes=32 << 20,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.host.stop_ledger(made.run)
+    check = scene.host.check_ledger(made.run)
+    scene.delete(NAME)
+    assert check["acknowledged"] > 200
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+
+
+@pytest.fixture(autouse=True)
+def _rule_is_kept(scene: Scene) -> Iterator[None]:
+    if _NO_MARK not in os.environ:
+        yield
+        return
+    for node in scene.bed.storage:
+        scene.bed.sh(node.name, f"cp -p {_HANDLER} /root/ && ln -sf /bin/true {_HANDLER}")
+    yield
+    for node in scene.bed.storage:
+        scene.bed.sh(node.name, f"rm {_HANDLER} && cp -p /root/before-resync-source {_HANDLER}")
+
+
+def marked(bed: Bed, asked_of: str) -> set[str]:
+    """The nodes whose replica of the device is marked."""
+    text = bed.sh(asked_of, "cibadmin --query --scope nodes").stdout
+    return {
+        node[1]
+        for node in re.finditer(r'<node id="\d+" uname="(\w+)">(.*?)</node>', text, re.DOTALL)
+        if f'name="sanctl-outdated-{NAME}"' in node[2]
+    }
+
+
+def told(bed: Bed, node: str, words: str) -> bool:
+    """Whether DRBD on a node says that of the device."""
+    return words in bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
+
+
+def score_of(node: str) -> str:
+    return f"attrd_updater --query --node {node} --name master-{NAME}"
+
+
+def set_standby(bed: Bed, asked_of: str, node: str, *, is_on: bool) -> None:
+    """Have a node's devices stopped in an orderly way, or started."""
+    verb = "--update on" if is_on else "--delete"
+    bed.sh(asked_of, f"crm_attribute --node {node} --name standby {verb} --lifetime forever")
+
+
+def stop_standby(load: Load, active: str, standby: str) -> None:
+    """Stop the standby's replica in an orderly way, and let the host write meanwhile."""
+    set_standby(load.bed, active, standby, is_on=True)
+    wait_for(
+        f"no replica on {standby}",
+        lambda: NAME not in observe.views(load.bed)[standby],
+        within_s=DEADLINE_S,
+    )
+    before = written(load)
+    wait_for("more writes", lambda: written(load) > before + 20, within_s=DEADLINE_S)
+
+
+def written(load: Load) -> int:
+    """How many writes have been acknowledged so far."""
+    return sum(record.kind is Kind.ACK for record in load.host.fetch_log(load.run)[1])
+
+
+def await_whole(load: Load, node: str) -> None:
+    wait_for("both in sync", lambda: observe.in_sync(load.bed, node, NAME), within_s=DEADLINE_S)
+    wait_for("no mark", lambda: not marked(load.bed, node), within_s=DEADLINE_S)
+
+
+def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ended(
+    scene: Scene, load: Load
+) -> None:
+    bed, began_s = scene.bed, time.time()
+    active = observe.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    sessions = load.sessions()
+    stop_standby(load, active, standby)
+    assert marked(bed, active) == set()
+    bed.sh(active, f"drbdsetup pause-sync {load.minor}")
+    set_standby(bed, active, standby, is_on=False)
+    wait_for("the resync", lambda: told(bed, active, ":PausedSyncS"), within_s=DEADLINE_S)
+    assert marked(bed, active) == {standby}
+    assert told(bed, standby, " disk:Inconsistent")
+    wait_for(
+        "the standby to rule itself out",
+        lambda: "-INFINITY" in bed.sh(active, score_of(standby)).stdout,
+        within_s=DEADLINE_S,
+    )
+    bed.sh(active, f"drbdsetup resume-sync {load.minor}")
+    await_whole(load, active)
+    assert observe.active_node(bed, NAME) == active
+    portal = bed.node(active).address(Network.ISCSI)
+    assert load.sessions()[portal] == sessions[portal]
+    log = observe.journals(bed, [active], began_s)
+    took = [e.message for e in log if f"{standby} is marked as outdated" in e.message]
+    assert len(took) == 1, took
+
+
+@pytest.mark.faults
+def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
+    scene: Scene, load: Load
+) -> None:
+    """The worst moment: the target is UpToDate by its own word, its Primary goes on and dies."""
+    bed = scene.bed
+    active = observe.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    stop_standby(load, active, standby)
+    bed.sh(active, f"drbdsetup pause-sync {load.minor}")
+    set_standby(bed, active, standby, is_on=False)
+    wait_for("the resync", lambda: told(bed, active, ":PausedSyncS"), within_s=DEADLINE_S)
+    cut = threading.Thread(
+        target=bed.sh,
+        args=(standby, _CUT_WHEN_UP_TO_DATE.format(name=NAME)),
+        kwargs={"timeout_s": DEADLINE_S},
+    )
+    cut.start()
+    try:
+        wait_for(
+            "the delay", lambda: "delay" in bed.sh(standby, "tc qdisc").stdout, within_s=DEADLINE_S
+        )
+        bed.sh(active, f"drbdsetup resume-sync {load.minor}")
+        cut.join()
+        assert told(bed, standby, " disk:UpToDate")
+        wait_for(
+            "the Primary to miss it",
+            lambda: told(bed, active, "connection:Connecting"),
+            within_s=DEADLINE_S,
+        )
+        assert told(bed, active, "role:Primary suspended:no")
+        before = written(load)
+        wait_for("writes alone", lambda: written(load) > before + 20, within_s=DEADLINE_S)
+        bed.cut_power(active)
+        gone_s = time.time()
+        wait_for(
+            f"{active} to have been fenced",
+            lambda: (since := bed.powered_since_s(active)) is not None and since > gone_s,
+            within_s=DEADLINE_S,
+        )
+        bed.sh(standby, "crm_resource --wait --timeout 60s", timeout_s=70, ok=range(256))
+        assert standby not in audit.active_nodes(observe.views(bed), NAME)
+    finally:
+        bed.sh(standby, "ip link set sync0 up")
+    wait_for(
+        f"{active} to serve again",
+        lambda: audit.active_nodes(observe.views(bed), NAME) == [active],
+        within_s=DEADLINE_S,
+    )
+    await_whole(load, active)

@@ -1,0 +1,22 @@
+"""The nodes' own drbdadm reads the resource files, those of DRBD 9 too; the kernel is not asked."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from sanctl.demo.bed import Bed
+from tests.resource_files import COPIES, GLOBAL, environment, is_read_as_meant, resource_file
+
+
+@pytest.mark.parametrize(("generation", "copies"), COPIES)
+def test_drbdadm_reads_it(bed: Bed, generation: int, copies: int) -> None:
+    settings = shlex.join(f"{key}={value}" for key, value in environment(generation).items())
+    done = bed.sh(
+        bed.storage[0].name,
+        f"file=$(mktemp); cat >$file; {settings} drbdadm --config-file $file dump all; status=$?;"
+        " rm $file; exit $status",
+        stdin=GLOBAL + resource_file(generation, copies),
+    )
+    is_read_as_meant(done.stdout, generation, copies)

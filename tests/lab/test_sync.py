@@ -1,0 +1,355 @@
+"""Resyncs and verifies on real kernels, measured by what the sync network carried.
+
+The interfaces count every byte, headers included; DRBD counts what it calls data. Both have to say
+the same of a resync.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.scene import Scene
+from sanctl.lab.spec import Network
+
+NAME = "sync0"
+MIB = 2**20
+SIZE_MIB = 192
+# What is written before anything is measured; the rest of the device is zeros, which are not sent.
+FILLED_MIB = 64
+SETTLE_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def device(scene: Scene) -> Iterator[str]:
+    scene.create(NAME, f"{SIZE_MIB}M", prefer="n1")
+    write(scene.bed, NAME, 0, FILLED_MIB)
+    yield NAME
+    scene.delete(NAME)
+
+
+def write(bed: Bed, device: str, at_mib: int, mib: int) -> None:
+    """Write something new to a device, on the node that serves it."""
+    bed.sh(
+        "n1",
+        f"dd if=/dev/urandom of=/dev/mapper/sanctl-{device} bs=1M count={mib} seek={at_mib}"
+        " oflag=direct conv=nocreat iflag=fullblock",
+        timeout_s=120,
+    )
+
+
+def write_the_same(bed: Bed, device: str, at_mib: int, mib: int) -> None:
+    """Write to a device what it holds there."""
+    path = f"/dev/mapper/sanctl-{device}"
+    bed.sh(
+        "n1",
+        f"dd if={path} of=/run/same bs=1M count={mib} skip={at_mib} iflag=direct &&"
+        f" dd if=/run/same of={path} bs=1M seek={at_mib} oflag=direct conv=nocreat;"
+        " status=$?; rm -f /run/same; exit $status",
+        timeout_s=120,
+    )
+
+
+def copies(bed: Bed, device: str) -> dict[str, Any]:
+    """Return what `sanctl sync status` says of a device's copies, by node."""
+    told = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
+    return {copy["node"]: copy for copy in told["data"] if copy["device"] == device}
+
+
+def set_policy(bed: Bed, device: str, *options: str) -> None:
+    bed.sh("n1", f"sanctl device sync {device} {' '.join(options)}", timeout_s=90)
+
+
+def part(bed: Bed, *devices: str) -> None:
+    """Take the standby's connection away; it knows that it goes out of date, nobody waits."""
+    bed.sh("n2", " && ".join(f"drbdadm disconnect {name}" for name in devices))
+
+
+def join(bed: Bed, *devices: str) -> None:
+    bed.sh("n2", " && ".join(f"drbdadm connect {name}" for name in devices))
+
+
+def finished(bed: Bed, device: str, since: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Wait for another resync to end than the one before; return it once all say it is over."""
+
+    def look() -> dict[str, Any] | None:
+        seen = copies(bed, device)
+        latest: dict[str, Any] | None = seen["n2"]["latest"]
+        is_over = latest is not None and latest["ended"] is not None and latest != since
+        calm = all(copy["replication"] == "Established" for copy in seen.values())
+        return latest if is_over and calm else None
+
+    return wait_for(f"the resync of {device}", look, within_s=SETTLE_S)
+
+
+def carried(bed: Bed, node: str) -> dict[str, int]:
+    """Return the bytes that each of a node's interfaces has received and sent."""
+    script = (
+        "cd /sys/class/net; for nic in *0; do"
+        " echo $nic $(cat $nic/statistics/rx_bytes $nic/statistics/tx_bytes); done"
+    )
+    counts: dict[str, int] = {}
+    for line in bed.sh(node, script).stdout.splitlines():
+        nic, received, sent = line.split()
+        counts |= {f"{nic} in": int(received), f"{nic} out": int(sent)}
+    return counts
+
+
+def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    return {key: after[key] - before[key] for key in before}
+
+
+def resync(bed: Bed, device: str) -> tuple[dict[str, Any], int]:
+    """Join a device's copies; return the resync and the bytes the sync network brought for it."""
+    since = copies(bed, device)["n2"]["latest"]
+    before = carried(bed, "n2")
+    join(bed, device)
+    latest = finished(bed, device, since)
+    return latest, difference(before, carried(bed, "n2"))["sync0 in"]
+
+
+def freezes(bed: Bed, device: str) -> int:
+    """Return how often the node that serves has frozen a device's I/O to fence its peer."""
+    call = f"drbd {device}: helper command: .* fence-peer {device}$"
+    return int(bed.sh("n1", f"journalctl -k --no-pager | grep -c '{call}'", ok=(0, 1)).stdout)
+
+
+def test_fast_sync_sends_what_differs(scene: Scene, device: str) -> None:
+    bed = scene.bed
+    part(bed, device)
+    write(bed, device, 8, 16)
+    latest, brought = resync(bed, device)
+    print(f"fast: {latest['changed_bytes']} marked, {brought} on the network")
+    assert (latest["kind"], latest["changed_bytes"]) == ("fast", 16 * MIB)
+    assert latest["received_bytes"] == 16 * MIB
+    assert 16 * MIB < brought <= 1.1 * 16 * MIB
+
+
+def test_full_sync_sends_all(scene: Scene, device: str) -> None:
+    """More than the limit differs: all of it is sent, though a part would do."""
+    bed = scene.bed
+    # Slow enough for the escort to find it, on a machine that is busy with other things.
+    set_policy(bed, device, "--full-above", "5", "--rate-max", "1M", "--rate-min", "1M")
+    frozen = freezes(bed, device)
+    since = copies(bed, device)["n2"]["latest"]
+    part(bed, device)
+    write(bed, device, 8, 16)
+    before = carried(bed, "n2")
+    join(bed, device)
+
+    def is_full() -> bool:
+        running = copies(bed, device)["n2"]["running"]
+        return running is not None and running["total_bytes"] == SIZE_MIB * MIB
+
+    wait_for("all of it to be sent", is_full, within_s=60)
+    set_policy(bed, device, "--full-above", "never", "--rate-max", "network", "--rate-min", "32M")
+    latest = finished(bed, device, since)
+    brought = difference(before, carried(bed, "n2"))["sync0 in"]
+    print(f"full: {latest['changed_bytes']} marked, {brought} on the network")
+    assert (latest["kind"], latest["changed_bytes"]) == ("full", 16 * MIB)
+    assert "limit is 5%" in latest["why"]
+    # Zeros are told, not sent.
+    assert FILLED_MIB * MIB <= brought <= 1.1 * (FILLED_MIB + 16) * MIB
+    assert freezes(bed, device) == frozen
+
+
+def test_checksums_send_little_where_the_data_is_the_same(scene: Scene, device: str) -> None:
+    bed = scene.bed
+    set_policy(bed, device, "--csums", "on")
+    part(bed, device)
+    write_the_same(bed, device, 8, 16)
+    write(bed, device, 30, 1)
+    latest, brought = resync(bed, device)
+    set_policy(bed, device, "--csums", "off")
+    print(f"checksums: {latest['changed_bytes']} marked, {brought} on the network")
+    assert latest["changed_bytes"] == 17 * MIB
+    assert latest["received_bytes"] == 1 * MIB
+    assert brought < 2.5 * MIB
+
+
+def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scene, device: str) -> None:
+    """Also when whoever holds it back is killed: monitors see to it."""
+    bed = scene.bed
+    hour = int(bed.sh("n2", "date +%H").stdout)
+    set_policy(bed, device, "--resync-window", f"{(hour + 2) % 24:02}-{(hour + 3) % 24:02}")
+    since = copies(bed, device)["n2"]["latest"]
+    part(bed, device)
+    # More than can be sent before anybody has looked.
+    write(bed, device, 0, FILLED_MIB)
+    join(bed, device)
+
+    def waits() -> bool:
+        running = copies(bed, device)["n2"]["running"]
+        return running is not None and str(running["waits"]).startswith("until")
+
+    wait_for("the resync to wait for its hours", waits, within_s=60)
+    left = copies(bed, device)["n2"]["running"]["left_bytes"]
+    bed.sh("n2", "systemctl kill --signal=KILL sanctl-resync.service")
+    wait_for(
+        "somebody to accompany it again",
+        lambda: (
+            bed.sh("n2", "systemctl is-active sanctl-resync.service").stdout.strip() == "active"
+        ),
+        within_s=60,
+    )
+    wait_for("the resync to wait as before", waits, within_s=60)
+    assert copies(bed, device)["n2"]["running"]["left_bytes"] == left > 0
+    set_policy(bed, device, "--resync-window", "always")
+    latest = finished(bed, device, since)
+    assert latest["changed_bytes"] == FILLED_MIB * MIB
+    # Counted over the death, too.
+    assert latest["received_bytes"] >= 0.95 * FILLED_MIB * MIB
+
+
+def test_several_come_back_in_order_and_not_at_once(scene: Scene, device: str) -> None:
+    """The one with the highest priority, then the one with least to send."""
+    bed = scene.bed
+    others = ("sync1", "sync2")
+    for name in others:
+        scene.create(name, "64M", prefer="n1")
+    try:
+        amounts = {"sync0": 24, "sync1": 12, "sync2": 16}
+        for name in amounts:
+            # Slow enough to be seen.
+            priority = "90" if name == "sync2" else "50"
+            set_policy(bed, name, "--rate-max", "1M", "--rate-min", "1M", "--priority", priority)
+        since = {name: copies(bed, name)["n2"]["latest"] for name in amounts}
+        part(bed, *amounts)
+        for name, mib in amounts.items():
+            write(bed, name, 0, mib)
+        join(bed, *amounts)
+        order: list[str] = []
+        waiting: set[str] = set()
+
+        def look() -> bool:
+            told = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
+            seen = [copy for copy in told["data"] if copy["node"] == "n2"]
+            for copy in seen:
+                name, latest = copy["device"], copy["latest"]
+                if copy["running"] and copy["running"]["waits"]:
+                    waiting.add(f"{name} {copy['running']['waits']}")
+                ended = latest is not None and latest["ended"] and latest != since[name]
+                if ended and name not in order:
+                    order.append(name)
+            return len(order) == 3
+
+        wait_for("all to be back", look, within_s=SETTLE_S, every_s=0.2)
+        assert order == ["sync2", "sync1", "sync0"]
+        assert {"sync1 for sync2", "sync0 for sync2"} <= waiting
+    finally:
+        set_policy(bed, device, "--rate-max", "network", "--rate-min", "32M", "--priority", "50")
+        for name in others:
+            scene.delete(name)
+
+
+def test_verify_finds_what_was_altered_and_repairs_it(scene: Scene, device: str) -> None:
+    """Blocks of the standby altered behind DRBD's back, and no others."""
+    bed = scene.bed
+    where = {"first": 3 * MIB, "second": 40 * MIB + 8192}
+    loop = bed.sh(
+        "n2", f"losetup -l -n -O NAME,BACK-FILE | grep '/{device}\\..*data' | cut -d' ' -f1"
+    ).stdout.strip()
+    for at in where.values():
+        bed.sh(
+            "n2",
+            f"head -c 8192 /dev/urandom | dd of={loop} bs=4096 seek={at // 4096} oflag=direct"
+            " conv=nocreat,notrunc iflag=fullblock",
+        )
+
+    def verify(*options: str, ok: tuple[int, ...]) -> dict[str, Any]:
+        words = " ".join(("sanctl device verify", device, "--output json", *options))
+        told = json.loads(bed.sh("n3", words, timeout_s=300, ok=ok).stdout)["data"]
+        assert isinstance(told, dict)
+        return told
+
+    ranges = [{"first": at, "bytes": 8192} for at in where.values()]
+    found = verify(ok=(1,))
+    assert (found["node"], found["repaired_bytes"]) == ("n1", None)
+    assert found["verify"]["result"] == "differs"
+    assert found["verify"]["ranges"] == ranges
+    status = bed.sh("n1", "sanctl status --output json", ok=(0, 1)).stdout
+    assert "SAN-HLT-039" in {each["code"] for each in json.loads(status)["data"]["findings"]}
+    before = carried(bed, "n2")
+    mended = verify("--repair", ok=(0,))
+    assert (mended["verify"]["ranges"], mended["repaired_bytes"]) == (ranges, 16384)
+    # The checksums of a verify, and the blocks: nothing like the device.
+    assert difference(before, carried(bed, "n2"))["sync0 in"] < SIZE_MIB * MIB / 10
+    assert verify(ok=(0,))["verify"]["result"] == "same"
+    history = bed.sh("n1", f"cat /srv/sanctl/*/devices/{device}.*.verify").stdout.splitlines()
+    assert [line.split(",")[1] for line in history[-3:]] == ["differs", "differs", "same"]
+
+
+def test_each_network_carries_its_own(scene: Scene, device: str) -> None:
+    """A host writes through several portals of each node while the policy changes under it."""
+    bed, host = scene.bed, scene.host
+    more = {"n1": "10.77.1.61", "n2": "10.77.1.62"}
+    name = "sync3"
+    for node, address in more.items():
+        bed.sh(
+            node,
+            f"ip address add {address}/24 dev {Network.ISCSI.nic};"
+            " cp /etc/sanctl/cluster.toml /run/cluster.toml;"
+            f""" sed -i 's/^iscsi = \\["{bed.node(node).address(Network.ISCSI)}"/&, "{address}"/'"""
+            " /etc/sanctl/cluster.toml",
+        )
+    portals = [*scene.portals(), *more.values()]
+    try:
+        target = scene.create(name, "64M", prefer="n1")
+        path = host.login(target, portals)
+        assert len(host.paths(target, portals)) == 4
+        bed.sh(host.name, f"multipath -ll {path.rpartition('/')[2]}")
+        before = {node: carried(bed, node) for node in ("n1", "n2")}
+        begin = time.monotonic()
+        host.sh(
+            f"dd if=/dev/urandom of={path} bs=1M count=32 oflag=direct iflag=fullblock",
+            timeout_s=180,
+        )
+        moved = {node: difference(before[node], carried(bed, node)) for node in before}
+        print(f"{time.monotonic() - begin:.0f} s: {moved}")
+        written = 32 * MIB
+        # Beside the data: headers, and the cluster's own talk, which goes over two networks.
+        little = written / 10
+        assert written <= moved["n1"]["iscsi0 in"] <= written + little
+        assert written <= moved["n1"]["sync0 out"] <= written + little
+        assert written <= moved["n2"]["sync0 in"] <= written + little
+        for node, ways in (
+            ("n1", ("iscsi0 out", "sync0 in", "hb0 in", "hb0 out")),
+            ("n2", ("iscsi0 in", "iscsi0 out", "sync0 out", "hb0 in", "hb0 out")),
+        ):
+            assert all(moved[node][way] < little for way in ways), (node, moved[node])
+    finally:
+        scene.delete(name)
+        for node, address in more.items():
+            bed.sh(
+                node,
+                f"ip address del {address}/24 dev {Network.ISCSI.nic};"
+                " mv /run/cluster.toml /etc/sanctl/cluster.toml",
+            )
+
+
+def test_a_policy_changes_under_a_host_that_writes(scene: Scene, device: str) -> None:
+    """No write fails or is lost, and none waits longer than beside any other command."""
+    scene.sanctl("target", "allow", device, scene.host.iqn)
+    target = f"{scene.iqn_prefix()}.{device}"
+    path = scene.host.login(target, scene.portals())
+    load = scene.start_load(
+        device,
+        target,
+        path,
+        rate=50,
+        region_bytes=8 * MIB,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    for options in (("--csums", "on"), ("--rate-max", "50M"), ("--csums", "off")):
+        set_policy(scene.bed, device, *options)
+    scene.host.stop_ledger(load.run)
+    _, records = scene.host.fetch_log(load.run)
+    check = scene.host.check_ledger(load.run)
+    print(f"{len(records)} writes, {check}")
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]

@@ -1,0 +1,133 @@
+"""DRBD's connections follow the nodes that hold copies; killed anywhere, the next call goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents import membership, replica
+from sanctl.agents.replica import Device
+from sanctl.drivers import drbd, loop, pool
+from sanctl.errors import CommandError, Problem
+from tests.fakes.runner import Answer, FakeRunner
+from tests.fakes.topology import topology
+
+_EVENTS = """\
+exists resource name:vol1 role:Primary suspended:no
+exists connection name:vol1 peer-node-id:0 connection:{connection} role:Unknown
+exists device name:vol1 volume:0 minor:1 disk:UpToDate size:1024
+exists peer-device name:vol1 peer-node-id:0 volume:0 replication:Off peer-disk:DUnknown
+exists -
+"""
+_REFUSED = CommandError(Problem("SAN-CMD-003", "refused"))
+
+
+class Node:
+    """The first node of the topology, with DRBD 8.4 and what it is asked."""
+
+    def __init__(self) -> None:
+        self.connection = "Connected"
+        self.failing = ""
+        self.asked: list[str] = []
+        self.runner = FakeRunner(self._answer)
+
+    def _answer(self, argv: Sequence[str]) -> Answer:
+        if argv[1] == "events2":
+            return _EVENTS.format(connection=self.connection)
+        self.asked.append(" ".join(argv))
+        if argv[1] == self.failing:
+            return _REFUSED
+        if argv[1] == "disconnect":
+            self.connection = "StandAlone"
+        return ""
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    monkeypatch.setattr(replica, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(membership, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(replica, "_DRBD_INCLUDE", str(tmp_path / "include.res"))
+    monkeypatch.setattr(replica, "_SECRET", str(secret))
+    monkeypatch.setattr(replica, "load_topology", topology)
+    monkeypatch.setattr(loop, "find", lambda path: "/dev/loop1" if "meta" in path else "/dev/loop0")
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
+    monkeypatch.setattr(membership, "_here", lambda: "n1")
+    return Node()
+
+
+def device(*nodes: str) -> Device:
+    return Device("vol1", "5d4c" * 8, 1 << 20, "main", nodes, 1, ())
+
+
+def configured(*nodes: str) -> None:
+    wanted = device(*nodes)
+    replica.write_resource_file(FakeRunner(), wanted, pool.files_of("/p", wanted.name, wanted.uuid))
+
+
+def text() -> str:
+    return Path(replica.resource_file("vol1")).read_text()
+
+
+def test_nothing_is_asked_while_nothing_changes(node: Node) -> None:
+    configured("n1", "n2")
+    assert not membership.follow(node.runner, device("n2", "n1"))
+    assert not node.asked
+
+
+def test_a_copy_comes(node: Node) -> None:
+    configured("n1")
+    assert "fencing dont-care" in text()
+    assert membership.follow(node.runner, device("n1", "n2"))
+    assert node.asked == ["drbdadm adjust vol1"]
+    assert "fencing resource-and-stonith" in text() and "on n2 {" in text()
+
+
+def test_a_copy_goes(node: Node) -> None:
+    configured("n1", "n2")
+    assert membership.follow(node.runner, device("n1"))
+    assert node.asked == [
+        "drbdadm disconnect vol1",
+        "drbdadm new-resource vol1",
+        "drbdadm new-minor vol1",
+        "drbdsetup disk-options 1 --fencing=dont-care",
+    ]
+    assert "on n2 {" not in text()
+    assert not membership.follow(node.runner, device("n1"))
+
+
+@pytest.mark.parametrize("failing", ["disconnect", "new-resource", "disk-options"])
+def test_what_was_interrupted_is_done_again(node: Node, failing: str) -> None:
+    configured("n1", "n2")
+    node.failing = failing
+    with pytest.raises(CommandError):
+        membership.follow(node.runner, device("n1"))
+    node.failing = ""
+    assert membership.follow(node.runner, device("n1"))
+    assert node.asked[-1] == "drbdsetup disk-options 1 --fencing=dont-care"
+    assert not membership.follow(node.runner, device("n1"))
+
+
+def test_a_connection_that_does_not_end_keeps_the_file_that_knows_it(node: Node) -> None:
+    configured("n1", "n2")
+    node.failing = "disconnect"
+    with pytest.raises(CommandError):
+        membership.follow(node.runner, device("n1"))
+    assert "on n2 {" in text()
+
+
+def test_the_node_that_is_dropped_does_nothing(node: Node) -> None:
+    configured("n1", "n2")
+    assert not membership.follow(node.runner, device("n2"))
+    assert not node.asked
+
+
+def test_drbd_9_ends_connections_by_itself(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    configured("n1", "n2")
+    assert membership.follow(node.runner, device("n1"))
+    assert node.asked == ["drbdadm adjust vol1"]

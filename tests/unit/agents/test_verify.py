@@ -1,0 +1,169 @@
+"""An order to compare is followed once, and only a standby has what was found sent anew."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents import replica, verify
+from sanctl.agents.replica import Device
+from sanctl.drivers import drbd, kmsg
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.verification import Verification
+from sanctl.system import journal
+from tests.fakes.runner import Answer, FakeRunner
+
+NOW = int(time.time())
+PEER = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
+ACTIVE = ResourceState("vm1", "Primary", "no", "UpToDate", 1024, (PEER,))
+LOG = [
+    (1, "block drbd3: Out of sync: start=8, size=8 (sectors)"),
+    (7, "block drbd3: Out of sync: start=16, size=16 (sectors)"),
+    (8, "block drbd4: Out of sync: start=16, size=16 (sectors)"),
+    (9, "block drbd3: Out of sync: start=1024, size=8 (sectors)"),
+]
+
+
+def standby(*, kib: int = 8, replication: str = "Established") -> ResourceState:
+    peer = PEER._replace(role="Primary", out_of_sync_kib=kib, replication=replication)
+    return ACTIVE._replace(role="Secondary", peers=(peer,))
+
+
+def device(order: str = "", policy: str = "") -> Device:
+    return Device("vm1", "a" * 32, 1 << 20, "", ("n1", "n2"), 3, (), policy, order)
+
+
+class Node(FakeRunner):
+    def __init__(self, told: str = "") -> None:
+        super().__init__(self._answer)
+        self.told = told
+
+    def _answer(self, argv: Sequence[str]) -> Answer:
+        if argv[1] == "--query":
+            return f'name="sanctl.verify.vm1" host="n2" value="{self.told}"\n'
+        return ""
+
+    @property
+    def acts(self) -> list[str]:
+        return [" ".join(argv[:3]) for argv, _ in self.calls if argv[0].startswith("drbd")]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(verify, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(replica, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
+    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n1"}))
+    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(kmsg, "newest", lambda: 5)
+    monkeypatch.setattr(kmsg, "records", lambda: iter(LOG))
+    return tmp_path
+
+
+def latest(here: Path) -> Verification:
+    found = Verification.parse((here / "vm1.verify").read_text().splitlines()[-1])
+    assert found is not None
+    return found
+
+
+def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    assert verify.begin(node, ordered, ACTIVE)
+    assert not verify.begin(node, ordered, ACTIVE)
+    assert node.acts == ["drbdsetup verify 3"]
+    going = ACTIVE._replace(peers=(PEER._replace(replication="VerifyS"),))
+    assert verify.attend(node, ordered, going)
+    ended = ACTIVE._replace(peers=(PEER._replace(out_of_sync_kib=12),))
+    assert not verify.attend(node, ordered, ended)
+    told = latest(here)
+    assert (told.result, told.found_kib) == ("differs", 12)
+    # Of this device, and found by this verify.
+    assert told.ranges == ("8192+8192", "524288+4096")
+    assert not verify.begin(node, ordered, ACTIVE)
+
+
+def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    gone = PEER._replace(connection="Connecting", replication="Off", disk="DUnknown")
+    verify.attend(node, ordered, ACTIVE._replace(peers=(gone,)))
+    assert latest(here).result == "interrupted"
+
+
+def test_copies_that_are_the_same(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    verify.attend(node, ordered, ACTIVE)
+    assert (latest(here).result, latest(here).ranges) == ("same", ())
+
+
+@pytest.mark.parametrize(
+    "state", [standby(), ACTIVE._replace(peers=()), ACTIVE._replace(disk="Inconsistent")]
+)
+def test_nobody_else_compares(here: Path, state: ResourceState) -> None:
+    node = Node()
+    assert not verify.begin(node, device(str(NOW)), state)
+    assert not verify.begin(node, device(), ACTIVE)
+    assert node.calls == []
+
+
+def test_a_schedule_is_followed(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    hour = time.localtime().tm_hour
+    node = Node()
+    assert verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
+    assert not verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
+    assert not verify.begin(node, device("", f"verify=daily@{(hour + 2) % 24:02}"), ACTIVE)
+
+
+def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
+    number = NOW - 60
+    ordered = device(f"{number}:repair")
+    node = Node(Verification(number, "differs", 1, 2, 8).shown)
+    assert verify.attend(node, ordered, standby())
+    assert node.acts == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
+    assert latest(here).result == "repairing"
+    # Not again while it lasts, and not again when it is over.
+    assert verify.attend(node, ordered, standby(replication="SyncTarget"))
+    assert not verify.attend(node, ordered, standby(kib=0))
+    assert latest(here).result == "repaired"
+    assert not verify.attend(node, ordered, standby())
+    assert len(node.acts) == 2
+
+
+@pytest.mark.parametrize(
+    ("order", "told", "state"),
+    [
+        pytest.param(f"{NOW - 60}", "differs", standby(), id="no repair was ordered"),
+        pytest.param(f"{NOW - 60}:repair", "same", standby(), id="nothing was found"),
+        pytest.param(f"{NOW - 60}:repair", "running", standby(), id="not yet found"),
+        pytest.param(f"{NOW - 90000}:repair", "differs", standby(), id="too late"),
+        pytest.param(f"{NOW - 60}:repair", "differs", standby(kib=0), id="nothing is marked"),
+        pytest.param(f"{NOW - 60}:repair", "differs", ACTIVE, id="it serves"),
+    ],
+)
+def test_nothing_else_is_repaired(order: str, told: str, state: ResourceState) -> None:
+    number = int(order.partition(":")[0])
+    node = Node(Verification(number, told, 1, 2, 8).shown)
+    verify.attend(node, device(order), state)
+    assert node.acts == []
+
+
+def test_the_word_of_another_order_does_not_count() -> None:
+    node = Node(Verification(NOW - 500, "differs", 1, 2, 8).shown)
+    verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    assert node.acts == []
+
+
+def test_the_connection_comes_back_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(drbd, "disconnect", fails)
+    node = Node(Verification(NOW - 60, "differs", 1, 2, 8).shown)
+    with pytest.raises(OSError, match="no more"):
+        verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    assert node.acts == ["drbdadm adjust vm1"]
