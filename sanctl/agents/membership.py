@@ -18,7 +18,7 @@ import contextlib
 import os
 import re
 
-from sanctl.agents import cache, replica
+from sanctl.agents import cache, replica, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, pool
 from sanctl.errors import CommandError, Problem
@@ -38,6 +38,8 @@ def follow(runner: Runner, device: Device) -> bool:
         return False  # about to be stopped here
     if set(_known(device)) == set(device.nodes) and not os.path.exists(_mark(device)):
         return False
+    if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
+        return False  # DRBD would connect it, and compare it by what it has lost
     with open(_mark(device), "w", encoding="utf-8"):
         pass
     part(runner, device)

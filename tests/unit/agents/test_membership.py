@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import membership, replica
+from sanctl.agents import membership, replica, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, loop, pool
 from sanctl.errors import CommandError, Problem
@@ -85,6 +85,15 @@ def test_a_copy_comes(node: Node) -> None:
     assert membership.follow(node.runner, device("n1", "n2"))
     assert node.asked == ["drbdadm adjust vol1"]
     assert "fencing resource-and-stonith" in text() and "on n2 {" in text()
+
+
+def test_a_copy_that_lost_writes_is_not_connected(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured("n1")
+    monkeypatch.setattr(suspicion, "is_suspect", lambda *_: True)
+    assert not membership.follow(node.runner, device("n1", "n2"))
+    assert node.asked == []
 
 
 def test_a_copy_goes(node: Node) -> None:
