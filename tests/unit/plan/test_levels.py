@@ -251,7 +251,7 @@ def test_refusals() -> None:
     assert codes(world(), LevelRequest(replicas=4), drbd="9.3.3") == ["SAN-DEV-005"]
     drained = replace(world(), cib=replace(world().cib, drained=frozenset({"n2"})))
     assert codes(drained, LevelRequest(replicas=1, drop=(N1,))) == ["SAN-DEV-016"]
-    frozen = world(disks={N1: replace(_GOOD, suspended="fencing")})
+    frozen = world(disks={N1: replace(_GOOD, suspended="fencing", role="Primary")})
     assert codes(frozen, LevelRequest(replicas=1, drop=(N2,))) == ["SAN-REP-002"]
 
 
