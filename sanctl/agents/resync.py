@@ -23,7 +23,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import called, fencing
+from sanctl.agents import called, fencing, suspicion
 from sanctl.drivers import drbd
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
@@ -90,6 +90,8 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     """
     if not os.path.exists(_path(device)):
         return state
+    if suspicion.is_suspect(device, suspicion.data_file(device)):
+        return state  # it would be compared by what it has lost (docs/adr/0027)
     if state.is_in_sync:
         forget(device)
     elif drbd.stands_alone(state):

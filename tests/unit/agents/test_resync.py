@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import fencing, resync
+from sanctl.agents import fencing, resync, suspicion
 from sanctl.drivers import drbd
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
@@ -137,6 +137,16 @@ def test_the_monitor_connects_again_what_the_handler_had_dropped(
     alone = parse_events2(_STANDALONE)["vol1"]
     assert resync.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
+    assert _is_noted(tmp_path)
+
+
+def test_a_suspect_replica_is_not_connected_again(
+    clock: _Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspicion, "is_suspect", lambda *_: True)
+    (tmp_path / "unmarked-vol1").touch()
+    alone = parse_events2(_STANDALONE)["vol1"]
+    assert resync.reconnect(FakeRunner(""), "vol1", alone) == alone
     assert _is_noted(tmp_path)
 
 
