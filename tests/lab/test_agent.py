@@ -26,6 +26,14 @@ SUCCESS, GENERIC, UNIMPLEMENTED, CONFIGURED = 0, 1, 3, 6
 NOT_RUNNING, PROMOTED, FAILED_PROMOTED = 7, 8, 9
 KILLED = 137
 
+_IN_THE_CIB = (
+    f'<primitive id="{NAME}" class="ocf" provider="pacemaker" type="Dummy">'
+    f'<meta_attributes id="{NAME}-meta"><nvpair id="{NAME}-meta-role" name="target-role"'
+    ' value="Stopped"/></meta_attributes>'
+    f'<instance_attributes id="{NAME}-params"><nvpair id="{NAME}-params-uuid" name="uuid"'
+    f' value="{UUID}"/></instance_attributes></primitive>'
+)
+
 START_STEPS = ("files", "drbd", "gate", "target")
 PROMOTE_STEPS = ("primary", "gate", "alua")
 DEMOTE_STEPS = ("alua", "gate", "secondary")
@@ -88,13 +96,24 @@ class Replica:
 
 @pytest.fixture(scope="module")
 def pair(scene: Scene) -> Iterator[tuple[Replica, Replica]]:
-    """Two replicas, stopped; whatever a test leaves is taken down and removed."""
+    """Two replicas, stopped; whatever a test leaves is taken down and removed.
+
+    The cluster knows the device by name and UUID only: a replica is marked as outdated before it
+    is filled, and of a device that the CIB does not know none can be marked.
+    """
     one, two = Replica(scene.bed, "n1"), Replica(scene.bed, "n2")
+    one.bed.sh("n1", f"cibadmin --create --scope resources --xml-text {shlex.quote(_IN_THE_CIB)}")
     yield one, two
     for replica in (one, two):
         assert replica.run("stop") == SUCCESS
         replica.wipe()
         assert replica.left_over() == ""
+        one.bed.sh(
+            "n1",
+            f"crm_attribute --node {replica.node} --name sanctl-outdated-{NAME} --delete",
+            ok=range(256),
+        )
+    one.bed.sh("n1", f"cibadmin --delete --xml-text '<primitive id=\"{NAME}\"/>'")
 
 
 @pytest.fixture

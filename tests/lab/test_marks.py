@@ -51,6 +51,9 @@ grep -q '^change device.* disk:UpToDate' /run/resync-events
 """
 
 
+_OFF = "/run/systemd/system/sanctl-resync.service.d"
+
+
 @pytest.fixture(scope="module")
 def load(scene: Scene) -> Iterator[Load]:
     """A ledger through all tests; whatever happens, nothing may be lost."""
@@ -82,6 +85,20 @@ def _rule_is_kept(scene: Scene) -> Iterator[None]:
     yield
     for node in scene.bed.storage:
         scene.bed.sh(node.name, f"rm {_HANDLER} && cp -p /root/before-resync-source {_HANDLER}")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_lets_a_held_resync_run(scene: Scene) -> Iterator[None]:
+    """Keep the escort away: it would undo what these tests hold a resync back with."""
+    for node in scene.bed.storage:
+        scene.bed.sh(
+            node.name,
+            f"mkdir -p {_OFF} && printf '[Unit]\\nConditionPathExists=/nowhere\\n' >{_OFF}/off.conf"
+            " && systemctl daemon-reload && systemctl stop sanctl-resync.service",
+        )
+    yield
+    for node in scene.bed.storage:
+        scene.bed.sh(node.name, f"rm -rf {_OFF} && systemctl daemon-reload")
 
 
 def marked(bed: Bed, asked_of: str) -> set[str]:
