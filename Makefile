@@ -30,7 +30,7 @@ check: setup ## All checks that need no laboratory: lint, types, unit tests (und
 unit: setup
 	@timeout 180 $(BIN)/pytest -q tests/unit
 
-test: lint ## Everything CI runs: check, then the tests in the laboratory (under 25 minutes)
+test: lint ## Everything CI runs: check, then the tests in the laboratory (about half an hour)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
 	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' tests/unit tests/lab tests/chaos
 
