@@ -89,16 +89,19 @@ def crash(load: Load, lost: str, taker: str) -> None:
 
 
 def switch_off_for_good(bed: Bed, node: str) -> None:
-    """Cut a node's power, and again when fencing has given it back."""
-    bed.cut_power(node)
-    wait_for(f"fencing of {node}", lambda: bed.has_power(node), within_s=120, every_s=0.2)
+    """Cut a node's power, and again when fencing has given it back and has been heard to have.
+
+    Cut earlier, and whoever fences would switch it on once more.
+    """
     bed.cut_power(node)
     wait_for(
-        "the cluster to count it as off",
+        f"{node} to be fenced",
         lambda: f"OFFLINE: [ {node} ]" in bed.sh("n4", "crm_mon -1").stdout,
         within_s=120,
+        every_s=0.2,
     )
-    assert not bed.has_power(node)
+    wait_for(f"the power of {node}", lambda: bed.has_power(node), within_s=90, every_s=0.2)
+    bed.cut_power(node)
 
 
 def come_back(bed: Bed, node: str) -> None:
@@ -192,7 +195,8 @@ def test_a_node_that_is_off_for_good_is_replaced(scene: Scene, load: Load) -> No
         crash(load, "n1", "n3")
         come_back(bed, "n2")
     finally:
-        come_back(bed, "n2")
+        if not bed.has_power("n2"):
+            bed.give_power("n2")
         scene.delete(OTHER)
 
 
@@ -215,7 +219,9 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(scene: Scene, load: Load)
         assert copies(scene) == ("n1", "n2")
         assert observe.in_sync(bed, "n1", NAME)
     finally:
-        come_back(bed, "n3")
+        if not bed.has_power("n3"):
+            bed.give_power("n3")
+    come_back(bed, "n3")
     crash(load, "n1", "n2")
 
 
