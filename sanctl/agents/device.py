@@ -106,6 +106,7 @@ def start() -> int:
     cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = suspicion.is_suspect(device.name, files.data)
     replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
+    membership.forget_peers(_RUNNER, device)
     policy.note(device)
     how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
     steps.done("drbd", f"DRBD attached{how}")

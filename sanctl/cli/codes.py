@@ -309,6 +309,9 @@ _CODES = {
     "has; wait until all is grown.",
     "SAN-REP-006": "What was asked for contradicts itself: a node is named twice, or more nodes "
     "than there shall be copies.",
+    "SAN-REP-007": "The device would have copies of which no majority is in sync, and DRBD 9 "
+    "counts them: its I/O would freeze until another one is connected. Bring nodes back, or drop "
+    "the copies of nodes that are gone first.",
     "SAN-RISK-001": "The strategy heartbeat without fencing. With all links lost each node takes "
     "the other as gone, and both serve: what hosts write from then on exists twice, in two "
     "versions, of which one will be thrown away. Can be accepted by this code (accept_risks).",

@@ -109,6 +109,28 @@ def verify(runner: Runner, minor: int) -> None:
     runner.run(["drbdsetup", "verify", str(minor), "--start=0s"], timeout_s=_TIMEOUT_S)
 
 
+def verify_peer(runner: Runner, name: str, peer: int) -> None:
+    """Begin to compare with one peer, from the first block on: DRBD 9, where each is its own.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    # Without a start it goes on where the last one ended.
+    runner.run(["drbdsetup", "verify", name, str(peer), "0", "--start=0"], timeout_s=_TIMEOUT_S)
+
+
+def send_differences(runner: Runner, name: str, peer: int) -> None:
+    """Send a peer anew what a verify has just found to differ there, and no more: DRBD 9.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    runner.run(
+        ["drbdsetup", "invalidate-remote", name, str(peer), "0", "--reset-bitmap=no"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
 def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
     """Write new metadata: the replica is Inconsistent and has never held data.
 
@@ -193,6 +215,18 @@ def down(runner: Runner, name: str) -> None:
 def disconnect(runner: Runner, name: str) -> None:
     """End the connections; ones that have ended are fine."""
     runner.run(["drbdadm", "disconnect", name], timeout_s=_TIMEOUT_S, ok=range(256))
+
+
+def forget_peer(runner: Runner, name: str, node_id: int) -> None:
+    """Free what the metadata of DRBD 9 keep for a peer; of one that they do not know, nothing.
+
+    They have room for three peers. What is kept of one that is gone takes a place, and says what
+    to send of other data should a node of that number ever come again (drbdsetup-9.0(8)).
+
+    Raises:
+        CommandError: it is still configured, or DRBD did not answer.
+    """
+    runner.run(["drbdsetup", "forget-peer", name, str(node_id)], timeout_s=_TIMEOUT_S)
 
 
 def connect_discarding(runner: Runner, name: str) -> None:

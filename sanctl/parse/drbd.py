@@ -130,7 +130,7 @@ def parse_proc(text: str) -> dict[int, Advance]:
     return found
 
 
-_DIFFERS = re.compile(r"drbd(\d+): Out of sync: start=(\d+), size=(\d+) \(sectors\)")
+_DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 
 def parse_difference(line: str) -> tuple[int, int, int] | None:

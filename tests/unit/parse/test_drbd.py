@@ -192,4 +192,6 @@ def test_how_far_large_ones_and_verifies_are() -> None:
 def test_a_difference_that_a_verify_found() -> None:
     line = "block drbd12: Out of sync: start=2048, size=16 (sectors)"
     assert parse_difference(line) == (12, 1048576, 8192)
+    nine = "drbd vol1/0 drbd12 n2: Out of sync: start=2048, size=16 (sectors)"
+    assert parse_difference(nine) == (12, 1048576, 8192)
     assert parse_difference("block drbd12: Online verify found 2 4k block out of sync!") is None
