@@ -34,6 +34,7 @@ from sanctl.agents import (
     replacement,
     replica,
     resync,
+    stuck,
     suspicion,
     verify,
 )
@@ -265,6 +266,7 @@ def take_down(device: Device) -> None:
     healing.forget(device)
     policy.forget(device)
     escort.forget(device)
+    stuck.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
     cache.end(device.name)
@@ -312,6 +314,7 @@ def monitor() -> int:
                 action="monitor",
             )
         announce.publish(_RUNNER, device, state, apart=apart)
+        stuck.look(_RUNNER, device, found.drbd)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:

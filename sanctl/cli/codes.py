@@ -48,6 +48,8 @@ _CODES = {
     "least.",
     "SAN-CHAOS-001": "After a fault of the bench was undone the cluster did not become whole again "
     "by itself. The message lists what every node's kernel still had to complain about.",
+    "SAN-CHAOS-002": "The fault bench had asked for a move of its device, and the command did not "
+    "come to an end, neither well nor badly.",
     "SAN-CIB-001": "What cibadmin printed does not read as a CIB. Another program of that name "
     "may be in the way, or the tools and the daemons are of different versions.",
     "SAN-CIB-002": "What crm_mon printed does not read as a cluster status.",

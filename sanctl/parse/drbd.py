@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, TypeVar
 
-from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 
 _K = TypeVar("_K")
 
@@ -141,3 +141,39 @@ def parse_difference(line: str) -> tuple[int, int, int] | None:
     """
     found = _DIFFERS.search(line)
     return (int(found[1]), int(found[2]) * 512, int(found[3]) * 512) if found else None
+
+
+def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
+    """Read `volumes/0/oldest_requests` of DRBD's debugfs; lines of another form are passed over.
+
+    A line has its age in milliseconds in the column that the header calls `start`, and at its end
+    the state in parts, each after `local:` (twice: flags, then the disk) or `net:`
+    (drbd_debugfs.c, seq_print_request_state, of 8.4 and 9).
+    """
+    found = []
+    at = None
+    for line in text.splitlines():
+        columns = [column.strip() for column in line.split("\t")]
+        if "start" in columns:
+            at = columns.index("start")
+            continue
+        if at is None or len(columns) <= at or not columns[at].isdecimal():
+            continue
+        parts = dict.fromkeys(("local", "net"), "")
+        for column in columns:
+            key, colon, value = column.partition(":")
+            if colon and key in parts:
+                parts[key] = value
+        # What is expected of the peers comes after a colon of its own.
+        local, net = parts["local"], parts["net"].partition(":")[0]
+        words = {key: frozenset(re.findall(r"[\w-]{2,}", value)) for key, value in
+                 (("local", local), ("net", net))}  # fmt: skip
+        found.append(
+            OldRequest(
+                age_s=int(columns[at]) / 1000,
+                is_held="suspended" in words["local"],
+                local=words["local"] - {"suspended", "in-AL", "postponed"},
+                net=words["net"],
+            )
+        )
+    return tuple(found)

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.parse.drbd import Advance, parse_difference, parse_events2, parse_proc
+from sanctl.model.drbd import OldRequest, PeerState, ResourceState
+from sanctl.parse.drbd import (
+    Advance,
+    parse_difference,
+    parse_events2,
+    parse_oldest_requests,
+    parse_proc,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -195,3 +201,33 @@ def test_a_difference_that_a_verify_found() -> None:
     nine = "drbd vol1/0 drbd12 n2: Out of sync: start=2048, size=16 (sectors)"
     assert parse_difference(nine) == (12, 1048576, 8192)
     assert parse_difference("block drbd12: Online verify found 2 4k block out of sync!") is None
+
+
+HEADER = "v: 0\n\nepoch\tsector\tsize\trw\tstart\tin AL\tsubmit\tsent\tacked\tdone\tstate\n"
+
+
+def test_the_oldest_requests_of_a_device() -> None:
+    text = HEADER + (
+        "0x2a\t0\t0\tW\t31250\t-\t-\t-\t-\t31249"
+        "\t0x00000a01\tmaster: pending\tlocal: suspended completed|ok\tnet: done|ok : -\n"
+        "0x2b\t128\t8\tW\t17\t16\t16\t15\t-\t-"
+        "\t0x00003a35\tmaster: pending\tlocal: in-AL pending\tnet: pending|sent : C|barr\n"
+        "0x2b\t256\t8\tW\t70000\t-\t-\t-\t-\t-"
+        "\t0x00000001\tmaster: pending\tlocal: -\tnet: - : -\n"
+    )
+    forgotten, moving, unasked = parse_oldest_requests(text)
+    assert forgotten == OldRequest(
+        31.25, True, frozenset({"completed", "ok"}), frozenset({"done", "ok"})
+    )
+    assert forgotten.waits_for_nothing and not forgotten.waits_for_disk
+    assert moving == OldRequest(
+        0.017, False, frozenset({"pending"}), frozenset({"pending", "sent"})
+    )
+    assert moving.waits_for_disk and not moving.waits_for_nothing
+    assert unasked == OldRequest(70.0, False, frozenset(), frozenset())
+    assert unasked.waits_for_disk
+
+
+@pytest.mark.parametrize("text", ["", HEADER, "start\n-\n", "surprise\n0x2a\t0\n"])
+def test_no_request_that_waits(text: str) -> None:
+    assert parse_oldest_requests(text) == ()
