@@ -31,6 +31,7 @@ from sanctl.agents import (
     pair,
     policy,
     primary,
+    reattach,
     replacement,
     replica,
     resync,
@@ -267,6 +268,7 @@ def take_down(device: Device) -> None:
     policy.forget(device)
     escort.forget(device)
     stuck.forget(device)
+    reattach.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
     cache.end(device.name)
@@ -304,6 +306,7 @@ def monitor() -> int:
                 state = healing.obey(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
+                state = reattach.reattach(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.

@@ -10,7 +10,14 @@ import re
 
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, ResourceState
-from sanctl.parse.drbd import Advance, parse_events2, parse_oldest_requests, parse_proc
+from sanctl.parse.drbd import (
+    Advance,
+    Outstanding,
+    parse_events2,
+    parse_oldest_requests,
+    parse_outstanding,
+    parse_proc,
+)
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -87,6 +94,11 @@ def oldest_requests(name: str) -> tuple[OldRequest, ...]:
     """Return the requests of hosts that wait longest; none where the kernel does not tell."""
     # Without debugfs, or where a locked-down kernel keeps it shut, nothing is known.
     return parse_oldest_requests(read_text_or(f"{_DEBUG}/{name}/volumes/0/oldest_requests", ""))
+
+
+def outstanding(minor: int) -> Outstanding | None:
+    """Return how many requests of a device are not answered; DRBD 9 does not tell."""
+    return parse_outstanding(read_text_or("/proc/drbd", "")).get(minor)
 
 
 def answered(minor: int) -> int:

@@ -64,7 +64,7 @@ class PeerState(NamedTuple):
 
 
 class OldRequest(NamedTuple):
-    """A host's request that DRBD has had for longest, as its debugfs tells.
+    """A host's request that DRBD has had for longest.
 
     Attributes:
         age_s: how long it has been waiting.

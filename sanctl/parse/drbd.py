@@ -130,6 +130,39 @@ def parse_proc(text: str) -> dict[int, Advance]:
     return found
 
 
+class Outstanding(NamedTuple):
+    """How many requests of one device are not answered.
+
+    Attributes:
+        hosts: those that were sent to it.
+        disk: those the local disk has not answered.
+        net: those a peer has not answered.
+    """
+
+    hosts: int
+    disk: int
+    net: int
+
+
+_COUNTS = re.compile(r"\blo:(\d+) pe:(\d+) ua:\d+ ap:(\d+)")
+
+
+def parse_outstanding(text: str) -> dict[int, Outstanding]:
+    """Return what is outstanding, by minor, from /proc/drbd of DRBD 8.4 (drbd_proc.c).
+
+    A handshake holds the disk as a request does (drbd_receiver.c, receive_sizes); it is left out.
+    """
+    found: dict[int, Outstanding] = {}
+    minor, extra = None, 0
+    for line in text.splitlines():
+        if (head := _MINOR.match(line)) is not None:
+            minor, extra = int(head[1]), int("cs:WFReportParams" in line)
+        elif minor is not None and (counts := _COUNTS.search(line)) is not None:
+            disk, net, hosts = (int(count) for count in counts.groups())
+            found[minor] = Outstanding(hosts, max(0, disk - extra), net)
+    return found
+
+
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 

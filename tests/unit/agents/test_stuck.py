@@ -12,7 +12,8 @@ from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, selffence
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
-from sanctl.plan.stuck import FORGOTTEN_AFTER_S
+from sanctl.parse.drbd import Outstanding
+from sanctl.plan.stuck import FORGOTTEN_AFTER_S, HANGING_AFTER_S
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
 
@@ -35,7 +36,11 @@ class Kernel:
         self.said: list[str] = []
         monkeypatch.setattr(stuck, "RUNTIME", str(folder))
         monkeypatch.setattr(stuck, "_AGAIN_S", 0.0)
+        self.now = 1000.0
+        self.outstanding: Outstanding | None = None
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
         monkeypatch.setattr(drbd, "answered", lambda _minor: self.answered)
+        monkeypatch.setattr(drbd, "outstanding", lambda _minor: self.outstanding)
         monkeypatch.setattr(drbd, "oldest_requests", lambda _name: self.requests.pop(0))
         monkeypatch.setattr(drbd, "observe", lambda *_: self.state)
         monkeypatch.setattr(suspicion, "data_file", lambda _name: None)
@@ -46,7 +51,8 @@ class Kernel:
         self.ends += 1
 
     def look(self, *requests: tuple[OldRequest, ...], state: ResourceState = PRIMARY) -> int:
-        self.requests = list(requests)
+        self.now += 10.0
+        self.requests = [*requests, (), ()]
         stuck.look(LocalRunner(), DEVICE, state)
         return self.ends
 
@@ -90,3 +96,38 @@ def test_alone_it_ends_only_once_nothing_is_answered(kernel: Kernel) -> None:
     stuck.forget(DEVICE)
     stuck.forget(DEVICE)
     assert kernel.look((LOST,), state=alone) == 1
+
+
+LOOKS_S = 10.0
+
+
+@pytest.mark.parametrize(
+    ("outstanding", "after_s"),
+    [
+        (Outstanding(1, 0, 0), FORGOTTEN_AFTER_S),
+        (Outstanding(2, 1, 0), HANGING_AFTER_S),
+        (Outstanding(2, 0, 1), None),
+        (Outstanding(0, 0, 0), None),
+    ],
+)
+def test_without_debugfs_what_is_counted_tells(
+    kernel: Kernel, outstanding: Outstanding, after_s: float | None
+) -> None:
+    kernel.outstanding = outstanding
+    kernel.look()
+    for number in range(1, 12):
+        ends = after_s is not None and number * LOOKS_S >= after_s
+        assert bool(kernel.look()) is ends
+        if ends:
+            return
+
+
+def test_an_answer_or_a_freeze_begins_the_wait_anew(kernel: Kernel) -> None:
+    kernel.outstanding = Outstanding(1, 0, 0)
+    frozen = PRIMARY._replace(suspended="fencing")
+    for number in range(40):
+        kernel.answered += number % 3 == 0
+        assert kernel.look() == 0
+    for _ in range(20):
+        assert kernel.look(state=frozen) == 0
+    assert kernel.look() == 0

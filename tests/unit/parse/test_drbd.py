@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.parse.drbd import (
     Advance,
+    Outstanding,
     parse_difference,
     parse_events2,
     parse_oldest_requests,
+    parse_outstanding,
     parse_proc,
 )
 
@@ -231,3 +233,16 @@ def test_the_oldest_requests_of_a_device() -> None:
 @pytest.mark.parametrize("text", ["", HEADER, "start\n-\n", "surprise\n0x2a\t0\n"])
 def test_no_request_that_waits(text: str) -> None:
     assert parse_oldest_requests(text) == ()
+
+
+def test_what_is_outstanding_without_what_a_handshake_holds() -> None:
+    text = """\
+version: 8.4.11 (api:1/proto:86-101)
+
+ 1: cs:WFReportParams ro:Primary/Unknown ds:UpToDate/Outdated C r-----
+    ns:888 nr:0 dw:1236 dr:2623 al:12 bm:0 lo:1 pe:0 ua:0 ap:1 ep:1 wo:f oos:348
+ 2: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:888 nr:0 dw:1236 dr:2623 al:12 bm:0 lo:2 pe:3 ua:0 ap:4 ep:1 wo:f oos:0
+"""
+    assert parse_outstanding(text) == {1: Outstanding(1, 0, 0), 2: Outstanding(4, 2, 3)}
+    assert parse_outstanding("") == {}
