@@ -31,6 +31,7 @@ from sanctl.agents import (
     pair,
     policy,
     primary,
+    reattach,
     replacement,
     replica,
     resync,
@@ -300,6 +301,7 @@ def monitor() -> int:
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
+                state = reattach.attach_again(_RUNNER, device, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
