@@ -31,9 +31,11 @@ from sanctl.agents import (
     pair,
     policy,
     primary,
+    reattach,
     replacement,
     replica,
     resync,
+    stuck,
     suspicion,
     verify,
 )
@@ -265,6 +267,8 @@ def take_down(device: Device) -> None:
     healing.forget(device)
     policy.forget(device)
     escort.forget(device)
+    stuck.forget(device)
+    reattach.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
     cache.end(device.name)
@@ -302,6 +306,7 @@ def monitor() -> int:
                 state = healing.obey(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
+                state = reattach.reattach(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
@@ -312,6 +317,7 @@ def monitor() -> int:
                 action="monitor",
             )
         announce.publish(_RUNNER, device, state, apart=apart)
+        stuck.look(_RUNNER, device, found.drbd)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:

@@ -12,8 +12,10 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ballot, ocf, replica
-from sanctl.drivers import attributes, loop, pool
+from sanctl.drivers import attributes, flash, loop, pool
 from sanctl.errors import SanctlError
+from sanctl.model.cache import Mode
+from sanctl.model.poolcache import WISH
 from sanctl.model.quorum import ATTRIBUTE
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
@@ -97,23 +99,35 @@ def _pools_here() -> list[Pool]:
 def _look() -> None:
     usable: dict[str, str] = {}
     told: list[str] = []
+    noted = _notes_of_this_node()
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
+            cache = _cache_words(one, noted)
             pool.check(path, one.uuid)
             total, free = pool.space_bytes(path)
             step = max(total // _STEPS, 1)
             allocated = -(-pool.allocated_bytes(path) // step) * step
-            told.append(f"{name}=total={total} free={free // step * step} allocated={allocated}")
+            told.append(
+                f"{name}=total={total} free={free // step * step} allocated={allocated}{cache}"
+            )
             usable[name] = path
         except (SanctlError, OSError) as error:
             journal.write(f"pool {name}: {error}", priority=journal.ERROR, action="pool")
             code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
             told.append(f"{name}=error={code}")
     _publish(told)
-    noted = _notes_of_this_node()
     _reap(usable, noted)
     ballot.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
+
+
+def _cache_words(one: Pool, noted: dict[str, str]) -> str:
+    """Bring a pool's flash towards the wanted mode, and say where it is."""
+    if one.cache is None:
+        return ""
+    word = noted.get(f"{WISH}{one.name}", "")
+    wanted = Mode(word) if word in set(Mode) else one.cache.mode
+    return f" {flash.follow(one, wanted, at=ocf.stop_here_if_asked)}"
 
 
 def _publish(told: list[str]) -> None:
@@ -136,7 +150,8 @@ def _notes_of_this_node() -> dict[str, str]:
             "--query",
             "--xpath",
             f"//configuration/nodes/node[@uname='{os.uname().nodename}']"
-            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or @name='{ATTRIBUTE}']",
+            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{WISH}')"
+            f" or @name='{ATTRIBUTE}']",
         ],
         timeout_s=20.0,
         ok=(0, 6, 105),  # no such object: nothing noted

@@ -48,9 +48,16 @@ _CODES = {
     "least.",
     "SAN-CHAOS-001": "After a fault of the bench was undone the cluster did not become whole again "
     "by itself. The message lists what every node's kernel still had to complain about.",
+    "SAN-CHAOS-002": "The fault bench had asked for a move of its device, and the command did not "
+    "come to an end, neither well nor badly.",
     "SAN-CIB-001": "What cibadmin printed does not read as a CIB. Another program of that name "
     "may be in the way, or the tools and the daemons are of different versions.",
     "SAN-CIB-002": "What crm_mon printed does not read as a cluster status.",
+    "SAN-CACHE-006": "The device is too small to be a flash cache.",
+    "SAN-CACHE-007": "bcache, the kernel's flash cache, did not take a device or did not let go of "
+    "it. The kernel's log (dmesg) has the reason; another program may have it open.",
+    "SAN-CACHE-008": "The pool's disk is not in use through its flash cache on this node.",
+    "SAN-CACHE-009": "A flash device belongs to one pool, and says which. This one is another's.",
     "SAN-CLI-001": "The command line does not read: an unknown command or option, or one that is "
     "missing. Nothing was done.",
     "SAN-CLI-002": "A question was answered with no. Nothing was changed.",
@@ -227,6 +234,9 @@ _CODES = {
     "for. Most likely a change of strategy was begun and not finished.",
     "SAN-HLT-081": "The quorum device gives no vote. Losing one more node leaves no majority.",
     "SAN-HLT-082": "The cluster.toml of a node states another strategy than the others'.",
+    "SAN-HLT-090": "A pool's flash is on its way to the mode that is wanted.",
+    "SAN-HLT-091": "A pool's flash has failed or is not there. The slow disk serves without it.",
+    "SAN-HLT-092": "So much is on flash alone that the slow disk needs minutes for it.",
     "SAN-LAB-001": "A number, a size or a name given for the laboratory does not read, or is out "
     "of range.",
     "SAN-LAB-002": "The laboratory has no node of that name.",
@@ -287,6 +297,17 @@ _CODES = {
     "SAN-POOL-013": "The pool on that node is not usable, or has not reported.",
     "SAN-POOL-014": "That node is not among the pool's nodes.",
     "SAN-POOL-015": "The cluster has none or several pools, so one must be named.",
+    "SAN-POOL-016": "Data of the pool is on flash that is not here or has failed. The slow disk "
+    "alone is old, so it is not used. Bring the flash back, or fill the pool anew from its peers: "
+    "docs/howto/pool-cache.md.",
+    "SAN-POOL-017": "The disk that the inventory names for a cached pool holds something else.",
+    "SAN-POOL-018": "The pool has no flash cache in cluster.toml.",
+    "SAN-POOL-019": "A device that is to become part of a pool holds something. Nothing is "
+    "overwritten that sanctl does not know.",
+    "SAN-POOL-020": "Making a pool anew throws its copies away, so each of its devices has to be "
+    "good on another node.",
+    "SAN-POOL-021": "The pool's files are in use on this node. A node in standby uses none.",
+    "SAN-POOL-022": "A device that the inventory names for a cached pool is not there.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "
     "has; the nodes' files are already those of the next step, which is safe.",
     "SAN-QUO-002": "A strategy is changed only with every storage node there. One that is away "

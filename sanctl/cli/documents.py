@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
-from sanctl.cli.lab_documents import Costs, KernelCheck, Lab, LabPower, Labs, Levels
+from sanctl.cli.lab_documents import CacheBench, Costs, KernelCheck, Lab, LabPower, Labs, Levels
 from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
 
@@ -210,6 +210,21 @@ class Healed(HealCase):
     lost: Annotated[HealLoss, "what was lost"]
 
 
+class PoolCache(TypedDict):
+    """The flash before a pool on one node."""
+
+    wanted: Annotated[str, "`none`, `write-through` or `write-back`"]
+    mode: Annotated[str | None, "what it is in; null: not known"]
+    reason: Annotated[
+        str | None,
+        "why that is another one: `flash-lost`, `no-flash`, `not-prepared`, `flushing`, `changing`",
+    ]
+    dirty: Annotated[int | None, "bytes on flash alone, about"]
+    flush_s: Annotated[int | None, "how long the slow disk would take for them; null: not known"]
+    hit_percent: Annotated[int | None, "what was found on flash, in steps of five; null: none yet"]
+    words: Annotated[str, "all of it for people"]
+
+
 class Pool(TypedDict):
     """A pool on one node."""
 
@@ -220,6 +235,31 @@ class Pool(TypedDict):
         int | None, "bytes left for new devices: free less what devices may still write"
     ]
     error: Annotated[str | None, "why it is not usable"]
+    cache: Annotated[PoolCache | None, "the flash before it; null: it has none"]
+
+
+class PoolOnNode(Pool):
+    """A pool on one node, with the node's name."""
+
+    node: Annotated[str, "the node"]
+
+
+class PoolModeSet(TypedDict):
+    """How a pool's flash is used."""
+
+    name: Annotated[str, "the pool"]
+    mode: Annotated[str, "the mode that is wanted"]
+    changed: Annotated[bool, "something was to be changed"]
+    duration_s: Annotated[float, "seconds until all nodes were there"]
+    nodes: Annotated[list[PoolOnNode], "the pool on each of its nodes"]
+
+
+class PoolPrepared(TypedDict):
+    """A pool made on this node."""
+
+    name: Annotated[str, "the pool"]
+    node: Annotated[str, "this node"]
+    done: Annotated[list[str], "what was done; empty: nothing was to do"]
 
 
 class Node(TypedDict):
@@ -431,6 +471,7 @@ class Meaning(TypedDict):
 
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
+    "bench cache": CacheBench,
     "bench cost": Costs,
     "bench levels": Levels,
     "cluster show": Cluster,
@@ -462,6 +503,9 @@ DOCUMENTS: Mapping[str, object] = {
     "node online": NodeChanged,
     "node replace": Replaced,
     "node standby": NodeChanged,
+    "pool cache": PoolModeSet,
+    "pool list": list[PoolOnNode],
+    "pool prepare": PoolPrepared,
     "node undrain": NodeChanged,
     "status": Status,
     "sync status": list[CopySync],

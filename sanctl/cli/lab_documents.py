@@ -113,3 +113,36 @@ class Levels(TypedDict):
     lost: Annotated[int, "of those, how many were not there at the end"]
     errors: Annotated[int, "requests that failed"]
     changes: Annotated[list[LevelChange], "each change"]
+
+
+class CacheFigures(TypedDict):
+    """Random mixed I/O in one mode of the pool's flash."""
+
+    mode: Annotated[str, "`none`, `write-through` or `write-back`"]
+    iops: Annotated[float, "requests a second"]
+    factor: Annotated[float, "that by those of `none`"]
+    mean_ms: Annotated[float, "mean latency"]
+    read_ms: Annotated[float, "mean latency of reads"]
+    write_ms: Annotated[float, "mean latency of writes"]
+    p50_ms: Annotated[float, "half were answered within this time"]
+    p95_ms: Annotated[float, "of twenty, all but one"]
+    p99_ms: Annotated[float, "of a hundred, all but one"]
+    hit_percent: Annotated[int | None, "what the serving node found on flash; null: not told"]
+
+
+class ReferenceFigures(TypedDict):
+    """The same mode in the run that it is held against."""
+
+    mode: Annotated[str, "`none`, `write-through` or `write-back`"]
+    iops: Annotated[float, "requests a second"]
+    mean_ms: Annotated[float, "mean latency"]
+
+
+class CacheBench(TypedDict):
+    """What flash before slow disks is worth."""
+
+    what: Annotated[str, "what was done"]
+    seconds: Annotated[int, "of each mode"]
+    machine: Annotated[str, "where"]
+    modes: Annotated[list[CacheFigures], "each mode"]
+    reference: Annotated[list[ReferenceFigures], "what it is held against"]

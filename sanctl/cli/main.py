@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": "sanctl.demo.cli:demo",
     "lab": "sanctl.lab.cli:lab",
     "node": "sanctl.cli.node:node",
+    "pool": "sanctl.cli.pool:pool",
     "status": "sanctl.cli.status:status",
     "sync": "sanctl.cli.sync:sync",
     "target": "sanctl.cli.target:target",

@@ -11,10 +11,11 @@ from sanctl.model.cache import Mode
 from sanctl.model.cluster import PRESENT, Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
-from sanctl.model.names import NodeName, PoolName, format_bytes
-from sanctl.model.topology import Topology
+from sanctl.model.names import NodeName, format_bytes
+from sanctl.model.topology import Pool, Topology
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.placement import room_bytes
+from sanctl.plan.pool_cache import cache_words, wanted_mode
 from sanctl.plan.unfinished import unfinished
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def node_data(cluster: Cluster, topology: Topology | None) -> list[documents.Nod
                 "active_devices": cluster.active_count(node.name),
                 "replicas": sum(1 for d in cluster.cib.devices if node.name in d.nodes),
                 "pools": [
-                    _pool_data(cluster, pool.name, node.name)
+                    pool_data(cluster, pool, node.name)
                     for pool in (topology.pools if topology else ())
                     if node.name in pool.nodes
                 ],
@@ -145,15 +146,34 @@ def node_data(cluster: Cluster, topology: Topology | None) -> list[documents.Nod
     return data
 
 
-def _pool_data(cluster: Cluster, pool: PoolName, node: NodeName) -> documents.Pool:
-    usage = cluster.pool(pool, node)
+def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> documents.Pool:
+    """Return a pool on a node for the JSON output."""
+    usage = cluster.pool(pool.name, node)
     known = usage is not None and usage.error is None
     return {
-        "name": pool.value,
+        "name": pool.name.value,
         "total": usage.total_bytes if usage is not None and known else None,
         "free": usage.free_bytes if usage is not None and known else None,
-        "room": room_bytes(cluster, pool, node),
+        "room": room_bytes(cluster, pool.name, node),
         "error": usage.error if usage is not None else None,
+        "cache": _cache_data(cluster, pool, node),
+    }
+
+
+def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> documents.PoolCache | None:
+    wanted = wanted_mode(cluster, pool, node)
+    if wanted is None:
+        return None
+    usage = cluster.pool(pool.name, node)
+    state = usage.cache if usage is not None else None
+    return {
+        "wanted": wanted.value,
+        "mode": state.mode.value if state else None,
+        "reason": (state.reason or None) if state else None,
+        "dirty": state.dirty_bytes if state else None,
+        "flush_s": state.flush_s if state else None,
+        "hit_percent": state.hit_percent if state else None,
+        "words": cache_words(state),
     }
 
 

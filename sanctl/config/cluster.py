@@ -126,6 +126,11 @@ def render(topology: Topology) -> str:
         lines += ["", f"[pools.{_key(pool.name)}]", f"path = {_quote(pool.path)}"]
         lines += [f"uuid = {_quote(pool.uuid)}"]
         lines += [f"nodes = [{', '.join(map(_quote, pool.nodes))}]"]
+        if pool.cache is not None:
+            keys = {"origin": pool.cache.origin, "device": pool.cache.flash}
+            lines += ["", f"[pools.{_key(pool.name)}.cache]"]
+            lines += [f"{key} = {_quote(value)}" for key, value in keys.items()]
+            lines += [f"mode = {_quote(pool.cache.mode)}"]
     return "\n".join(lines) + "\n"
 
 

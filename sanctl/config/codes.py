@@ -54,6 +54,9 @@ CODES: Mapping[str, str] = MappingProxyType(
         "nodes either is alone when the other is lost.",
         "SAN-CONF-044": "The watch over the iscsi network is stated wrongly: addresses that are "
         "none, those of storage nodes themselves, or addresses and an interface at once.",
+        "SAN-CONF-048": "A pool's flash cache has a slow disk (origin) and a flash device "
+        "(device), both by a path below /dev that stays the same, and a mode: none, "
+        "write-through or write-back.",
         "SAN-CONF-047": "A node's power is protected, by a battery that keeps what is in its "
         "disks' own write caches, or it is plain.",
         "SAN-CONF-034": "A server is in two groups that exclude each other. A node that logs in "

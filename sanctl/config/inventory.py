@@ -14,6 +14,7 @@ from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
 from sanctl.config.nodes import DOMAINS, NETWORKS
 from sanctl.config.watch import check_reach, check_sbd
+from sanctl.model.poolcache import mount_unit
 from sanctl.model.topology import RISK_NO_FENCING, Role, Strategy
 
 NODES = "sanctl_nodes"
@@ -55,8 +56,9 @@ def survey(
     Returns:
         `problems`, one line each; if there are none also `cluster_toml`, the file's text,
         `nodes`, in the order of their ids, with name, id, role, sync and heartbeat, `pools`,
-        with name, path, uuid and nodes, `strategy`, `tally`, how that makes votes be counted,
-        `qnetd`, the quorum device's host if there is one, and `has_fencing`.
+        with name, path, uuid and nodes, and where it is cached the `unit` of its mount,
+        `strategy`, `tally`, how that makes votes be counted, `qnetd`, the quorum device's host if
+        there is one, and `has_fencing`.
     """
     names = [str(name) for name in groups.get(NODES, ())]
     document = Document(_tree(names, hostvars, groups), _place)
@@ -94,6 +96,7 @@ def survey(
                 "path": str(pool.path),
                 "uuid": pool.uuid,
                 "nodes": [str(node) for node in pool.nodes],
+                **({"unit": mount_unit(str(pool.path))} if pool.cache is not None else {}),
             }
             for pool in topology.pools
         ],

@@ -10,19 +10,21 @@ from pathlib import PurePosixPath
 from sanctl.config.document import Document
 from sanctl.config.nodes import Taken
 from sanctl.errors import UsageError
+from sanctl.model.cache import Mode
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.topology import Pool, Role
+from sanctl.model.topology import Pool, PoolCache, Role
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What needs no quoting anywhere a path ends up: shell, drbd.conf, a CIB attribute, a log line.
 _PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
+_DEVICE = re.compile(r"/dev/[A-Za-z0-9._+/:-]+")
 
 
 def read_pool(document: Document, name: str, known: Sequence[str], taken: Taken) -> Pool | None:
     """Return a pool, if nothing is wrong with it."""
     path = ("pools", name)
     before = len(document.problems)
-    if not document.table(path, known=("path", "uuid", "nodes")):
+    if not document.table(path, known=("path", "uuid", "nodes", "cache")):
         return None
     try:
         parsed: PoolName | None = PoolName.parse(name)
@@ -33,10 +35,11 @@ def read_pool(document: Document, name: str, known: Sequence[str], taken: Taken)
     uuid = document.text((*path, "uuid"), code="SAN-CONF-017", hint="`uuidgen` makes one")
     if uuid is not None and not _UUID.fullmatch(uuid):
         document.note("SAN-CONF-017", (*path, "uuid"), f"{uuid!r} is not a uuid in lower case")
+    cache = _pool_cache(document, (*path, "cache")) if document.has((*path, "cache")) else None
     members = _pool_nodes(document, (*path, "nodes"), known, taken)
     if not (parsed and where and uuid) or len(document.problems) > before:
         return None
-    return Pool(name=parsed, path=where, uuid=uuid, nodes=members)
+    return Pool(name=parsed, path=where, uuid=uuid, nodes=members, cache=cache)
 
 
 def _pool_path(document: Document, path: tuple[str, ...]) -> PurePosixPath | None:
@@ -55,6 +58,36 @@ def _pool_path(document: Document, path: tuple[str, ...]) -> PurePosixPath | Non
         )
         return None
     return where
+
+
+def _pool_cache(document: Document, path: tuple[str, ...]) -> PoolCache | None:
+    document.table(path, known=("origin", "device", "mode"))
+    places = {}
+    for key, what in (("origin", "the slow disk"), ("device", "the flash before it")):
+        text = document.text((*path, key), code="SAN-CONF-048", hint=what)
+        if text is None:
+            continue
+        if not _DEVICE.fullmatch(text) or ".." in PurePosixPath(text).parts:
+            document.note(
+                "SAN-CONF-048",
+                (*path, key),
+                f"{text!r} is not a plain path below /dev",
+                "one that is the same after a boot, such as /dev/disk/by-id/... has",
+            )
+            continue
+        places[key] = PurePosixPath(text)
+    mode = Mode.WRITE_THROUGH
+    if document.has((*path, "mode")):
+        word = document.text((*path, "mode"))
+        if word not in set(Mode):
+            document.note("SAN-CONF-048", (*path, "mode"), f"{word!r} is no mode", ", ".join(Mode))
+        else:
+            mode = Mode(str(word))
+    if len(places) < 2:
+        return None
+    if places["origin"] == places["device"]:
+        document.note("SAN-CONF-048", (*path, "device"), "is the slow disk itself")
+    return PoolCache(origin=places["origin"], flash=places["device"], mode=mode)
 
 
 def _pool_nodes(
@@ -87,4 +120,14 @@ def check_pools(document: Document, pools: Sequence[Pool]) -> None:
         if shared and (one.path.is_relative_to(other.path) or other.path.is_relative_to(one.path)):
             document.note(
                 "SAN-CONF-021", (*path, "path"), f"{other.path} and {one.path} ({one.name}) overlap"
+            )
+        both = {
+            device
+            for pool in (one, other)
+            if pool.cache is not None
+            for device in (pool.cache.origin, pool.cache.flash)
+        }
+        if shared and one.cache is not None and other.cache is not None and len(both) < 4:
+            document.note(
+                "SAN-CONF-048", (*path, "cache"), f"shares a device with that of {one.name}"
             )

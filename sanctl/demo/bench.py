@@ -13,6 +13,7 @@ from sanctl.bench.cost import Cost, Program
 from sanctl.cli.output import finish, output_option, print_table
 from sanctl.demo import observe
 from sanctl.demo.bed import Bed
+from sanctl.demo.flash import cache_command
 from sanctl.demo.levels import levels_command
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.lab.spec import DEFAULT_NAME
@@ -38,6 +39,7 @@ def bench() -> None:
     """Measurements in a laboratory."""
 
 
+bench.add_command(cache_command)
 bench.add_command(levels_command)
 
 

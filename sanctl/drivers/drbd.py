@@ -9,14 +9,22 @@ from __future__ import annotations
 import re
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.drbd import ResourceState
-from sanctl.parse.drbd import Advance, parse_events2, parse_proc
+from sanctl.model.drbd import OldRequest, ResourceState
+from sanctl.parse.drbd import (
+    Advance,
+    Outstanding,
+    parse_events2,
+    parse_oldest_requests,
+    parse_outstanding,
+    parse_proc,
+)
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
+_DEBUG = "/sys/kernel/debug/drbd/resources"
 
 
 def generation() -> int:
@@ -80,6 +88,24 @@ def observe_all(runner: Runner) -> dict[str, ResourceState]:
 def advances() -> dict[int, Advance]:
     """Return how far resyncs and verifies here have come, by minor; DRBD 9 does not tell."""
     return parse_proc(read_text_or("/proc/drbd", ""))
+
+
+def oldest_requests(name: str) -> tuple[OldRequest, ...]:
+    """Return the requests of hosts that wait longest; none where the kernel does not tell."""
+    # Without debugfs, or where a locked-down kernel keeps it shut, nothing is known.
+    return parse_oldest_requests(read_text_or(f"{_DEBUG}/{name}/volumes/0/oldest_requests", ""))
+
+
+def outstanding(minor: int) -> Outstanding | None:
+    """Return how many requests of a device are not answered; DRBD 9 does not tell."""
+    return parse_outstanding(read_text_or("/proc/drbd", "")).get(minor)
+
+
+def answered(minor: int) -> int:
+    """Return how many requests of hosts have been answered since the device exists."""
+    # Documentation/block/stat.rst: the first field of each kind is what was completed.
+    fields = read_text_or(f"/sys/block/drbd{minor}/stat", "").split()
+    return sum(int(fields[at]) for at in (0, 4, 11, 15) if at < len(fields))
 
 
 def hold_resync(runner: Runner, minor: int, *, is_held: bool) -> None:

@@ -62,6 +62,7 @@ def lab() -> None:
 @click.option("--disk-size", metavar="SIZE", help="Of each data disk, such as 4G. [4G]")
 @click.option("--disks", type=int, help="Data disks per storage node. [1]")
 @click.option("--racks", type=int, help="Tell the cluster of so many racks. [none]")
+@click.option("--flash", metavar="SIZE", help="Flash before the first data disk. [none]")
 @_post_delay_option
 @click.option("--kernel", type=click.Path(path_type=Path), help="An own UML binary …")
 @click.option("--modules", type=click.Path(path_type=Path), help="… and its lib/modules folder.")
@@ -76,6 +77,7 @@ def up(
     is_rolled_out: bool,
     output: str,
     disk_size: str | None,
+    flash: str | None,
     **sizes: Any,
 ) -> None:
     """Build what is missing, boot all nodes and roll the cluster out.
@@ -93,6 +95,7 @@ def up(
         "disks": sizes["disks"],
         "racks": sizes["racks"],
         "disk_mib": None if disk_size is None else spec.parse_size_mib(disk_size),
+        "flash_mib": None if flash is None else spec.parse_size_mib(flash),
         "post_delay_s": sizes["post_delay"],
     }
     wanted = {key: value for key, value in wanted.items() if value is not None}

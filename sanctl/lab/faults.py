@@ -36,6 +36,7 @@ class Disk(StrEnum):
     DUST = "dust"  # reads fail in one stretch of sectors until they are written
     SLOW = "slow"
     HANG = "hang"  # no answer
+    SPINNING = "spinning"  # as slow as a disk that turns, its own write cache off
     VOLATILE = "volatile"  # its own write cache forgets at a power cut what was not flushed
 
 
@@ -48,6 +49,9 @@ class Place(StrEnum):
 
 _FLAKY_UP_S, _FLAKY_DOWN_S = 5, 2
 _SLOW_MS = 200
+# What an access of a 7200 rpm disk takes on average: seek and half a turn. All that is asked of it
+# waits that long, however much is in flight; a flush waits for nothing, as nothing is in its cache.
+SPINNING_MS = 16
 
 #: Targets' parameters: dm-flakey.rst, dm-delay.rst, dm-dust.rst of the kernel's documentation.
 _TABLES = {
@@ -56,8 +60,14 @@ _TABLES = {
     Disk.FLAKY: f"0 $size flakey $disk 0 {_FLAKY_UP_S} {_FLAKY_DOWN_S}",
     Disk.DUST: "0 $size dust $disk 0 512",
     Disk.SLOW: f"0 $size delay $disk 0 {_SLOW_MS}",
+    Disk.SPINNING: f"0 $size delay $disk 0 {SPINNING_MS} $disk 0 {SPINNING_MS} $disk 0 0",
 }
-_MODULES = {Disk.FLAKY: "dm-flakey", Disk.DUST: "dm-dust", Disk.SLOW: "dm-delay"}
+_MODULES = {
+    Disk.FLAKY: "dm-flakey",
+    Disk.DUST: "dm-dust",
+    Disk.SLOW: "dm-delay",
+    Disk.SPINNING: "dm-delay",
+}
 # The page cache over the disk's block device is that write cache: in the node's RAM, emptied by a
 # flush, and gone with the power. That nothing is written back by itself makes it forget the most
 # it may. It is an order, so nothing is lost by the change to it.
@@ -122,7 +132,7 @@ def break_disk(lab: Lab, node: NodeSpec, number: int, does: Disk, runner: Runner
         UsageError: the node has no such disk.
         CommandError: the node did not do it (labs made before this existed cannot).
     """
-    if node.role is not Role.STORAGE or not 1 <= number <= lab.spec.disks:
+    if node.role is not Role.STORAGE or not 1 <= number <= lab.spec.all_disks:
         raise UsageError(Problem("SAN-LAB-007", f"{node.name} has no data disk {number}"))
     _run(lab, node, disk_script(number, does), runner)
 
@@ -182,7 +192,8 @@ def heal_script(lab: Lab, node: NodeSpec) -> str:
     """Return the script that undoes every fault inside a node."""
     lines = [f"rm -f /{_FILLER}"]
     if node.role is Role.STORAGE:
-        for number, (_, mount) in enumerate(data_mounts(lab.spec), start=1):
+        lines += [f"rm -f {mount}/{_FILLER}" for _, mount in data_mounts(lab.spec)]
+        for number in range(1, lab.spec.all_disks + 1):
             name, table = f"{DISK_PREFIX}{number}", f"*'linear {_UBD}:'*"
             lines += [
                 f'case "$(dmsetup table {name}) $(cat /sys/block/$(basename $(readlink -f '
@@ -190,7 +201,6 @@ def heal_script(lab: Lab, node: NodeSpec) -> str:
                 f"{table}' 0') ;;",
                 f"*) {disk_script(number, Disk.OK)} ;;",
                 "esac",
-                f"rm -f {mount}/{_FILLER}",
             ]
     lines += [
         f"ahead=$(( $(date +%s) - {round(time.time())} ))",

@@ -176,12 +176,17 @@ def identity_files(
             f"/dev/mapper/{DISK_PREFIX}{number} {mount} ext4"
             " defaults,nofail,x-systemd.requires=lab-disks.service 0 2"
             for number, (_label, mount) in enumerate(data_mounts(spec), start=1)
+            # One that is cached is mounted by what the rollout puts there.
+            if number > 1 or not spec.has_flash
         ]
-        numbers = " ".join(str(number) for number in range(1, spec.disks + 1))
+        numbers = " ".join(str(number) for number in range(1, spec.all_disks + 1))
         script = _DISKS_SCRIPT.format(numbers=numbers, prefix=DISK_PREFIX)
         disks = {
             "/etc/systemd/system/lab-disks.service": GuestFile(_DISKS_SERVICE.encode()),
             "/usr/lib/sanctl-lab/disks": GuestFile(script.encode(), 0o755),
+            "/etc/systemd/system/sysinit.target.d/lab-disks.conf": GuestFile(
+                b"[Unit]\nWants=lab-disks.service\n"
+            ),
         }
     return {
         **disks,

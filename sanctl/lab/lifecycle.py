@@ -153,6 +153,9 @@ def _make_files(lab: Lab, runner: Runner) -> None:
         (folder / "machine-id").write_text(secrets.token_hex(16) + "\n")
         if node.role is Role.STORAGE:
             for number, (label, _) in enumerate(guest.data_mounts(lab.spec), start=1):
+                if number == 1 and lab.spec.has_flash:
+                    _make_blank(folder / f"disk{number}.raw", lab.spec.disk_mib)
+                    continue
                 image.make_ext4(
                     None,
                     folder / f"disk{number}.raw",
@@ -160,8 +163,15 @@ def _make_files(lab: Lab, runner: Runner) -> None:
                     label=label,
                     runner=runner,
                 )
+            if lab.spec.has_flash:
+                _make_blank(folder / f"disk{lab.spec.all_disks}.raw", lab.spec.flash_mib)
     state.write_ssh_config(lab, host_keys)
     state.save(lab)
+
+
+def _make_blank(path: Path, size_mib: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size_mib * 2**20)
 
 
 def _keygen(path: Path, comment: str, runner: Runner) -> None:

@@ -65,7 +65,7 @@ def kernel_arguments(lab: Lab, node: NodeSpec) -> tuple[str, ...]:
     spec = lab.spec
     disks = []
     if node.role is Role.STORAGE:
-        disks = [f"ubd{k}=/run/node/disk{k}.raw" for k in range(1, spec.disks + 1)]
+        disks = [f"ubd{k}=/run/node/disk{k}.raw" for k in range(1, spec.all_disks + 1)]
     nics = [
         f"vec{number}:transport=tap,ifname={node.tap(network)},mac={node.mac(network)},"
         "depth=128,gro=1"

@@ -99,8 +99,9 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
             "path": path,
             "uuid": _pool_uuid(lab, label),
             "nodes": [node.name for node in lab.spec.cluster_nodes if node.role is Role.STORAGE],
+            **(_cache(lab.spec) if number == 1 and lab.spec.has_flash else {}),
         }
-        for label, path in guest.data_mounts(lab.spec)
+        for number, (label, path) in enumerate(guest.data_mounts(lab.spec), start=1)
     }
     by_role = {
         role: {node.name: _host(lab, node) for node in lab.machines if node.role is role}
@@ -134,6 +135,11 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
             }
         }
     }
+
+
+def _cache(spec: LabSpec) -> dict[str, Any]:
+    disk = f"/dev/mapper/{guest.DISK_PREFIX}"
+    return {"cache": {"origin": f"{disk}1", "device": f"{disk}{spec.all_disks}"}}
 
 
 def _strategy(spec: LabSpec) -> Strategy:

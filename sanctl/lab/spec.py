@@ -23,6 +23,7 @@ _FIRST_INITIATOR_ID = 101
 _QNETD_ID = 100
 _MIN_MEMORY_MIB = 384
 _MIN_DISK_MIB = 256
+_MIN_FLASH_MIB = 512
 _MAX_DISKS = 8
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,15}")
 _SIZE = re.compile(r"([0-9]+)([MGT])(iB)?", re.IGNORECASE)
@@ -129,11 +130,23 @@ class LabSpec:
     memory_mib: int = DEFAULT_MEMORY_MIB
     disk_mib: int = DEFAULT_DISK_MIB
     disks: int = 1
+    flash_mib: int = 0
+    """Size of one more disk, the flash before the first; 0: there is none, and no cache."""
     post_delay_s: float = DEFAULT_POST_DELAY_S
     witness: str = ""
     """A Witness; empty: a node if the count of nodes is odd, none if it is even."""
     racks: int = 0
     """How many racks the storage nodes are told to stand in; 0: nothing is told."""
+
+    @property
+    def has_flash(self) -> bool:
+        """Whether the first data disk is cached by one more disk."""
+        return self.flash_mib > 0
+
+    @property
+    def all_disks(self) -> int:
+        """How many disks a storage node has besides its root; the flash is the last one."""
+        return self.disks + (1 if self.has_flash else 0)
 
     @property
     def witness_kind(self) -> Witness:
@@ -235,6 +248,11 @@ def check(spec: LabSpec) -> list[Problem]:
         wrong(f"{spec.disks} data disks per storage node", f"from 0 to {_MAX_DISKS}")
     if not 0 <= spec.racks <= spec.nodes:
         wrong(f"{spec.racks} racks for {spec.nodes} nodes", "no more racks than nodes")
+    if spec.flash_mib and (spec.flash_mib < _MIN_FLASH_MIB or not spec.disks):
+        wrong(
+            f"flash of {spec.flash_mib} MiB before {spec.disks} data disks",
+            f"at least {_MIN_FLASH_MIB}M, before at least one",
+        )
     if not 0 <= spec.post_delay_s <= 600:
         wrong(f"a POST delay of {spec.post_delay_s:g} s", "from 0 to 600")
     return problems

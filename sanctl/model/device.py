@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sanctl.model.cache import NO_CACHE, Policy
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
+from sanctl.model.poolcache import CacheState
 from sanctl.model.resync import Resync
 from sanctl.model.sync import DEFAULT, SyncPolicy
 
@@ -207,6 +208,8 @@ class PoolUsage:
     free_bytes: int = 0
     allocated_bytes: int | None = None
     error: str | None = None
+    cache: CacheState | None = None
+    """Its flash; None: it has none, or has not told."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

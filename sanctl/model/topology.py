@@ -11,6 +11,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import PurePosixPath
 
+from sanctl.model.cache import Mode
 from sanctl.model.names import DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.quorum import PLAIN, Tally, Votes
 
@@ -69,6 +70,17 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCache:
+    """Flash before a pool's slow disk, of the same names on each of the pool's nodes."""
+
+    origin: PurePosixPath
+    """The slow disk, which holds the filesystem behind 8 KiB of the cache's own."""
+    flash: PurePosixPath
+    mode: Mode = Mode.WRITE_THROUGH
+    """How it is used until `sanctl pool cache` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A directory on a mounted filesystem, of the same name and path on each of its nodes."""
 
@@ -77,6 +89,8 @@ class Pool:
     uuid: str
     """What the marker file in the directory must say, 36 characters in lower case."""
     nodes: tuple[NodeName, ...]
+    cache: PoolCache | None = None
+    """Flash below the filesystem; the directory's mount is then sanctl's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from sanctl.model.device import (
     Tombstone,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.poolcache import parse_state
 from sanctl.model.quorum import ATTRIBUTE, Ballot
 from sanctl.model.resync import Resync
 from sanctl.model.sync import SyncPolicy
@@ -210,7 +211,10 @@ def parse_pool_usage(text: str) -> PoolUsage:
     if total is None or free is None:
         return PoolUsage(error=f"cannot read {text!r}")
     return PoolUsage(
-        total_bytes=total, free_bytes=free, allocated_bytes=_number(pairs.get("allocated"))
+        total_bytes=total,
+        free_bytes=free,
+        allocated_bytes=_number(pairs.get("allocated")),
+        cache=parse_state(pairs),
     )
 
 

@@ -15,6 +15,7 @@ from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.fencing_health import fencing_findings, reach_findings
+from sanctl.plan.pool_cache import cache_findings
 from sanctl.plan.vote_health import vote_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
@@ -254,7 +255,9 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
                     why="the replicas in it cannot be started",
                     do=f"'sanctl doctor' on {node}; is {pool.path} mounted?",
                 )
-            elif usage.total_bytes and (
+                continue
+            yield from cache_findings(pool, node, usage.cache)
+            if usage.total_bytes and (
                 (usage.total_bytes - usage.free_bytes) * 100
                 >= usage.total_bytes * POOL_NEARLY_FULL_PERCENT
             ):

@@ -71,6 +71,7 @@ def test_the_last_copy_cannot_be_dropped(scene: Scene, load: Load) -> None:
         scene.bed.sh(second, "systemctl start corosync pacemaker", timeout_s=120)
 
 
+@pytest.mark.faults
 def test_a_killed_command_is_finished_or_taken_back(scene: Scene, load: Load) -> None:
     first, second = (node.name for node in scene.bed.storage[:2])
     levels.change(load, "1", "--drop", second)

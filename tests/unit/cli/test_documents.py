@@ -57,11 +57,13 @@ _LIFE = (
     "device show vm1",
     "device cache vm1 write-through",
     "device cache vm1 write-through",
+    "pool list",
     "explain SAN-DEV-002",
     "device delete vm2 --yes",
 )
-#: These need a laboratory: tests/lab/test_docs.py has them.
+#: These need a laboratory: tests/lab/test_docs.py and test_pool_cache.py have them.
 _IN_THE_LAB = {
+    "bench cache",
     "bench cost",
     "bench levels",
     "cluster show",
@@ -70,6 +72,8 @@ _IN_THE_LAB = {
     "lab power",
     "lab status",
     "lab up",
+    "pool cache",
+    "pool prepare",
 }
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sanctl.config import parse, render
 from sanctl.config.codes import CODES
 from sanctl.errors import ConfigError
+from sanctl.model.cache import Mode
 from sanctl.model.names import DeviceName
 from sanctl.model.topology import Role, Strategy, Topology
 
@@ -193,6 +194,43 @@ def test_pools_must_not_overlap() -> None:
     more += 'uuid = "5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a12"\n'
     assert codes(more) == ["SAN-CONF-021"]
     assert codes(more.replace("0b7a12", "0b7a11")) == ["SAN-CONF-017", "SAN-CONF-021"]
+
+
+CACHED = (
+    GOOD
+    + """[pools.main.cache]
+origin = "/dev/disk/by-id/slow"
+device = "/dev/disk/by-id/flash"
+mode = "write-back"
+"""
+)
+
+
+def test_a_cached_pool_reads_back() -> None:
+    pool = parse(render(parse(CACHED))).pools[0]
+    assert pool.cache is not None
+    assert (str(pool.cache.flash), pool.cache.mode) == ("/dev/disk/by-id/flash", Mode.WRITE_BACK)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('origin = "/dev/disk/by-id/slow"\n', ""),
+        ("/dev/disk/by-id/slow", "/srv/slow"),
+        ("/dev/disk/by-id/slow", "/dev/../etc"),
+        ("/dev/disk/by-id/slow", "/dev/disk/by-id/flash"),
+        ("write-back", "write-around"),
+    ],
+)
+def test_what_is_wrong_with_a_cache_is_named(old: str, new: str) -> None:
+    assert codes(CACHED.replace(old, new, 1)) == ["SAN-CONF-048"]
+
+
+def test_pools_do_not_share_flash() -> None:
+    more = CACHED + '[pools.more]\npath = "/srv/more"\nnodes = ["n1"]\n'
+    more += 'uuid = "5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a12"\n[pools.more.cache]\n'
+    more += 'origin = "/dev/disk/by-id/slow2"\ndevice = "/dev/disk/by-id/flash"\n'
+    assert codes(more) == ["SAN-CONF-048"]
 
 
 def test_a_problem_says_where_it_is() -> None:

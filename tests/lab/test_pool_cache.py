@@ -1,0 +1,263 @@
+"""Flash before a pool on real kernels: modes under load, flash lost, power cut with it dirty.
+
+One device through all of it, in file order, and a ledger on it, which is checked at the end. In a
+laboratory of its own, whose nodes have a flash disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.bench import audit
+from sanctl.demo import observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.host import Host
+from sanctl.demo.scene import Scene
+from sanctl.lab import faults
+from sanctl.lab.faults import Disk
+from sanctl.lab.spec import LabSpec
+from sanctl.system.runner import LocalRunner
+from tests.contract import breaches
+from tests.laboratory import laboratory
+
+pytestmark = pytest.mark.faults
+
+NAME = "flash0"
+MIB = 2**20
+ORIGIN, FLASH = 1, 2
+BACK_DEADLINE_S = 300.0
+OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
+
+
+@pytest.fixture(scope="module")
+def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    spec = LabSpec(name=OWN_LAB or "testflash", flash_mib=512)
+    yield from laboratory(
+        request, spec, is_own=OWN_LAB is not None, options=("--flash", f"{spec.flash_mib}M")
+    )
+
+
+@pytest.fixture(scope="module")
+def load(flash_bed: Bed) -> Iterator[Load]:
+    assert flash_bed.lab.spec.has_flash, "made with sanctl lab up --flash 512M"
+    for node in flash_bed.storage:
+        flash_bed.sh(node.name, "sanctl pool prepare main", timeout_s=120)
+    set_mode(flash_bed, "write-through")
+    scene = Scene(flash_bed, Host(flash_bed, "i1"))
+    target = scene.create(NAME, "128M", prefer="n1")
+    path = scene.host.login(target, scene.portals())
+    made = scene.start_load(
+        NAME,
+        target,
+        path,
+        rate=50,
+        region_bytes=32 * MIB,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    set_mode(flash_bed, "write-through")
+    scene.delete(NAME)
+
+
+@pytest.fixture(autouse=True)
+def _audited(flash_bed: Bed) -> Iterator[None]:
+    """As every test of this folder is, in the laboratory of this one."""
+    yield
+    assert audit.violations(observe.views(flash_bed)) == []
+
+
+def set_mode(bed: Bed, mode: str) -> None:
+    """Return when the command does; asked where no pool is."""
+    done = bed.sh("n3", f"sanctl pool cache main {mode} --output json", timeout_s=400)
+    assert breaches("pool cache", done.stdout) == []
+
+
+def kernel_state(bed: Bed, node: str) -> tuple[str, str]:
+    """State and mode that bcache is in, told without a line of sanctl."""
+    out = bed.sh(
+        node,
+        "cd /sys/block/$(basename $(readlink -f /dev/mapper/lab-disk1))/bcache 2>/dev/null"
+        " && echo \"$(cat state)|$(grep -o '\\[.*\\]' cache_mode)\" || echo '-|-'",
+    ).stdout.strip()
+    state, _, mode = out.partition("|")
+    return state, mode.strip("[]")
+
+
+def break_flash(bed: Bed, node: str, does: Disk) -> None:
+    faults.break_disk(bed.lab, bed.node(node), FLASH, does, LocalRunner())
+
+
+def log(bed: Bed, node: str, since_s: float) -> str:
+    return bed.sh(
+        node, f"journalctl -q --no-pager -o cat --since=@{since_s:.0f} SANCTL_ACTION=pool-cache",
+        ok=(0, 1), timeout_s=60,
+    ).stdout  # fmt: skip
+
+
+def await_log(bed: Bed, node: str, since_s: float, words: str, *, within_s: float) -> None:
+    wait_for(f"{words!r} on {node}", lambda: words in log(bed, node, since_s), within_s=within_s)
+
+
+def await_in_sync(bed: Bed, *, but_not: str = "") -> None:
+    asked = next(node.name for node in bed.storage if node.name != but_not)
+    wait_for(
+        "both copies in sync",
+        lambda: observe.in_sync(bed, asked, NAME),
+        within_s=BACK_DEADLINE_S,
+        every_s=2.0,
+    )
+
+
+def give_power(bed: Bed, node: str) -> None:
+    if not bed.has_power(node):  # fencing may have done it already
+        bed.give_power(node)
+
+
+def is_mounted(bed: Bed, node: str) -> bool:
+    return bed.sh(node, "mountpoint -q /srv/sanctl/main", ok=range(256)).status == 0
+
+
+def test_modes_change_under_load(load: Load) -> None:
+    bed = load.bed
+    sessions = load.host.sessions(load.target)
+    expected = {
+        "write-back": {("clean", "writeback"), ("dirty", "writeback")},
+        "write-through": {("clean", "writethrough")},
+        "none": {("no cache", "writethrough")},
+    }
+    for mode in ("write-back", "write-through", "none", "write-back", "none", "write-through"):
+        began_s = time.time()
+        set_mode(bed, mode)
+        print(f"  {mode} after {time.time() - began_s:.1f} s")
+        assert {kernel_state(bed, node.name) for node in bed.storage} <= expected[mode]
+    assert load.host.sessions(load.target) == sessions
+
+
+def test_flash_that_fails_in_write_through_costs_nothing(load: Load) -> None:
+    bed = load.bed
+    set_mode(bed, "write-through")
+    began_s = time.time()
+    try:
+        break_flash(bed, "n1", Disk.FAIL)
+        await_log(bed, "n1", began_s, "the flash has failed", within_s=90)
+    finally:
+        break_flash(bed, "n1", Disk.OK)
+    assert is_mounted(bed, "n1")
+    # A write that was in flight may have cost the disk, for as long as it takes to attach it again.
+    await_in_sync(bed)
+    attached = "/sys/block/$(basename $(readlink -f /dev/mapper/lab-disk1))/bcache/cache"
+    assert bed.sh("n1", f"test -e {attached}", ok=range(256)).status == 1
+    found = bed.sh("n3", "sanctl status --output json", ok=(0, 1), timeout_s=60).stdout
+    assert "SAN-HLT-091" in {each["code"] for each in json.loads(found)["data"]["findings"]}
+    done = bed.sh("n1", "sanctl pool prepare main --output json", timeout_s=120)
+    assert breaches("pool prepare", done.stdout) == [] and json.loads(done.stdout)["data"]["done"]
+    assert kernel_state(bed, "n1") == ("clean", "writethrough")
+
+
+def test_power_is_cut_with_writes_on_flash_alone(load: Load) -> None:
+    """They are on flash, and the copy that comes back has them."""
+    bed = load.bed
+    set_mode(bed, "write-back")
+    active = observe.active_node(bed, NAME)
+    wait_for("writes on flash alone", lambda: kernel_state(bed, active)[0] == "dirty", within_s=60)
+    began_s = bed.cut_power(active)
+    other = load.peer_of(active)
+    wait_for(
+        "the other node to serve",
+        lambda: observe.active_node(bed, NAME) == other,
+        within_s=180,
+    )
+    give_power(bed, active)
+    await_log(bed, active, began_s, "what is on flash is right", within_s=240)
+    await_in_sync(bed)
+    # From the copy that was on flash.
+    bed.sh("n3", f"sanctl device move {NAME} --to {active}", timeout_s=180)
+    load.host.stop_ledger(load.run)
+    check = load.host.check_ledger(load.run)
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+
+
+def test_the_disk_alone_is_not_used_while_its_flash_is_away(flash_bed: Bed, writing: None) -> None:
+    """Another flash in its place at boot; then the right one again."""
+    bed = flash_bed
+    set_mode(bed, "write-back")
+    active = observe.active_node(bed, NAME)
+    node = next(each.name for each in bed.storage if each.name != active)
+    wait_for("writes on flash alone", lambda: kernel_state(bed, node)[0] == "dirty", within_s=60)
+    folder = bed.lab.node_directory(bed.node(node))
+    disk, away = folder / f"disk{FLASH}.raw", folder / "flash-away.raw"
+    began_s = bed.cut_power(node)
+    wait_for("power off, and not fenced back on yet", lambda: _taken_out(bed, node), within_s=60)
+    disk.rename(away)
+    try:
+        with disk.open("wb") as file:
+            file.truncate(bed.lab.spec.flash_mib * MIB)
+        give_power(bed, node)
+        await_log(bed, node, began_s, "SAN-POOL-016", within_s=240)
+        assert not is_mounted(bed, node)
+        assert observe.active_node(bed, NAME) == active
+    finally:
+        bed.cut_power(node)
+        away.replace(disk)
+        give_power(bed, node)
+    await_log(bed, node, began_s, "what is on flash is right", within_s=240)
+    bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
+    await_in_sync(bed, but_not=node)
+
+
+def _taken_out(bed: Bed, node: str) -> bool:
+    if bed.has_power(node):
+        bed.cut_power(node)
+    return not bed.has_power(node)
+
+
+def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
+    flash_bed: Bed, writing: None
+) -> None:
+    bed = flash_bed
+    set_mode(bed, "write-back")
+    active = observe.active_node(bed, NAME)
+    node = next(each.name for each in bed.storage if each.name != active)
+    try:
+        break_flash(bed, node, Disk.FAIL)
+        wait_for(
+            "the pool to be told as failed",
+            lambda: (
+                "SAN-POOL-016"
+                in bed.sh("n3", "sanctl pool list --output json", timeout_s=60).stdout
+            ),
+            within_s=90,
+            every_s=3.0,
+        )
+    finally:
+        break_flash(bed, node, Disk.OK)
+    assert observe.active_node(bed, NAME) == active
+    assert kernel_state(bed, node)[0] in {"-", "dirty", "clean", "no cache"}
+    refused = bed.sh(node, "sanctl pool prepare main --anew --yes", ok=range(256), timeout_s=60)
+    assert refused.status == 4 and "SAN-POOL-021" in refused.stderr
+    bed.sh("n3", f"sanctl node standby {node}", timeout_s=240)
+    bed.sh(node, "sanctl pool prepare main --anew --yes", timeout_s=300)
+    bed.sh("n3", f"sanctl node online {node}", timeout_s=400)
+    await_in_sync(bed)
+    assert is_mounted(bed, node)
+
+
+@pytest.fixture
+def writing(flash_bed: Bed, load: Load) -> Iterator[None]:
+    """A ledger of its own: the first one has been checked by then."""
+    run = load.host.start_ledger(
+        "flash1", load.run.device, "--rate", "50", "--region", str(32 * MIB)
+    )
+    yield
+    load.host.stop_ledger(run)
+    check = load.host.check_ledger(run)
+    assert check["acknowledged"] > 100
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]

@@ -1,0 +1,73 @@
+"""How a pool's flash is changed, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from sanctl.model.cache import Mode
+from sanctl.model.names import NodeName, PoolName
+from sanctl.model.poolcache import CacheState, mount_unit, parse_state
+from sanctl.model.topology import Pool, PoolCache
+from sanctl.plan.pool_cache import cache_findings, cache_words
+
+NODE = NodeName.parse("n1")
+POOL = Pool(
+    name=PoolName.parse("main"),
+    path=PurePosixPath("/srv/sanctl/main"),
+    uuid="5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11",
+    nodes=(NODE,),
+    cache=PoolCache(origin=PurePosixPath("/dev/slow"), flash=PurePosixPath("/dev/flash")),
+)
+THROUGH, BACK = Mode.WRITE_THROUGH, Mode.WRITE_BACK
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        CacheState(mode=BACK, wanted=BACK, dirty_bytes=1 << 20, flush_s=3, hit_percent=95),
+        CacheState(mode=Mode.NONE, wanted=THROUGH, reason="flash-lost"),
+    ],
+)
+def test_what_an_agent_tells_reads_back(state: CacheState) -> None:
+    words = dict(word.split("=", 1) for word in str(state).split())
+    assert parse_state(words) == state
+
+
+@pytest.mark.parametrize("text", ["", "cache=odd cache-wanted=none", "cache=none dirty=1"])
+def test_what_does_not_read_is_unknown(text: str) -> None:
+    assert parse_state(dict(word.split("=", 1) for word in text.split())) is None
+    assert cache_words(None) == "?"
+
+
+def test_it_is_told_in_words() -> None:
+    state = CacheState(BACK, THROUGH, "flushing", 8 << 20, 4, 90)
+    assert "8 MiB dirty, 4 s to flush, 90 % hits (the slow disk is still getting" in cache_words(
+        state
+    )
+
+
+def codes(state: CacheState | None, pool: Pool = POOL) -> list[str]:
+    return [finding.code for finding in cache_findings(pool, NODE, state)]
+
+
+def test_findings() -> None:
+    assert codes(CacheState(BACK, BACK)) == []
+    assert codes(None) == []
+    assert codes(CacheState(BACK, THROUGH, "flushing")) == ["SAN-HLT-090"]
+    assert codes(CacheState(Mode.NONE, THROUGH, "flash-lost")) == ["SAN-HLT-091"]
+    assert codes(CacheState(BACK, BACK, "", 1 << 40, 301)) == ["SAN-HLT-092"]
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("/srv/sanctl/main", "srv-sanctl-main.mount"),
+        ("/srv/a-b/c_d.e", r"srv-a\x2db-c_d.e.mount"),
+        ("/.x+y", r"\x2ex\x2by.mount"),
+        ("/", "-.mount"),
+    ],
+)
+def test_units_are_named_as_systemd_does(path: str, unit: str) -> None:
+    assert mount_unit(path) == unit
