@@ -14,10 +14,10 @@ import pytest
 
 from sanctl.bench import audit
 from sanctl.demo import observe
-from sanctl.demo.bed import Bed, run_sanctl
+from sanctl.demo.bed import Bed, run_sanctl, sanctl_argv
 from sanctl.demo.host import Host
 from sanctl.demo.scene import Scene, await_cluster
-from sanctl.errors import SanctlError
+from sanctl.errors import Problem, SanctlError
 from sanctl.lab import host as lab_host
 from sanctl.lab import state
 from sanctl.lab.spec import LabSpec
@@ -29,6 +29,7 @@ _RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
 _FOLDERS = ("lab", "chaos")
 _REPORT = Path("test-report")
 _UP_DEADLINE_S = 1200.0
+_BEGUN = pytest.StashKey[subprocess.Popen[bytes]]()
 _LOGS = {
     "journal.txt": "journalctl --no-pager -o short-precise",
     "dmesg.txt": "dmesg --time-format iso",
@@ -47,10 +48,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the laboratory be built and boot while the tests run that need none."""
+    needs = [item.get_closest_marker("lab") is not None for item in session.items]
+    is_wanted = any(needs) and not all(needs) and not _OWN_LAB
+    if not is_wanted or session.config.option.collectonly or _lacking(LabSpec(name=_NAME)):
+        return
+    _REPORT.mkdir(parents=True, exist_ok=True)
+    with (_REPORT / "lab-up.txt").open("wb") as log:
+        session.config.stash[_BEGUN] = subprocess.Popen(
+            sanctl_argv(*_up(LabSpec(name=_NAME))),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave no laboratory that nobody came to use."""
+    begun = config.stash.get(_BEGUN, None)
+    if begun is None:
+        return
+    if begun.poll() is None:
+        begun.terminate()
+        begun.wait(timeout=60)
+    if state.find(_NAME) is not None:
+        run_sanctl("lab", "destroy", "--name", _NAME, timeout_s=120)
+
+
 @pytest.fixture(scope="session")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
-    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB))
+    begun = request.config.stash.get(_BEGUN, None)
+    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), begun=begun)
 
 
 def laboratory(
@@ -59,12 +89,13 @@ def laboratory(
     *,
     is_own: bool = False,
     options: tuple[str, ...] = (),
+    begun: subprocess.Popen[bytes] | None = None,
 ) -> Iterator[Bed]:
     """Build the laboratory a fixture needs, and take it down; one of one's own is only used.
 
-    `options` are more of what `sanctl lab up` is to be told.
+    `options` are more of what `sanctl lab up` is to be told; `begun` is one that runs already.
     """
-    lacking = [] if is_own else lab_host.check(lab_host.observe(), spec)
+    lacking = [] if is_own or begun else _lacking(spec)
     if lacking:
         reason = "no laboratory here: " + "; ".join(map(str, lacking))
         # `make test` promises that these tests ran: there a skip would be a false statement.
@@ -72,13 +103,12 @@ def laboratory(
             pytest.fail(reason)
         pytest.skip(reason)
     try:
-        if not is_own:
-            shape = ["--nodes", str(spec.nodes), "--witness", spec.witness_kind.value]
-            run_sanctl(
-                "lab", "up", "--name", spec.name, "--release", _RELEASE, *shape,
-                *options,
-                timeout_s=_UP_DEADLINE_S,
-            )  # fmt: skip
+        if begun is not None:
+            status = begun.wait(timeout=_UP_DEADLINE_S)
+            print((_REPORT / "lab-up.txt").read_text(errors="replace"))
+            assert status == 0, f"sanctl lab up: status {status}"
+        elif not is_own:
+            run_sanctl(*_up(spec), *options, timeout_s=_UP_DEADLINE_S)
         made = Bed(spec.name)
         await_cluster(made)
         yield made
@@ -88,6 +118,19 @@ def laboratory(
                 _collect_logs(Bed(spec.name))
             if not is_own:
                 run_sanctl("lab", "destroy", "--name", spec.name, timeout_s=120)
+
+
+def _lacking(spec: LabSpec) -> list[Problem]:
+    """Return what this machine would need for a laboratory, and has not."""
+    return lab_host.check(lab_host.observe(), spec)
+
+
+def _up(spec: LabSpec) -> list[str]:
+    """Return the words for sanctl that boot a laboratory, and do nothing to one that is up."""
+    return [
+        "lab", "up", "--name", spec.name, "--release", _RELEASE,
+        "--nodes", str(spec.nodes), "--witness", spec.witness_kind.value,
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="session")

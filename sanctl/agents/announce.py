@@ -125,11 +125,7 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     value += cache.words(device, state)
     told = f"{score} {value}"
     path = f"{RUNTIME}/told-{device.name}"
-    try:
-        fresh = time.time() - os.stat(path).st_mtime < _REPUBLISH_S
-    except FileNotFoundError:
-        fresh = False
-    if fresh and read_text_or(path, "") == told:
+    if _is_fresh(path) and read_text_or(path, "") == told:
         return
     attributes.set_promotion_score(runner, device.name, score)
     attributes.publish(runner, f"sanctl-{device.name}", value)
@@ -141,6 +137,15 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
             clear_marks(runner, device.name, good)
     with open(path, "w", encoding="utf-8") as file:
         file.write(told)
+
+
+def _is_fresh(path: str) -> bool:
+    """Whether a note is young; one from the future was written before the clock was put right."""
+    try:
+        age_s = time.time() - os.stat(path).st_mtime
+    except FileNotFoundError:
+        return False
+    return 0 <= age_s < _REPUBLISH_S
 
 
 def withdraw(runner: Runner, device: Device) -> None:

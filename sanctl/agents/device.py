@@ -35,6 +35,7 @@ from sanctl.agents import (
     replacement,
     replica,
     resync,
+    stuck,
     suspicion,
     verify,
 )
@@ -107,6 +108,7 @@ def start() -> int:
     cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = suspicion.is_suspect(device.name, files.data)
     replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
+    membership.forget_peers(_RUNNER, device)
     policy.note(device)
     how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
     steps.done("drbd", f"DRBD attached{how}")
@@ -265,6 +267,8 @@ def take_down(device: Device) -> None:
     healing.forget(device)
     policy.forget(device)
     escort.forget(device)
+    stuck.forget(device)
+    reattach.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
     cache.end(device.name)
@@ -301,8 +305,8 @@ def monitor() -> int:
                 state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
-                state = reattach.attach_again(_RUNNER, device, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
+                state = reattach.reattach(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
@@ -313,6 +317,7 @@ def monitor() -> int:
                 action="monitor",
             )
         announce.publish(_RUNNER, device, state, apart=apart)
+        stuck.look(_RUNNER, device, found.drbd)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:

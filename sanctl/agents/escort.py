@@ -139,6 +139,11 @@ def _busy_peer(state: ResourceState) -> PeerState | None:
     return next((p for p in state.peers if p.is_target or p.is_verifying), None)
 
 
+def _received_kib(state: ResourceState) -> int:
+    """Return what came over all connections: DRBD 9 may fill a replica from one after another."""
+    return sum(peer.received_kib or 0 for peer in state.peers)
+
+
 class _Count:
     """What came over the connections of one resync, as DRBD counts it: anew with each of them.
 
@@ -278,7 +283,7 @@ class Company:
             if latest is None or latest.stage == DONE:
                 self._begin(device, state, advances)
             else:
-                self._count(device.name).see(target.received_kib or 0)
+                self._count(device.name).see(_received_kib(state))
             return True
         if latest is not None and latest.stage == RUNNING and state.is_in_sync:
             self._end(device, state, latest)
@@ -296,15 +301,14 @@ class Company:
         return self._counts[name]
 
     def _begin(self, device: Device, state: ResourceState, advances: dict[int, Advance]) -> None:
-        peer = state.peers[0]
-        left = peer.out_of_sync_kib or 0
+        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_target)
         seen = advances.get(device.minor)
         changed = max(left, seen.total_kib) if seen else left
         size_kib = state.size_kib or device.size_bytes // 1024
         kind, why = plan.choose_kind(policy.of(device), changed, size_kib)
         is_wider = kind == FULL and changed < size_kib and drbd.generation() < 9
         # What came before the first look is part of it.
-        received = peer.received_kib or 0
+        received = _received_kib(state)
         self._count(device.name).begin(max(0, received - (changed - left)), received)
         latest = Resync(
             kind=kind,
@@ -332,7 +336,7 @@ class Company:
             drbd.hold_resync(self._runner, device.minor, is_held=True)
             state = drbd.observe(self._runner, device.name)
             if state is not None and plan.may_widen(state):
-                self._count(device.name).see(state.peers[0].received_kib or 0)
+                self._count(device.name).see(_received_kib(state))
                 drbd.disconnect(self._runner, device.name)
                 state = self._await_parting(device.name)
             if state is not None and plan.may_widen_alone(state):
@@ -355,7 +359,7 @@ class Company:
 
     def _end(self, device: Device, state: ResourceState, latest: Resync) -> None:
         count = self._count(device.name)
-        count.see(state.peers[0].received_kib or 0)
+        count.see(_received_kib(state))
         count.forget()
         del self._counts[device.name]
         done = latest._replace(

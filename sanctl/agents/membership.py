@@ -10,6 +10,8 @@ go. The order:
    does not freeze I/O to ask about it.
 3. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
    peer has to be fenced. The only replica of a device has none.
+4. DRBD 9 keeps a bitmap for each peer it has met, and has room for three: those of nodes that hold
+   no replica are given up.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ def follow(runner: Runner, device: Device) -> bool:
         runner, device, pool.files_of(str(where.path), device.name, device.uuid)
     )
     replica.apply_resource_file(runner, device)
+    forget_peers(runner, device)
     forget(device)
     return True
 
@@ -85,6 +88,23 @@ def part(runner: Runner, device: Device) -> None:
                 "the monitor tries again",
             )
         )
+
+
+def forget_peers(runner: Runner, device: Device) -> None:
+    """Give up what DRBD 9 keeps of nodes that hold no replica, whenever they ceased to.
+
+    Also at a start: the node may have been away when the copy was dropped.
+
+    Raises:
+        CommandError: one is still connected, or DRBD did not answer.
+    """
+    if drbd.generation() < 9:
+        return
+    from sanctl.render.drbd import number_of  # noqa: PLC0415 - monitors do not pay for it
+
+    for node in replica.load_topology().storage_nodes:
+        if str(node.name) not in device.nodes:
+            drbd.forget_peer(runner, device.name, number_of(node.id))
 
 
 def forget(device: Device) -> None:

@@ -1,46 +1,92 @@
-"""Attaches a replica again whose disk was dropped because the flash before its pool failed.
+"""Gives a replica its disk back that DRBD has dropped, once that answers again.
 
-bcache fails the writes that are in flight while it lets go of flash that has failed, and only
-those (`closure_bio_submit` in bcache.h). DRBD drops the disk for that, and has noted what it lacks.
+DRBD detaches from a disk at its first error, and stays so. A cable, a controller that has been
+reset, a full pool that has been emptied: what failed for a moment is a good disk afterwards, and
+nobody else attaches it before the node's next start. What was written meanwhile its peer knows.
+
+A disk that goes on failing is tried ever more rarely: each time costs a resync.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 
-from sanctl.agents import cache
+from sanctl.agents import suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd
+from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.model.poolcache import LOST_NOTE
+from sanctl.system import journal
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
-_DISKLESS = "Diskless"
+_FIRST_WAIT_S = 20.0
+_LONGEST_WAIT_S = 3600.0
 
 
-def attach_again(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Attach a dropped disk once, if its pool goes on without its flash; return DRBD's state then.
+def wait_s(tries: int) -> float:
+    """Return how long to leave a disk alone after so many tries."""
+    return float(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(tries, 16)))
 
-    Once for each loss: a disk that fails again has another reason.
 
-    Raises:
-        CommandError: DRBD refused.
+def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+    """Attach the disk of a replica that has none, if its peer has good data and it is time.
+
+    Without such a peer it is left alone: whatever it holds would be all there is to go by.
+
+    Returns:
+        The state after that.
     """
-    note = f"{RUNTIME}/attached-again-{device.name}"
-    if state.disk != _DISKLESS:
+    if state.disk != "Diskless":
         return state
-    lost_s = _changed_s(f"{RUNTIME}/pool-{device.pool}.{LOST_NOTE}")
-    if lost_s is None or (_changed_s(note) or 0.0) >= lost_s:
+    if not any(peer.is_in_contact and peer.disk == "UpToDate" for peer in state.peers):
         return state
-    with open(note, "w", encoding="utf-8"):
-        pass
-    cache.tell(device.name, "the pool's flash has failed; its disk is attached again", "reattach")
-    drbd.attach(runner, device.name)
-    return drbd.observe(runner, device.name) or state
-
-
-def _changed_s(path: str) -> float | None:
+    if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
+        return state  # it would be compared by what it has lost (docs/adr/0027)
+    tries, tried_s = _tried(device)
+    # A try in the future was made before the clock was put right: nobody knows when.
+    if 0 <= time.time() - tried_s < wait_s(tries):
+        return state
+    with open(_note(device), "w", encoding="utf-8") as file:
+        file.write(str(tries + 1))
     try:
-        return os.stat(path).st_mtime
+        drbd.up(runner, device.name)
+        found = drbd.observe(runner, device.name) or state
+    except SanctlError as error:
+        _tell(device, f"its disk cannot be attached: {error}", priority=journal.WARNING)
+        return state
+    _tell(device, f"its disk answers and is attached again: {found.disk}", priority=journal.NOTICE)
+    return found
+
+
+def forget(device: Device) -> None:
+    """Drop what is kept of a device that is stopped here."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_note(device))
+
+
+def _tried(device: Device) -> tuple[int, float]:
+    """Return how often it was tried, and when the last time, in seconds since the epoch.
+
+    Tries are forgotten when the longest wait has passed twice without one.
+    """
+    text = read_text_or(_note(device), "0").strip()
+    try:
+        tried_s = os.stat(_note(device)).st_mtime
     except FileNotFoundError:
-        return None
+        return 0, 0.0
+    if time.time() - tried_s > 2 * _LONGEST_WAIT_S:
+        return 0, 0.0
+    return (int(text) if text.isdecimal() else 0), tried_s
+
+
+def _note(device: Device) -> str:
+    return f"{RUNTIME}/attached-{device.name}"
+
+
+def _tell(device: Device, text: str, *, priority: int) -> None:
+    journal.write(
+        f"{device.name}: {text}", priority=priority, device=device.name, action="reattach"
+    )

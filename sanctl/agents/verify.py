@@ -5,6 +5,10 @@ whether to repair. Each node keeps beside its data what it has done, so that an 
 once, however often it is seen. DRBD writes the ranges that differ to the kernel's log, and marks
 them; what is marked is sent when the standby disconnects and connects again. It goes out of
 date by that itself, and knows it, so that the node that serves never waits.
+
+DRBD 9 compares with one peer at a time, and forgets what it has found when it is connected anew, or
+compares with the next (tried, 9.3.3). There the node that serves goes from peer to peer, and sends
+each what it has found before it goes on.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 
 from sanctl.agents import announce, cache, policy, replica
 from sanctl.agents.replica import RUNTIME, Device
@@ -32,7 +37,7 @@ from sanctl.model.verification import (
 from sanctl.parse.drbd import parse_difference
 from sanctl.plan import verification as plan
 from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.files import read_text_or, write_atomically, write_whole
 from sanctl.system.runner import Runner
 
 _KEPT = 100
@@ -63,12 +68,16 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
         number = now_s
     else:
         return False
-    if not plan.may_begin(state) or drbd.generation() >= 9:
-        return False  # DRBD 9 compares with one peer after the other, by other words.
+    if not plan.may_begin(state):
+        return False
     # Before it begins: what it finds is behind this record.
-    with open(_mark(device.name), "w", encoding="utf-8") as file:
-        file.write(str(kmsg.newest()))
-    drbd.verify(runner, device.minor)
+    if drbd.generation() >= 9:
+        peers = sorted(peer.node_id for peer in state.peers if peer.node_id is not None)
+        _mark(device.name, kmsg.newest(), peers)
+        drbd.verify_peer(runner, device.name, peers[0])
+    else:
+        _mark(device.name, kmsg.newest())
+        drbd.verify(runner, device.minor)
     _keep(runner, device, Verification(number, RUNNING, now_s))
     _say(device, "verify begins")
     return True
@@ -83,6 +92,12 @@ def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
     latest = _latest(device)
     if any(peer.is_verifying for peer in state.peers):
         return True
+    if drbd.generation() >= 9:
+        return (
+            latest is not None
+            and latest.result in {RUNNING, REPAIRING}
+            and _attend_several(runner, device, state, latest)
+        )
     if latest is not None and latest.result == RUNNING:
         _end(runner, device, state, latest)
         return False
@@ -111,6 +126,59 @@ def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
     return True
 
 
+def _attend_several(
+    runner: Runner, device: Device, state: ResourceState, latest: Verification
+) -> bool:
+    """Go on to the next peer, after the one before was repaired; return whether there is more."""
+    since, left = _marked(device.name)
+    now_s = int(time.time())
+    peer = next((each for each in state.peers if left and each.node_id == left[0]), None)
+    is_repairing = latest.result == REPAIRING
+    if peer is None or not peer.is_in_contact or not (peer.is_in_sync or is_repairing):
+        _keep(runner, device, latest._replace(result=INTERRUPTED, ended_s=now_s))
+        _say(device, "verify was interrupted: the replicas lost contact")
+        return False
+    found_kib = peer.out_of_sync_kib or 0
+    if is_repairing and (found_kib or not peer.is_in_sync):
+        return True
+    order = Order.parse(device.verify)
+    is_repair = order is not None and order.is_repair and order.number == latest.order
+    if not is_repairing and found_kib:
+        latest = latest._replace(
+            found_kib=latest.found_kib + found_kib, ranges=tuple(dict.fromkeys(_ranges(device)))
+        )
+        if is_repair:
+            _keep(runner, device, latest._replace(result=REPAIRING))
+            _say(device, f"repairing: {found_kib} KiB are sent anew to {peer.name}")
+            drbd.send_differences(runner, device.name, left[0])
+            return True
+    if len(left) > 1:
+        _mark(device.name, since, left[1:])
+        _keep(runner, device, latest._replace(result=RUNNING))
+        drbd.verify_peer(runner, device.name, left[1])
+        return True
+    _conclude(runner, device, latest._replace(ended_s=now_s), is_repaired=is_repair)
+    return False
+
+
+def _conclude(
+    runner: Runner, device: Device, done: Verification, *, is_repaired: bool = False
+) -> None:
+    result = REPAIRED if is_repaired else DIFFERS
+    _keep(runner, device, done._replace(result=result if done.found_kib else SAME))
+    if not done.found_kib:
+        _say(device, "verify: the replicas are the same")
+    elif is_repaired:
+        _say(device, f"repaired: {done.found_kib} KiB were sent anew")
+    else:
+        where = ", ".join(done.ranges[:8]) + (" ..." if len(done.ranges) > 8 else "")
+        _say(
+            device,
+            f"verify: {done.found_kib} KiB differ, at {where or 'places the log no longer has'}",
+            priority=journal.ERROR,
+        )
+
+
 def _serving(device: Device) -> str:
     here = os.uname().nodename
     return next((node for node in device.nodes if node != here), here)
@@ -124,31 +192,28 @@ def _end(runner: Runner, device: Device, state: ResourceState, latest: Verificat
         return
     found = state.out_of_sync_kib or 0
     ranges = tuple(_ranges(device)) if found else ()
-    _keep(
-        runner,
-        device,
-        done._replace(result=DIFFERS if found else SAME, found_kib=found, ranges=ranges),
-    )
-    if found:
-        where = ", ".join(ranges[:8]) + (" ..." if len(ranges) > 8 else "")
-        _say(
-            device,
-            f"verify: {found} KiB differ, at {where or 'places the log no longer has'}",
-            priority=journal.ERROR,
-        )
-    else:
-        _say(device, "verify: the replicas are the same")
+    _conclude(runner, device, done._replace(found_kib=found, ranges=ranges))
 
 
 def _ranges(device: Device) -> list[str]:
-    mark = read_text_or(_mark(device.name), "").strip()
-    since = int(mark) if mark.isdecimal() else 0
+    since, _ = _marked(device.name)
     found = (parse_difference(text) for number, text in kmsg.records() if number > since)
     return [f"{first}+{length}" for minor, first, length in filter(None, found)
             if minor == device.minor]  # fmt: skip
 
 
-def _mark(name: str) -> str:
+def _mark(name: str, since: int, peers: Sequence[int] = ()) -> None:
+    """Note where in the kernel's log a verify began, and the peers that are left to compare."""
+    write_whole(_path(name), " ".join(map(str, (since, *peers))))
+
+
+def _marked(name: str) -> tuple[int, list[int]]:
+    words = read_text_or(_path(name), "").split()
+    numbers = [int(word) for word in words if word.isdecimal()]
+    return (numbers[0], numbers[1:]) if numbers else (0, [])
+
+
+def _path(name: str) -> str:
     return f"{RUNTIME}/verify-{name}"
 
 
@@ -188,7 +253,7 @@ def tell(runner: Runner, device: Device) -> None:
 def forget(runner: Runner, device: Device) -> None:
     """Take back what was told of a device that is stopped here; its history stays with its data."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(_mark(device.name))
+        os.unlink(_path(device.name))
     with contextlib.suppress(SanctlError):
         attributes.withdraw(runner, attribute(device.name))
 

@@ -25,6 +25,8 @@ _SLOW_S = 0.5
 # Labels closer together than this share of the panel's width go to different heights.
 _LABEL_SHARE = 0.018
 _LABEL_HEIGHTS = (0.985, 0.74, 0.49)
+# Neighbours do not write over each other.
+_CAPTION_HEIGHTS = (0.97, 0.83)
 
 
 def draw(writes: Sequence[Write], trials: Sequence[Trial], stem: Path) -> tuple[Path, Path]:
@@ -47,11 +49,11 @@ def draw(writes: Sequence[Write], trials: Sequence[Trial], stem: Path) -> tuple[
     whole = figure.add_subplot(grid[0, :])
     whole.set_title("every 4 KiB write of the run")
     _draw_writes(whole, writes, begin_s)
-    for trial in trials:
+    for number, trial in enumerate(trials):
         _shade(whole, trial, begin_s)
         whole.annotate(
             f"{trial.kind}\n{trial.pause.seconds:.2f} s",
-            (trial.pause.gap_began_wall_s - begin_s, 0.96),
+            (trial.pause.gap_began_wall_s - begin_s, _CAPTION_HEIGHTS[number % 2]),
             xycoords=whole.get_xaxis_transform(),
             xytext=(6, 0),
             textcoords="offset points",

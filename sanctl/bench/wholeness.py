@@ -33,6 +33,10 @@ grep -s "" /sys/block/loop*/loop/backing_file | sed 's/ /?/g; s/^/loop /'
 for iqn in /sys/kernel/config/target/iscsi/iqn.*; do
     [ -d $iqn ] && echo "target ${iqn##*/}"
 done
+for store in /sys/kernel/config/target/core/iblock_*/*/; do
+    store=${store%/}
+    [ -d $store ] && echo "backstore ${store##*/}"
+done
 # In the kernel for long: seen there each time.
 stuck=$(ps -eo pid=,stat=,comm= | awk '$2 ~ /^D/ { print $1 "-" $3 }')
 for again in 1 2 3; do
@@ -65,6 +69,7 @@ class NodeReport:
     dm: dict[str, bool] = field(default_factory=dict)  # name -> suspended
     loops: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
+    backstores: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
     cib: str = ""
 
@@ -94,6 +99,8 @@ def parse(text: str) -> NodeReport:
                 report.loops.append(path_and_value.partition(":")[2])
             case "target", [iqn]:
                 report.targets.append(iqn)
+            case "backstore", [name]:
+                report.backstores.append(name)
             case "stuck", [process]:
                 report.stuck.append(process)
             case "cib", [digest, *_]:
@@ -177,5 +184,10 @@ def _leftovers(node: str, report: NodeReport, devices: Collection[str]) -> list[
         f"{node}: target {iqn} of no device"
         for iqn in report.targets
         if iqn.rpartition(".")[2] not in devices
+    ]
+    found += [
+        f"{node}: backstore {name} of no device"
+        for name in report.backstores
+        if name.removeprefix("sanctl-") not in devices
     ]
     return found

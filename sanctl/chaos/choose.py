@@ -14,6 +14,7 @@ from sanctl.chaos.fault import (
     AgentKilled,
     BadDisk,
     ClockJump,
+    CutDuringMove,
     DuringResync,
     Fault,
     Full,
@@ -41,7 +42,11 @@ AGENT_STEPS = ("alua", "gate", "secondary", "primary")
 NETWORKS = ("iscsi", "sync", "hb")
 #: What carries the cluster's membership; only a cut of all of it divides the cluster.
 MEMBERSHIP = ("sync", "hb")
-_DISKS = ("fail", "flaky", "slow", "hang")
+_DISKS = ("fail", "flaky", "dust", "slow", "hang")
+
+# Of a move that takes two to four seconds; at 0 the link is away before.
+_MOVE_MOMENTS_S = (0.0, 0.5, 1.0, 1.5, 2.5)
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +82,37 @@ def network_sets() -> tuple[tuple[str, ...], ...]:
 
 
 def partitions(shape: Shape) -> tuple[Fault, ...]:
-    """Return every bipartition of the cluster on every set of networks."""
+    """Return every bipartition of the cluster on every set of networks.
+
+    Hosts are always on the side that is not named. So where their network is cut and the sides are
+    of the same size, each side is tried.
+    """
     return tuple(
-        Partition(networks=networks, side=side)
+        Partition(networks=networks, side=each)
         for networks in network_sets()
         for side in bipartitions(shape.cluster)
+        for each in _sides(shape.cluster, side, has_hosts="iscsi" in networks)
+    )
+
+
+def _sides(
+    nodes: tuple[str, ...], side: tuple[str, ...], *, has_hosts: bool
+) -> tuple[tuple[str, ...], ...]:
+    if not has_hosts or 2 * len(side) < len(nodes):
+        return (side,)
+    return (tuple(node for node in nodes if node not in side), side)
+
+
+def races(shape: Shape) -> tuple[Fault, ...]:
+    """Return losses of all that carries the membership, again and again: who fences whom?
+
+    Of two nodes either may win: which one serves the first device changes with each round.
+    """
+    del shape
+    return tuple(
+        Partition(networks=MEMBERSHIP, side=(node,), hold_s=10.0 + number)
+        for number in range(_ROUNDS)
+        for node in (ACTIVE, STANDBY)
     )
 
 
@@ -134,6 +165,7 @@ def operations(shape: Shape) -> tuple[Fault, ...]:
     del shape
     return (
         *(AgentKilled(step=step) for step in AGENT_STEPS),
+        *(CutDuringMove(after_s=after_s) for after_s in _MOVE_MOMENTS_S),
         Reboot(node=STANDBY),
         Reboot(node=ACTIVE),
         ClockJump(node=ACTIVE, seconds=3600),
@@ -174,6 +206,7 @@ def each_kind(shape: Shape) -> tuple[Fault, ...]:
     return (
         *quick(shape),
         AgentKilled(step="gate"),
+        CutDuringMove(after_s=1.0, hold_s=5),
         Reboot(node=STANDBY),
         Partition(networks=NETWORKS, side=(ACTIVE,), hold_s=10),
         DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE,))),
@@ -185,6 +218,7 @@ SCENARIOS: Mapping[str, Callable[[Shape], tuple[Fault, ...]]] = {
     "each-kind": each_kind,
     "power": power_cuts,
     "partitions": partitions,
+    "races": races,
     "links": links,
     "daemons": kills,
     "storage": storage_faults,
@@ -267,6 +301,9 @@ def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
             node=choose.choice(cluster), seconds=choose.choice((-3600, -60, 60, 3600, 86400))
         ),
         lambda choose: AgentKilled(step=choose.choice(AGENT_STEPS)),
+        lambda choose: CutDuringMove(
+            after_s=choose.choice(_MOVE_MOMENTS_S), hold_s=hold_s(choose, 3, 15)
+        ),
         lambda choose: Reboot(node=choose.choice(cluster)),
         lambda choose: DuringResync(node=choose.choice(storage), then=then(choose)),
     )

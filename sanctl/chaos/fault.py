@@ -6,7 +6,7 @@ first device when the fault's turn comes, and the one that does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -96,6 +96,17 @@ class AgentKilled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutDuringMove:
+    """The first device is moved, and the sync link goes `after_s` after that was asked for.
+
+    0: it is cut before anybody asks.
+    """
+
+    after_s: float
+    hold_s: float = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reboot:
     """Somebody types `reboot`."""
 
@@ -122,6 +133,7 @@ Fault = (
     | Full
     | ClockJump
     | AgentKilled
+    | CutDuringMove
     | Reboot
     | DuringResync
 )
@@ -149,6 +161,10 @@ def describe(fault: Fault) -> str:
             return f"clock of {node} off by {seconds:+d} s"
         case AgentKilled(step=step):
             return f"agent killed after step {step} of a move"
+        case CutDuringMove(after_s=0):
+            return "move while the sync link is cut"
+        case CutDuringMove(after_s=after_s):
+            return f"sync link cut {after_s:g} s after a move was asked for"
         case Reboot(node=node):
             return f"reboot typed on {node}"
         case DuringResync(node=node, then=then):
@@ -178,12 +194,20 @@ def nodes_of(fault: Fault) -> tuple[str, ...]:
             return side
         case OneWay(source=source, target=target):
             return (source, target)
-        case AgentKilled():
+        case AgentKilled() | CutDuringMove():
             return ()
         case DuringResync(node=node, then=then):
             return (node, *nodes_of(then))
         case _:
             return (fault.node,)
+
+
+def is_one_sided(fault: Fault, restarted: Collection[str]) -> bool:
+    """Whether no partition has cost both of its sides a node: who wins a fencing race stays up."""
+    if not isinstance(fault, Partition):
+        return True
+    inside = set(restarted) & set(fault.side)
+    return not inside or inside == set(restarted)
 
 
 def as_json(fault: Fault) -> dict[str, Any]:

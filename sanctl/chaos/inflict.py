@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import assert_never
@@ -11,6 +13,7 @@ from sanctl.chaos.fault import (
     AgentKilled,
     BadDisk,
     ClockJump,
+    CutDuringMove,
     DuringResync,
     Fault,
     Full,
@@ -22,7 +25,7 @@ from sanctl.chaos.fault import (
     SlowLink,
 )
 from sanctl.demo.bed import Bed, wait_for
-from sanctl.errors import CommandError, NotConverged
+from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.lab import cuts, faults, machine, network
 from sanctl.lab.cuts import Cut
 from sanctl.lab.spec import Network, Role
@@ -31,6 +34,7 @@ from sanctl.system.runner import LocalRunner
 _RESYNC_DEADLINE_S = 120.0
 _POWER_BACK_S = 20.0
 _REBOOT_DEADLINE_S = 150.0
+_MOVE_DEADLINE_S = 180.0
 _DISK = 1
 
 Tell = Callable[[str], None]
@@ -45,6 +49,7 @@ class Inflicter:
         self.device = device  # the one that is moved when an agent is to be killed
         self.tell = tell
         self._runner = LocalRunner()
+        self._move: threading.Thread | None = None
 
     def inflict(self, fault: Fault) -> None:
         """Break something.
@@ -74,6 +79,8 @@ class Inflicter:
                 faults.jump_clock(lab, self.bed.node(node), seconds, runner)
             case AgentKilled(step=step):
                 self._kill_agent(step)
+            case CutDuringMove():
+                self._cut_during_move(fault)
             case Reboot(node=node):
                 self._reboot(node)
             case DuringResync(node=node, then=then):
@@ -111,6 +118,9 @@ class Inflicter:
                 for each in self.bed.storage:
                     with suppress(CommandError):
                         self.bed.sh(each.name, "rm -rf /run/sanctl/die-after")
+            case CutDuringMove():
+                cuts.change(lab, runner, remove=self._sync_cut())
+                self._await_move()
             case DuringResync(node=node, then=then):
                 self.undo(then)
                 self.give_power_back(node)
@@ -143,11 +153,46 @@ class Inflicter:
             self.bed.sh(
                 node.name, f"mkdir -p /run/sanctl/die-after; : >/run/sanctl/die-after/{step}"
             )
+        self._move_device()
+
+    def _move_device(self) -> None:
+        """Move the device; that may fail or be taken back, which is for the audit to judge."""
         target = self._other_than_active()
-        # The move may fail or take back what it began: that is what the audit is about.
-        self.bed.sh(
-            target, f"sanctl device move {self.device} --to {target}", timeout_s=180, ok=range(256)
-        )
+        with suppress(CommandError):
+            self.bed.sh(
+                target,
+                f"sanctl device move {self.device} --to {target}",
+                timeout_s=_MOVE_DEADLINE_S,
+                ok=range(256),
+            )
+
+    def _cut_during_move(self, fault: CutDuringMove) -> None:
+        if not fault.after_s:
+            cuts.change(self.lab, self._runner, add=self._sync_cut())
+        self._move = threading.Thread(target=self._move_device, name="move", daemon=True)
+        self._move.start()
+        if fault.after_s:
+            # The moment is the fault.
+            time.sleep(fault.after_s)
+            cuts.change(self.lab, self._runner, add=self._sync_cut())
+
+    def _await_move(self) -> None:
+        """Return when the move has ended, well or not.
+
+        Raises:
+            NotConverged: it has not: the command has no end.
+        """
+        if self._move is None:
+            return
+        self._move.join(_MOVE_DEADLINE_S + 30)
+        if self._move.is_alive():
+            raise NotConverged(
+                Problem("SAN-CHAOS-002", f"the move of {self.device} does not come to an end")
+            )
+        self._move = None
+
+    def _sync_cut(self) -> frozenset[Cut]:
+        return cuts.partition(Network.SYNC, [[node.name] for node in self.bed.storage])
 
     def _other_than_active(self) -> str:
         for node in self.bed.storage:

@@ -20,9 +20,9 @@ def table(steps: Sequence[Step], *, shape: Shape, strategy: str) -> str:
         f"Strategy `{strategy}`, {nodes}. The networks were cut between the first column and all"
         " other machines, hosts included.",
         "",
-        "| cut off | networks | served before | served after | fenced | longest pause | lost"
-        " | errors | whole after | two serving |",
-        "| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
+        "| cut off | networks | served before | served after | fenced | restarted"
+        " | longest pause | lost | errors | whole after | two serving |",
+        "| --- | --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
     count = 0
     for step in steps:
@@ -39,6 +39,7 @@ def table(steps: Sequence[Step], *, shape: Shape, strategy: str) -> str:
             " ".join(step.serving_before.values()),
             " ".join(step.serving_after.values()),
             " ".join(step.fenced) or "-",
+            " ".join(step.restarted) or "-",
             f"{step.longest_pause_s:.1f} s",
             str(lost) if step.checks else "?",
             str(errors),

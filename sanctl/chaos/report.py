@@ -92,6 +92,7 @@ def steps_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
             "pauses": {name: asdict(pause) for name, pause in step.pauses.items()},
             "checks": step.checks,
             "fenced": step.fenced,
+            "restarted": step.restarted,
             "serving_before": step.serving_before,
             "serving_after": step.serving_after,
             "problems": step.problems,

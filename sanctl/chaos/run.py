@@ -13,7 +13,15 @@ from sanctl.bench import audit, forbidden, wholeness
 from sanctl.bench.ledger import Pause
 from sanctl.chaos import loads as ledgers
 from sanctl.chaos.choose import Shape
-from sanctl.chaos.fault import ACTIVE, STANDBY, WITNESS, Fault, describe, resolve
+from sanctl.chaos.fault import (
+    ACTIVE,
+    STANDBY,
+    WITNESS,
+    Fault,
+    describe,
+    is_one_sided,
+    resolve,
+)
 from sanctl.chaos.inflict import Inflicter
 from sanctl.chaos.loads import Load
 from sanctl.chaos.watch import Watch
@@ -31,6 +39,7 @@ _POLL_S = 2.0
 # Clocks and journals are this exact; what a step left just before the next is not its fault.
 _MARGIN_S = 0.5
 _FENCED = r"pacemaker-fenced.*: Operation '(off|reboot)' targeting (\S+) by .*: OK"
+_BOOT = "cat /proc/sys/kernel/random/boot_id"
 _LOG = (
     "journalctl --quiet --no-pager -o short-precise --since=@{since:.3f}"
     " _TRANSPORT=kernel + SYSLOG_IDENTIFIER=sanctl + SYSLOG_IDENTIFIER=pacemaker-fenced"
@@ -53,7 +62,8 @@ class Step:
     ended_s: float = 0.0
     pauses: dict[str, Pause] = field(default_factory=dict)  # by "HOST DEVICE"
     checks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    fenced: tuple[str, ...] = ()
+    fenced: tuple[str, ...] = ()  # by the cluster, as it says itself
+    restarted: tuple[str, ...] = ()  # by whatever: another boot than before
     serving_before: dict[str, str] = field(default_factory=dict)
     serving_after: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -90,6 +100,7 @@ class Bench:
         fault = resolve(fault, self._names(serving))
         step = Step(number=number, fault=fault, began_s=time.time(), serving_before=serving)
         self.tell(f"{number}: {describe(fault)}")
+        boots = self._boots()
         watch = Watch(self.bed)
         watch.start()
         try:
@@ -98,8 +109,16 @@ class Bench:
             step.problems.append(str(error))
         finally:
             watch.stop()
+        after = self._boots()
+        step.restarted = tuple(node for node in boots if after.get(node) != boots[node])
         self._judge(step, watch)
         return step
+
+    def _boots(self) -> dict[str, str]:
+        """Return which boot each member of the cluster is in; of those that answer."""
+        names = [node.name for node in self.bed.cluster]
+        told = self._pool.map(lambda name: self._read(name, _BOOT), names)
+        return {name: boot.strip() for name, boot in zip(names, told, strict=True) if boot}
 
     def _break_and_mend(self, step: Step) -> None:
         try:
@@ -141,6 +160,8 @@ class Bench:
                 step.problems.append(
                     f"{device}: {check['lost']} blocks lost: {'; '.join(check['findings'][:3])}"
                 )
+        if not is_one_sided(step.fault, step.restarted):
+            step.problems.append(f"both sides lost nodes: {' and '.join(step.restarted)}")
         step.fenced, found = self._read_logs(step.began_s)
         step.problems += found
         step.serving_after = self.serving()

@@ -48,6 +48,8 @@ _CODES = {
     "least.",
     "SAN-CHAOS-001": "After a fault of the bench was undone the cluster did not become whole again "
     "by itself. The message lists what every node's kernel still had to complain about.",
+    "SAN-CHAOS-002": "The fault bench had asked for a move of its device, and the command did not "
+    "come to an end, neither well nor badly.",
     "SAN-CIB-001": "What cibadmin printed does not read as a CIB. Another program of that name "
     "may be in the way, or the tools and the daemons are of different versions.",
     "SAN-CIB-002": "What crm_mon printed does not read as a cluster status.",
@@ -328,6 +330,9 @@ _CODES = {
     "has; wait until all is grown.",
     "SAN-REP-006": "What was asked for contradicts itself: a node is named twice, or more nodes "
     "than there shall be copies.",
+    "SAN-REP-007": "The device would have copies of which no majority is in sync, and DRBD 9 "
+    "counts them: its I/O would freeze until another one is connected. Bring nodes back, or drop "
+    "the copies of nodes that are gone first.",
     "SAN-RISK-001": "The strategy heartbeat without fencing. With all links lost each node takes "
     "the other as gone, and both serve: what hosts write from then on exists twice, in two "
     "versions, of which one will be thrown away. Can be accepted by this code (accept_risks).",

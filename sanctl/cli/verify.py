@@ -78,7 +78,7 @@ def _print(name: str, done: Verified) -> None:
     took = f"compared in {max(1, told.ended_s - told.began_s)} s from {done.node}"
     if told.result == INTERRUPTED:
         print(f"device {name}: the replicas lost contact, nothing can be said of them")
-    elif told.result != DIFFERS:
+    elif not told.found_kib:
         print(f"device {name}: its replicas are the same, {took}")
     else:
         print(f"device {name}: {format_bytes(told.found_kib * 1024)} differ, {took}")

@@ -5,6 +5,7 @@ Also the command `sanctl bench levels`, which prints the table of the documentat
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 import time
@@ -101,7 +102,8 @@ def change(load: Load, *words: str) -> LevelTrial:
         for load_portal in Scene(bed, load.host).portals([node.name])
     }
     records = load.host.fetch_log(load.run)[1]
-    entries = observe.journals(bed, [source], began_s - 1.0)
+    # DRBD 9 may have another copy feed a new one than that which serves.
+    entries = observe.journals(bed, before, began_s - 1.0)
     return LevelTrial(
         before=before,
         after=after,
@@ -128,9 +130,11 @@ def _sent_bytes(bed: Bed, node: str) -> int:
     return int(bed.sh(node, f"cat {_SYNC_COUNTER}").stdout)
 
 
-def open_load(scene: Scene, device: str, size: str, nodes: Sequence[str]) -> Load:
+def open_load(
+    scene: Scene, device: str, size: str, nodes: Sequence[str], *, cache: str = "none"
+) -> Load:
     """Create a device with copies on these nodes, and write a ledger on it from the host."""
-    target = scene.create(device, size, prefer=nodes[0], nodes=nodes)
+    target = scene.create(device, size, prefer=nodes[0], nodes=nodes, cache=cache)
     path = scene.host.login(target, scene.portals(nodes))
     return scene.start_load(
         device,
@@ -153,25 +157,30 @@ def close_load(load: Load) -> dict[str, Any]:
 @click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
               help="The lab it runs in.")  # fmt: skip
 @click.option("--size", default="256M", show_default=True, help="Size of the device.")
+@click.option("--levels", "course", default="2,1,2", show_default=True, metavar="N,N,…",
+              callback=lambda _context, _option, text: _course(text),
+              help="The copies it has, one after the other; 3 and 4 need DRBD 9.")  # fmt: skip
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True,
-              help="How often it goes from two copies to one and back.")  # fmt: skip
+              help="How often it goes that way.")  # fmt: skip
 @output_option
-def levels_command(*, name: str, size: str, repeat: int, output: str) -> None:
-    """A device's copies, two to one and back, while a host writes to it.
+def levels_command(
+    *, name: str, size: str, course: tuple[int, ...], repeat: int, output: str
+) -> None:
+    """A device's copies come and go while a host writes to it.
 
-    Makes a device of two copies, writes 4 KiB blocks through iSCSI all the time, changes the level,
-    and reads every acknowledged block back. Exits with 0 if nothing was lost, no request failed,
-    no session ended, and no pause was longer than a second.
+    Makes a device, writes 4 KiB blocks through iSCSI all the time, changes the level, and reads
+    every acknowledged block back. Exits with 0 if nothing was lost, no request failed, no session
+    ended, and no pause was longer than a second.
     """
     scene = Scene(Bed(name), Host(Bed(name), "i1"))
     require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
-    first, second = (node.name for node in scene.bed.storage[:2])
+    nodes = [node.name for node in scene.bed.storage]
+    require(max(course) <= len(nodes), f"the lab has {len(nodes)} storage nodes")
     trials: list[LevelTrial] = []
     try:
-        load = open_load(scene, _DEVICE, size, [first, second])
-        for _ in range(repeat):
-            trials.append(change(load, "1", "--drop", second))
-            trials.append(change(load, "2", "--add", second))
+        load = open_load(scene, _DEVICE, size, nodes[: course[0]])
+        for before, after in itertools.pairwise(course * repeat):
+            trials += [change(load, *words) for words in _words(nodes, before, after)]
         check = close_load(load)
     finally:
         if scene.exists(_DEVICE):
@@ -203,6 +212,22 @@ def levels_command(*, name: str, size: str, repeat: int, output: str) -> None:
         text=text,
         status=ExitStatus.OK if is_good else ExitStatus.DEGRADED,
     )
+
+
+def _course(text: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if len(words) < 2 or not all(word in {"1", "2", "3", "4"} for word in words):
+        raise click.BadParameter("two or more of 1, 2, 3 and 4, as in 2,1,2")
+    return tuple(map(int, words))
+
+
+def _words(nodes: Sequence[str], before: int, after: int) -> list[tuple[str, ...]]:
+    """Return what the command is told to get from one level to another; nothing if it is there."""
+    if before == after:
+        return []
+    option = "--add" if after > before else "--drop"
+    named = nodes[min(before, after) : max(before, after)]
+    return [(str(after), *(word for node in named for word in (option, node)))]
 
 
 _COLUMNS = (

@@ -53,7 +53,14 @@ class Scene:
         return not self.bed.sh(node, f"sanctl device show {device}", ok=range(256)).status
 
     def create(
-        self, device: str, size: str, *, prefer: str, node: str = "", nodes: Sequence[str] = ()
+        self,
+        device: str,
+        size: str,
+        *,
+        prefer: str,
+        node: str = "",
+        nodes: Sequence[str] = (),
+        cache: str = "none",
     ) -> str:
         """Create a device for the host and return its target's name.
 
@@ -63,12 +70,13 @@ class Scene:
             prefer: the node that is to serve it.
             node: where the command is typed; the first node without it.
             nodes: those that get a replica; two that sanctl chooses without it.
+            cache: its cache policy.
         """
         await_cluster(self.bed)
         where = ("--nodes", ",".join(nodes)) if nodes else ()
         self.sanctl(
             "device", "create", device, "--size", size, "--replicas", str(len(nodes) or 2), *where,
-            "--prefer", prefer, "--initiator", self.host.iqn,
+            "--prefer", prefer, "--initiator", self.host.iqn, "--cache", cache,
             node=node, timeout_s=_CREATE_DEADLINE_S,
         )  # fmt: skip
         return f"{self.iqn_prefix()}.{device}"

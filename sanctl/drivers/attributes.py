@@ -16,7 +16,9 @@ _TIMEOUT_S = 5.0
 
 def publish(runner: Runner, attribute: str, value: str) -> None:
     """Set a transient attribute of this node."""
-    runner.run(["attrd_updater", "--name", attribute, "--update", value], timeout_s=_TIMEOUT_S)
+    # In one word: Pacemaker 2.1.5 takes a -INFINITY of its own for the options -I -N FINITY, and
+    # reports success.
+    runner.run(["attrd_updater", "--name", attribute, f"--update={value}"], timeout_s=_TIMEOUT_S)
 
 
 def whisper(runner: Runner, attribute: str, value: str) -> None:
@@ -25,7 +27,7 @@ def whisper(runner: Runner, attribute: str, value: str) -> None:
     For what changes every second: a change of the CIB has the scheduler think again.
     """
     runner.run(
-        ["attrd_updater", "--name", attribute, "--update", value, "--private"],
+        ["attrd_updater", "--name", attribute, f"--update={value}", "--private"],
         timeout_s=_TIMEOUT_S,
     )
 

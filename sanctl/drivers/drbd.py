@@ -9,14 +9,22 @@ from __future__ import annotations
 import re
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.drbd import ResourceState
-from sanctl.parse.drbd import Advance, parse_events2, parse_proc
+from sanctl.model.drbd import OldRequest, ResourceState
+from sanctl.parse.drbd import (
+    Advance,
+    Outstanding,
+    parse_events2,
+    parse_oldest_requests,
+    parse_outstanding,
+    parse_proc,
+)
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
+_DEBUG = "/sys/kernel/debug/drbd/resources"
 
 
 def generation() -> int:
@@ -82,6 +90,24 @@ def advances() -> dict[int, Advance]:
     return parse_proc(read_text_or("/proc/drbd", ""))
 
 
+def oldest_requests(name: str) -> tuple[OldRequest, ...]:
+    """Return the requests of hosts that wait longest; none where the kernel does not tell."""
+    # Without debugfs, or where a locked-down kernel keeps it shut, nothing is known.
+    return parse_oldest_requests(read_text_or(f"{_DEBUG}/{name}/volumes/0/oldest_requests", ""))
+
+
+def outstanding(minor: int) -> Outstanding | None:
+    """Return how many requests of a device are not answered; DRBD 9 does not tell."""
+    return parse_outstanding(read_text_or("/proc/drbd", "")).get(minor)
+
+
+def answered(minor: int) -> int:
+    """Return how many requests of hosts have been answered since the device exists."""
+    # Documentation/block/stat.rst: the first field of each kind is what was completed.
+    fields = read_text_or(f"/sys/block/drbd{minor}/stat", "").split()
+    return sum(int(fields[at]) for at in (0, 4, 11, 15) if at < len(fields))
+
+
 def hold_resync(runner: Runner, minor: int, *, is_held: bool) -> None:
     """Hold the resync of a device back on this side, or let it run; either twice is fine."""
     runner.run(
@@ -107,6 +133,28 @@ def verify(runner: Runner, minor: int) -> None:
         CommandError: refused: not connected, or a resync runs.
     """
     runner.run(["drbdsetup", "verify", str(minor), "--start=0s"], timeout_s=_TIMEOUT_S)
+
+
+def verify_peer(runner: Runner, name: str, peer: int) -> None:
+    """Begin to compare with one peer, from the first block on: DRBD 9, where each is its own.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    # Without a start it goes on where the last one ended.
+    runner.run(["drbdsetup", "verify", name, str(peer), "0", "--start=0"], timeout_s=_TIMEOUT_S)
+
+
+def send_differences(runner: Runner, name: str, peer: int) -> None:
+    """Send a peer anew what a verify has just found to differ there, and no more: DRBD 9.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    runner.run(
+        ["drbdsetup", "invalidate-remote", name, str(peer), "0", "--reset-bitmap=no"],
+        timeout_s=_TIMEOUT_S,
+    )
 
 
 def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
@@ -193,6 +241,18 @@ def down(runner: Runner, name: str) -> None:
 def disconnect(runner: Runner, name: str) -> None:
     """End the connections; ones that have ended are fine."""
     runner.run(["drbdadm", "disconnect", name], timeout_s=_TIMEOUT_S, ok=range(256))
+
+
+def forget_peer(runner: Runner, name: str, node_id: int) -> None:
+    """Free what the metadata of DRBD 9 keep for a peer; of one that they do not know, nothing.
+
+    They have room for three peers. What is kept of one that is gone takes a place, and says what
+    to send of other data should a node of that number ever come again (drbdsetup-9.0(8)).
+
+    Raises:
+        CommandError: it is still configured, or DRBD did not answer.
+    """
+    runner.run(["drbdsetup", "forget-peer", name, str(node_id)], timeout_s=_TIMEOUT_S)
 
 
 def connect_discarding(runner: Runner, name: str) -> None:

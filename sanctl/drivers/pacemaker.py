@@ -125,7 +125,7 @@ class Pacemaker:
 
     def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
         """See PacemakerPort.set_node_word."""
-        verb = ["--delete"] if value is None else ["--update", value]
+        verb = ["--delete"] if value is None else [f"--update={value}"]
         self._runner.run(
             ["attrd_updater", "--node", node, "--name", attribute, *verb],
             timeout_s=_PATCH_TIMEOUT_S,

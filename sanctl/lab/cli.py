@@ -61,6 +61,7 @@ def lab() -> None:
 @click.option("--memory", type=int, metavar="MIB", help=f"Per node. [{spec.DEFAULT_MEMORY_MIB}]")
 @click.option("--disk-size", metavar="SIZE", help="Of each data disk, such as 4G. [4G]")
 @click.option("--disks", type=int, help="Data disks per storage node. [1]")
+@click.option("--racks", type=int, help="Tell the cluster of so many racks. [none]")
 @click.option("--flash", metavar="SIZE", help="Flash before the first data disk. [none]")
 @_post_delay_option
 @click.option("--kernel", type=click.Path(path_type=Path), help="An own UML binary …")
@@ -92,6 +93,7 @@ def up(
         "release": sizes["release"],
         "memory_mib": sizes["memory"],
         "disks": sizes["disks"],
+        "racks": sizes["racks"],
         "disk_mib": None if disk_size is None else spec.parse_size_mib(disk_size),
         "flash_mib": None if flash is None else spec.parse_size_mib(flash),
         "post_delay_s": sizes["post_delay"],

@@ -163,6 +163,8 @@ def _host(lab: Lab, node: NodeSpec) -> dict[str, Any]:
     }
     if node.role is Role.STORAGE:
         variables["sanctl_iscsi"] = [node.address(Network.ISCSI)]
+        if lab.spec.racks:
+            variables["sanctl_rack"] = lab.spec.rack(node)
     return variables
 
 

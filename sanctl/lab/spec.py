@@ -135,6 +135,8 @@ class LabSpec:
     post_delay_s: float = DEFAULT_POST_DELAY_S
     witness: str = ""
     """A Witness; empty: a node if the count of nodes is odd, none if it is even."""
+    racks: int = 0
+    """How many racks the storage nodes are told to stand in; 0: nothing is told."""
 
     @property
     def has_flash(self) -> bool:
@@ -161,6 +163,16 @@ class LabSpec:
             NodeSpec(name=f"n{k}", id=k, role=Role.WITNESS if k == witness else Role.STORAGE)
             for k in range(1, self.nodes + 1)
         )
+
+    def rack(self, node: NodeSpec) -> str:
+        """The rack a storage node is told to stand in, as many to each; empty: not told.
+
+        Neighbours share one, so that a choice by name alone would not spread copies.
+        """
+        storage = [each for each in self.cluster_nodes if each.role is Role.STORAGE]
+        if not self.racks or node not in storage:
+            return ""
+        return f"r{storage.index(node) * self.racks // len(storage) + 1}"
 
     @property
     def hosts(self) -> tuple[NodeSpec, ...]:
@@ -234,6 +246,8 @@ def check(spec: LabSpec) -> list[Problem]:
         wrong(f"data disks of {spec.disk_mib} MiB", f"at least {_MIN_DISK_MIB}M")
     if not 0 <= spec.disks <= _MAX_DISKS:
         wrong(f"{spec.disks} data disks per storage node", f"from 0 to {_MAX_DISKS}")
+    if not 0 <= spec.racks <= spec.nodes:
+        wrong(f"{spec.racks} racks for {spec.nodes} nodes", "no more racks than nodes")
     if spec.flash_mib and (spec.flash_mib < _MIN_FLASH_MIB or not spec.disks):
         wrong(
             f"flash of {spec.flash_mib} MiB before {spec.disks} data disks",

@@ -63,6 +63,33 @@ class PeerState(NamedTuple):
         return self.is_in_contact and self.disk == "UpToDate" and self.replication == "Established"
 
 
+class OldRequest(NamedTuple):
+    """A host's request that DRBD has had for longest.
+
+    Attributes:
+        age_s: how long it has been waiting.
+        is_held: it is kept back because I/O is suspended, or was when its last step ended.
+        local: what is known of the local disk's part: pending, completed, ok, …; empty where the
+            disk has not been asked yet.
+        net: what is known of the peers' part; empty where they are not asked.
+    """
+
+    age_s: float
+    is_held: bool
+    local: frozenset[str]
+    net: frozenset[str]
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether it is the local disk, or the activity log on it, that does not answer."""
+        return not self.is_held and ("pending" in self.local or not (self.local or self.net))
+
+    @property
+    def waits_for_nothing(self) -> bool:
+        """Whether it is held back, and nothing that could still be answered is missing."""
+        return self.is_held and "pending" not in self.local | self.net
+
+
 class ResourceState(NamedTuple):
     """One resource with its only volume.
 

@@ -97,15 +97,16 @@ def _ended(session: Session, cluster: Cluster, name: DeviceName, order: Order) -
 def _compared(
     cluster: Cluster, device: DeviceSpec, order: Order
 ) -> tuple[str, Verification] | None:
-    """Return the node that has compared the replicas for an order, and what it found."""
-    for node in device.nodes:
-        told = cluster.cib.verifications.get((device.name.value, node.value))
-        if (
-            told is not None
-            and told.order == order.number
-            and told.result in {SAME, DIFFERS, INTERRUPTED}
-        ):
-            return node.value, told
+    """Return the node that has compared the replicas for an order, and what it found.
+
+    With DRBD 8.4 the standby repairs, and says so beside it. With DRBD 9 whoever compares repairs,
+    and says only that at the end.
+    """
+    for results in ({SAME, DIFFERS, INTERRUPTED}, {REPAIRED}):
+        for node in device.nodes:
+            told = cluster.cib.verifications.get((device.name.value, node.value))
+            if told is not None and told.order == order.number and told.result in results:
+                return node.value, told
     return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, TypeVar
 
-from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 
 _K = TypeVar("_K")
 
@@ -130,7 +130,40 @@ def parse_proc(text: str) -> dict[int, Advance]:
     return found
 
 
-_DIFFERS = re.compile(r"drbd(\d+): Out of sync: start=(\d+), size=(\d+) \(sectors\)")
+class Outstanding(NamedTuple):
+    """How many requests of one device are not answered.
+
+    Attributes:
+        hosts: those that were sent to it.
+        disk: those the local disk has not answered.
+        net: those a peer has not answered.
+    """
+
+    hosts: int
+    disk: int
+    net: int
+
+
+_COUNTS = re.compile(r"\blo:(\d+) pe:(\d+) ua:\d+ ap:(\d+)")
+
+
+def parse_outstanding(text: str) -> dict[int, Outstanding]:
+    """Return what is outstanding, by minor, from /proc/drbd of DRBD 8.4 (drbd_proc.c).
+
+    A handshake holds the disk as a request does (drbd_receiver.c, receive_sizes); it is left out.
+    """
+    found: dict[int, Outstanding] = {}
+    minor, extra = None, 0
+    for line in text.splitlines():
+        if (head := _MINOR.match(line)) is not None:
+            minor, extra = int(head[1]), int("cs:WFReportParams" in line)
+        elif minor is not None and (counts := _COUNTS.search(line)) is not None:
+            disk, net, hosts = (int(count) for count in counts.groups())
+            found[minor] = Outstanding(hosts, max(0, disk - extra), net)
+    return found
+
+
+_DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 
 def parse_difference(line: str) -> tuple[int, int, int] | None:
@@ -141,3 +174,39 @@ def parse_difference(line: str) -> tuple[int, int, int] | None:
     """
     found = _DIFFERS.search(line)
     return (int(found[1]), int(found[2]) * 512, int(found[3]) * 512) if found else None
+
+
+def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
+    """Read `volumes/0/oldest_requests` of DRBD's debugfs; lines of another form are passed over.
+
+    A line has its age in milliseconds in the column that the header calls `start`, and at its end
+    the state in parts, each after `local:` (twice: flags, then the disk) or `net:`
+    (drbd_debugfs.c, seq_print_request_state, of 8.4 and 9).
+    """
+    found = []
+    at = None
+    for line in text.splitlines():
+        columns = [column.strip() for column in line.split("\t")]
+        if "start" in columns:
+            at = columns.index("start")
+            continue
+        if at is None or len(columns) <= at or not columns[at].isdecimal():
+            continue
+        parts = dict.fromkeys(("local", "net"), "")
+        for column in columns:
+            key, colon, value = column.partition(":")
+            if colon and key in parts:
+                parts[key] = value
+        # What is expected of the peers comes after a colon of its own.
+        local, net = parts["local"], parts["net"].partition(":")[0]
+        words = {key: frozenset(re.findall(r"[\w-]{2,}", value)) for key, value in
+                 (("local", local), ("net", net))}  # fmt: skip
+        found.append(
+            OldRequest(
+                age_s=int(columns[at]) / 1000,
+                is_held="suspended" in words["local"],
+                local=words["local"] - {"suspended", "in-AL", "postponed"},
+                net=words["net"],
+            )
+        )
+    return tuple(found)

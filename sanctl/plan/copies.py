@@ -12,6 +12,7 @@ from collections.abc import Collection
 from sanctl.errors import Problem
 from sanctl.model.cluster import PRESENT, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
+from sanctl.model.drbd import has_majority
 from sanctl.model.names import NodeName
 from sanctl.plan.creation import node_problems
 
@@ -46,6 +47,29 @@ def is_good(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
 def is_filling(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
     """Whether a copy is here, not good, and may become that by itself."""
     return cluster.mon.state(node) in PRESENT and not is_good(cluster, device, node)
+
+
+def lacks_majority(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> bool:
+    """Whether DRBD would freeze I/O if these nodes held the copies.
+
+    It counts three and more: those it sees against all (docs/adr/0029). A new one counts among all
+    at once, and is seen when its node has started it.
+    """
+    good = sum(is_good(cluster, device, node) for node in device.nodes if node in nodes)
+    return has_majority(len(nodes)) and 2 * good <= len(nodes)
+
+
+def majority_problem(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> Problem:
+    """Return what is said of a change after which I/O would freeze."""
+    good = ", ".join(
+        str(node) for node in device.nodes if node in nodes and is_good(cluster, device, node)
+    )
+    return Problem(
+        "SAN-REP-007",
+        f"device {device.name} would have {len(nodes)} copies, of which only {good or 'none'} "
+        "would be in sync: no majority, so its I/O would freeze",
+        "bring nodes back, or drop the copies of nodes that are gone first",
+    )
 
 
 def source_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:

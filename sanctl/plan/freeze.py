@@ -14,8 +14,9 @@ Rule 4 cannot do harm that was not done. Without quorum nothing may be served he
 interrupts is I/O that is not acknowledged, and what it leaves behind is what a power cut leaves. It
 does not tell the others that they may go on; they go by fencing, or by this node joining again.
 
-A node with quorum never reboots itself, however long it waits. What it waits for then is a standby
-that cannot be fenced, and the fault of a standby must not hurt the node that serves.
+A node with quorum never reboots itself for a freeze, however long it waits. What it waits for then
+is a standby that cannot be fenced, and the fault of a standby must not hurt the node that serves.
+(What waits while nothing is frozen is another matter: sanctl/plan/stuck.py.)
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ stopped: `replicas` is how many copies are wanted, `nodes` where they are or are
 
 The order of the steps:
 
+* Copies are added one at a time: each is in sync before the next one comes, or DRBD 9 would count
+  two that it does not see yet against one that it does, and freeze I/O.
 * A copy is added before one is dropped, wherever DRBD has room for it, and the new one is in sync
   before the old one goes. DRBD 8.4 has room for two: there a copy that moves is dropped first, and
   what is lost meanwhile has to be accepted.
@@ -44,6 +46,8 @@ from sanctl.plan.copies import (
     drop_problems,
     is_filling,
     is_good,
+    lacks_majority,
+    majority_problem,
     new_copy_problems,
     server_of,
     source_problems,
@@ -143,9 +147,11 @@ def next_step(
         return _last_step(cluster, device, request)
     if cluster.active_node(name) is None and _is_between_roles(cluster, device):
         return AwaitRole(seen=describe(cluster, device))
-    limit = copies_limit(setting.drbd_version)
-    if adds and len(device.nodes) < limit:
-        return _add(cluster, device, adds[: limit - len(device.nodes)], request)
+    has_room = len(device.nodes) < copies_limit(setting.drbd_version)
+    # Those that are gone only count against the ones that are left.
+    has_room &= not (drops and lacks_majority(cluster, device, (*device.nodes, *adds[:1])))
+    if adds and has_room:
+        return _add(cluster, device, adds[0], request)
     return _drop(cluster, device, drops, request, setting)
 
 
@@ -169,10 +175,14 @@ def _last_step(cluster: Cluster, device: DeviceSpec, request: LevelRequest) -> L
     return AwaitReap(nodes=here) if here else Reached(away=tuple(stones))
 
 
-def _add(
-    cluster: Cluster, device: DeviceSpec, adds: Collection[NodeName], request: LevelRequest
-) -> LevelStep:
+def _add(cluster: Cluster, device: DeviceSpec, node: NodeName, request: LevelRequest) -> LevelStep:
+    nodes = (*device.nodes, node)
     problems = list(source_problems(cluster, device))
+    if not problems and lacks_majority(cluster, device, nodes):
+        filling = tuple(each for each in device.nodes if is_filling(cluster, device, each))
+        if filling:
+            return AwaitSync(nodes=filling, seen=describe(cluster, device))
+        problems.append(majority_problem(cluster, device, nodes))
     server = server_of(cluster, device)
     size = None if server is None else cluster.replica(device.name, server).size_bytes
     if server is not None and size != device.size.bytes:
@@ -183,15 +193,12 @@ def _add(
                 "wait until it has: 'sanctl status'",
             )
         )
-    for node in adds:
-        problems.extend(new_copy_problems(cluster, device, node))
+    problems.extend(new_copy_problems(cluster, device, node))
     if problems:
         raise Refused(*problems)
     return Alter(
-        changes=(
-            SetNodes(name=device.name, nodes=(*device.nodes, *adds), replicas=request.replicas),
-        ),
-        words=f"adding a copy of {device.name} on {_listed(adds)}",
+        changes=(SetNodes(name=device.name, nodes=nodes, replicas=request.replicas),),
+        words=f"adding a copy of {device.name} on {node}",
     )
 
 
@@ -218,6 +225,8 @@ def _drop(
                 f"DRBD 9 adds the new copy first; or accept that with --accept {RISK_FEWER_COPIES}",
             )
         )
+    if not problems and loses and lacks_majority(cluster, device, kept):
+        problems.append(majority_problem(cluster, device, kept))
     if problems:
         raise Refused(*problems)
     active = cluster.active_node(device.name)

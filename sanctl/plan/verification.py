@@ -13,8 +13,8 @@ ORDER_ENDS_AFTER_S = 24 * 3600
 
 
 def may_begin(state: ResourceState) -> bool:
-    """Whether this node may compare its replica with its peer's: it serves, and all is in sync."""
-    return state.is_primary and len(state.peers) == 1 and state.is_in_sync
+    """Whether this node may compare its replica with its peers': it serves, and all is in sync."""
+    return state.is_primary and state.is_in_sync
 
 
 def is_open(order: Order | None, latest: Verification | None, now_s: int) -> bool:

@@ -52,6 +52,11 @@ def port_of(minor: int) -> int:
     return PORT_BASE + minor
 
 
+def number_of(node_id: int) -> int:
+    """Return the number by which DRBD 9 knows the node with this id of cluster.toml."""
+    return node_id - 1
+
+
 # How soon a dead peer is noticed while the connection is idle: ping-int + ping-timeout, 3.5 s.
 # It has to be less than what Corosync's token and fencing take together (about 5 s), so that DRBD
 # never is what the takeover waits for; shorter only makes a busy node look dead. `timeout` must
@@ -243,7 +248,7 @@ def render_resource(
         host = f"[{replica.address}]" if family == "ipv6" else replica.address
         lines.append(f"  on {replica.node} {{")
         if generation >= 9:
-            lines.append(f"    node-id {replica.node_id - 1};")
+            lines.append(f"    node-id {number_of(replica.node_id)};")
         lines.append(f"    address {family} {host}:{port_of(minor)};")
         lines.append("  }")
     if generation >= 9 and len(ordered) > 1:

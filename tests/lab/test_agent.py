@@ -34,6 +34,16 @@ _IN_THE_CIB = (
     f' value="{UUID}"/></instance_attributes></primitive>'
 )
 
+_PARAMETERS = {
+    "uuid": UUID,
+    "size": str(SIZE_BYTES),
+    "pool": "main",
+    "replicas": "2",
+    "nodes": "n1 n2",
+    "minor": str(MINOR),
+    "initiators": "iqn.2026-11.net.example:i1",
+}
+
 START_STEPS = ("files", "drbd", "gate", "target")
 PROMOTE_STEPS = ("primary", "gate", "alua")
 DEMOTE_STEPS = ("alua", "gate", "secondary")
@@ -52,13 +62,7 @@ class Replica:
         environment = {
             "OCF_ROOT": "/usr/lib/ocf",
             "OCF_RESOURCE_INSTANCE": NAME,
-            "OCF_RESKEY_uuid": UUID,
-            "OCF_RESKEY_size": str(SIZE_BYTES),
-            "OCF_RESKEY_pool": "main",
-            "OCF_RESKEY_replicas": "2",
-            "OCF_RESKEY_nodes": "n1 n2",
-            "OCF_RESKEY_minor": str(MINOR),
-            "OCF_RESKEY_initiators": "iqn.2026-11.net.example:i1",
+            **{f"OCF_RESKEY_{name}": value for name, value in _PARAMETERS.items()},
             "OCF_RESKEY_CRM_meta_timeout": "60000",
             **changes,
         }
@@ -163,6 +167,22 @@ def test_meta_data_is_what_pacemaker_reads(pair: tuple[Replica, Replica]) -> Non
     shown = one.bed.sh("n1", "crm_resource --show-metadata ocf:sanctl:device")
     for action in ("start", "promote", "demote", "stop", "monitor", "reload-agent"):
         assert f'<action name="{action}"' in shown.stdout
+
+
+def test_ocf_tester_finds_nothing(running: tuple[Replica, Replica]) -> None:
+    """What the resource agents' own project demands of each, the other replica being there."""
+    one, _ = running
+    options = " ".join(f"-o {shlex.quote(f'{key}={text}')}" for key, text in _PARAMETERS.items())
+    told = one.bed.sh(
+        one.node,
+        f"ocf-tester -n {NAME} {options} /usr/lib/ocf/resource.d/sanctl/device",
+        timeout_s=180,
+        ok=range(256),
+    )
+    assert told.status == 0, told.stdout + told.stderr
+    assert "passed all tests" in told.stdout
+    # It stops what it has started.
+    assert one.left_over() == ""
 
 
 @pytest.mark.parametrize("step", START_STEPS)

@@ -8,16 +8,18 @@ ledger runs on them through every fault, and no acknowledged write may be missin
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
 from sanctl.bench import audit, ledger
-from sanctl.demo import observe
+from sanctl.demo import levels, observe
 from sanctl.demo.bed import Bed, wait_for
 from sanctl.demo.failover import Load, await_healthy
 from sanctl.demo.host import Host
@@ -26,6 +28,7 @@ from sanctl.errors import NotConverged
 from sanctl.lab import network, state
 from sanctl.lab.spec import LabSpec, Network, Role
 from sanctl.system.runner import LocalRunner
+from tests import levelling
 from tests.laboratory import laboratory
 
 pytestmark = pytest.mark.faults
@@ -352,6 +355,71 @@ def test_without_any_copy_in_contact_the_active_goes_on_by_the_clusters_leave(
         print(f"  pause {pause_s(load, begun):.2f} s")
         three.await_whole()
     assert three.differing_sectors(three.active()) == 0
+
+
+def test_copies_come_and_go(three: Copies) -> None:
+    """The new copy is filled before the old one goes, and who is gone is forgotten."""
+    three.scene.sanctl("device", "move", three.name, "--to", "n1", timeout_s=120)
+    three.await_whole()
+    with writing(three) as load:
+        for words, nodes in (
+            (("3", "--add", "n4", "--drop", "n3"), ("n1", "n2", "n4")),
+            (("4", "--add", "n3"), ("n1", "n2", "n4", "n3")),
+            (("2", "--drop", "n3", "--drop", "n4"), ("n1", "n2")),
+            (("3", "--add", "n3"), ("n1", "n2", "n3")),
+        ):
+            trial = levels.change(load, *words)
+            print(f"  {trial.name}: longest pause {trial.pause.seconds:.2f} s")
+            assert set(trial.after) == set(nodes)
+            assert trial.sessions_kept
+            assert (trial.pause.errors, trial.violations) == (0, ())
+            peers = {int(node[1]) - 1 for node in nodes} - {0}
+            wait_for(
+                f"n1 to know of {', '.join(nodes)} only",
+                partial(knows_only, three, "n1", peers),
+                within_s=60,
+            )
+        levelling.follow(three.scene, load, *three.nodes)
+    three.await_whole()
+    assert three.differing_sectors("n1") == 0
+
+
+def knows_only(copies: Copies, node: str, peers: set[int]) -> bool:
+    """Whether these are the peers that a node's metadata keep a bitmap for."""
+    dump = copies.bed.sh(node, f"drbdadm dump-md --force {copies.name}").stdout
+    known = {
+        int(number)
+        for number, index in re.findall(r"peer\[(\d+)\] \{[^}]*bitmap-index (-?\d+)", dump)
+        if int(index) >= 0
+    }
+    return known == peers
+
+
+def test_verify_finds_what_differs_on_each_and_repairs_it(three: Copies) -> None:
+    """Two copies altered behind DRBD's back, at two places."""
+    three.await_whole()
+    serving, (first, second) = three.active(), three.others()
+    places = {first: 3 * 2**20, second: 40 * 2**20 + 8192}
+    for node, at in places.items():
+        loop = f"$(losetup -l -n -O NAME,BACK-FILE | grep '/{three.name}\\..*data' | cut -d' ' -f1)"
+        three.bed.sh(
+            node,
+            f"head -c 8192 /dev/urandom | dd of={loop} bs=4096 seek={at // 4096} oflag=direct"
+            " conv=nocreat,notrunc iflag=fullblock",
+        )
+
+    def verify(*options: str, ok: int) -> Any:
+        words = " ".join(("sanctl device verify", three.name, "--output json", *options))
+        return json.loads(three.bed.sh(serving, words, timeout_s=300, ok=(ok,)).stdout)["data"]
+
+    for found in (verify(ok=1), verify("--repair", ok=0)):
+        assert found["node"] == serving
+        ranges = sorted((each["first"], each["bytes"]) for each in found["verify"]["ranges"])
+        assert ranges == sorted((at, 8192) for at in places.values())
+    assert found["repaired_bytes"] == 16384
+    assert verify(ok=0)["verify"]["result"] == "same"
+    three.await_whole()
+    assert three.differing_sectors(serving) == 0
 
 
 def test_four_new_copies(four: Copies) -> None:

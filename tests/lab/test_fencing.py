@@ -170,6 +170,28 @@ def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scene) 
     assert bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60).status == 0
 
 
+@pytest.mark.parametrize("role", ["standby", "active"])
+def test_node_fence_for_real_drains_first_and_ends_whole(
+    scene: Scene, load: Load, role: str
+) -> None:
+    bed, began_s = scene.bed, time.time()
+    active = observe.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    target = active if role == "active" else standby
+    other = load.peer_of(target)
+    told = json.loads(
+        bed.sh(other, f"sanctl node fence {target} --yes --output json", timeout_s=240).stdout
+    )
+    assert told["data"] == {"name": target, "drained": True}
+    assert (bed.powered_since_s(target) or 0.0) > began_s
+    assert observe.active_node(bed, NAME) == other
+    failover.await_healthy(bed, other)
+    await_writes(load)
+    pause = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    print(f"  pause {pause.seconds:.1f} s")
+    assert pause.errors == 0
+
+
 def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
     scene: Scene, load: Load
 ) -> None:

@@ -38,11 +38,17 @@ def device(scene: Scene) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def whole_and_unhindered(scene: Scene, device: str) -> Iterator[None]:
-    """What one test has left behind is no other's trouble."""
+def whole_and_unhindered(
+    request: pytest.FixtureRequest, scene: Scene, device: str
+) -> Iterator[None]:
+    """What a test that failed has left behind is no other's trouble."""
+    before = request.session.testsfailed
     yield
+    if request.session.testsfailed == before:
+        return
     set_policy(scene.bed, device, USUAL)
-    join(scene.bed, device)
+    if scene.bed.sh("n2", f"drbdadm cstate {device}").stdout.strip() == "StandAlone":
+        join(scene.bed, device)
     wait_for(
         f"{device} to be whole",
         lambda: all(
@@ -247,7 +253,7 @@ def test_several_come_back_in_order_and_not_at_once(scene: Scene, device: str) -
     for name in others:
         scene.create(name, "64M", prefer="n1")
     try:
-        amounts = {"sync0": 24, "sync1": 12, "sync2": 16}
+        amounts = {"sync0": 12, "sync1": 6, "sync2": 8}
         for name in amounts:
             # Slow enough to be seen.
             priority = "90" if name == "sync2" else "50"
@@ -281,19 +287,24 @@ def test_several_come_back_in_order_and_not_at_once(scene: Scene, device: str) -
             scene.delete(name)
 
 
+def alter(bed: Bed, device: str, at: int) -> None:
+    """Write 8 KiB of something else into the standby's copy behind DRBD's back."""
+    loop = bed.sh(
+        "n2", f"losetup -l -n -O NAME,BACK-FILE | grep '/{device}\\..*data' | cut -d' ' -f1"
+    ).stdout.strip()
+    bed.sh(
+        "n2",
+        f"head -c 8192 /dev/urandom | dd of={loop} bs=4096 seek={at // 4096} oflag=direct"
+        " conv=nocreat,notrunc iflag=fullblock",
+    )
+
+
 def test_verify_finds_what_was_altered_and_repairs_it(scene: Scene, device: str) -> None:
     """Blocks of the standby altered behind DRBD's back, and no others."""
     bed = scene.bed
     where = {"first": 3 * MIB, "second": 40 * MIB + 8192}
-    loop = bed.sh(
-        "n2", f"losetup -l -n -O NAME,BACK-FILE | grep '/{device}\\..*data' | cut -d' ' -f1"
-    ).stdout.strip()
     for at in where.values():
-        bed.sh(
-            "n2",
-            f"head -c 8192 /dev/urandom | dd of={loop} bs=4096 seek={at // 4096} oflag=direct"
-            " conv=nocreat,notrunc iflag=fullblock",
-        )
+        alter(bed, device, at)
 
     def verify(*options: str, ok: tuple[int, ...]) -> dict[str, Any]:
         words = " ".join(("sanctl device verify", device, "--output json", *options))
@@ -316,6 +327,62 @@ def test_verify_finds_what_was_altered_and_repairs_it(scene: Scene, device: str)
     assert verify(ok=(0,))["verify"]["result"] == "same"
     history = bed.sh("n1", f"cat /srv/sanctl/*/devices/{device}.*.verify").stdout.splitlines()
     assert [line.split(",")[1] for line in history[-3:]] == ["differs", "differs", "same"]
+
+
+@pytest.mark.faults
+def test_a_schedule_begins_a_verify_by_itself(scene: Scene, device: str) -> None:
+    """In its hour, once; and what it finds is complained of."""
+    bed = scene.bed
+
+    def history() -> list[list[str]]:
+        text = bed.sh("n1", f"cat /srv/sanctl/*/devices/{device}.*.verify", ok=(0, 1)).stdout
+        return [line.split(",") for line in text.splitlines()]
+
+    def long_enough() -> bool:
+        return int(bed.sh("n1", "date +%-M").stdout) < 57
+
+    wait_for("an hour with minutes left", long_enough, within_s=240, every_s=2.0)
+    before = history()
+    assert not [line for line in before if line[1] == "running"]
+    alter(bed, device, 5 * MIB)
+    hour = bed.sh("n1", "date +%H").stdout.strip()
+    other = f"{(int(hour) + 2) % 24:02}"
+    # Not its hour.
+    set_policy_of_verify(bed, device, f"daily@{other}")
+    await_monitor(bed, device)
+    assert history() == before
+    begin = int(time.time())
+    set_policy_of_verify(bed, device, f"daily@{hour}")
+
+    def ended() -> list[str] | None:
+        new = history()[len(before) :]
+        return new[0] if new and new[0][1] != "running" else None
+
+    found = wait_for("the scheduled verify", ended, within_s=SETTLE_S)
+    print(f"scheduled: began {int(found[2]) - begin} s after its hour was set, {found}")
+    assert (found[1], found[4], found[5]) == ("differs", "8", f"{5 * MIB}+8192")
+    status = bed.sh("n1", "sanctl status --output json", ok=(0, 1)).stdout
+    assert "SAN-HLT-039" in {each["code"] for each in json.loads(status)["data"]["findings"]}
+    # Once in its hour.
+    await_monitor(bed, device)
+    assert len(history()) == len(before) + 1
+    set_policy_of_verify(bed, device, "off")
+    bed.sh("n3", f"sanctl device verify {device} --repair", timeout_s=300)
+    bed.sh("n3", f"sanctl device verify {device}", timeout_s=300)
+
+
+def set_policy_of_verify(bed: Bed, device: str, schedule: str) -> None:
+    bed.sh("n1", f"sanctl device verify {device} --schedule {schedule}", timeout_s=90)
+
+
+def await_monitor(bed: Bed, device: str) -> None:
+    """Wait until a monitor of the node that serves has told the cluster what is so: once a minute.
+
+    It looks whether a verify is due before it tells.
+    """
+    told = f"stat -c %Y /run/sanctl/told-{device}"
+    begin = int(bed.sh("n1", "date +%s").stdout)
+    wait_for("a monitor", lambda: int(bed.sh("n1", told).stdout) > begin, within_s=120)
 
 
 def test_each_network_carries_its_own(scene: Scene, device: str) -> None:
@@ -366,6 +433,7 @@ def test_each_network_carries_its_own(scene: Scene, device: str) -> None:
             )
 
 
+@pytest.mark.faults
 def test_a_policy_changes_under_a_host_that_writes(scene: Scene, device: str) -> None:
     """No write fails or is lost, and none waits longer than beside any other command."""
     scene.sanctl("target", "allow", device, scene.host.iqn)

@@ -61,7 +61,7 @@ class Machine(FakeRunner):
                 else:
                     self.socket.unlink()
             case ["attrd_updater", *rest]:
-                self.published.append(rest[-1])
+                self.published.append(rest[-1].removeprefix("--update="))
             case _:
                 raise AssertionError(argv)
         return out

@@ -72,7 +72,7 @@ class Node(FakeRunner):
             case ["drbdadm", "adjust", name]:
                 self.alone.discard(name)
             case ["attrd_updater", *_, "--private"]:
-                self.told = argv[4]
+                self.told = argv[3].removeprefix("--update=")
         return ""
 
     @property

@@ -12,7 +12,7 @@ from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, loop, pool
 from sanctl.errors import CommandError, Problem
 from tests.fakes.runner import Answer, FakeRunner
-from tests.fakes.topology import topology
+from tests.fakes.topology import topology, wide_topology
 
 _EVENTS = """\
 exists resource name:vol1 role:Primary suspended:no
@@ -135,8 +135,18 @@ def test_the_node_that_is_dropped_does_nothing(node: Node) -> None:
     assert not node.asked
 
 
-def test_drbd_9_ends_connections_by_itself(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drbd_9_ends_connections_by_itself_and_forgets_who_is_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drbd, "generation", lambda: 9)
-    configured("n1", "n2")
-    assert membership.follow(node.runner, device("n1"))
-    assert node.asked == ["drbdadm adjust vol1"]
+    monkeypatch.setattr(replica, "load_topology", wide_topology)
+    configured("n1", "n2", "n3")
+    node.failing = "forget-peer"
+    with pytest.raises(CommandError):
+        membership.follow(node.runner, device("n1", "n3"))
+    node.failing = ""
+    node.asked.clear()
+    # The file is the new one by now, and does not know who went.
+    assert membership.follow(node.runner, device("n1", "n3"))
+    assert node.asked == ["drbdadm adjust vol1", "drbdsetup forget-peer vol1 1"]
+    assert not membership.follow(node.runner, device("n1", "n3"))

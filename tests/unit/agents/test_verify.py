@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,3 +168,85 @@ def test_the_connection_comes_back_whatever_happens(monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match="no more"):
         verify.attend(node, device(f"{NOW - 60}:repair"), standby())
     assert node.acts == ["drbdadm adjust vm1"]
+
+
+# DRBD 9: one peer after the other.
+
+
+@pytest.fixture
+def nine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drbd, "generation", lambda: 9)
+
+
+def several(**changed: PeerState) -> ResourceState:
+    """The node that serves, and two others."""
+    peers = {
+        name: PEER._replace(name=name, node_id=number) for name, number in (("n3", 2), ("n2", 1))
+    } | changed
+    return ACTIVE._replace(peers=tuple(peers.values()))
+
+
+def peer(number: int, **more: Any) -> PeerState:
+    return PEER._replace(name=f"n{number + 1}", node_id=number, **more)
+
+
+COMPARE = ["drbdsetup verify vm1 1 0 --start=0", "drbdsetup verify vm1 2 0 --start=0"]
+
+
+def did(node: Node) -> list[str]:
+    return [" ".join(argv) for argv, _ in node.calls if argv[0] == "drbdsetup"]
+
+
+@pytest.mark.usefixtures("nine")
+def test_of_several_each_is_compared(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    assert verify.begin(node, ordered, several())
+    assert verify.attend(node, ordered, several(n2=peer(1, replication="VerifyS")))
+    assert verify.attend(node, ordered, several(n2=peer(1, out_of_sync_kib=4)))
+    assert latest(here).result == "running"
+    # What the first comparison found may be forgotten by the second: it was written down.
+    assert not verify.attend(node, ordered, several(n3=peer(2, out_of_sync_kib=8)))
+    assert did(node) == COMPARE
+    told = latest(here)
+    assert (told.result, told.found_kib) == ("differs", 12)
+    assert told.ranges == ("8192+8192", "524288+4096")
+    assert not verify.attend(node, ordered, several())
+
+
+@pytest.mark.usefixtures("nine")
+def test_of_several_each_is_repaired_before_the_next_is_compared(here: Path) -> None:
+    number = NOW - 60
+    node, ordered = Node(), device(f"{number}:repair")
+    verify.begin(node, ordered, several())
+    found = several(n2=peer(1, out_of_sync_kib=4))
+    assert verify.attend(node, ordered, found)
+    assert latest(here).result == "repairing"
+    # Not asked twice, and the next one waits.
+    assert verify.attend(node, ordered, found)
+    assert verify.attend(node, ordered, several(n2=peer(1, replication="SyncSource")))
+    assert did(node)[1:] == ["drbdsetup invalidate-remote vm1 1 0 --reset-bitmap=no"]
+    assert verify.attend(node, ordered, several())
+    assert did(node)[2:] == COMPARE[1:]
+    assert not verify.attend(node, ordered, several())
+    assert (latest(here).result, latest(here).found_kib) == ("repaired", 4)
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, several())
+    state = several(n2=peer(1, connection="Connecting", replication="Off"))
+    if not is_marked:  # the node was started anew
+        (here / "verify-vm1").unlink()
+        state = several()
+    assert not verify.attend(node, ordered, state)
+    assert latest(here).result == "interrupted"
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_standby_of_several_does_nothing(here: Path) -> None:
+    node, ordered = Node(), device(f"{NOW}:repair")
+    assert not verify.begin(node, ordered, standby())
+    assert not verify.attend(node, ordered, standby())
+    assert did(node) == []

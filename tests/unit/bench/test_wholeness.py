@@ -26,6 +26,7 @@ dm /sys/block/dm-2/dm/suspended:0
 loop /sys/block/loop0/loop/backing_file:/srv/sanctl/main/devices/vol.0123.data
 loop /sys/block/loop1/loop/backing_file:/srv/sanctl/main/devices/vol.0123.meta
 target iqn.2026-11.net.example:lab.vol
+backstore sanctl-vol
 cib 012345678901
 """
 STANDBY = (
@@ -62,6 +63,7 @@ def test_a_whole_cluster_gives_no_cause_for_complaint() -> None:
         (("vol.0123.meta", "vol.0123.data"), "2 loop devices"),
         (("cib 0123", "stuck 77-drbdsetup\ncib 0123"), "process 77-drbdsetup is stuck"),
         (("cib 0123", "target iqn.x:lab.old\ncib 0123"), "target iqn.x:lab.old"),
+        (("cib 0123", "backstore sanctl-old\ncib 0123"), "backstore sanctl-old of no device"),
         (("cib 0123", "drbd old disk UpToDate\ncib 0123"), "DRBD resource old"),
         (("cib 0123", "cib 9999"), "the CIB is not the same"),
         (("role vol Secondary", "role vol Primary"), "Primary on n1 and n2"),

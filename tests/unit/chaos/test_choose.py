@@ -25,6 +25,7 @@ from sanctl.chaos.fault import (
     Reboot,
     as_json,
     describe,
+    is_one_sided,
     nodes_of,
     resolve,
 )
@@ -101,6 +102,24 @@ def test_every_bipartition_comes_once() -> None:
 def test_partitions_cover_every_network_and_side() -> None:
     found = {(f.networks, f.side) for f in choose.partitions(THREE) if isinstance(f, Partition)}
     assert len(found) == len(choose.network_sets()) * 3
+
+
+def test_of_two_nodes_each_is_cut_off_from_the_hosts() -> None:
+    found = [(f.networks, f.side) for f in choose.partitions(TWO) if isinstance(f, Partition)]
+    assert len(found) == len(set(found))
+    for networks in choose.network_sets():
+        sides = {side for of, side in found if of == networks}
+        assert sides == ({("n1",), ("n2",)} if "iscsi" in networks else {("n2",)})
+
+
+@pytest.mark.parametrize(
+    ("restarted", "is_fine"),
+    [((), True), (("n1",), True), (("n2", "n3"), True), (("n1", "n3"), False)],
+)
+def test_a_partition_costs_one_side_only(restarted: tuple[str, ...], is_fine: bool) -> None:
+    cut = Partition(networks=MEMBERSHIP, side=("n1",))
+    assert is_one_sided(cut, restarted) is is_fine
+    assert is_one_sided(PowerCut(nodes=("n1",)), restarted)
 
 
 def test_resolve_reaches_into_a_double_fault() -> None:

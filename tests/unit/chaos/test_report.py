@@ -28,6 +28,7 @@ def step(
         pauses={"i1 vol": pause},
         checks={"vol": {"lost": 0, "acknowledged": 500}},
         fenced=("n1",),
+        restarted=("n1", "n3"),
         serving_before={"vol": "n1"},
         serving_after={"vol": "n2"},
         problems=list(problems),
@@ -69,7 +70,9 @@ def test_the_table_of_partitions_has_a_row_for_each() -> None:
     everything = step(3, Partition(networks=("iscsi", "sync", "hb"), side=("n3",)))
     text = matrix.table([GOOD, BAD, everything], shape=SHAPE, strategy="node-majority")
     rows = [line for line in text.splitlines() if line.startswith(("| n1", "| n3"))]
-    assert rows[0].startswith("| n1 | sync and heartbeat | n1 | n2 | n1 | 9.3 s | 0 | 0 | 30 s |")
+    assert rows[0].startswith(
+        "| n1 | sync and heartbeat | n1 | n2 | n1 | n1 n3 | 9.3 s | 0 | 0 | 30 s |"
+    )
     assert rows[1].startswith("| n3 | all |")
     assert "`node-majority`, 2 storage nodes and 1 witness" in text
     assert "3 partitions" not in text  # the kill is none of them

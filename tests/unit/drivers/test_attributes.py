@@ -14,7 +14,7 @@ def test_who_may_not_be_promoted_says_so_more_loudly_than_any_constraint(
 ) -> None:
     node = FakeRunner("")
     attributes.set_promotion_score(node, "vol1", score)
-    assert node.calls[0][0] == ("attrd_updater", "--name", "master-vol1", "--update", told)
+    assert node.calls[0][0] == ("attrd_updater", "--name", "master-vol1", f"--update={told}")
 
 
 def test_who_is_stopped_says_nothing() -> None:

@@ -43,6 +43,13 @@ def test_the_odd_vote_can_come_from_elsewhere() -> None:
     assert check(replace(pair, nodes=1, witness="node"))
 
 
+def test_neighbours_share_a_rack() -> None:
+    spec = LabSpec(nodes=4, witness="node", racks=2, initiators=1)
+    assert [spec.rack(node) for node in spec.machines] == ["r1", "r1", "r2", "", ""]
+    assert not any(LabSpec().rack(node) for node in LabSpec().machines)
+    assert check(replace(spec, racks=5))
+
+
 def test_a_node_has_one_address_on_each_of_its_networks() -> None:
     node = LabSpec().node("n2")
     addresses = [node.address(network) for network in node.networks]

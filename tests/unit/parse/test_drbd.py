@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.parse.drbd import Advance, parse_difference, parse_events2, parse_proc
+from sanctl.model.drbd import OldRequest, PeerState, ResourceState
+from sanctl.parse.drbd import (
+    Advance,
+    Outstanding,
+    parse_difference,
+    parse_events2,
+    parse_oldest_requests,
+    parse_outstanding,
+    parse_proc,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -192,4 +200,49 @@ def test_how_far_large_ones_and_verifies_are() -> None:
 def test_a_difference_that_a_verify_found() -> None:
     line = "block drbd12: Out of sync: start=2048, size=16 (sectors)"
     assert parse_difference(line) == (12, 1048576, 8192)
+    nine = "drbd vol1/0 drbd12 n2: Out of sync: start=2048, size=16 (sectors)"
+    assert parse_difference(nine) == (12, 1048576, 8192)
     assert parse_difference("block drbd12: Online verify found 2 4k block out of sync!") is None
+
+
+HEADER = "v: 0\n\nepoch\tsector\tsize\trw\tstart\tin AL\tsubmit\tsent\tacked\tdone\tstate\n"
+
+
+def test_the_oldest_requests_of_a_device() -> None:
+    text = HEADER + (
+        "0x2a\t0\t0\tW\t31250\t-\t-\t-\t-\t31249"
+        "\t0x00000a01\tmaster: pending\tlocal: suspended completed|ok\tnet: done|ok : -\n"
+        "0x2b\t128\t8\tW\t17\t16\t16\t15\t-\t-"
+        "\t0x00003a35\tmaster: pending\tlocal: in-AL pending\tnet: pending|sent : C|barr\n"
+        "0x2b\t256\t8\tW\t70000\t-\t-\t-\t-\t-"
+        "\t0x00000001\tmaster: pending\tlocal: -\tnet: - : -\n"
+    )
+    forgotten, moving, unasked = parse_oldest_requests(text)
+    assert forgotten == OldRequest(
+        31.25, True, frozenset({"completed", "ok"}), frozenset({"done", "ok"})
+    )
+    assert forgotten.waits_for_nothing and not forgotten.waits_for_disk
+    assert moving == OldRequest(
+        0.017, False, frozenset({"pending"}), frozenset({"pending", "sent"})
+    )
+    assert moving.waits_for_disk and not moving.waits_for_nothing
+    assert unasked == OldRequest(70.0, False, frozenset(), frozenset())
+    assert unasked.waits_for_disk
+
+
+@pytest.mark.parametrize("text", ["", HEADER, "start\n-\n", "surprise\n0x2a\t0\n"])
+def test_no_request_that_waits(text: str) -> None:
+    assert parse_oldest_requests(text) == ()
+
+
+def test_what_is_outstanding_without_what_a_handshake_holds() -> None:
+    text = """\
+version: 8.4.11 (api:1/proto:86-101)
+
+ 1: cs:WFReportParams ro:Primary/Unknown ds:UpToDate/Outdated C r-----
+    ns:888 nr:0 dw:1236 dr:2623 al:12 bm:0 lo:1 pe:0 ua:0 ap:1 ep:1 wo:f oos:348
+ 2: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:888 nr:0 dw:1236 dr:2623 al:12 bm:0 lo:2 pe:3 ua:0 ap:4 ep:1 wo:f oos:0
+"""
+    assert parse_outstanding(text) == {1: Outstanding(1, 0, 0), 2: Outstanding(4, 2, 3)}
+    assert parse_outstanding("") == {}

@@ -1,0 +1,32 @@
+"""The course of `sanctl bench levels`, in words of `sanctl device replicas`."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from sanctl.demo import levels
+
+NODES = ["n1", "n2", "n3", "n4"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (1, 2, [("2", "--add", "n2")]),
+        (2, 1, [("1", "--drop", "n2")]),
+        (4, 2, [("2", "--drop", "n3", "--drop", "n4")]),
+        (2, 2, []),
+    ],
+)
+def test_nodes_come_and_go_in_their_order(
+    before: int, after: int, words: list[tuple[str, ...]]
+) -> None:
+    assert levels._words(NODES, before, after) == words
+
+
+def test_a_course_names_levels() -> None:
+    assert levels._course("2,3,4,2") == (2, 3, 4, 2)
+    for text in ("2", "2,5", "0,1", "", "2,,1"):
+        with pytest.raises(click.BadParameter):
+            levels._course(text)
