@@ -33,9 +33,11 @@ _CACHE_VERSIONS = frozenset({0, 3, 5})
 # number of journal buckets: 208 bytes, of which all but the checksum are summed.
 _LAYOUT = struct.Struct("<QQQ16s16s16s32sQQ64sQHHHHIHH")
 _SECTOR = 512
-_BUCKET_SECTORS = 1024
-# cache_alloc in super.c keeps a 1024th of the buckets, counted up to a power of two, and wants one.
-_LEAST_BUCKETS = 1024
+# Of all buckets a 1024th is kept free (cache_alloc in super.c), and what is read is not put onto
+# flash while none of these is: so there are many, and small ones where the device is small.
+_BUCKET_SECTORS = (1024, 512, 256, 128, 64)
+_ENOUGH_BUCKETS = 16384
+_LEAST_BYTES = 64 << 20
 # Room for the superblock: the filesystem begins here, so the slow disk alone shows none.
 _DATA_SECTORS = 16
 _STATES = tuple(Attachment)
@@ -107,7 +109,8 @@ def render_superblock(
     *, is_flash: bool, uuid: bytes, set_uuid: bytes, label: str, size_bytes: int
 ) -> bytes:
     """Return the superblock of a new flash device, or of a new slow disk."""
-    buckets = size_bytes // (_BUCKET_SECTORS * _SECTOR)
+    bucket = _bucket_sectors(size_bytes)
+    buckets = size_bytes // (bucket * _SECTOR)
     raw = _LAYOUT.pack(
         0,
         _AT // _SECTOR,
@@ -121,7 +124,7 @@ def render_superblock(
         bytes(64),
         buckets if is_flash else _DATA_SECTORS,
         1,
-        _BUCKET_SECTORS,
+        bucket,
         1,
         0,
         0,
@@ -130,6 +133,11 @@ def render_superblock(
     )
     summed = raw[8:]
     return struct.pack("<Q", checksum(summed)) + summed
+
+
+def _bucket_sectors(size: int) -> int:
+    enough = (n for n in _BUCKET_SECTORS if size // (n * _SECTOR) >= _ENOUGH_BUCKETS)
+    return next(enough, _BUCKET_SECTORS[-1])
 
 
 def checksum(data: bytes) -> int:
@@ -150,11 +158,11 @@ def format_flash(device: str, label: str) -> str:
         OSError: it cannot be written.
     """
     size = size_bytes(device)
-    if size < _LEAST_BUCKETS * _BUCKET_SECTORS * _SECTOR:
+    if size < _LEAST_BYTES:
         raise CommandError(
             Problem(
                 "SAN-CACHE-006",
-                f"{device} has {size >> 20} MiB, a flash cache wants 512 at least",
+                f"{device} has {size >> 20} MiB, a flash cache wants 64 at least",
                 "take a larger device",
             )
         )

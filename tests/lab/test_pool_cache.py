@@ -179,7 +179,12 @@ def test_power_is_cut_with_writes_on_flash_alone(load: Load) -> None:
     await_log(bed, active, began_s, "what is on flash is right", within_s=240)
     await_in_sync(bed)
     # From the copy that was on flash.
-    bed.sh("n3", f"sanctl device move {NAME} --to {active}", timeout_s=180)
+    wait_for(
+        "the move, once the cluster has heard that the copy is whole",
+        lambda: not bed.sh("n3", f"sanctl device move {NAME} --to {active}", timeout_s=180).status,
+        within_s=60,
+        every_s=3.0,
+    )
     load.host.stop_ledger(load.run)
     check = load.host.check_ledger(load.run)
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
@@ -261,3 +266,35 @@ def writing(flash_bed: Bed, load: Load) -> Iterator[None]:
     check = load.host.check_ledger(run)
     assert check["acknowledged"] > 100
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+
+
+@pytest.mark.parametrize(
+    ("step", "mode"),
+    [
+        ("noted", "write-back"),
+        ("mode", "write-through"),
+        ("clean", "write-through"),
+        ("flushed", "write-through"),
+    ],
+)
+def test_power_is_cut_at_a_step_of_a_change(
+    flash_bed: Bed, writing: None, step: str, mode: str
+) -> None:
+    """The agent dies there, and then the power; what comes back is whole, and changes on."""
+    bed = flash_bed
+    set_mode(bed, "write-through" if mode == "write-back" else "write-back")
+    active = observe.active_node(bed, NAME)
+    node = next(each.name for each in bed.storage if each.name != active)
+    point = f"/run/sanctl/die-after/pool-cache-{step}"
+    bed.sh(node, f"mkdir -p /run/sanctl/die-after; touch {point}")
+    with bed.stream("n3", f"sanctl pool cache main {mode} --timeout 500"):
+        wait_for(
+            f"the agent to die after {step}",
+            lambda: bed.sh(node, f"test -e {point}", ok=range(256)).status == 1,
+            within_s=90,
+        )
+        began_s = bed.cut_power(node)
+    give_power(bed, node)
+    await_log(bed, node, began_s, "disk and flash are together", within_s=240)
+    await_in_sync(bed, but_not=node)
+    set_mode(bed, mode)

@@ -33,9 +33,9 @@ def test_places_in_it() -> None:
     assert flash[24:40].hex() == "c68573f64e1a45ca8265f57f48ba6d81"
     assert flash[56:72] == b"s" * 16 and disk[56:72] == bytes(16)
     assert flash[72:104].decode() == LABEL
-    assert int.from_bytes(flash[184:192], "little") == 2048  # buckets of 512 KiB
+    assert int.from_bytes(flash[184:192], "little") == 16384  # buckets of 64 KiB
     assert int.from_bytes(disk[16:24], "little") == 1
-    assert int.from_bytes(flash[194:196], "little") == 1024
+    assert int.from_bytes(flash[194:196], "little") == 128
     assert int.from_bytes(flash[:8], "little") == bcache.checksum(flash[8:])
 
 
