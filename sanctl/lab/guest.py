@@ -24,7 +24,7 @@ _COMMON_PACKAGES = (
     "python3-systemd", "python3-rtslib-fb", "targetcli-fb",
     "drbd-utils", "dmsetup", "lvm2", "e2fsprogs", "xfsprogs",
     "corosync", "corosync-qdevice", "corosync-qnetd",
-    "pacemaker", "pacemaker-cli-utils", "resource-agents", "ipmitool", "sbd",
+    "pacemaker", "pacemaker-cli-utils", "resource-agents", "libxml2-utils", "ipmitool", "sbd",
     "open-iscsi", "multipath-tools", "libiscsi-bin", "sg3-utils", "lsscsi", "fio",
 )  # fmt: skip
 
