@@ -307,11 +307,6 @@ def set_mode(origin: str, mode: Mode) -> None:
     _set(f"{folder}/writeback_running", "1")
 
 
-def stop_when_flash_fails(origin: str, *, always: bool) -> None:
-    """Choose whether a disk whose flash fails stops even if nothing was dirty."""
-    _set(f"{_registered(origin)}/stop_when_cache_set_failed", "always" if always else "auto")
-
-
 def flush(disk: str) -> None:
     """Flush the slow disk's own cache (bcache passes a flush on to it).
 

@@ -2,9 +2,8 @@
 
 The orders that keep data safe (docs/adr/0031):
 
-* enter write-back: the disk stops when its flash fails, the note `write-back`, then the mode.
-* leave: the mode; when nothing is dirty any more a flush of the slow disk; the note goes; then the
-  disk may go on without its flash.
+* enter write-back: the note `write-back`, then the mode.
+* leave: the mode; when nothing is dirty any more a flush of the slow disk; then the note goes.
 * use flash that was away, or may have been: not before it has been emptied.
 
 What is decided is decided by sanctl/plan/assembly.py, from what lies on the devices.
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from sanctl.drivers import bcache
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache import Mode
-from sanctl.model.poolcache import LOST_NOTE, Attachment, CacheState, Superblock
+from sanctl.model.poolcache import Attachment, CacheState, Superblock
 from sanctl.plan.assembly import Act, assemble
 from sanctl.system import journal
 from sanctl.system.files import flocked, read_text_or, sync_folder, write_atomically
@@ -35,7 +34,7 @@ _RUNTIME = "/run/sanctl"
 _NOTES = "/var/lib/sanctl/pools"
 _WRITE_BACK = "write-back"
 _STOPPED = "stopped"
-_LOST = LOST_NOTE
+_LOST = "flash-lost"
 _RATE = "flash-rate"
 _STEP_S = 10.0
 _POLL_S = 0.2
@@ -86,8 +85,6 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
             return  # In use: this is a second start, and what is on the devices is not the point.
         _carry_out(pool, cache, act)
         _await_disk(pool, cache)
-        if is_noted(pool):
-            bcache.stop_when_flash_fails(str(cache.origin), always=True)
         bcache.tune(str(cache.origin), str(cache.flash))
     tell(pool, _DONE[act], step=act.value)
 
@@ -208,7 +205,6 @@ def _step(
     _set_flag(_runtime(pool, "attached"), is_set=True)
     if wanted is Mode.WRITE_BACK:
         if seen.mode is not Mode.WRITE_BACK or not is_noted(pool):
-            bcache.stop_when_flash_fails(disk, always=True)
             _write(pool, _WRITE_BACK, "")
             at("pool-cache-noted")
             bcache.set_mode(disk, Mode.WRITE_BACK)
@@ -244,13 +240,14 @@ def _leave(pool: Pool, disk: str, seen: bcache.Seen, at: Callable[[str], None]) 
     bcache.flush(now.disk)
     at("pool-cache-flushed")
     _clear(pool, _WRITE_BACK)
-    bcache.stop_when_flash_fails(disk, always=False)
     tell(pool, "write-through: the slow disk has all that was on flash", step="write-through")
     return True
 
 
 def _attach_again(pool: Pool, cache: PoolCache) -> str:
     """Attach flash that `none` had freed; not flash that has failed: an operator looks first."""
+    # The disk would have been stopped if anything had been on that flash alone.
+    _clear(pool, _WRITE_BACK)
     if os.path.exists(_runtime(pool, "attached")):
         _set_flag(_runtime(pool, _LOST), is_set=True)
         _set_flag(_runtime(pool, "attached"), is_set=False)

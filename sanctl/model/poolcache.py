@@ -12,10 +12,6 @@ from sanctl.model.cache import Mode
 WISH = "pool-cache-"
 
 
-#: The note on tmpfs, `pool-POOL.flash-lost`, that a pool goes on without flash that has failed.
-LOST_NOTE = "flash-lost"
-
-
 class Attachment(StrEnum):
     """What a slow disk's superblock says of its flash, in the order of the kernel's numbers."""
 

@@ -6,7 +6,7 @@ used with a disk that has changed without it.
 Two notes of sanctl's own are needed beside bcache's superblock (docs/adr/0031):
 
 * `write-back`, written before that mode begins and removed when nothing is on flash alone any
-  more. While it is there the disk stops when its flash fails, so flash has all there is.
+  more, or when flash has failed and the disk goes on: the kernel stops a disk that lacks data.
 * `stopped`, written when the pool was unmounted in order with its flash, and removed before it is
   used again. Without it (and without `write-back`) flash may have been away for a while.
 """

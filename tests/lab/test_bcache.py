@@ -62,8 +62,6 @@ bcache.flush(seen.disk)
 assert on_disk() == MARK, "the slow disk has it"
 within(lambda: bcache.read_superblock(disk).state.value == "clean", "noted on the disk")
 
-bcache.stop_when_flash_fails(disk, always=True)
-bcache.stop_when_flash_fails(disk, always=False)
 os.system("dmsetup suspend --noflush --nolockfs btest-flash;"
           " dmsetup load btest-flash --table '0 1048576 error'; dmsetup resume btest-flash")
 for at in range(20):

@@ -231,8 +231,18 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
     set_mode(bed, "write-back")
     active = observe.active_node(bed, NAME)
     node = next(each.name for each in bed.storage if each.name != active)
+    wait_for("writes on flash alone", lambda: kernel_state(bed, node)[0] == "dirty", within_s=60)
     try:
         break_flash(bed, node, Disk.FAIL)
+        # The disk alone is old: nothing may be read from it, or written to it.
+        wait_for(
+            "DRBD to have dropped the disk",
+            lambda: (
+                "disk:Diskless"
+                in bed.sh(node, f"drbdsetup events2 --now {NAME}", timeout_s=30).stdout.split()
+            ),
+            within_s=60,
+        )
         wait_for(
             "the pool to be told as failed",
             lambda: (

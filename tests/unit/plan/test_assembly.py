@@ -34,7 +34,6 @@ class World:
     is_running: bool = False
     is_attached: bool = False
     is_write_back: bool = False
-    stops_always: bool = False
     is_noted: bool = False
     stopped_with: int = 0
 
@@ -62,11 +61,13 @@ def kernel(now: World) -> Iterator[World]:
     if now.is_running and now.is_attached:
         if now.flash is not None:
             yield replace(now, disk=now.flash, state=Attachment.CLEAN)
-        if now.stops_always or not now.is_clean:
+        if not now.is_clean or now.state is Attachment.DIRTY:
             yield replace(now, is_here=False, is_running=False, is_attached=False)
         else:
-            yield replace(now, is_here=False, is_attached=False)
-    yield replace(now, is_running=False, is_attached=False, stops_always=False)
+            # The agent's next monitor takes the note away. A crash before that, with flash that
+            # works again afterwards, is what docs/adr/0031 leaves open.
+            yield replace(now, is_here=False, is_attached=False, is_noted=False)
+    yield replace(now, is_running=False, is_attached=False)
     yield replace(now, is_here=not now.is_here) if not now.is_attached else now
 
 
@@ -75,15 +76,11 @@ def steps(now: World) -> Iterator[World]:
     if not (now.is_running and now.is_attached):
         return
     if not now.is_write_back:
-        yield replace(now, stops_always=True)
-        if now.stops_always:
-            yield replace(now, is_noted=True)
-        if now.stops_always and now.is_noted:
+        yield replace(now, is_noted=True)
+        if now.is_noted:
             yield replace(now, is_write_back=True)
         if now.is_clean and now.state is not Attachment.DIRTY:
             yield replace(now, is_noted=False)
-        if not now.is_noted:
-            yield replace(now, stops_always=False)
     else:
         yield replace(now, is_write_back=False)
 
@@ -91,7 +88,7 @@ def steps(now: World) -> Iterator[World]:
 def unit(now: World, rule: Rule) -> Iterator[World]:
     """The service's start and stop."""
     if now.is_running:
-        stopped = replace(now, is_running=False, is_attached=False, stops_always=False)
+        stopped = replace(now, is_running=False, is_attached=False)
         if now.is_attached and now.state is Attachment.CLEAN:
             yield replace(stopped, stopped_with=now.disk_set)
         yield stopped
@@ -105,7 +102,7 @@ def unit(now: World, rule: Rule) -> Iterator[World]:
         is_noted_write_back=now.is_noted,
         stopped_with=str(now.stopped_with) if now.stopped_with else "",
     )
-    begun = replace(now, stopped_with=0, is_running=True, stops_always=now.is_noted)
+    begun = replace(now, stopped_with=0, is_running=True)
     if act is Act.ATTACH:
         yield replace(begun, is_attached=True)
     elif act is Act.RENEW:
