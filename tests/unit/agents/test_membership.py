@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import membership, replica, suspicion
+from sanctl.agents import membership, replica, resource_file, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, loop, pool
 from sanctl.errors import CommandError, Problem
@@ -50,8 +50,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     secret.write_text("s3cret\n")
     monkeypatch.setattr(replica, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(membership, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(replica, "_DRBD_INCLUDE", str(tmp_path / "include.res"))
-    monkeypatch.setattr(replica, "_SECRET", str(secret))
+    monkeypatch.setattr(resource_file, "_INCLUDE", str(tmp_path / "include.res"))
+    monkeypatch.setattr(resource_file, "_SECRET", str(secret))
     monkeypatch.setattr(replica, "load_topology", topology)
     monkeypatch.setattr(loop, "find", lambda path: "/dev/loop1" if "meta" in path else "/dev/loop0")
     monkeypatch.setattr(drbd, "generation", lambda: 8)
@@ -66,11 +66,11 @@ def device(*nodes: str) -> Device:
 
 def configured(*nodes: str) -> None:
     wanted = device(*nodes)
-    replica.write_resource_file(FakeRunner(), wanted, pool.files_of("/p", wanted.name, wanted.uuid))
+    resource_file.write(FakeRunner(), wanted, pool.files_of("/p", wanted.name, wanted.uuid))
 
 
 def text() -> str:
-    return Path(replica.resource_file("vol1")).read_text()
+    return Path(resource_file.path_of("vol1")).read_text()
 
 
 def test_nothing_is_asked_while_nothing_changes(node: Node) -> None:
