@@ -34,6 +34,7 @@ from sanctl.agents import (
     reattach,
     replacement,
     replica,
+    resource_file,
     resync,
     stuck,
     suspicion,
@@ -103,11 +104,11 @@ def start() -> int:
     membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    replica.write_resource_file(_RUNNER, device, files)
+    resource_file.write(_RUNNER, device, files)
     pair.forget(device.name)
     cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = suspicion.is_suspect(device.name, files.data)
-    replica.bring_up_drbd(_RUNNER, device, files, is_suspect=is_suspect)
+    resource_file.bring_up(_RUNNER, device, files, is_suspect=is_suspect)
     membership.forget_peers(_RUNNER, device)
     policy.note(device)
     how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
@@ -259,7 +260,7 @@ def take_down(device: Device) -> None:
     drbd.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     replica.detach_files(_RUNNER, device)
-    replica.drop_resource_file(device.name)
+    resource_file.drop(device.name)
     announce.withdraw(_RUNNER, device)
     newborn.forget(device)
     fencing.forget(device.name)

@@ -20,7 +20,7 @@ import fcntl
 import os
 import time
 
-from sanctl.agents import announce, policy, replica, verify
+from sanctl.agents import announce, policy, replica, resource_file, verify
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd
 from sanctl.errors import SanctlError
@@ -291,7 +291,7 @@ class Company:
         if announce.is_news(device, state):
             # The monitor is up to eleven seconds away, and somebody waits for it.
             announce.publish(self._runner, device, state)
-            if not os.path.exists(replica.resource_file(device.name)):
+            if not os.path.exists(resource_file.path_of(device.name)):
                 announce.withdraw(self._runner, device)  # It was stopped meanwhile.
         return is_verifying
 

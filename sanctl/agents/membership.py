@@ -20,7 +20,7 @@ import contextlib
 import os
 import re
 
-from sanctl.agents import cache, replica, suspicion
+from sanctl.agents import cache, replica, resource_file, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, pool
 from sanctl.errors import CommandError, Problem
@@ -54,10 +54,8 @@ def follow(runner: Runner, device: Device) -> bool:
                 "run the playbook again on every node",
             )
         )
-    replica.write_resource_file(
-        runner, device, pool.files_of(str(where.path), device.name, device.uuid)
-    )
-    replica.apply_resource_file(runner, device)
+    resource_file.write(runner, device, pool.files_of(str(where.path), device.name, device.uuid))
+    resource_file.apply(runner, device)
     forget_peers(runner, device)
     forget(device)
     return True
@@ -119,7 +117,7 @@ def _here() -> str:
 
 def _known(device: Device) -> list[str]:
     """Return the replica nodes of the resource file that is in force; none if there is none."""
-    return _HOST.findall(read_text_or(replica.resource_file(device.name), ""))
+    return _HOST.findall(read_text_or(resource_file.path_of(device.name), ""))
 
 
 def _mark(device: Device) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 
-from sanctl.agents import replica
+from sanctl.agents import replica, resource_file
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, pool
 from sanctl.errors import SanctlError
@@ -104,8 +104,8 @@ def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
     where = replica.load_topology().pool(device.pool)
     if where is None:
         return False
-    present = _EXTENTS.search(read_text_or(replica.resource_file(device.name), ""))
-    replica.write_resource_file(
+    present = _EXTENTS.search(read_text_or(resource_file.path_of(device.name), ""))
+    resource_file.write(
         runner,
         device,
         pool.files_of(str(where.path), device.name, device.uuid),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sanctl.agents import replica, suspicion
+from sanctl.agents import replica, resource_file, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, loop, pool
 from sanctl.system.runner import Runner
@@ -22,5 +22,5 @@ def begin_anew(runner: Runner, device: Device) -> None:
     pool.forget_metadata(files)
     suspicion.clear(device.name, files.data)
     replica.prepare_files(runner, device, str(where.path))
-    replica.write_resource_file(runner, device, files)
-    replica.bring_up_drbd(runner, device, files)
+    resource_file.write(runner, device, files)
+    resource_file.bring_up(runner, device, files)

@@ -12,20 +12,17 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import dm, drbd, link, lio, loop, pool
+from sanctl.drivers import dm, drbd, lio, loop, pool
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Topology
 
 RUNTIME = "/run/sanctl"
-_DRBD_INCLUDE = "/etc/drbd.d/sanctl.res"
 _CLUSTER = "/etc/sanctl/cluster.toml"
-HANDLERS = "/usr/lib/sanctl"
-_SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
 
 
 _STEMS: dict[str, str] = {}
@@ -226,96 +223,6 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool.DeviceFiles) -
         )
 
 
-def write_resource_file(
-    runner: Runner, device: Device, files: pool.DeviceFiles, *, al_extents: int | None = None
-) -> None:
-    """Render the DRBD resource file of the device for this node.
-
-    `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
-    """
-    from sanctl.agents import policy  # noqa: PLC0415
-    from sanctl.render.drbd import (  # noqa: PLC0415
-        Backing,
-        ReplicaAddress,
-        device_secret,
-        render_resource,
-    )
-
-    topology = load_topology()
-    if drbd.generation() < 9 and len(device.nodes) > 2:
-        raise CommandError(
-            Problem(
-                "SAN-DRBD-003",
-                f"{device.name} has {len(device.nodes)} replicas, which need DRBD 9; this node "
-                "has DRBD 8.4 loaded",
-                "install the module of DRBD 9 here, and load it instead",
-            )
-        )
-    replicas = []
-    for name in device.nodes:
-        node = topology.node(name)
-        if node is None:
-            raise CommandError(
-                Problem(
-                    "SAN-AGENT-001",
-                    f"replica node {name} is not in /etc/sanctl/cluster.toml",
-                    "run the playbook again on every node",
-                )
-            )
-        replicas.append(ReplicaAddress(name, node.id, str(node.sync)))
-    here = topology.node(os.uname().nodename)
-    data = loop.find(files.data)
-    metadata = loop.find(files.metadata) or loop.find(f"{files.metadata}.new")
-    if data is None or metadata is None:
-        raise CommandError(Problem("SAN-AGENT-002", f"{files.data}: its loop device is gone"))
-    secret = read_text_or(_SECRET, "").strip()
-    if not secret:
-        raise CommandError(
-            Problem("SAN-AGENT-003", f"{_SECRET} is missing or empty", "run the playbook")
-        )
-    _include_resource_files()
-    write_atomically(
-        resource_file(device.name),
-        render_resource(
-            name=device.name,
-            minor=device.minor,
-            size_bytes=device.size_bytes,
-            secret=device_secret(secret, device.uuid),
-            replicas=tuple(replicas),
-            backing=Backing(data, metadata),
-            handlers=HANDLERS,
-            generation=drbd.generation(),
-            sync=policy.of(device),
-            link_bytes_s=link.bytes_per_s(runner, str(here.sync)) if here else None,
-            al_extents=al_extents,
-        ),
-        mode=0o600,
-    )
-
-
-def resource_file(name: str) -> str:
-    """Return where a device's DRBD resource file lies.
-
-    On tmpfs, because it names loop devices, which are others after a boot: drbdadm refuses all
-    resources when an old file of one names the loop device of another.
-    """
-    return f"{RUNTIME}/drbd.d/{name}.res"
-
-
-def drop_resource_file(name: str) -> None:
-    """Remove a device's DRBD resource file."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(resource_file(name))
-
-
-def _include_resource_files() -> None:
-    """Make drbdadm, and so DRBD's handlers, read the resource files that the agents write."""
-    os.makedirs(f"{RUNTIME}/drbd.d", mode=0o700, exist_ok=True)
-    wanted = f'include "{RUNTIME}/drbd.d/*.res";\n'
-    if read_text_or(_DRBD_INCLUDE, "") != wanted:
-        write_atomically(_DRBD_INCLUDE, wanted)
-
-
 def detach_files(runner: Runner, device: Device) -> None:
     """Detach every loop device over this device's files, in whatever pool they lie."""
     for path in attached_files(device):
@@ -362,27 +269,6 @@ def grow_files(runner: Runner, device: Device) -> bool:
         if over is not None:
             loop.grow(runner, over)
     return grown
-
-
-def bring_up_drbd(
-    runner: Runner, device: Device, files: pool.DeviceFiles, *, is_suspect: bool = False
-) -> None:
-    """Write metadata where there is none yet, then attach, and connect what is not suspect."""
-    if not os.path.exists(files.metadata):
-        drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
-        pool.rename(f"{files.metadata}.new", files.metadata)
-    if is_suspect:
-        drbd.attach(runner, device.name)
-    else:
-        apply_resource_file(runner, device)
-
-
-def apply_resource_file(runner: Runner, device: Device) -> None:
-    """Bring DRBD in line with the resource file, also under a device that serves."""
-    if len(device.nodes) > 1:
-        drbd.up(runner, device.name)
-    else:
-        drbd.up_alone(runner, device.name, device.minor)
 
 
 def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> ResourceState | None:

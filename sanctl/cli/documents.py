@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
+from sanctl.cli.heal_documents import HealCase, Healed
 from sanctl.cli.lab_documents import CacheBench, Costs, KernelCheck, Lab, LabPower, Labs, Levels
+from sanctl.cli.pool_documents import Pool, PoolModeSet, PoolOnNode, PoolPrepared
 from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
 
@@ -155,111 +157,6 @@ class Completed(TypedDict):
 
     changed: Annotated[bool, "false: nothing was lacking"]
     devices: Annotated[list[str], "devices that got what they lacked"]
-
-
-class HealLoss(TypedDict):
-    """What giving a copy up loses."""
-
-    node: Annotated[str, "the node whose copy it is"]
-    bytes_at_most: Annotated[int | None, "how much of it is nowhere else; null: not known"]
-    text: Annotated[str, "the same in words"]
-
-
-class HealRefusal(TypedDict):
-    """Why a copy cannot be kept."""
-
-    code: Annotated[str, "its code, as in [the list of codes](errors.md)"]
-    text: Annotated[str, "the same in words"]
-
-
-class HealVerdict(TypedDict):
-    """What keeping a copy means: one of both is null."""
-
-    loses: Annotated[HealLoss | None, "what it loses"]
-    refused: Annotated[HealRefusal | None, "why it is refused"]
-
-
-class HealCopy(TypedDict):
-    """A copy of the device; null: not known."""
-
-    node: Annotated[str, "the node that keeps it"]
-    node_state: Annotated[str, "that node's state, as in `Node`"]
-    disk: Annotated[str | None, "DRBD's disk state"]
-    serves: Annotated[bool, "whether hosts use it"]
-    marked: Annotated[bool, "whether it is marked as behind"]
-    suspect: Annotated[bool, "whether it crashed with acknowledged writes in RAM"]
-    served_last: Annotated[bool, "whether its node was Primary when it was last up"]
-    only_there_bytes: Annotated[int | None, "what the other copy lacks"]
-    apart_since: Annotated[str | None, "when contact was first seen to be lost, UTC"]
-    generation: Annotated[str | None, "DRBD's identifier of its data"]
-    keeping_it: Annotated[HealVerdict, "what keeping it means"]
-
-
-class HealCase(TypedDict):
-    """What is to be decided about a device."""
-
-    name: Annotated[str, "the device"]
-    condition: Annotated[str, "`sound`, `diverged`, `unrelated` or `blocked`"]
-    copies: Annotated[list[HealCopy], "its copies"]
-
-
-class Healed(HealCase):
-    """What was decided, with the case as it was shown before."""
-
-    kept: Annotated[str, "the node whose copy was kept"]
-    lost: Annotated[HealLoss, "what was lost"]
-
-
-class PoolCache(TypedDict):
-    """The flash before a pool on one node."""
-
-    wanted: Annotated[str, "`none`, `write-through` or `write-back`"]
-    mode: Annotated[str | None, "what it is in; null: not known"]
-    reason: Annotated[
-        str | None,
-        "why that is another one: `flash-lost`, `no-flash`, `not-prepared`, `flushing`, `changing`",
-    ]
-    dirty: Annotated[int | None, "bytes on flash alone, about"]
-    flush_s: Annotated[int | None, "how long the slow disk would take for them; null: not known"]
-    hit_percent: Annotated[int | None, "what was found on flash, in steps of five; null: none yet"]
-    words: Annotated[str, "all of it for people"]
-
-
-class Pool(TypedDict):
-    """A pool on one node."""
-
-    name: Annotated[str, "its name"]
-    total: Annotated[int | None, "bytes of its file system; null: not usable, or not reported"]
-    free: Annotated[int | None, "bytes free in it"]
-    room: Annotated[
-        int | None, "bytes left for new devices: free less what devices may still write"
-    ]
-    error: Annotated[str | None, "why it is not usable"]
-    cache: Annotated[PoolCache | None, "the flash before it; null: it has none"]
-
-
-class PoolOnNode(Pool):
-    """A pool on one node, with the node's name."""
-
-    node: Annotated[str, "the node"]
-
-
-class PoolModeSet(TypedDict):
-    """How a pool's flash is used."""
-
-    name: Annotated[str, "the pool"]
-    mode: Annotated[str, "the mode that is wanted"]
-    changed: Annotated[bool, "something was to be changed"]
-    duration_s: Annotated[float, "seconds until all nodes were there"]
-    nodes: Annotated[list[PoolOnNode], "the pool on each of its nodes"]
-
-
-class PoolPrepared(TypedDict):
-    """A pool made on this node."""
-
-    name: Annotated[str, "the pool"]
-    node: Annotated[str, "this node"]
-    done: Annotated[list[str], "what was done; empty: nothing was to do"]
 
 
 class Node(TypedDict):

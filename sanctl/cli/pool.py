@@ -18,7 +18,7 @@ from sanctl.ops import pool as pools
 from sanctl.plan.pool_cache import cache_words, existing_pool
 
 if TYPE_CHECKING:
-    from sanctl.cli import documents
+    from sanctl.cli import pool_documents
 
 _COLUMNS = ("POOL", "NODE", "SIZE", "FREE", "ROOM", "FLASH", "WANTED")
 
@@ -135,7 +135,7 @@ def _forget_failures(name: PoolName) -> None:
                     print(f"{device.name}: {error}")
 
 
-def _pools(cluster: Cluster, topology: Topology) -> list[documents.PoolOnNode]:
+def _pools(cluster: Cluster, topology: Topology) -> list[pool_documents.PoolOnNode]:
     return [
         {"node": node.value, **pool_data(cluster, each, node)}
         for each in topology.pools
@@ -143,7 +143,7 @@ def _pools(cluster: Cluster, topology: Topology) -> list[documents.PoolOnNode]:
     ]
 
 
-def _row(entry: documents.PoolOnNode) -> tuple[str, ...]:
+def _row(entry: pool_documents.PoolOnNode) -> tuple[str, ...]:
     def size(count: int | None) -> str:
         return UNKNOWN if count is None else format_bytes(count)
 

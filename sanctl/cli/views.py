@@ -19,7 +19,7 @@ from sanctl.plan.pool_cache import cache_words, wanted_mode
 from sanctl.plan.unfinished import unfinished
 
 if TYPE_CHECKING:
-    from sanctl.cli import documents
+    from sanctl.cli import documents, pool_documents
 
 UNKNOWN = "?"
 
@@ -146,7 +146,7 @@ def node_data(cluster: Cluster, topology: Topology | None) -> list[documents.Nod
     return data
 
 
-def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> documents.Pool:
+def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.Pool:
     """Return a pool on a node for the JSON output."""
     usage = cluster.pool(pool.name, node)
     known = usage is not None and usage.error is None
@@ -160,7 +160,7 @@ def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> documents.Pool:
     }
 
 
-def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> documents.PoolCache | None:
+def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.PoolCache | None:
     wanted = wanted_mode(cluster, pool, node)
     if wanted is None:
         return None

@@ -21,7 +21,7 @@ from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.model.topology import Role, Topology
 from sanctl.plan.generation import generation_problem
 from sanctl.plan.placement import candidates_of, free_minor, metadata_bytes, place, room_bytes
-from sanctl.render.cib import constraint_elements, device_element
+from sanctl.render.elements import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
 

@@ -11,10 +11,9 @@ that is not named as given (read in, and tried with, 2.1.5 and 3.0.0).
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
-from sanctl.model.cache import Mode
 from sanctl.model.change import (
     AddDevice,
     AddMove,
@@ -30,29 +29,20 @@ from sanctl.model.change import (
     SetParameter,
     SetStopped,
 )
-from sanctl.model.cluster import REACH_ATTRIBUTE, clone_id
+from sanctl.model.cluster import clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.model.score import PREFERENCE, UNREACHED_PENALTY
+from sanctl.render.elements import (
+    PRIORITY,
+    constraint_elements,
+    device_element,
+    move_element,
+    new_pair,
+    not_there,
+    pair_in,
+)
 
 _CONFIGURATION = "/cib/configuration"
-
-#: What a device counts for a node in a fencing race (priority-fencing-delay): Pacemaker adds up the
-#: priorities of what a node runs, and one more for each promoted instance. So of two nodes with the
-#: same devices the one that serves more of them is fenced later, and survives.
-PRIORITY = "1"
-
-# Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
-# 60 s is above what the agent bounds its own waits to, so that its answer comes first.
-_OPERATIONS = (
-    ("start", 0, "", 60),
-    ("promote", 0, "", 60),
-    ("demote", 0, "", 60),
-    ("stop", 0, "", 60),
-    ("monitor", 10, "Promoted", 30),
-    ("monitor", 11, "Unpromoted", 30),
-    ("reload-agent", 0, "", 60),
-)
 
 
 def render_patchset(root: ET.Element, changes: Sequence[Change]) -> str:
@@ -136,7 +126,7 @@ class _Writer:
                 self._create("constraints", constraint)
         path = f"{_CONFIGURATION}/resources/clone[@id='{clone}']"
         group = self._find(f"resources/clone[@id='{clone}']").find("meta_attributes")
-        pair = _new_pair(f"{clone}-meta-priority", "priority", PRIORITY)
+        pair = new_pair(f"{clone}-meta-priority", "priority", PRIORITY)
         if group is None:
             group = ET.Element("meta_attributes", id=f"{clone}-meta")
             group.append(pair)
@@ -151,13 +141,13 @@ class _Writer:
         pair_id = f"{clone_id(name)}-meta-target-role"
         if group is None:
             group = ET.Element("meta_attributes", id=f"{clone_id(name)}-meta")
-            _pair(group, pair_id, "target-role", "Stopped")
+            pair_in(group, pair_id, "target-role", "Stopped")
             self._create_at(path, 0, group)
             return
         pair = group.find("nvpair[@name='target-role']")
         group_path = f"{path}/meta_attributes[@id='{group.get('id')}']"
         if pair is None:
-            self._create_at(group_path, len(group), _new_pair(pair_id, "target-role", "Stopped"))
+            self._create_at(group_path, len(group), new_pair(pair_id, "target-role", "Stopped"))
         else:
             self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "value", "Stopped")
 
@@ -183,7 +173,7 @@ class _Writer:
         pair = group.find(f"nvpair[@name='{parameter}']")
         if pair is None:
             self._create_at(
-                path, len(group), _new_pair(f"{name}-params-{parameter}", parameter, value)
+                path, len(group), new_pair(f"{name}-params-{parameter}", parameter, value)
             )
         else:
             self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, "value", value)
@@ -205,7 +195,7 @@ class _Writer:
                 self._delete(f"constraints/{path}", "expression", expression.get("id", ""))
         for node in nodes:
             if node.value not in held:
-                self._create(f"constraints/{path}", _not_there(clone, node))
+                self._create(f"constraints/{path}", not_there(clone, node))
 
     def _raise_clone_max(self, name: DeviceName, count: int) -> None:
         """Let Pacemaker run at least that many instances.
@@ -237,7 +227,7 @@ class _Writer:
             )
             return
         # The ids crm_attribute itself would give, so that either finds what the other wrote.
-        pair = _new_pair(f"nodes-{node_id}-{attribute}", attribute, value)
+        pair = new_pair(f"nodes-{node_id}-{attribute}", attribute, value)
         existing = node.find("instance_attributes")
         if existing is not None:
             self._create_at(
@@ -305,171 +295,6 @@ class _Writer:
         self.modifications.append(change)
 
 
-def device_element(device: DeviceSpec) -> ET.Element:
-    """Return the promotable clone of a device."""
-    name = device.name.value
-    clone = ET.Element("clone", id=clone_id(name))
-    meta = ET.SubElement(clone, "meta_attributes", id=f"{clone_id(name)}-meta")
-    for key, value in (
-        ("promotable", "true"),
-        ("clone-max", str(len(device.nodes))),
-        ("clone-node-max", "1"),
-        ("promoted-max", "1"),
-        ("promoted-node-max", "1"),
-        ("notify", "false"),
-        ("interleave", "true"),
-        ("priority", PRIORITY),
-    ):
-        _pair(meta, f"{clone_id(name)}-meta-{key}", key, value)
-    if device.is_stopping:
-        _pair(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
-    primitive = ET.SubElement(
-        clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
-    )
-    if device.is_new:
-        # A meta attribute: taking it away again reloads nothing.
-        own_meta = ET.SubElement(primitive, "meta_attributes", id=f"{name}-meta")
-        _pair(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
-    parameters = ET.SubElement(primitive, "instance_attributes", id=f"{name}-params")
-    for key, value in (
-        ("uuid", device.uuid),
-        ("size", str(device.size.bytes)),
-        ("pool", device.pool.value),
-        ("replicas", str(device.replicas)),
-        ("nodes", " ".join(node.value for node in device.nodes)),
-        ("initiators", " ".join(iqn.value for iqn in device.initiators)),
-        # What is the default is not written, so that a better one reaches every device.
-        *((("sync", str(device.sync)),) if str(device.sync) else ()),
-        *((("cache", str(device.cache)),) if device.cache.mode is not Mode.NONE else ()),
-    ):
-        _pair(parameters, f"{name}-params-{key}", key, value)
-    # This id is the same for every device with that minor: ids are unique in a CIB, so two
-    # devices can never hold one minor, whatever happens between reading and writing.
-    _pair(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
-    operations = ET.SubElement(primitive, "operations")
-    for operation, interval_s, role, timeout_s in _OPERATIONS:
-        attributes = {
-            "id": f"{name}-{operation}-{interval_s}s",
-            "name": operation,
-            "interval": f"{interval_s}s",
-            "timeout": f"{timeout_s}s",
-        }
-        if role:
-            attributes["role"] = role
-        ET.SubElement(operations, "op", attributes)
-    return clone
-
-
-def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
-    """Return the constraints a device is created with."""
-    clone = clone_id(device.name)
-    replicas = ET.Element("rsc_location", id=f"{clone}-replicas", rsc=clone)
-    rule = ET.SubElement(
-        replicas,
-        "rule",
-        {"id": f"{clone}-replicas-rule", "score": "-INFINITY", "boolean-op": "and"},
-    )
-    for node in device.nodes:
-        rule.append(_not_there(clone, node))
-    yield replicas
-    outdated = ET.Element("rsc_location", id=f"{clone}-outdated", rsc=clone)
-    rule = ET.SubElement(
-        outdated, "rule", id=f"{clone}-outdated-rule", role="Promoted", score="-INFINITY"
-    )
-    ET.SubElement(
-        rule,
-        "expression",
-        id=f"{clone}-outdated-mark",
-        attribute=f"sanctl-outdated-{device.name}",
-        operation="eq",
-        value=device.uuid,
-    )
-    yield outdated
-    yield reach_element(device)
-    if device.prefer is not None:
-        yield ET.Element(
-            "rsc_location",
-            id=f"{clone}-prefer",
-            rsc=clone,
-            role="Promoted",
-            node=device.prefer.value,
-            score=str(PREFERENCE),
-        )
-
-
-def reach_element(device: DeviceSpec) -> ET.Element:
-    """Return the constraint that moves the active role off a node that hosts cannot reach.
-
-    A penalty and no ban: if no node is reached, all have it and nothing moves. It takes positive
-    evidence, a node that has told nothing (yet) is not penalised.
-    """
-    clone = clone_id(device.name)
-    location = ET.Element("rsc_location", id=f"{clone}-reach", rsc=clone)
-    rule = ET.SubElement(
-        location,
-        "rule",
-        {
-            "id": f"{clone}-reach-rule",
-            "role": "Promoted",
-            "score": str(-UNREACHED_PENALTY),
-            "boolean-op": "and",
-        },
-    )
-    ET.SubElement(
-        rule,
-        "expression",
-        id=f"{clone}-reach-told",
-        attribute=REACH_ATTRIBUTE,
-        operation="defined",
-    )
-    ET.SubElement(
-        rule,
-        "expression",
-        id=f"{clone}-reach-none",
-        attribute=REACH_ATTRIBUTE,
-        operation="lt",
-        value="1",
-        type="number",
-    )
-    return location
-
-
-def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
-    """Return the constraint that pulls the active role to a node until a moment."""
-    clone = clone_id(name)
-    location = ET.Element("rsc_location", id=f"{clone}-move", rsc=clone)
-    rule = ET.SubElement(
-        location,
-        "rule",
-        {
-            "id": f"{clone}-move-rule",
-            "role": "Promoted",
-            "score": "INFINITY",
-            "boolean-op": "and",
-        },
-    )
-    ET.SubElement(
-        rule,
-        "expression",
-        id=f"{clone}-move-to",
-        attribute="#uname",
-        operation="eq",
-        value=node.value,
-    )
-    ET.SubElement(rule, "date_expression", id=f"{clone}-move-until", operation="lt", end=until)
-    return location
-
-
-def _not_there(clone: str, node: NodeName) -> ET.Element:
-    return ET.Element(
-        "expression",
-        id=f"{clone}-replicas-not-{node}",
-        attribute="#uname",
-        operation="ne",
-        value=node.value,
-    )
-
-
 def _node_pairs(node: ET.Element, attribute: str) -> list[tuple[ET.Element, ET.Element]]:
     return [
         (group, pair)
@@ -477,11 +302,3 @@ def _node_pairs(node: ET.Element, attribute: str) -> list[tuple[ET.Element, ET.E
         for pair in group.findall("nvpair")
         if pair.get("name") == attribute
     ]
-
-
-def _new_pair(identifier: str, name: str, value: str) -> ET.Element:
-    return ET.Element("nvpair", id=identifier, name=name, value=value)
-
-
-def _pair(parent: ET.Element, identifier: str, name: str, value: str) -> None:
-    ET.SubElement(parent, "nvpair", id=identifier, name=name, value=value)

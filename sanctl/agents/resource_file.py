@@ -1,0 +1,132 @@
+"""The DRBD resource file of one device on this node, and DRBD brought in line with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from sanctl.agents import replica
+from sanctl.agents.replica import Device
+from sanctl.drivers import drbd, link, loop, pool
+from sanctl.errors import CommandError, Problem
+from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.runner import Runner
+
+_INCLUDE = "/etc/drbd.d/sanctl.res"
+_HANDLERS = "/usr/lib/sanctl"
+_SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
+
+
+def write(
+    runner: Runner,
+    device: Device,
+    files: pool.DeviceFiles,
+    *,
+    al_extents: int | None = None,
+) -> None:
+    """Render the DRBD resource file of the device for this node.
+
+    `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
+    """
+    from sanctl.agents import policy  # noqa: PLC0415
+    from sanctl.render.drbd import (  # noqa: PLC0415
+        Backing,
+        ReplicaAddress,
+        device_secret,
+        render_resource,
+    )
+
+    topology = replica.load_topology()
+    if drbd.generation() < 9 and len(device.nodes) > 2:
+        raise CommandError(
+            Problem(
+                "SAN-DRBD-003",
+                f"{device.name} has {len(device.nodes)} replicas, which need DRBD 9; this node "
+                "has DRBD 8.4 loaded",
+                "install the module of DRBD 9 here, and load it instead",
+            )
+        )
+    replicas = []
+    for name in device.nodes:
+        node = topology.node(name)
+        if node is None:
+            raise CommandError(
+                Problem(
+                    "SAN-AGENT-001",
+                    f"replica node {name} is not in /etc/sanctl/cluster.toml",
+                    "run the playbook again on every node",
+                )
+            )
+        replicas.append(ReplicaAddress(name, node.id, str(node.sync)))
+    here = topology.node(os.uname().nodename)
+    data = loop.find(files.data)
+    metadata = loop.find(files.metadata) or loop.find(f"{files.metadata}.new")
+    if data is None or metadata is None:
+        raise CommandError(Problem("SAN-AGENT-002", f"{files.data}: its loop device is gone"))
+    secret = read_text_or(_SECRET, "").strip()
+    if not secret:
+        raise CommandError(
+            Problem("SAN-AGENT-003", f"{_SECRET} is missing or empty", "run the playbook")
+        )
+    _include()
+    write_atomically(
+        path_of(device.name),
+        render_resource(
+            name=device.name,
+            minor=device.minor,
+            size_bytes=device.size_bytes,
+            secret=device_secret(secret, device.uuid),
+            replicas=tuple(replicas),
+            backing=Backing(data, metadata),
+            handlers=_HANDLERS,
+            generation=drbd.generation(),
+            sync=policy.of(device),
+            link_bytes_s=link.bytes_per_s(runner, str(here.sync)) if here else None,
+            al_extents=al_extents,
+        ),
+        mode=0o600,
+    )
+
+
+def path_of(name: str) -> str:
+    """Return where a device's DRBD resource file lies.
+
+    On tmpfs, because it names loop devices, which are others after a boot: drbdadm refuses all
+    resources when an old file of one names the loop device of another.
+    """
+    return f"{replica.RUNTIME}/drbd.d/{name}.res"
+
+
+def drop(name: str) -> None:
+    """Remove a device's DRBD resource file."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path_of(name))
+
+
+def _include() -> None:
+    """Make drbdadm, and so DRBD's handlers, read the resource files that the agents write."""
+    os.makedirs(f"{replica.RUNTIME}/drbd.d", mode=0o700, exist_ok=True)
+    wanted = f'include "{replica.RUNTIME}/drbd.d/*.res";\n'
+    if read_text_or(_INCLUDE, "") != wanted:
+        write_atomically(_INCLUDE, wanted)
+
+
+def bring_up(
+    runner: Runner, device: Device, files: pool.DeviceFiles, *, is_suspect: bool = False
+) -> None:
+    """Write metadata where there is none yet, then attach, and connect what is not suspect."""
+    if not os.path.exists(files.metadata):
+        drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
+        pool.rename(f"{files.metadata}.new", files.metadata)
+    if is_suspect:
+        drbd.attach(runner, device.name)
+    else:
+        apply(runner, device)
+
+
+def apply(runner: Runner, device: Device) -> None:
+    """Bring DRBD in line with the resource file, also under a device that serves."""
+    if len(device.nodes) > 1:
+        drbd.up(runner, device.name)
+    else:
+        drbd.up_alone(runner, device.name, device.minor)
