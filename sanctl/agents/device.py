@@ -15,12 +15,12 @@ The orders that keep data safe:
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
 from sanctl.agents import (
     announce,
+    birth,
     cache,
     escort,
     fencing,
@@ -40,6 +40,7 @@ from sanctl.agents import (
     suspicion,
     verify,
 )
+from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
 from sanctl.drivers import dm, drbd, lio, pool
@@ -53,8 +54,6 @@ from sanctl.system.runner import LocalRunner
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
 _GROWTH_PATIENCE_S = 20.0
-#: A new device's first promotion takes two seconds here and there; its monitor has thirty.
-_BIRTH_PATIENCE_S = 10.0
 
 
 def _device() -> Device:
@@ -290,7 +289,7 @@ def take_down(device: Device) -> None:
 def monitor() -> int:
     """Tell the true role, apply what changed, publish the replica's state."""
     device = _device()
-    found = _observe_after_birth(device)
+    found = birth.observe(_RUNNER, device, within_s=ocf.remaining_s(30.0) / 2)
     if found.is_absent:
         return ocf.NOT_RUNNING
     if found.drbd is not None and not ocf.is_probe():
@@ -303,7 +302,7 @@ def monitor() -> int:
             if found.is_active or found.is_standby:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # only with what the last start or promotion was given. So it is applied here too.
-                state = _converge(device, ocf.Steps(device.name, "monitor"), found.drbd)
+                state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
@@ -330,36 +329,6 @@ def monitor() -> int:
     return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
 
 
-def _observe_after_birth(device: Device) -> replica.Health:
-    """Observe the replica; of a new device once its first promotion is done, if that is soon.
-
-    The peer's promotion, which runs beside the standby's first monitor, declares both replicas
-    good. The next monitor is eleven seconds away, and whoever created the device waits to hear it
-    from both.
-    """
-    deadline = time.monotonic() + min(_BIRTH_PATIENCE_S, ocf.remaining_s(30.0) / 2)
-    found = replica.observe(_RUNNER, device)
-    if ocf.is_probe() or not _is_unborn(device, found):
-        return found
-    try:
-        if not newborn.is_new(_RUNNER, device):
-            return found
-    except SanctlError:
-        return found
-    while _is_unborn(device, found) and time.monotonic() < deadline:
-        time.sleep(0.5)
-        found = replica.observe(_RUNNER, device)
-    return found
-
-
-def _is_unborn(device: Device, found: replica.Health) -> bool:
-    return (
-        found.is_standby
-        and found.drbd is not None
-        and is_blank(found.drbd, copies=len(device.nodes))
-    )
-
-
 def reload_agent() -> int:
     """Apply changed replica nodes, size, access list, sync or cache policy to the running replica.
 
@@ -374,7 +343,7 @@ def reload_agent() -> int:
         if state is None or dm.size_bytes(device.name) is None:
             raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
         try:
-            state = _converge(device, steps, state)
+            state = converge(_RUNNER, device, steps, state)
         except (SanctlError, OSError) as error:
             steps.done("refused", f"a change could not be applied: {error}; the monitor goes on")
             break
@@ -387,37 +356,6 @@ def reload_agent() -> int:
     announce.publish(_RUNNER, device, state)
     steps.ended("applied")
     return ocf.SUCCESS
-
-
-def _converge(device: Device, steps: ocf.Steps, state: ResourceState) -> ResourceState:
-    """Bring replica nodes, access list, policies and size as near to what is wanted as can be."""
-    # While I/O is frozen an access list entry could not be removed: its commands never end. And
-    # DRBD's handler asks about the peer it has lost, which must not change under it.
-    is_frozen = state.suspended != "no"
-    if not is_frozen and membership.follow(_RUNNER, device):
-        steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
-        state = drbd.observe(_RUNNER, device.name) or state
-    if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
-        lio.set_initiators(device.name, device.initiators)
-        steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
-    if not policy.is_in_force(device) and policy.apply(_RUNNER, device, state):
-        steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
-    if policy.is_in_force(device):
-        policy.note(device)
-    if verify.begin(_RUNNER, device, state) or escort.wants_company(device, state):
-        escort.kick(_RUNNER)
-    if (state.size_kib or 0) * 1024 < device.size_bytes:
-        if replica.grow_files(_RUNNER, device):
-            steps.done("files", "device files grown")
-        if state.is_primary:
-            # Refused until the peers' files have grown too.
-            with contextlib.suppress(SanctlError):
-                drbd.resize(_RUNNER, device.minor, has_peers=len(device.nodes) > 1)
-        state = drbd.observe(_RUNNER, device.name) or state
-    if replica.finish_growth(_RUNNER, device, state):
-        steps.done("grown", "grown to the size that DRBD has")
-    cache.settle(_RUNNER, device, state)
-    return state
 
 
 def validate_all() -> int:

@@ -1,0 +1,45 @@
+"""Brings a running replica in line with what the CIB says of its device."""
+
+from __future__ import annotations
+
+import contextlib
+
+from sanctl.agents import cache, escort, membership, ocf, policy, replica, verify
+from sanctl.agents.replica import Device
+from sanctl.drivers import drbd, lio
+from sanctl.errors import SanctlError
+from sanctl.model.drbd import ResourceState
+from sanctl.system.runner import Runner
+
+
+def converge(
+    runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
+) -> ResourceState:
+    """Bring replica nodes, access list, policies and size as near to what is wanted as can be."""
+    # While I/O is frozen an access list entry could not be removed: its commands never end. And
+    # DRBD's handler asks about the peer it has lost, which must not change under it.
+    is_frozen = state.suspended != "no"
+    if not is_frozen and membership.follow(runner, device):
+        steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
+        state = drbd.observe(runner, device.name) or state
+    if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
+        lio.set_initiators(device.name, device.initiators)
+        steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
+    if not policy.is_in_force(device) and policy.apply(runner, device, state):
+        steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
+    if policy.is_in_force(device):
+        policy.note(device)
+    if verify.begin(runner, device, state) or escort.wants_company(device, state):
+        escort.kick(runner)
+    if (state.size_kib or 0) * 1024 < device.size_bytes:
+        if replica.grow_files(runner, device):
+            steps.done("files", "device files grown")
+        if state.is_primary:
+            # Refused until the peers' files have grown too.
+            with contextlib.suppress(SanctlError):
+                drbd.resize(runner, device.minor, has_peers=len(device.nodes) > 1)
+        state = drbd.observe(runner, device.name) or state
+    if replica.finish_growth(runner, device, state):
+        steps.done("grown", "grown to the size that DRBD has")
+    cache.settle(runner, device, state)
+    return state
