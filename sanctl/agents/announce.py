@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable
 
-from sanctl.agents import cache, newborn, pair, policy, suspicion
+from sanctl.agents import cache, newborn, pair, policy, suspicion, told
 from sanctl.agents.fencing import clear_marks
-from sanctl.agents.replica import RUNTIME, Device, note_path
+from sanctl.agents.replica import Device, note_path
 from sanctl.drivers import attributes, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
@@ -18,8 +17,6 @@ from sanctl.plan.promotion import is_blank, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
-
-_REPUBLISH_S = 60.0
 
 
 def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
@@ -64,7 +61,7 @@ def publish(
 
     `apart` is what a monitor adds of a replica without contact (sanctl/agents/healing.py).
 
-    What was told is kept on tmpfs and told again after a minute, in case the cluster forgot.
+    It is told again after a minute, and when the daemon that was told is gone.
     What the replica is does not depend on who can be told: a failure is logged, and the next
     monitor tries again.
     """
@@ -90,14 +87,14 @@ def is_news(device: Device, state: ResourceState) -> bool:
     Not of a replica of which nothing was told: it is being started or stopped. Nor of one without
     contact, of which only its agent knows all there is to tell.
     """
-    told = read_text_or(f"{RUNTIME}/told-{device.name}", "").split()
+    before = told.words(device.name)
     words = published_value(state, nodes=len(device.nodes)).split()
     return (
-        bool(told)
+        bool(before)
         and state.is_in_contact
         and not is_blank(state, copies=len(device.nodes))
         and any(
-            word not in told and not word.startswith(("out-of-sync=", "size=")) for word in words
+            word not in before and not word.startswith(("out-of-sync=", "size=")) for word in words
         )
     )
 
@@ -123,9 +120,8 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     if latest is not None:
         value += f" resync={latest}"
     value += cache.words(device, state)
-    told = f"{score} {value}"
-    path = f"{RUNTIME}/told-{device.name}"
-    if _is_fresh(path) and read_text_or(path, "") == told:
+    text, listener = f"{score} {value}", told.listener()
+    if told.is_known(device.name, listener, text):
         return
     attributes.set_promotion_score(runner, device.name, score)
     attributes.publish(runner, f"sanctl-{device.name}", value)
@@ -135,23 +131,12 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         good = [node for node in others if state.beside(node).is_in_sync]
         if good:
             clear_marks(runner, device.name, good)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(told)
-
-
-def _is_fresh(path: str) -> bool:
-    """Whether a note is young; one from the future was written before the clock was put right."""
-    try:
-        age_s = time.time() - os.stat(path).st_mtime
-    except FileNotFoundError:
-        return False
-    return 0 <= age_s < _REPUBLISH_S
+    told.note(device.name, listener, text)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
     """Withdraw this replica's attributes; the node is no candidate any more."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{RUNTIME}/told-{device.name}")
+    told.forget(device.name)
     with contextlib.suppress(SanctlError):
         attributes.withdraw_promotion_score(runner, device.name)
         attributes.withdraw(runner, f"sanctl-{device.name}")

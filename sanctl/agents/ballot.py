@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from sanctl.agents import told
 from sanctl.drivers import attributes, corosync
 from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.quorum import ATTRIBUTE, Ballot, Tally, Votes, Wish
@@ -22,7 +23,6 @@ from sanctl.system.files import read_text, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _TOML = "/etc/sanctl/cluster.toml"
-_TOLD = "/run/sanctl/told-votes"
 # Looked at instead of asking systemd, which would cost a process with every monitor.
 _DEVICE_SOCKET = "/run/corosync-qdevice/corosync-qdevice.sock"
 
@@ -61,8 +61,7 @@ def look(runner: Runner) -> Ballot:
 
 def forget() -> None:
     """Have the next `cast` publish again, whatever was told before."""
-    if os.path.exists(_TOLD):
-        os.unlink(_TOLD)
+    told.forget("votes")
 
 
 def _strategy() -> str:
@@ -125,11 +124,11 @@ def _is_device(tally: Tally | None) -> bool:
 
 
 def _publish(runner: Runner, ballot: Ballot) -> None:
-    if read_text_or(_TOLD, "") == str(ballot):
+    listener = told.listener()
+    if told.is_known("votes", listener, str(ballot)):
         return
     attributes.publish(runner, ATTRIBUTE, str(ballot))
-    with open(_TOLD, "w", encoding="utf-8") as file:
-        file.write(str(ballot))
+    told.note("votes", listener, str(ballot))
 
 
 def _note(text: str) -> None:

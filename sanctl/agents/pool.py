@@ -11,14 +11,13 @@ import os
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from sanctl.agents import ballot, ocf, replica
+from sanctl.agents import ballot, ocf, replica, told
 from sanctl.drivers import attributes, flash, loop, pool
 from sanctl.errors import SanctlError
 from sanctl.model.cache import Mode
 from sanctl.model.poolcache import WISH
 from sanctl.model.quorum import ATTRIBUTE
 from sanctl.system import journal
-from sanctl.system.files import read_text_or
 from sanctl.system.runner import LocalRunner
 
 if TYPE_CHECKING:
@@ -67,9 +66,9 @@ def start() -> int:
 
 def stop() -> int:
     """Cease to watch; pools and devices are not touched."""
-    for entry in (_RUNNING, f"{_RUNTIME}/told-pools"):
-        if os.path.exists(entry):
-            os.unlink(entry)
+    if os.path.exists(_RUNNING):
+        os.unlink(_RUNNING)
+    told.forget("pools")
     ballot.forget()
     return ocf.SUCCESS
 
@@ -98,7 +97,7 @@ def _pools_here() -> list[Pool]:
 
 def _look() -> None:
     usable: dict[str, str] = {}
-    told: list[str] = []
+    words: list[str] = []
     noted = _notes_of_this_node()
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
@@ -108,15 +107,15 @@ def _look() -> None:
             total, free = pool.space_bytes(path)
             step = max(total // _STEPS, 1)
             allocated = -(-pool.allocated_bytes(path) // step) * step
-            told.append(
+            words.append(
                 f"{name}=total={total} free={free // step * step} allocated={allocated}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:
             journal.write(f"pool {name}: {error}", priority=journal.ERROR, action="pool")
             code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
-            told.append(f"{name}=error={code}")
-    _publish(told)
+            words.append(f"{name}=error={code}")
+    _publish(words)
     _reap(usable, noted)
     ballot.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
 
@@ -130,16 +129,14 @@ def _cache_words(one: Pool, noted: dict[str, str]) -> str:
     return f" {flash.follow(one, wanted, at=ocf.stop_here_if_asked)}"
 
 
-def _publish(told: list[str]) -> None:
-    path = f"{_RUNTIME}/told-pools"
-    text = "\n".join(told)
-    if read_text_or(path, "") == text:
+def _publish(words: list[str]) -> None:
+    text, listener = "\n".join(words), told.listener()
+    if told.is_known("pools", listener, text):
         return
-    for line in told:
+    for line in words:
         name, _, value = line.partition("=")
         attributes.publish(_RUNNER, f"sanctl-pool-{name}", value)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    told.note("pools", listener, text)
 
 
 def _notes_of_this_node() -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import ballot
+from sanctl.agents import ballot, told
 from sanctl.config import parse
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError, Problem
@@ -35,7 +35,7 @@ class Machine(FakeRunner):
     def __init__(self, folder: Path, tally: Tally, toml: str) -> None:
         super().__init__(self._answer)
         self.conf, self.toml = folder / "corosync.conf", folder / "cluster.toml"
-        self.socket, self.told = folder / "qdevice.sock", folder / "told"
+        self.socket = folder / "qdevice.sock"
         self.conf.write_text(f"totem {{\n}}\n{quorum_section(tally)}logging {{\n}}\n")
         self.toml.write_text(f"# Written by Ansible for sanctl.\n{toml}")
         self.live = tally
@@ -79,7 +79,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path, DEVICE, PAIR + QDEVICE)
     monkeypatch.setattr(corosync, "CONF", str(made.conf))
     monkeypatch.setattr(ballot, "_TOML", str(made.toml))
-    monkeypatch.setattr(ballot, "_TOLD", str(made.told))
+    monkeypatch.setattr(told, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(ballot, "_DEVICE_SOCKET", str(made.socket))
     return made
 
@@ -106,8 +106,8 @@ def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> No
     assert machine.file == PLAIN
     assert parse(machine.toml.read_text()).strategy is Strategy.HEARTBEAT
     assert machine.toml.read_text().startswith("# Written by Ansible")
-    told = Ballot.parse(machine.published[-1])
-    assert (told.file, told.live, told.strategy) == (PLAIN, DEVICE, "heartbeat")
+    last = Ballot.parse(machine.published[-1])
+    assert (last.file, last.live, last.strategy) == (PLAIN, DEVICE, "heartbeat")
     # Not started again while the running corosync still has the device.
     machine.cast(Wish(tally=PLAIN, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]

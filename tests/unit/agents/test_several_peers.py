@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import announce, called, fencing
+from sanctl.agents import announce, called, fencing, told
 from sanctl.agents.announce import published_value
 from sanctl.agents.fencing import clear_marks, secure
 from sanctl.agents.replica import Device
@@ -103,11 +103,11 @@ def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunn
 
 def _marks(node: FakeRunner) -> list[str]:
     done = []
-    for argv, told in node.calls:
+    for argv, given in node.calls:
         if argv[0] == "crm_attribute":
             done.append(f"clear {argv[2]}")
         elif "--modify" in argv:
-            done += [f"mark {peer}" for peer in re.findall(r'uname="(\w+)"', told or "")]
+            done += [f"mark {peer}" for peer in re.findall(r'uname="(\w+)"', given or "")]
     return done
 
 
@@ -116,7 +116,7 @@ def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
     monkeypatch.setattr(drbd, "generation", lambda: 9)
     monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(announce, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(told, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lio, "initiators", lambda _name: ())
     monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "n1"}))
 

@@ -1,0 +1,85 @@
+"""When the cluster is told something again."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents import told
+
+
+class Node:
+    """A node's processes and its notes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.notes = folder / "proc", folder / "run"
+        self.proc.mkdir()
+        self.notes.mkdir()
+        self.run("1", "systemd")
+        (self.proc / "meminfo").touch()
+
+    def run(self, process: str, program: str) -> None:
+        (self.proc / process).mkdir()
+        (self.proc / process / "comm").write_text(f"{program}\n")
+
+    def end(self, process: str) -> None:
+        (self.proc / process / "comm").unlink()
+        (self.proc / process).rmdir()
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    made = Node(tmp_path)
+    monkeypatch.setattr(told, "_PROC", str(made.proc))
+    monkeypatch.setattr(told, "RUNTIME", str(made.notes))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("written_before_s", "is_known"),
+    [(0.0, True), (30.0, True), (61.0, False), (-3600.0, False)],
+)
+def test_a_note_is_believed_for_a_minute_whatever_the_clock_did(
+    node: Node, written_before_s: float, is_known: bool
+) -> None:
+    """Of a note from the future nobody can say how old it is."""
+    told.note("vol1", "7", "9000 disk=UpToDate")
+    written_s = time.time() - written_before_s
+    os.utime(node.notes / "told-vol1", (written_s, written_s))
+    assert told.is_known("vol1", "7", "9000 disk=UpToDate") is is_known
+
+
+def test_what_is_new_is_not_known(node: Node) -> None:
+    assert not told.is_known("vol1", "7", "9000 disk=UpToDate")
+    assert told.words("vol1") == []
+    told.note("vol1", "7", "9000 disk=UpToDate")
+    assert not told.is_known("vol1", "7", "5 disk=Outdated")
+    assert "disk=UpToDate" in told.words("vol1")
+    told.forget("vol1")
+    told.forget("vol1")
+    assert not told.is_known("vol1", "7", "9000 disk=UpToDate")
+
+
+def test_a_daemon_that_was_started_anew_knows_nothing(node: Node) -> None:
+    node.run("812", "pacemaker-attrd")
+    first = told.listener()
+    assert first == "812"
+    told.note("vol1", first, "9000")
+    assert told.is_known("vol1", told.listener(), "9000")
+    node.end("812")
+    assert told.listener() == ""
+    assert not told.is_known("vol1", told.listener(), "9000")
+    node.run("1044", "pacemaker-attrd")
+    assert told.listener() == "1044"
+    assert not told.is_known("vol1", told.listener(), "9000")
+
+
+def test_a_number_that_another_program_has_got_is_not_the_daemon(node: Node) -> None:
+    node.run("812", "pacemaker-attrd")
+    assert told.listener() == "812"
+    node.end("812")
+    node.run("812", "bash")
+    assert told.listener() == ""
