@@ -223,7 +223,8 @@ def _step(
 def _leave(pool: Pool, disk: str, seen: bcache.Seen, at: Callable[[str], None]) -> bool:
     """End write-back as far as it goes in one monitor; return whether it has ended."""
     begun, before = time.monotonic(), seen.dirty_bytes
-    if seen.mode is Mode.WRITE_BACK:
+    if seen.mode is Mode.WRITE_BACK or not seen.is_clean:
+        # A crash may lie between: the mode is kept on disk, how fast it is left is not.
         bcache.set_mode(disk, Mode.WRITE_THROUGH)
         at("pool-cache-mode")
     now = seen
