@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -136,9 +137,10 @@ def pair(scene: Scene) -> Iterator[tuple[Replica, Replica]]:
 @pytest.fixture
 def running(pair: tuple[Replica, Replica]) -> tuple[Replica, Replica]:
     """Both replicas standby, connected and UpToDate."""
-    for replica in pair:
-        assert replica.run("demote") in {SUCCESS, NOT_RUNNING}
-        assert replica.run("start") == SUCCESS
+    with ThreadPoolExecutor() as pool:  # each waits for the other, for a while
+        for demoted in pool.map(lambda replica: replica.run("demote"), pair):
+            assert demoted in {SUCCESS, NOT_RUNNING}
+        assert list(pool.map(lambda replica: replica.run("start"), pair)) == [SUCCESS, SUCCESS]
     one, _ = pair
     wait_for(
         f"{NAME} connected on {one.node}",

@@ -8,6 +8,8 @@ import pytest
 
 from sanctl.demo.bed import Bed
 
+pytestmark = pytest.mark.faults
+
 NODE = "n1"
 FOLDER = "/var/tmp/bcache-test"
 _SCRIPT = """
@@ -53,6 +55,8 @@ assert bcache.read_superblock(disk).set_uuid == set_uuid
 bcache.tune(disk, flash)
 
 bcache.set_mode(disk, Mode.WRITE_BACK)
+with open(f"/sys/block/{seen.disk}/bcache/writeback_running", "w") as file:
+    file.write("0")  # it would be on the slow disk a moment later
 write(seen.disk, MARK)
 assert not bcache.observe(disk).is_clean, "flushed, and on flash alone"
 assert on_disk() != MARK

@@ -23,6 +23,7 @@ from sanctl.lab.spec import Network
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
+    pytest.mark.faults,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -177,7 +178,6 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
     assert len(took) == 1, took
 
 
-@pytest.mark.faults
 def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
     scene: Scene, load: Load
 ) -> None:

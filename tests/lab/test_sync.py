@@ -246,6 +246,7 @@ def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scene, device: st
     assert latest["received_bytes"] >= 0.95 * FILLED_MIB * MIB
 
 
+@pytest.mark.faults
 def test_several_come_back_in_order_and_not_at_once(scene: Scene, device: str) -> None:
     """The one with the highest priority, then the one with least to send."""
     bed = scene.bed
@@ -385,6 +386,7 @@ def await_monitor(bed: Bed, device: str) -> None:
     wait_for("a monitor", lambda: int(bed.sh("n1", told).stdout) > begin, within_s=120)
 
 
+@pytest.mark.faults
 def test_each_network_carries_its_own(scene: Scene, device: str) -> None:
     """A host writes through several portals of each node while the policy changes under it."""
     bed, host = scene.bed, scene.host
