@@ -30,11 +30,11 @@ check: setup ## All checks that need no laboratory: lint, types, unit tests (und
 unit: setup
 	@timeout 180 $(BIN)/pytest -q tests/unit
 
-test: lint ## Everything CI runs: check, then the tests in the laboratory (about half an hour)
+test: lint ## Everything CI runs: check, then the tests in the laboratory (25 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
 	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' tests/unit tests/lab tests/chaos
 
-test-faults: setup ## Strategies, fencing, planned stops, diverged data, a double fault (most of an hour)
+test-faults: setup ## The long tests: fencing, strategies, stops, levels, caches, double faults (hours)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
 	  timeout --foreground 150m $(BIN)/pytest -m faults tests/lab tests/chaos
 

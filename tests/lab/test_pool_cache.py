@@ -267,7 +267,8 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
 
 @pytest.fixture
 def writing(flash_bed: Bed, load: Load) -> Iterator[None]:
-    """A ledger of its own: the first one has been checked by then."""
+    """A ledger of its own, in place of the first one."""
+    load.host.sh(f"systemctl stop {load.run.unit} 2>/dev/null || true", timeout_s=150)
     run = load.host.start_ledger(
         "flash1", load.run.device, "--rate", "50", "--region", str(32 * MIB)
     )
