@@ -32,7 +32,7 @@ unit: setup
 
 test: lint ## Everything CI runs: check, then the tests in the laboratory (25 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
-	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' tests/unit tests/lab tests/chaos
+	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' --durations=30 tests/unit tests/lab tests/chaos
 
 test-faults: setup ## The long tests: fencing, strategies, stops, levels, caches, double faults (hours)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \

@@ -33,6 +33,7 @@ def copies(scene: Scene, node: str = "") -> tuple[str, ...]:
     return levels.copies(scene.bed, node or scene.bed.storage[0].name, NAME)
 
 
+@pytest.mark.faults
 def test_two_one_two_one_two_under_load(scene: Scene, load: Load) -> None:
     first, second = (node.name for node in scene.bed.storage[:2])
     for words in (("1", "--drop", second), ("2", "--add", second)) * 2:

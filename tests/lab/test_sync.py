@@ -212,6 +212,7 @@ def test_checksums_send_little_where_the_data_is_the_same(scene: Scene, device: 
     assert brought < 2.5 * MIB
 
 
+@pytest.mark.faults
 def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scene, device: str) -> None:
     """Also when whoever holds it back is killed: monitors see to it."""
     bed = scene.bed
