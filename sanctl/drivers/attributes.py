@@ -41,7 +41,7 @@ def look_up(runner: Runner, attribute: str, node: str) -> str:
     answer = runner.run(
         ["attrd_updater", "--query", "--name", attribute, "--node", node],
         timeout_s=_TIMEOUT_S,
-        ok=(0, 6, 105),
+        ok=(0, 6, 78, 105),
     )
     found = parse_attributes(answer.stdout)
     return found.get(node, "") if answer.status == 0 else ""
@@ -72,5 +72,5 @@ def forget(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> No
     runner.run(
         ["crm_attribute", "--node", node, "--name", attribute, "--delete", "--lifetime", "forever"],
         timeout_s=timeout_s,
-        ok=(0, 6, 105),  # 105 (ENXIO, older: 6): no such attribute
+        ok=(0, 6, 78, 105),  # no such attribute: before 2.0, 3.0.0, others
     )

@@ -17,7 +17,7 @@ _EXIT_INSUFFICIENT_PRIVILEGES = frozenset({4, 77})
 _EXIT_DISCONNECTED = 102
 _EXIT_OLD = 103
 _EXIT_QUORUM = 106
-_EXIT_NO_SUCH = (6, 105)
+_EXIT_NO_SUCH = (6, 78, 105)  # 78 is what attrd_updater of Pacemaker 3.0.0 says
 # A patchset whose source is ahead of this node's CIB exits with 1 and says so only in words.
 _STALE_WORDS = ("older than existing", "update diff failed", "Application of an update diff")
 _NO_QUORUM_WORDS = ("no quorum", "Quorum required")
