@@ -267,7 +267,13 @@ def _leave(runner: Runner, name: str, path: str) -> None:
     dirty.limit(name, None)
     if not suspicion.is_suspect(name, path):
         suspicion.clear(name, path)
-    tell(name, "write-through: all that was in RAM is on the disk", Mode.WRITE_THROUGH.value, begun)
+    amount = "" if used is None else f" ({used.dirty} bytes)"
+    tell(
+        name,
+        f"write-through: all that was in RAM is on the disk{amount}",
+        Mode.WRITE_THROUGH.value,
+        begun,
+    )
 
 
 def _set_stable(name: str, path: str, target: Mode) -> None:

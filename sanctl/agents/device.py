@@ -24,6 +24,7 @@ from sanctl.agents import (
     cache,
     escort,
     fencing,
+    handshake,
     healing,
     membership,
     newborn,
@@ -269,6 +270,7 @@ def take_down(device: Device) -> None:
     escort.forget(device)
     stuck.forget(device)
     reattach.forget(device)
+    handshake.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
     cache.end(device.name)
@@ -307,6 +309,7 @@ def monitor() -> int:
                 state = resync.reconnect(_RUNNER, device.name, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
                 state = reattach.reattach(_RUNNER, device, state)
+                state = handshake.repeat(_RUNNER, device, state)
                 apart = healing.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.

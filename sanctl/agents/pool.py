@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ballot, ocf, replica, told
-from sanctl.drivers import attributes, flash, loop, pool
+from sanctl.drivers import attributes, flash, loop, marks, pool
 from sanctl.errors import SanctlError
 from sanctl.model.cache import Mode
 from sanctl.model.poolcache import WISH
@@ -30,6 +30,7 @@ _RUNNING = f"{_RUNTIME}/pools-running"
 # cluster's status with every monitor.
 _STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
+_MARK = marks.attribute("")
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -147,8 +148,8 @@ def _notes_of_this_node() -> dict[str, str]:
             "--query",
             "--xpath",
             f"//configuration/nodes/node[@uname='{os.uname().nodename}']"
-            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{WISH}')"
-            f" or @name='{ATTRIBUTE}']",
+            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
+            f" or starts-with(@name,'{WISH}') or @name='{ATTRIBUTE}']",
         ],
         timeout_s=20.0,
         ok=(0, 6, 105),  # no such object: nothing noted
@@ -185,6 +186,10 @@ def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
             )
             continue
         pool.delete(files)
+        # Copies that go together fill each other once more, and mark each other for it, when the
+        # command that drops them has cleared their marks already.
+        if noted.get(marks.attribute(device)) == uuid:
+            attributes.forget(_RUNNER, os.uname().nodename, marks.attribute(device), timeout_s=20.0)
         attributes.forget(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
         journal.write(
             f"{device}: deleted, files removed from pool {pool_name}",

@@ -10,8 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
+from sanctl.cli.cluster_documents import Cluster, StrategySet, StrategyShown
 from sanctl.cli.heal_documents import HealCase, Healed
-from sanctl.cli.lab_documents import CacheBench, Costs, KernelCheck, Lab, LabPower, Labs, Levels
+from sanctl.cli.lab_documents import (
+    CacheBench,
+    Costs,
+    KernelCheck,
+    Lab,
+    LabPower,
+    Labs,
+    Levels,
+    PartnerLosses,
+)
 from sanctl.cli.pool_documents import Pool, PoolModeSet, PoolOnNode, PoolPrepared
 from sanctl.cli.sync_documents import CopySync, Resync, SyncPolicy, Verified
 
@@ -230,69 +240,6 @@ class Fenced(TypedDict):
     drained: Annotated[bool, "whether what it served was moved away first"]
 
 
-class Votes(TypedDict):
-    """What corosync counts; null: it did not say."""
-
-    expected: Annotated[int | None, "all votes there are"]
-    total: Annotated[int | None, "those that are here"]
-    needed: Annotated[int | None, "how many make a quorum"]
-
-
-class QuorumDevice(TypedDict):
-    """The host that has a vote and is no node."""
-
-    host: Annotated[str, "its address"]
-    state: Annotated[str, "in the words of corosync-qdevice; `not asked`: it does not run here"]
-
-
-class Voter(TypedDict):
-    """How one node counts; null: it has not told."""
-
-    name: Annotated[str, "the node"]
-    role: Annotated[str, "`storage` or `witness`"]
-    is_member: Annotated[bool, "whether it is in this part of the cluster"]
-    strategy: Annotated[str | None, "what its cluster.toml says"]
-    live: Annotated[str | None, "how its corosync counts"]
-    file: Annotated[str | None, "how it will count after a start"]
-    has_device_vote: Annotated[bool | None, "whether the quorum device votes for it"]
-
-
-class Link(TypedDict):
-    """A corosync link of this node."""
-
-    link: Annotated[str, "`heartbeat` or `sync`"]
-    to: Annotated[str, "the other node"]
-    state: Annotated[str, "`connected` or `disconnected`"]
-
-
-class Cluster(TypedDict):
-    """The cluster as a whole, as one node sees it."""
-
-    cluster: Annotated[str, "its name"]
-    strategy: Annotated[str, "`node-majority` or `heartbeat`"]
-    counts_by: Annotated[str, "how votes are counted"]
-    accepted_risks: Annotated[list[str], "codes of the risks that were accepted"]
-    has_quorum: Annotated[bool, "whether this part of the cluster may act"]
-    votes: Annotated[Votes, "what is counted"]
-    qdevice: Annotated[QuorumDevice | None, "the quorum device, if there is one"]
-    nodes: Annotated[list[Voter], "all nodes"]
-    links: Annotated[list[Link], "links of this node"]
-
-
-class StrategyShown(TypedDict):
-    """The strategy of the cluster."""
-
-    strategy: Annotated[str, "as in `Cluster`"]
-    counts_by: Annotated[str, "as in `Cluster`"]
-
-
-class StrategySet(TypedDict):
-    """The strategy after `cluster strategy set`."""
-
-    strategy: Annotated[str, "as in `Cluster`"]
-    changed: Annotated[bool, "false: it was so already"]
-
-
 class Portals(TypedDict):
     """Where a host reaches a device on one node."""
 
@@ -371,6 +318,7 @@ DOCUMENTS: Mapping[str, object] = {
     "bench cache": CacheBench,
     "bench cost": Costs,
     "bench levels": Levels,
+    "bench partner": PartnerLosses,
     "cluster show": Cluster,
     "cluster strategy set": StrategySet,
     "cluster strategy show": StrategyShown,

@@ -115,6 +115,25 @@ class Levels(TypedDict):
     changes: Annotated[list[LevelChange], "each change"]
 
 
+class PartnerLoss(TypedDict):
+    """A standby lost its power while a host wrote."""
+
+    limit_bytes: Annotated[int | None, "what was allowed to be dirty; null: write-through"]
+    dirty_bytes: Annotated[int, "what the node that serves flushed before it went on"]
+    flush_s: Annotated[float, "what that took"]
+    pause_s: Annotated[float, "the longest time the host had no answer"]
+    errors: Annotated[int, "requests of the host that failed"]
+
+
+class PartnerLosses(TypedDict):
+    """What write-back costs when the standby is lost, by what is dirty."""
+
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    losses: Annotated[list[PartnerLoss], "each loss"]
+
+
 class CacheFigures(TypedDict):
     """Random mixed I/O in one mode of the pool's flash."""
 

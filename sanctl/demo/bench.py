@@ -15,6 +15,7 @@ from sanctl.demo import observe
 from sanctl.demo.bed import Bed
 from sanctl.demo.flash import cache_command
 from sanctl.demo.levels import levels_command
+from sanctl.demo.partner import partner_command
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.lab.spec import DEFAULT_NAME
 
@@ -41,6 +42,7 @@ def bench() -> None:
 
 bench.add_command(cache_command)
 bench.add_command(levels_command)
+bench.add_command(partner_command)
 
 
 @bench.command("cost")

@@ -48,7 +48,8 @@ class LevelTrial:
         after: the nodes that have copies now.
         seconds: what the command took.
         pause: the longest time the host had no answer, from the command to a little after it.
-        sessions_kept: the host's session to each node that has a copy before and after is the same.
+        sessions_kept: each session that the host had to a node with a copy before and after is the
+            same.
         written_bytes: of distinct blocks the host wrote meanwhile.
         copied_bytes: what DRBD says it had to copy; 0 where nothing was to copy.
         sent_bytes: what the serving node sent on the sync network meanwhile.
@@ -109,9 +110,11 @@ def change(load: Load, *words: str) -> LevelTrial:
         after=after,
         seconds=ended_s - began_s,
         pause=ledger.find_pause(records, began_s, ended_s),
+        # A host does not log in to a copy that is new unless somebody has it discover again.
         sessions_kept=all(
-            portal in ids_before and ids_before[portal] == ids_after.get(portal)
+            ids_before[portal] == ids_after.get(portal)
             for portal in stayed.values()
+            if portal in ids_before
         ),
         written_bytes=ledger.bytes_written(records, began_s, ended_s),
         copied_bytes=timeline.resync_bytes(entries, load.minor, began_s) or 0,
@@ -183,6 +186,8 @@ def levels_command(
             trials += [change(load, *words) for words in _words(nodes, before, after)]
         check = close_load(load)
     finally:
+        # Before its device goes: a write that waits for a path would keep it for ever.
+        scene.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
         if scene.exists(_DEVICE):
             scene.delete(_DEVICE)
     is_good = check["lost"] == check["errors"] == 0 and all(

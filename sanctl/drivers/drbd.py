@@ -243,6 +243,15 @@ def disconnect(runner: Runner, name: str) -> None:
     runner.run(["drbdadm", "disconnect", name], timeout_s=_TIMEOUT_S, ok=range(256))
 
 
+def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:
+    """End the connection to one peer of DRBD 9; one that has ended is fine (drbdsetup-9.0(8)).
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    runner.run(["drbdsetup", "disconnect", name, str(node_id)], timeout_s=_TIMEOUT_S)
+
+
 def forget_peer(runner: Runner, name: str, node_id: int) -> None:
     """Free what the metadata of DRBD 9 keep for a peer; of one that they do not know, nothing.
 

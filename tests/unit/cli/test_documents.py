@@ -66,6 +66,7 @@ _IN_THE_LAB = {
     "bench cache",
     "bench cost",
     "bench levels",
+    "bench partner",
     "cluster show",
     "cluster strategy set",
     "lab list",

@@ -40,6 +40,31 @@ def test_what_differs_is_named_and_stays_a_finding_until_it_is_repaired() -> Non
     assert findings(bench) == []
 
 
+def test_a_repair_ends_when_all_copies_are_known_to_be_in_sync() -> None:
+    """Who repairs says so before the other has told that its resync is over."""
+    bench = Bench()
+    bench.create()
+    bench.cluster.differences = ("4096+4096",)
+    begun = bench.clock.now
+    left = [3]
+
+    def tick() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            del bench.cluster.disks["n2"]
+        bench.cluster.tick()
+
+    def order_is_taken() -> None:
+        bench.cluster.disks["n2"] = "Inconsistent"
+
+    bench.cluster.after_patch = order_is_taken
+    bench.clock.on_sleep = tick
+    assert verify_device(bench.session, VM1, is_repair=True, timeout_s=60).repair is not None
+    assert left[0] <= 0
+    assert bench.clock.now > begun
+    assert verify_device(bench.session, VM1, is_repair=False, timeout_s=60)
+
+
 def test_no_verify_without_both_replicas() -> None:
     bench = Bench()
     bench.create()
