@@ -6,8 +6,9 @@ Unknown is a value here. A node that is away tells nothing: its replicas are unk
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName, PoolName
@@ -281,6 +282,22 @@ class Cluster:
             "1",
             "y",
         }
+
+    @classmethod
+    def seen(cls, cib: Cib, mon: Mon) -> Self:
+        """Put both views together.
+
+        Pacemaker has an instance that serves promoted once more when its parameters have changed,
+        and calls it Promoting meanwhile. Its node says that it is Primary: it goes on serving.
+        """
+        serving = {key for key, replica in cib.replicas.items() if replica.role == "Primary"}
+        instances = tuple(
+            replace(each, role=Role.PROMOTED)
+            if each.role is Role.PROMOTING and (each.resource, each.node) in serving
+            else each
+            for each in mon.instances
+        )
+        return cls(cib=cib, mon=replace(mon, instances=instances))
 
     def replica(self, name: DeviceName, node: NodeName) -> ReplicaState:
         """Return what a node says of its replica; all unknown while the node is away."""

@@ -49,7 +49,7 @@ class Session:
             Unreachable: Pacemaker does not answer here.
         """
         root = parse_document(self._pacemaker.query())
-        return Cluster(cib=parse_cib(root), mon=parse_crm_mon(self._pacemaker.monitor()))
+        return Cluster.seen(parse_cib(root), parse_crm_mon(self._pacemaker.monitor()))
 
     def forget_failures(self, name: DeviceName) -> None:
         """Make Pacemaker forget a device's failures.
@@ -89,7 +89,7 @@ class Session:
         for attempt in range(_CHANGE_ATTEMPTS):
             root = parse_document(self._pacemaker.query())
             mon = parse_crm_mon(self._pacemaker.monitor())
-            changes = decide(Cluster(cib=parse_cib(root), mon=mon))
+            changes = decide(Cluster.seen(parse_cib(root), mon))
             if not changes:
                 return ()
             try:
