@@ -12,6 +12,11 @@ I/O goes on (drbd_receiver.c, receive_bitmap; drbd_req.c, drbd_should_send_out_o
 the peer asks for over the connection waits, and so does the end of the connection. So this ends
 within seconds, and at once when the connection is gone: fence-peer is called only after it.
 
+DRBD 9 may drop that connection for good all the same: what the peer has to say of its resyncs from
+others meets ours as it begins (9.3.3: "Can not start OV/resync since it is already active", and
+StandAlone on this side). So there the note stays until the copies are in sync, and the monitor
+connects again, once for each resync that was to begin.
+
 What if the mark is not certain by then? Any status but 0 makes DRBD drop the connection without a
 resync, for good (drbd_worker.c, drbd_start_resync). That is what is done: a peer that is behind and
 knows it harms nobody, and the next monitor connects again, to ask anew.
@@ -64,7 +69,8 @@ def before_resync_source() -> int:
             last = str(error)
         else:
             if fence_rules.is_certain(standing):
-                forget(device)
+                if drbd.generation() < 9:
+                    forget(device)
                 _tell(device, f"{peer} is marked as outdated, its resync begins", begin, "marked")
                 return _BEGIN
             last = f"{peer} is {standing}"
@@ -95,9 +101,17 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     if state.is_in_sync:
         forget(device)
     elif drbd.stands_alone(state):
-        drbd.up(runner, device)
+        if drbd.generation() >= 9:
+            # Should they have diverged, DRBD gives the connection up again, and that is left alone.
+            # Before the attempt: a handler that is called for it leaves a note of its own.
+            forget(device)
+        try:
+            drbd.up(runner, device)
+        except SanctlError:
+            _note(device)
+            raise
         journal.write(
-            f"{device}: connecting again: the peer could not be marked before its resync",
+            f"{device}: connecting again: a resync that was to begin has not",
             priority=journal.NOTICE,
             device=device,
             action="resync",

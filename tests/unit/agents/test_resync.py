@@ -53,6 +53,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Clock:
     monkeypatch.setattr("time.monotonic", made.monotonic)
     monkeypatch.setattr("time.sleep", made.sleep)
     monkeypatch.setattr(drbd, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
     monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
     monkeypatch.setattr(resync, "_RUNTIME", str(tmp_path))
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
@@ -91,6 +92,29 @@ def test_a_resync_begins_when_its_target_is_marked(
 ) -> None:
     _source(monkeypatch, clock, standing)
     assert resync.before_resync_source() == 0
+    assert not _is_noted(tmp_path)
+
+
+def test_drbd_9_may_drop_a_resync_that_was_let_begin(
+    clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its monitor connects again, once for each resync that was to begin."""
+    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    _source(monkeypatch, clock, ["member"])
+    assert resync.before_resync_source() == 0
+    assert _is_noted(tmp_path)
+    alone = parse_events2(_STANDALONE)["vol1"]
+
+    def refuse(argv: Sequence[str]) -> Answer:
+        raise _SILENCE
+
+    with pytest.raises(CommandError):
+        resync.reconnect(FakeRunner(refuse), "vol1", alone)
+    assert _is_noted(tmp_path)
+    node = FakeRunner(_STANDALONE)
+    for _ in range(2):
+        assert resync.reconnect(node, "vol1", alone) == alone
+    assert [argv for argv, _ in node.calls].count(("drbdadm", "adjust", "vol1")) == 1
     assert not _is_noted(tmp_path)
 
 
