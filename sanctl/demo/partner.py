@@ -52,7 +52,7 @@ class Loss:
 
     Attributes:
         limit_bytes: what was allowed to be dirty; None: write-through, nothing.
-        dirty_bytes: what the survivor flushed before it went on.
+        dirty_bytes: what the survivor still had to flush before it went on.
         flush_s: what that took.
         pause: the longest time the host had no answer.
     """
@@ -220,7 +220,7 @@ def _limits(text: str) -> tuple[ByteSize, ...]:
     return tuple(ByteSize.parse(word) for word in text.split(","))
 
 
-_COLUMNS = ("MAY BE DIRTY", "WAS DIRTY", "FLUSH", "LONGEST PAUSE", "ERRORS")
+_COLUMNS = ("MAY BE DIRTY", "LEFT TO FLUSH", "FLUSH", "LONGEST PAUSE", "ERRORS")
 
 
 def _row(each: Loss) -> tuple[str, ...]:
