@@ -13,52 +13,57 @@ import contextlib
 import os
 import time
 
+from sanctl.agents import ocf, resync
 from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbd, marks
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal
-from sanctl.system.runner import Runner
+from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.runner import HurriedRunner, Runner
 
-#: Longer than what a resync that has just ended takes to be told of; two monitors see it.
+#: Longer than what a resync that has just ended takes to be told of; two monitors see it. Twice as
+#: long with each try that has not helped.
 _PATIENCE_S = 15.0
+_LONGEST_S = 3600.0
+#: What the rest of a monitor takes.
+_RESERVE_S = 5.0
 
 
 def serving_peer(state: ResourceState) -> PeerState | None:
-    """Return the Primary that an Outdated replica differs in nothing from, while all is at rest."""
+    """Return the Primary beside an Outdated replica that differs in nothing from any peer.
+
+    All peers have to be there: a Primary that has lost the other copy may count this one.
+    """
     if state.role != "Secondary" or state.disk != "Outdated":
         return None
-    if any(peer.replication not in {"Established", "Off"} for peer in state.peers):
+    if any(
+        (peer.replication, peer.disk, peer.out_of_sync_kib) != ("Established", "UpToDate", 0)
+        for peer in state.peers
+    ):
         return None
-    return next(
-        (
-            peer
-            for peer in state.peers
-            if (peer.role, peer.replication, peer.disk) == ("Primary", "Established", "UpToDate")
-            and peer.out_of_sync_kib == 0
-            and peer.node_id is not None
-        ),
-        None,
-    )
+    return next((peer for peer in state.peers if peer.role == "Primary"), None)
 
 
 def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Connect to the node that serves anew, if this replica has been overlooked for a while.
 
-    The Primary loses nobody it counts on: an Outdated copy adds nothing to DRBD's quorum
-    (drbd_state.c, calc_quorum). It is marked as outdated since before its resync, and stays so
-    until it is UpToDate.
+    Only one that the cluster has marked: who takes itself for good by this handshake is promoted by
+    nobody until the Primary has said the same.
 
     Returns:
         The state after that.
 
     Raises:
-        CommandError: DRBD refused or did not answer; the next monitor tries again.
+        SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
     """
-    peer = serving_peer(state)
-    if peer is None or peer.node_id is None or drbd.generation() < 9:
+    if state.disk != "Outdated" or drbd.generation() < 9:
         forget(device)
         return state
-    if not _has_lasted(device):
+    peer = serving_peer(state)
+    if peer is None or peer.node_id is None or not _has_lasted(device):
+        return state
+    hurried = HurriedRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
+    if not marks.look(hurried, device.name, os.uname().nodename).is_marked:
         return state
     journal.write(
         f"{device.name}: Outdated, though nothing differs from {peer.name}: connecting to it anew",
@@ -66,10 +71,12 @@ def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
         device=device.name,
         action="handshake",
     )
-    forget(device)
-    drbd.disconnect_peer(runner, device.name, peer.node_id)
-    drbd.up(runner, device.name)
-    return drbd.observe(runner, device.name) or state
+    _count(device)
+    # First: should this end half way, the next monitor connects again.
+    resync.note(device.name, peer.name)
+    drbd.disconnect_peer(hurried, device.name, peer.node_id)
+    drbd.up(hurried, device.name)
+    return drbd.observe(hurried, device.name) or state
 
 
 def forget(device: Device) -> None:
@@ -79,14 +86,24 @@ def forget(device: Device) -> None:
 
 
 def _has_lasted(device: Device) -> bool:
-    """Note when it was seen first; tell whether that is long enough ago."""
+    """Note when it was seen first; tell whether that, or the last try, is long enough ago."""
     try:
         since_s = os.stat(_note(device)).st_mtime
     except FileNotFoundError:
-        with open(_note(device), "w", encoding="utf-8"):
-            return False
+        write_atomically(_note(device), "0")
+        return False
+    wait_s = min(_LONGEST_S, _PATIENCE_S * 2 ** min(_tries(device), 16))
     # Not from before the clock was put right either.
-    return not 0 <= time.time() - since_s < _PATIENCE_S
+    return not 0 <= time.time() - since_s < wait_s
+
+
+def _tries(device: Device) -> int:
+    text = read_text_or(_note(device), "0").strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def _count(device: Device) -> None:
+    write_atomically(_note(device), str(_tries(device) + 1))
 
 
 def _note(device: Device) -> str:

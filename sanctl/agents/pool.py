@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import ballot, ocf, replica, told
 from sanctl.drivers import attributes, flash, loop, marks, pool
+from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
 from sanctl.model.cache import Mode
 from sanctl.model.poolcache import WISH
@@ -162,15 +163,25 @@ def _notes_of_this_node() -> dict[str, str]:
     }
 
 
+def _is_quorate() -> bool:
+    try:
+        return membership(_RUNNER).is_quorate
+    except SanctlError:
+        return False  # not known: the next monitor asks again
+
+
 def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
     """Remove the files of devices that the cluster says are deleted on this node.
 
     Only with the cluster's own word for exactly these files (name and UUID), never by their
-    absence from a list; and not while a loop device stands over one.
+    absence from a list; only with quorum; and not while a loop device stands over one.
     """
-    for attribute, value in noted.items():
-        if not attribute.startswith(_TOMBSTONE):
-            continue
+    stones = {key: value for key, value in noted.items() if key.startswith(_TOMBSTONE)}
+    # A node that was cut off changes only its own CIB. Each change makes that newer, and it could
+    # outrank the others' when they meet, in which a copy has been marked meanwhile.
+    if not stones or not _is_quorate():
+        return
+    for attribute, value in stones.items():
         device = attribute.removeprefix(_TOMBSTONE)
         uuid, _, pool_name = value.partition(" ")
         path = usable.get(pool_name)

@@ -52,7 +52,7 @@ def before_resync_source() -> int:
         )
         return _DROP
     # First of all: whatever ends this process, the monitor shall know whom to connect again.
-    _note(device)
+    note(device, peer)
     begin = time.monotonic()
     runner = HurriedRunner(_RUNNER, begin + _DEADLINE_S)
     last = "nothing was answered in time"
@@ -70,11 +70,14 @@ def before_resync_source() -> int:
         else:
             if fence_rules.is_certain(standing):
                 if drbd.generation() < 9:
-                    forget(device)
+                    _drop_note(device, peer)
+                else:
+                    note(device, peer)  # a monitor may have used the first one up meanwhile
                 _tell(device, f"{peer} is marked as outdated, its resync begins", begin, "marked")
                 return _BEGIN
             last = f"{peer} is {standing}"
         time.sleep(0.2)
+    note(device, peer)
     _tell(
         device,
         f"{peer} cannot be marked as outdated, and so not be filled now: {last}; the monitor"
@@ -94,21 +97,27 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
-    if not os.path.exists(_path(device)):
-        return state
-    if suspicion.is_suspect(device, suspicion.data_file(device)):
-        return state  # it would be compared by what it has lost (docs/adr/0027)
-    if state.is_in_sync:
-        forget(device)
-    elif drbd.stands_alone(state):
+    noted = _noted(device)
+    if not noted or suspicion.is_suspect(device, suspicion.data_file(device)):
+        return state  # who is suspect would be compared by what it has lost (docs/adr/0027)
+    alone = []
+    for peer in noted:
+        beside = state.beside(peer)
+        if beside.is_in_sync or (state.peers and not beside.peers):
+            _drop_note(device, peer)
+        elif drbd.stands_alone(beside):
+            alone.append(peer)
+    if alone:
         if drbd.generation() >= 9:
             # Should they have diverged, DRBD gives the connection up again, and that is left alone.
             # Before the attempt: a handler that is called for it leaves a note of its own.
-            forget(device)
+            for peer in alone:
+                _drop_note(device, peer)
         try:
             drbd.up(runner, device)
-        except SanctlError:
-            _note(device)
+        except BaseException:
+            for peer in alone:
+                note(device, peer)
             raise
         journal.write(
             f"{device}: connecting again: a resync that was to begin has not",
@@ -126,19 +135,35 @@ def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
     return state is not None and state.beside(peer).is_in_contact
 
 
-def _path(device: str) -> str:
-    return f"{_RUNTIME}/unmarked-{device}"
+def _path(device: str, peer: str) -> str:
+    return f"{_RUNTIME}/unmarked-{device}.{peer}"
 
 
-def _note(device: str) -> None:
-    with open(_path(device), "w", encoding="utf-8"):
+def _noted(device: str) -> list[str]:
+    """Return the peers that there are notes of."""
+    prefix = os.path.basename(_path(device, ""))
+    try:
+        entries = os.listdir(_RUNTIME)
+    except FileNotFoundError:
+        return []
+    return sorted(each.removeprefix(prefix) for each in entries if each.startswith(prefix))
+
+
+def note(device: str, peer: str) -> None:
+    """Have the monitor connect to that peer again, should DRBD stand alone towards it."""
+    with open(_path(device, peer), "w", encoding="utf-8"):
         pass
 
 
-def forget(device: str) -> None:
-    """Drop the note that the handler leaves; also of a device that is stopped here."""
+def _drop_note(device: str, peer: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(device))
+        os.unlink(_path(device, peer))
+
+
+def forget(device: str) -> None:
+    """Drop the notes that the handler leaves; also of a device that is stopped here."""
+    for peer in _noted(device):
+        _drop_note(device, peer)
 
 
 def _tell(

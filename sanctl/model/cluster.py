@@ -288,9 +288,19 @@ class Cluster:
         """Put both views together.
 
         Pacemaker has an instance that serves promoted once more when its parameters have changed,
-        and calls it Promoting meanwhile. Its node says that it is Primary: it goes on serving.
+        and calls it Promoting meanwhile. Its node says that it is Primary: it goes on serving. Not
+        where a device is being moved to: what that node said last may be of the time before.
         """
-        serving = {key for key, replica in cib.replicas.items() if replica.role == "Primary"}
+        goals = {
+            (device.name.value, str(move.node))
+            for device in cib.devices
+            if (move := cib.move(device.name)) is not None
+        }
+        serving = {
+            key
+            for key, replica in cib.replicas.items()
+            if replica.role == "Primary" and key not in goals
+        }
         instances = tuple(
             replace(each, role=Role.PROMOTED)
             if each.role is Role.PROMOTING and (each.resource, each.node) in serving

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import handshake
+from sanctl.agents import handshake, resync
 from sanctl.agents.replica import Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbd, marks
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system.runner import LocalRunner
 
@@ -29,11 +30,17 @@ DEVICE = Device(
 )
 
 
+class _Marked:
+    is_marked = True
+
+
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     """What DRBD was told: the peer to leave, then the resource to bring in line."""
     found: list[object] = []
     monkeypatch.setattr(handshake, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(resync, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(marks, "look", lambda *_: _Marked())
     monkeypatch.setattr(drbd, "generation", lambda: 9)
     monkeypatch.setattr(drbd, "disconnect_peer", lambda _runner, _name, peer: found.append(peer))
     monkeypatch.setattr(drbd, "up", lambda _runner, name: found.append(name))
@@ -60,7 +67,37 @@ def test_the_second_look_connects_to_the_node_that_serves(
     age(tmp_path, 16)
     assert look(OVERLOOKED) is GOOD
     assert told == [0, "vol"]
-    assert look(OVERLOOKED) is OVERLOOKED  # and then it is given time again
+    # What did not help is tried ever more rarely.
+    age(tmp_path, 16)
+    assert look(OVERLOOKED) is OVERLOOKED
+    age(tmp_path, 31)
+    assert look(OVERLOOKED) is GOOD
+    assert told == [0, "vol"] * 2
+
+
+def test_one_that_stops_half_way_is_connected_again_by_the_next_monitor(
+    told: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_runner: object, _name: str) -> None:
+        raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    look(OVERLOOKED)
+    age(tmp_path, 16)
+    monkeypatch.setattr(drbd, "up", refuse)
+    with pytest.raises(CommandError):
+        look(OVERLOOKED)
+    assert told == [0]
+    assert (tmp_path / "unmarked-vol.n1").exists()
+
+
+def test_who_is_not_marked_could_be_promoted_by_a_mistake_and_is_left_alone(
+    told: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Marked, "is_marked", False)
+    look(OVERLOOKED)
+    age(tmp_path, 16)
+    assert look(OVERLOOKED) is OVERLOOKED
+    assert told == []
 
 
 def test_a_clock_put_right_does_not_hold_it_up(told: list[object], tmp_path: Path) -> None:
@@ -82,6 +119,8 @@ def test_what_passes_is_forgotten(told: list[object], tmp_path: Path) -> None:
     "state",
     [
         GOOD,
+        OVERLOOKED._replace(peers=(OTHER._replace(replication="Off"), SERVING)),
+        OVERLOOKED._replace(peers=(OTHER._replace(out_of_sync_kib=4), SERVING)),
         OVERLOOKED._replace(role="Primary"),
         OVERLOOKED._replace(disk="Inconsistent"),
         OVERLOOKED._replace(peers=(OTHER,)),

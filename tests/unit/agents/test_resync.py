@@ -81,7 +81,7 @@ def _source(
 
 
 def _is_noted(tmp_path: Path) -> bool:
-    return (tmp_path / "unmarked-vol1").exists()
+    return (tmp_path / "unmarked-vol1.n2").exists()
 
 
 @pytest.mark.parametrize(
@@ -157,18 +157,48 @@ def test_the_monitor_connects_again_what_the_handler_had_dropped(
     clock: _Clock, tmp_path: Path
 ) -> None:
     node = FakeRunner(_WAITING)
-    (tmp_path / "unmarked-vol1").touch()
+    (tmp_path / "unmarked-vol1.n2").touch()
     alone = parse_events2(_STANDALONE)["vol1"]
     assert resync.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
     assert _is_noted(tmp_path)
 
 
+_THREE = (
+    "exists resource name:vol1 role:Primary suspended:no\n"
+    "exists connection name:vol1 peer-node-id:1 conn-name:n2 connection:Connected role:Secondary\n"
+    "exists connection name:vol1 peer-node-id:2 conn-name:n3 connection:StandAlone role:Unknown\n"
+    "exists device name:vol1 volume:0 minor:1 disk:UpToDate size:8 quorum:yes\n"
+    "exists peer-device name:vol1 peer-node-id:1 conn-name:n2 volume:0 replication:WFBitMapS"
+    " peer-disk:Outdated\n"
+    "exists peer-device name:vol1 peer-node-id:2 conn-name:n3 volume:0 replication:Off"
+    " peer-disk:DUnknown\n"
+)
+
+
+def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
+    clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """n3 diverged: that n2 is about to be filled is no reason to ask it again."""
+    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    (tmp_path / "unmarked-vol1.n2").touch()
+    (tmp_path / "unmarked-vol1.gone").touch()
+    node = FakeRunner(_THREE)
+    state = parse_events2(_THREE)["vol1"]
+    assert resync.reconnect(node, "vol1", state) == state
+    assert node.calls == []
+    assert [each.name for each in tmp_path.iterdir()] == ["unmarked-vol1.n2"]
+    (tmp_path / "unmarked-vol1.n3").touch()
+    resync.reconnect(node, "vol1", state)
+    assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
+    assert [each.name for each in tmp_path.iterdir()] == ["unmarked-vol1.n2"]
+
+
 def test_a_suspect_replica_is_not_connected_again(
     clock: _Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspicion, "is_suspect", lambda *_: True)
-    (tmp_path / "unmarked-vol1").touch()
+    (tmp_path / "unmarked-vol1.n2").touch()
     alone = parse_events2(_STANDALONE)["vol1"]
     assert resync.reconnect(FakeRunner(""), "vol1", alone) == alone
     assert _is_noted(tmp_path)
@@ -185,7 +215,7 @@ def test_nothing_else_is_connected_again(
     """Replicas that diverged stand alone until an operator decides."""
     node = FakeRunner("")
     if is_noted:
-        (tmp_path / "unmarked-vol1").touch()
+        (tmp_path / "unmarked-vol1.n2").touch()
     state = parse_events2(events)["vol1"]
     assert resync.reconnect(node, "vol1", state) == state
     assert node.calls == []
@@ -193,7 +223,7 @@ def test_nothing_else_is_connected_again(
 
 
 def test_what_a_stop_drops(clock: _Clock, tmp_path: Path) -> None:
-    (tmp_path / "unmarked-vol1").touch()
+    (tmp_path / "unmarked-vol1.n2").touch()
     resync.forget("vol1")
     resync.forget("vol1")
     assert not _is_noted(tmp_path)
