@@ -16,6 +16,7 @@ _PROGRAMS = {
     "tc": "iproute2",
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
+    "mount": "mount",
     "nsenter": "util-linux",
     "unshare": "util-linux",
     "ssh": "openssh-client",
