@@ -60,7 +60,12 @@ def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
         forget(device)
         return state
     peer = serving_peer(state)
-    if peer is None or peer.node_id is None or not _has_lasted(device):
+    if peer is None or peer.node_id is None:
+        # Behind, or busy: whatever was seen before, it has not lasted. The tries still count.
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(_note(device))
+        return state
+    if not _has_lasted(device):
         return state
     hurried = HurriedRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
     if not marks.look(hurried, device.name, os.uname().nodename).is_marked:

@@ -161,7 +161,7 @@ def _has_resumed(load: Load, cut_s: float) -> bool:
               help="What may be dirty, one after the other.")  # fmt: skip
 @output_option
 def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> None:
-    """The pause when a device in write-back loses its standby, by what is dirty.
+    """The pause when a device in write-back loses its standby, by what may be dirty.
 
     A host writes random blocks to one device of two copies on slow disks, as fast as it takes
     them, and a ledger beside them; the standby's power is cut. First in write-through, which has

@@ -291,11 +291,7 @@ class Cluster:
         and calls it Promoting meanwhile. Its node says that it is Primary: it goes on serving. Not
         where a device is being moved to: what that node said last may be of the time before.
         """
-        goals = {
-            (device.name.value, str(move.node))
-            for device in cib.devices
-            if (move := cib.move(device.name)) is not None
-        }
+        goals = {(move.device, move.node) for move in cib.moves}
         serving = {
             key
             for key, replica in cib.replicas.items()

@@ -107,6 +107,14 @@ def test_a_clock_put_right_does_not_hold_it_up(told: list[object], tmp_path: Pat
     assert told == [0, "vol"]
 
 
+def test_what_was_interrupted_has_not_lasted(told: list[object], tmp_path: Path) -> None:
+    look(OVERLOOKED)
+    age(tmp_path, 60)
+    look(OVERLOOKED._replace(peers=(OTHER, SERVING._replace(replication="SyncTarget"))))
+    assert look(OVERLOOKED) is OVERLOOKED
+    assert told == []
+
+
 def test_what_passes_is_forgotten(told: list[object], tmp_path: Path) -> None:
     look(OVERLOOKED)
     age(tmp_path, 60)

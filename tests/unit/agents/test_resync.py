@@ -11,7 +11,7 @@ from sanctl.agents import fencing, resync, suspicion
 from sanctl.drivers import drbd
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
-from sanctl.system.runner import HurriedRunner
+from sanctl.system.runner import HurriedRunner, Runner
 from tests.fakes.runner import Answer, FakeRunner
 
 _SILENCE = CommandError(Problem("SAN-CMD-002", "no answer"))
@@ -116,6 +116,24 @@ def test_drbd_9_may_drop_a_resync_that_was_let_begin(
         assert resync.reconnect(node, "vol1", alone) == alone
     assert [argv for argv, _ in node.calls].count(("drbdadm", "adjust", "vol1")) == 1
     assert not _is_noted(tmp_path)
+
+
+@pytest.mark.parametrize(("standing", "status"), [("member", 0), ("alone", 1)])
+def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
+    standing: str, status: int, clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It connected another peer again: this one's resync has not begun yet."""
+    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    _source(monkeypatch, clock, [standing])
+    told = fencing.secure
+
+    def secure(runner: Runner, device: str, peer: str) -> str:
+        resync.forget(device)
+        return told(runner, device, peer)
+
+    monkeypatch.setattr(fencing, "secure", secure)
+    assert resync.before_resync_source() == status
+    assert _is_noted(tmp_path)
 
 
 @pytest.mark.parametrize("standing", ["alone", "unknown", "silent"])

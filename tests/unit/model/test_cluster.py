@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sanctl.model.cluster import Cluster, Role
+from sanctl.model.cluster import Cluster, MoveConstraint, Role
 from sanctl.model.names import DeviceName
 from tests.unit.ops.test_device import Bench
 
@@ -34,3 +34,16 @@ def test_a_standby_that_is_being_promoted_does_not_serve_yet() -> None:
         if pair.get("name") == "sanctl-vm1":
             pair.set("value", pair.get("value", "").replace("role=Primary", "role=Secondary"))
     assert promoting(bench).active_node(VM1) is None
+
+
+def test_where_a_device_is_being_moved_to_an_old_word_does_not_count() -> None:
+    bench = Bench()
+    bench.create()
+    seen = promoting(bench)
+    instances = tuple(
+        replace(each, role=Role.PROMOTING) if each.role is Role.PROMOTED else each
+        for each in seen.mon.instances
+    )
+    move = MoveConstraint(device="vm1", node="n1", until="2030-01-01 00:00:00Z")
+    moving = Cluster.seen(replace(seen.cib, moves=(move,)), replace(seen.mon, instances=instances))
+    assert moving.active_node(VM1) is None
