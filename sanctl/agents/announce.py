@@ -39,7 +39,8 @@ def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
     behind = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
     size = "?" if state.size_kib is None else str(state.size_kib * 1024)
     # Of several it has to be said which is which.
-    peers = f" peers={','.join(each.name for each in state.peers)}" if len(state.peers) > 1 else ""
+    names = ",".join(each.name for each in state.peers)
+    peers = f" peers={names}" if names and nodes > 2 else ""
     return (
         f"disk={state.disk} connection={connections} replication={replications} "
         f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size} "

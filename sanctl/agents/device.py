@@ -26,6 +26,7 @@ from sanctl.agents import (
     fencing,
     handshake,
     healing,
+    meeting,
     membership,
     newborn,
     ocf,
@@ -104,7 +105,7 @@ def start() -> int:
     membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    resource_file.write(_RUNNER, device, files)
+    resource_file.write(_RUNNER, device, files, only=meeting.first(_RUNNER, device))
     pair.forget(device.name)
     cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = suspicion.is_suspect(device.name, files.data)
@@ -157,6 +158,7 @@ def promote() -> int:
     if newborn.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
+        meeting.complete(_RUNNER, device)
         primary.become(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
     cache.secure_unless_in_sync(_RUNNER, device.name)
@@ -306,6 +308,7 @@ def monitor() -> int:
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = healing.obey(_RUNNER, device, state)
+                state = meeting.follow(_RUNNER, device, state)
                 state = resync.reconnect(_RUNNER, device.name, state)
                 state = replacement.replace_if_suspect(_RUNNER, device, state)
                 state = reattach.reattach(_RUNNER, device, state)

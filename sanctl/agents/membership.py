@@ -18,16 +18,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 
 from sanctl.agents import cache, replica, resource_file, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, pool
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
-
-_HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 
 
 def follow(runner: Runner, device: Device) -> bool:
@@ -38,7 +34,8 @@ def follow(runner: Runner, device: Device) -> bool:
     """
     if _here() not in device.nodes:
         return False  # about to be stopped here
-    if set(_known(device)) == set(device.nodes) and not os.path.exists(_mark(device)):
+    known = set(resource_file.nodes(device.name))
+    if known == set(device.nodes) and not os.path.exists(_mark(device)):
         return False
     if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
         return False  # DRBD would connect it, and compare it by what it has lost
@@ -69,7 +66,7 @@ def part(runner: Runner, device: Device) -> None:
     Raises:
         CommandError: it did not end.
     """
-    gone = sorted(set(_known(device)) - set(device.nodes))
+    gone = sorted(set(resource_file.nodes(device.name)) - set(device.nodes))
     if not gone:
         return
     # No handler is called for a peer that is let go of: what is in RAM alone is flushed before.
@@ -113,11 +110,6 @@ def forget(device: Device) -> None:
 
 def _here() -> str:
     return os.uname().nodename
-
-
-def _known(device: Device) -> list[str]:
-    """Return the replica nodes of the resource file that is in force; none if there is none."""
-    return _HOST.findall(read_text_or(resource_file.path_of(device.name), ""))
 
 
 def _mark(device: Device) -> str:

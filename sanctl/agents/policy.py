@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 
-from sanctl.agents import replica, resource_file
+from sanctl.agents import resource_file
 from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import drbd, pool
+from sanctl.drivers import drbd
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.sync import DEFAULT, SyncPolicy
@@ -24,7 +23,6 @@ from sanctl.system.runner import Runner
 #: Raised when the resource file of the same policy becomes another one: a replica that was started
 #: by an older release gets it too.
 _RENDERING = "1"
-_EXTENTS = re.compile(r"^\s*al-extents (\d+);", re.MULTILINE)
 
 
 def of(device: Device) -> SyncPolicy:
@@ -101,16 +99,8 @@ def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
         return False
     if not state.peers and len(device.nodes) > 1:
         return False  # DRBD 8.4 forgets a connection that it has given up.
-    where = replica.load_topology().pool(device.pool)
-    if where is None:
+    if not resource_file.rewrite(runner, device):
         return False
-    present = _EXTENTS.search(read_text_or(resource_file.path_of(device.name), ""))
-    resource_file.write(
-        runner,
-        device,
-        pool.files_of(str(where.path), device.name, device.uuid),
-        al_extents=int(present[1]) if present else None,
-    )
     drbd.up(runner, device.name)
     note(device)
     return True

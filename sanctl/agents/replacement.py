@@ -5,17 +5,12 @@ Not before: after a power cut of all nodes a suspect replica may be the best the
 
 from __future__ import annotations
 
-import os
-import xml.etree.ElementTree as ET
-
-from sanctl.agents import cache, renewal, suspicion
+from sanctl.agents import cache, renewal, serving, suspicion
 from sanctl.agents.replica import Device
-from sanctl.drivers import corosync, drbd
+from sanctl.drivers import drbd
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.caching import must_cut
 from sanctl.system.runner import Runner
-
-_QUERY_TIMEOUT_S = 8.0
 
 
 def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
@@ -26,7 +21,7 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     """
     if state.is_primary or not suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
         return state
-    if not _another_serves(runner, device):
+    if not serving.node(runner, device):
         return state
     if must_cut(state, may_be_write_back=True):
         drbd.cut(runner, device.name)
@@ -35,27 +30,3 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     )
     renewal.begin_anew(runner, device)
     return drbd.observe(runner, device.name) or state
-
-
-def _another_serves(runner: Runner, device: Device) -> bool:
-    """Whether a quorate cluster shows another replica that is good and serves."""
-    if not corosync.membership(runner).is_quorate:
-        return False
-    here = os.uname().nodename
-    answer = runner.run(
-        ["cibadmin", "--query", "--xpath",
-         f"//node_state//nvpair[@name='sanctl-{device.name}']/ancestor::node_state"],
-        timeout_s=_QUERY_TIMEOUT_S,
-        ok=(0, 6, 105),  # no such object: nobody has told anything
-    )  # fmt: skip
-    if answer.status != 0:
-        return False
-    for node in ET.fromstring(answer.stdout).iter("node_state"):  # noqa: S314 - our own CIB
-        if node.get("uname") in {None, here}:
-            continue
-        for pair in node.iter("nvpair"):
-            if pair.get("name") == f"sanctl-{device.name}":
-                told = pair.get("value", "").split()
-                if {"disk=UpToDate", "role=Primary"} <= set(told) and "suspect=1" not in told:
-                    return True
-    return False

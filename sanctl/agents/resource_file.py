@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 
 from sanctl.agents import replica
 from sanctl.agents.replica import Device
@@ -12,6 +13,9 @@ from sanctl.errors import CommandError, Problem
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
+_EXTENTS = re.compile(r"^\s*al-extents (\d+);", re.MULTILINE)
+_HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
+_HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 _INCLUDE = "/etc/drbd.d/sanctl.res"
 _HANDLERS = "/usr/lib/sanctl"
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
@@ -23,10 +27,12 @@ def write(
     files: pool.DeviceFiles,
     *,
     al_extents: int | None = None,
+    only: str | None = None,
 ) -> None:
     """Render the DRBD resource file of the device for this node.
 
     `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
+    `only` is the one node to connect to, empty for all; None: as in the file that is there.
     """
     from sanctl.agents import policy  # noqa: PLC0415
     from sanctl.render.drbd import (  # noqa: PLC0415
@@ -83,9 +89,48 @@ def write(
             sync=policy.of(device),
             link_bytes_s=link.bytes_per_s(runner, str(here.sync)) if here else None,
             al_extents=al_extents,
+            connection=_connection(device, only_peer(device.name) if only is None else only),
         ),
         mode=0o600,
     )
+
+
+def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
+    """Render the file of a replica that runs, and may not change its activity log's size.
+
+    Returns:
+        False where this node does not know the device's pool, and nothing was written.
+    """
+    where = replica.load_topology().pool(device.pool)
+    if where is None:
+        return False
+    present = _EXTENTS.search(read_text_or(path_of(device.name), ""))
+    write(
+        runner,
+        device,
+        pool.files_of(str(where.path), device.name, device.uuid),
+        al_extents=int(present[1]) if present else None,
+        only=only,
+    )
+    return True
+
+
+def nodes(name: str) -> list[str]:
+    """Return the nodes with a copy by the file that is there; none if there is none."""
+    return _HOST.findall(read_text_or(path_of(name), ""))
+
+
+def only_peer(name: str) -> str:
+    """Return the one node that a device's copy here connects to; empty: all, or not started."""
+    found = _HOSTS.search(read_text_or(path_of(name), ""))
+    connected = found[1].split() if found else []
+    if not 0 < len(connected) < len(nodes(name)):
+        return ""
+    return next((node for node in connected if node != os.uname().nodename), "")
+
+
+def _connection(device: Device, only: str) -> tuple[str, ...]:
+    return (os.uname().nodename, only) if only in device.nodes else ()
 
 
 def path_of(name: str) -> str:

@@ -186,6 +186,7 @@ def render_resource(
     sync: SyncPolicy,
     link_bytes_s: int | None,
     al_extents: int | None = None,
+    connection: tuple[str, ...] = (),
 ) -> str:
     """Return the text of `/run/sanctl/drbd.d/NAME.res` (drbd.conf(5)).
 
@@ -203,6 +204,8 @@ def render_resource(
         link_bytes_s: what the sync network carries, None where it does not tell.
         al_extents: the size of the activity log of a replica that runs, which DRBD does not change
             while it is used; None: the one that goes with the size.
+        connection: the two nodes of the only connection there is to be, with DRBD 9; empty: each
+            node with each other one.
     """
     fencing = ("fencing", _fencing(len(replicas)))
     net = (*_NET, fencing) if generation >= 9 else _NET
@@ -254,7 +257,7 @@ def render_resource(
     if generation >= 9 and len(ordered) > 1:
         lines += [
             "  connection-mesh {",
-            f"    hosts {' '.join(replica.node for replica in ordered)};",
+            f"    hosts {' '.join(connection or (replica.node for replica in ordered))};",
             "  }",
         ]
     lines.append("}")

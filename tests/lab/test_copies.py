@@ -430,6 +430,54 @@ def test_four_new_copies(four: Copies) -> None:
     assert four.active() == "n1"
 
 
+def test_a_copy_that_returns_while_another_is_filled_gets_all_it_lacks(four: Copies) -> None:
+    """What broke: it met a third copy, which sent it what the *other* one still lacked (ADR 39)."""
+    serving, (first, second) = four.active(), four.others()[:2]
+    rates = ("--rate-min", "256K", "--rate-max", "512K")
+    four.scene.sanctl("device", "sync", four.name, *rates, timeout_s=120)
+    with writing(four) as load:
+        await_writes(load)
+        begun = time.time()
+        # At once, so that both are behind by the same generation.
+        for node in (first, second):
+            four.bed.cut_power(node)
+        wait_for(
+            "both to be marked", lambda: four.marks() >= {first, second}, within_s=DEADLINE_S
+        )
+        four.bed.sh(serving, f"crm_standby --node {second} --update on")
+        try:
+            await_writes(load)
+            power_is_back(four.bed, first, second)
+            wait_for(
+                f"half of {first} to be filled",
+                lambda: 0 < differing_kib(four, first) < sent_kib(four, first, begun) / 2,
+                within_s=DEADLINE_S,
+                every_s=0.2,
+            )
+        finally:
+            four.bed.sh(serving, f"crm_standby --node {second} --delete")
+        wait_for(
+            f"{second} to be filled, too",
+            lambda: differing_kib(four, second) > 0,
+            within_s=DEADLINE_S,
+            every_s=0.2,
+        )
+        rates = ("--rate-min", "32M", "--rate-max", "network")
+        four.scene.sanctl("device", "sync", four.name, *rates, timeout_s=120)
+        four.await_whole()
+    copied = [
+        line for node in four.nodes for line in lines(four, node, begun, "Copying bitmap of peer")
+    ]
+    assert not copied
+    assert four.differing_sectors(four.active()) == 0
+
+
+def differing_kib(copies: Copies, node: str) -> int:
+    """How much of a copy still differs from the one that fills it."""
+    found = re.findall(r"replication:SyncTarget .*out-of-sync:(\d+)", copies.events(node))
+    return max(map(int, found), default=0)
+
+
 def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(four: Copies) -> None:
     """Two of four are no majority. With the witness the cluster has one, and gives its leave."""
     serving = four.active()

@@ -24,6 +24,7 @@ def _render(
     sync: SyncPolicy = DEFAULT,
     link_bytes_s: int | None = None,
     al_extents: int | None = None,
+    connection: tuple[str, ...] = (),
 ) -> str:
     return render_resource(
         name="vol1",
@@ -40,6 +41,7 @@ def _render(
         sync=sync,
         link_bytes_s=link_bytes_s,
         al_extents=al_extents,
+        connection=connection,
     )
 
 
@@ -158,3 +160,10 @@ def test_the_controller_suits_the_network(
 def test_a_running_replica_keeps_its_activity_log() -> None:
     assert "al-extents 67;" in _render(8)
     assert "al-extents 1237;" in _render(8, al_extents=1237)
+
+
+def test_a_copy_that_may_meet_one_other_has_one_connection() -> None:
+    text = _render(9, 4, connection=("n3", "n1"))
+    assert "  connection-mesh {\n    hosts n3 n1;\n  }\n" in text
+    assert text.count("  on n") == 4 and "quorum majority;" in text
+    assert "hosts n1 n2 n3 n4;" in _render(9, 4)
