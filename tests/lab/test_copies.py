@@ -441,9 +441,7 @@ def test_a_copy_that_returns_while_another_is_filled_gets_all_it_lacks(four: Cop
         # At once, so that both are behind by the same generation.
         for node in (first, second):
             four.bed.cut_power(node)
-        wait_for(
-            "both to be marked", lambda: four.marks() >= {first, second}, within_s=DEADLINE_S
-        )
+        wait_for("both to be marked", lambda: four.marks() >= {first, second}, within_s=DEADLINE_S)
         four.bed.sh(serving, f"crm_standby --node {second} --update on")
         try:
             await_writes(load)
