@@ -222,6 +222,10 @@ def _create_backstore(target: Target, block_device: str) -> str:
         # told that there are none rather than half of them.
         ("emulate_pr", "0"),
         ("emulate_3pc", "0"),
+        # A single write that is to be stable: the backstore drops that wish where the device below
+        # does not have it itself (target_core_iblock.c, iblock_execute_rw), and loop devices do
+        # not. Told so, a host flushes after such a write instead.
+        ("emulate_fua_write", "0"),
     ):
         _set(f"{backstore}/attrib/{attribute}", value)
     return backstore
