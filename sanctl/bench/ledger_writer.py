@@ -184,18 +184,23 @@ def build_histories(records: Sequence[Record]) -> dict[int, BlockHistory]:
     return histories
 
 
-def open_device(path: str, *, write: bool, buffered: bool) -> int:
+def open_device(path: str, *, write: bool, buffered: bool, synced: bool = True) -> int:
     """Open the device so that an acknowledgement means what a database would take it for.
 
     O_DIRECT: no page cache of the initiator between the write and the device. O_DSYNC: the write
     is acknowledged when it is stable, because the kernel sends FUA or a cache flush with it as the
     device's write cache flag demands. Without it, a write lost from a volatile cache would not be
     a broken promise, and the check would prove less. `buffered` is for files on tmpfs, in tests.
+
+    Not `synced` is for a device in write-back that loses one of two nodes: that is to cost no
+    write that was answered, flushed or not. And flushes would leave nothing dirty there.
     """
     flags = os.O_RDWR if write else os.O_RDONLY
     if not buffered:
         flags |= os.O_DIRECT
-    return os.open(path, flags | os.O_DSYNC | os.O_CLOEXEC)
+    if synced:
+        flags |= os.O_DSYNC
+    return os.open(path, flags | os.O_CLOEXEC)
 
 
 def device_bytes(fd: int) -> int:
@@ -366,7 +371,9 @@ def follow(log_fd: int) -> Iterator[dict[str, float | int]]:
 
 
 def _command_write(args: argparse.Namespace) -> int:
-    device_fd = open_device(args.device, write=True, buffered=args.buffered)
+    device_fd = open_device(
+        args.device, write=True, buffered=args.buffered, synced=not args.unsynced
+    )
     if not args.buffered and not stat.S_ISBLK(os.fstat(device_fd).st_mode):
         raise ValueError(f"{args.device} is not a block device (files need --buffered)")
     room = device_bytes(device_fd) - args.start
@@ -429,6 +436,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     write.add_argument("--start", type=int, default=0, help="first byte of the region")
     write.add_argument("--region", type=int, default=0, help="bytes (0: to the end)")
     write.add_argument("--seed", type=int, default=1)
+    write.add_argument("--unsynced", action="store_true", help="an answer is all that is asked for")
     write.add_argument("--run-id", default="", help="32 hex digits (random by default)")
     watch = commands.add_parser("watch")
     watch.set_defaults(run=_command_watch)

@@ -188,6 +188,8 @@ def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> 
             region_bytes=_LEDGER_BYTES,
             tell=lambda text: click.echo(f"  {text}", err=True),
             show=lambda _state: None,
+            # A flush would empty the cache twenty times a second.
+            synced=False,
         )
         for limit in (None, *limits):
             # Anew each time: a node that was without power forgets what its disk was told to be.

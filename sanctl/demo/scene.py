@@ -123,11 +123,13 @@ class Scene:
         region_bytes: int,
         tell: Tell,
         show: Show,
+        synced: bool = True,
     ) -> Load:
-        """Start a ledger on a device of the host."""
-        run = self.host.start_ledger(
-            device, path, "--rate", f"{rate:g}", "--region", str(region_bytes)
-        )
+        """Start a ledger on a device of the host; without `synced` it flushes nothing."""
+        options = ["--rate", f"{rate:g}", "--region", str(region_bytes)]
+        if not synced:
+            options.append("--unsynced")
+        run = self.host.start_ledger(device, path, *options)
         return Load(
             bed=self.bed,
             host=self.host,

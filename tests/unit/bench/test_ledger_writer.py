@@ -224,3 +224,20 @@ def test_the_rate_is_kept(tmp_path: Path) -> None:
 def test_every_block_has_exactly_one_writer(depth: int, blocks: int) -> None:
     owned = [block for index in range(depth) for block in blocks_of_writer(index, depth, blocks)]
     assert sorted(owned) == list(range(blocks))
+
+
+@pytest.mark.parametrize(("options", "synced"), [((), True), (("--unsynced",), False)])
+def test_what_is_acknowledged_is_stable_unless_that_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], synced: bool
+) -> None:
+    (tmp_path / "device").write_bytes(bytes(REGION))
+    flags: dict[str, int] = {}
+    real = os.open
+
+    def opened(path: str, flag: int, *mode: int) -> int:
+        flags[os.path.basename(path)] = flag
+        return real(path, flag, *mode)
+
+    monkeypatch.setattr(os, "open", opened)
+    assert write(tmp_path, "--seconds", "0.1", "--rate", "50", *options) == 0
+    assert bool(flags["device"] & os.O_DSYNC) is synced
