@@ -286,7 +286,8 @@ def _set_stable(name: str, path: str, target: Mode) -> None:
         return  # The kernel refuses direct I/O here: synchronous is all that keeps it safe.
     filecache.set_synchronous(path, on=wanted)
     if wanted:
-        # What was written before is to be as stable as what follows.
+        # What was written before is to be as stable as what follows, also what is under way.
+        filecache.drain(path)
         filecache.flush(path)
     tell(name, f"{target.value}", target.value)
 

@@ -94,11 +94,22 @@ def measure(
               help="Requests in flight.")  # fmt: skip
 @click.option("--region", "region_mib", type=click.IntRange(8, 160), default=64, show_default=True,
               metavar="MIB", help="Of the device that they go to.")  # fmt: skip
+@click.option("--policy", type=click.Choice([Mode.NONE.value, Mode.WRITE_THROUGH.value]),
+              default=Mode.NONE.value, show_default=True,
+              help="Cache policy of the device itself, in all three.")  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path), default=Path("bench-cache"),
               show_default=True, help="Folder for the figures and the picture.")  # fmt: skip
 @output_option
 def cache_command(
-    *, name: str, seconds: int, read: int, depth: int, region_mib: int, report: Path, output: str
+    *,
+    name: str,
+    seconds: int,
+    read: int,
+    depth: int,
+    region_mib: int,
+    policy: str,
+    report: Path,
+    output: str,
 ) -> None:
     """Random reads and writes of 8 KiB on slow disks, without flash and with it.
 
@@ -113,7 +124,7 @@ def cache_command(
     require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
     found: list[Figures] = []
     try:
-        target = scene.create(_DEVICE, _DEVICE_SIZE, prefer=bed.storage[0].name)
+        target = scene.create(_DEVICE, _DEVICE_SIZE, prefer=bed.storage[0].name, cache=policy)
         path = scene.host.login(target, scene.portals())
         # Blocks that were never written are holes, which no disk is asked for.
         scene.host.sh(
@@ -142,7 +153,7 @@ def cache_command(
             scene.delete(_DEVICE)
     title = (
         f"random {_BLOCK_BYTES // 1024} KiB, {read} % reads, {depth} in flight, two copies, "
-        f"disks of {faults.SPINNING_MS} ms"
+        f"policy {policy}, disks of {faults.SPINNING_MS} ms"
     )
     data = _data(found, title, seconds)
     report.mkdir(parents=True, exist_ok=True)

@@ -109,6 +109,26 @@ def flush(path: str) -> None:
         ) from error
 
 
+def drain(path: str) -> None:
+    """Return when all writes of the file that its loop device had begun have ended.
+
+    Direct I/O looks at the synchronous flag when a write begins (iomap_dio_rw in
+    fs/iomap/direct-io.c), so one that began before the flag was set ends without being stable.
+
+    Raises:
+        CommandError: the loop device did not take it.
+    """
+    device = loop.find(path)
+    if device is None:
+        return
+    try:
+        loop.drain(device)
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-CACHE-001", f"{device} could not be drained: {error.strerror}")
+        ) from error
+
+
 def usage(path: str) -> Usage | None:
     """Return how much of a file is in RAM (cachestat(2), Linux 6.5); None if that is not told."""
     import ctypes  # noqa: PLC0415 - only for what is in write-back

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 
@@ -10,6 +11,8 @@ from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 _DELETED = " (deleted)"
+# linux/loop.h; struct loop_info64 has that many bytes.
+_SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C04, 0x4C05, 232
 
 
 def find(path: str) -> str | None:
@@ -57,6 +60,23 @@ def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
         timeout_s=_TIMEOUT_S,
     )
     return done.stdout.strip()
+
+
+def drain(device: str) -> None:
+    """Return when every request that the loop device had begun has ended; new ones wait meanwhile.
+
+    Giving a loop device the settings that it has changes nothing, and the kernel waits for what
+    is in flight before it takes them (loop_set_status in drivers/block/loop.c).
+
+    Raises:
+        OSError: the device is gone.
+    """
+    handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        settings = fcntl.ioctl(handle, _GET_STATUS64, bytes(_STATUS64_BYTES))
+        fcntl.ioctl(handle, _SET_STATUS64, settings)
+    finally:
+        os.close(handle)
 
 
 def grow(runner: Runner, device: str) -> None:

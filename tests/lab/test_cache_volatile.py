@@ -1,12 +1,14 @@
 """All power is lost with disks that forget what was not flushed: what write-through and none keep.
 
-Rows of docs/explanation/cache.md. The last test breaks the rule on purpose, with disks to which no
-flush is passed on, and sees that what the others look at finds it.
+Rows of docs/explanation/cache.md. Also each replica by itself is looked at, while its node is off:
+what one lacks, DRBD would send it from the other before a host could read it. The last test breaks
+the rule on purpose, with disks to which no flush is passed on, and the same look finds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from sanctl.demo.bed import Bed, wait_for
 from sanctl.demo.scene import Scene
 from sanctl.lab import faults
 from sanctl.lab.faults import Disk
+from sanctl.lab.spec import NodeSpec
 from sanctl.system.runner import LocalRunner
 
 pytestmark = pytest.mark.faults
@@ -22,6 +25,7 @@ pytestmark = pytest.mark.faults
 NAME = "volatile0"
 MIB = 2**20
 BLOCKS = 200
+FILES = 20
 # Beyond what filesystems and DRBD touch by themselves; another stretch for each test.
 AT_BLOCK = {"write-through": 0, "none": 1000, "cheated": 2000}
 BACK_DEADLINE_S = 400.0
@@ -78,12 +82,42 @@ def found(scene: Scene, path: str, at: int) -> int:
     return int(out)
 
 
-def cut_all_and_wait(scene: Scene) -> None:
-    """Cut the power of all storage nodes, give it back, and wait until the host is served."""
+def cut_all(scene: Scene) -> None:
+    """Cut the power of all storage nodes, of the one that serves last."""
+    active = observe.active_node(scene.bed, NAME)
+    for name in sorted((node.name for node in scene.bed.storage), key=lambda name: name == active):
+        scene.bed.cut_power(name)
+
+
+def on_disk(bed: Bed, folder: Path, at: int) -> dict[str, int]:
+    """How many of the blocks each node's disk holds, by node; the nodes are off."""
+    look = (
+        f"dd if=$file bs=4096 skip={at} count={BLOCKS} status=none | tr -d '\\0'"
+        f" | {{ grep -c '^block ...... *{at}' || true; }}"
+    )
+    return {node.name: int(ask_disk(bed, node, folder, look)) for node in bed.storage}
+
+
+def ask_disk(bed: Bed, node: NodeSpec, folder: Path, look: str) -> str:
+    """Return what a script says of the device's file (`$file`) on the disk of a node that is off.
+
+    On a copy of the disk: mounting plays back the filesystem's journal.
+    """
+    copy, mounted = folder / f"{node.name}.raw", folder / node.name
+    mounted.mkdir(exist_ok=True)
+    script = (
+        f"cp --sparse=always {bed.lab.node_directory(node)}/disk1.raw {copy}\n"
+        f"mount -o loop {copy} {mounted}\n"
+        f"file=$(echo {mounted}/devices/{NAME}.*.data)\n{look}"
+    )
+    done = LocalRunner().run(["unshare", "--mount", "bash", "-ec", script], timeout_s=120)
+    copy.unlink()
+    return done.stdout
+
+
+def wait_until_served(scene: Scene) -> None:
+    """Give the power back and wait until both copies are in sync and the host is served."""
     bed = scene.bed
-    active = observe.active_node(bed, NAME)
-    for name in sorted((node.name for node in bed.storage), key=lambda name: name == active):
-        bed.cut_power(name)
     for node in bed.storage:
         if not bed.has_power(node.name):  # fencing may have given it back
             bed.give_power(node.name)
@@ -101,25 +135,64 @@ def cut_all_and_wait(scene: Scene) -> None:
     )
 
 
-def test_write_through_keeps_every_acknowledged_write(scene: Scene, path: str) -> None:
-    set_cache(scene.bed, "write-through")
-    make_volatile(scene.bed)
+def test_write_through_keeps_every_acknowledged_write(
+    scene: Scene, path: str, tmp_path: Path
+) -> None:
+    bed = scene.bed
+    set_cache(bed, "write-through")
+    make_volatile(bed)
     write(scene, path, AT_BLOCK["write-through"], flushed=False)
-    cut_all_and_wait(scene)
+    cut_all(scene)
+    assert on_disk(bed, tmp_path, AT_BLOCK["write-through"]) == {"n1": BLOCKS, "n2": BLOCKS}
+    wait_until_served(scene)
     assert found(scene, path, AT_BLOCK["write-through"]) == BLOCKS
 
 
-def test_none_keeps_what_was_flushed(scene: Scene, path: str) -> None:
-    set_cache(scene.bed, "none")
-    make_volatile(scene.bed)
+def test_none_keeps_what_was_flushed(scene: Scene, path: str, tmp_path: Path) -> None:
+    bed = scene.bed
+    set_cache(bed, "none")
+    make_volatile(bed)
     write(scene, path, AT_BLOCK["none"], flushed=True)
-    cut_all_and_wait(scene)
+    active = observe.active_node(bed, NAME)
+    cut_all(scene)
+    assert on_disk(bed, tmp_path, AT_BLOCK["none"])[active] == BLOCKS
+    wait_until_served(scene)
     assert found(scene, path, AT_BLOCK["none"]) == BLOCKS
 
 
-def test_a_dropped_flush_is_found_out(scene: Scene, path: str) -> None:
+def test_a_file_that_a_host_has_synced_is_there(scene: Scene, path: str, tmp_path: Path) -> None:
+    """What broke: the target took FUA, of a journal's commit, and dropped it."""
+    bed, host = scene.bed, scene.host
+    set_cache(bed, "none")
+    at_once = "lazy_itable_init=0,lazy_journal_init=0"
+    host.sh(
+        f"mkfs.ext4 -q -F -E {at_once} {path} && mkdir -p /mnt/synced && mount {path} /mnt/synced",
+        timeout_s=180,
+    )
+    try:
+        make_volatile(bed)
+        host.sh(
+            f"cd /mnt/synced && for k in $(seq {FILES}); do echo $k >$k && sync $k; done",
+            timeout_s=180,
+        )
+        active = next(node for node in bed.storage if node.name == observe.active_node(bed, NAME))
+        cut_all(scene)
+        inner = tmp_path / "inner"
+        inner.mkdir()
+        look = f"mount -o loop $file {inner}; cat {inner}/[0-9]* | sort -n | uniq | wc -l"
+        kept = int(ask_disk(bed, active, tmp_path, look))
+        wait_until_served(scene)
+    finally:
+        host.sh("umount /mnt/synced", timeout_s=120)
+    assert kept == FILES
+
+
+def test_a_dropped_flush_is_found_out(scene: Scene, path: str, tmp_path: Path) -> None:
     set_cache(scene.bed, "write-through")
     make_volatile(scene.bed, drops_flushes=True)
     write(scene, path, AT_BLOCK["cheated"], flushed=True)
-    cut_all_and_wait(scene)
+    cut_all(scene)
+    held = on_disk(scene.bed, tmp_path, AT_BLOCK["cheated"])
+    assert max(held.values()) < BLOCKS
+    wait_until_served(scene)
     assert found(scene, path, AT_BLOCK["cheated"]) < BLOCKS
