@@ -105,11 +105,12 @@ def start() -> int:
     membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    resource_file.write(_RUNNER, device, files, only=meeting.first(_RUNNER, device))
+    first = meeting.first(_RUNNER, device)
+    resource_file.write(_RUNNER, device, files, only=first or "")
     pair.forget(device.name)
     cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = suspicion.is_suspect(device.name, files.data)
-    resource_file.bring_up(_RUNNER, device, files, is_suspect=is_suspect)
+    meeting.bring_up(_RUNNER, device, files, first, is_suspect=is_suspect)
     membership.forget_peers(_RUNNER, device)
     policy.note(device)
     how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
@@ -158,7 +159,7 @@ def promote() -> int:
     if newborn.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
-        meeting.complete(_RUNNER, device)
+        meeting.complete(_RUNNER, device, within_s=_SETTLE_S)
         primary.become(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
     cache.secure_unless_in_sync(_RUNNER, device.name)

@@ -6,40 +6,65 @@ names one connection while this goes on; so whatever else has DRBD adjusted goes
 
 from __future__ import annotations
 
+import contextlib
 import os
 
-from sanctl.agents import renewal, resource_file, serving, suspicion
+from sanctl.agents import renewal, replica, resource_file, serving, suspicion
 from sanctl.agents.replica import Device
-from sanctl.drivers import drbd
-from sanctl.errors import CommandError, Problem
+from sanctl.drivers import drbd, pool
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan import meeting as plan
 from sanctl.plan.meeting import Meeting
 from sanctl.system import journal
+from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 
-def first(runner: Runner, device: Device) -> str:
+def first(runner: Runner, device: Device) -> str | None:
     """Return the only node that a replica which is being started connects to; empty: all.
 
-    Raises:
-        SanctlError: the cluster did not say who serves the device.
+    None: the cluster does not say who serves. Then it connects to nobody; the monitor asks again.
+    A start that failed would keep the replica down until an operator has seen it.
     """
     if not _is_concerned(device):
         return ""
-    found = serving.node(runner, device)
+    try:
+        found = serving.node(runner, device)
+    except SanctlError as error:
+        _tell(device, f"connecting to nobody yet: {error}")
+        return None
     if found is None:
-        raise CommandError(
-            Problem(
-                "SAN-AGENT-013",
-                f"{device.name}: without quorum nobody can say who serves it",
-                "the cluster starts it again when it has quorum",
-            )
-        )
+        _tell(device, "connecting to nobody yet: without quorum it is not known who serves")
+        return None
     only = plan.first_meeting(device.nodes, os.uname().nodename, found).only
     if only:
         _tell(device, f"connecting to {only}, which serves, and to nobody else until in step")
     return only
+
+
+def bring_up(
+    runner: Runner,
+    device: Device,
+    files: pool.DeviceFiles,
+    only: str | None,
+    *,
+    is_suspect: bool,
+) -> None:
+    """Attach a replica that is being started, and connect it to whom `first` has told.
+
+    One that has a part of what another node sent is begun anew; the note of that goes last.
+    """
+    path = _source(device)
+    source = read_text_or(path, "") if path is not None else ""
+    if only and source not in {"", only} and not is_suspect:
+        _tell(device, f"{source} had begun to fill it, {only} fills it from the beginning")
+        renewal.begin_anew(runner, device)
+        _note_source(device, only)
+        return
+    if only:
+        _note_source(device, only)
+    resource_file.bring_up(runner, device, files, is_apart=is_suspect or only is None)
 
 
 def follow(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
@@ -48,20 +73,23 @@ def follow(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: it could not be done; the next monitor tries again.
     """
+    if state.is_in_sync and _is_concerned(device):
+        _note_source(device, "")
     now = Meeting(resource_file.only_peer(device.name))
     if not (now.only or (_is_concerned(device) and plan.is_lonely(state))):
         return state
     found = serving.node(runner, device)
     if found is None or suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
         return state
-    wanted = plan.next_meeting(device.nodes, os.uname().nodename, found, state, now)
-    if wanted == now and plan.is_met(wanted, device.nodes, os.uname().nodename, state):
+    here = os.uname().nodename
+    wanted = plan.next_meeting(device.nodes, here, found, state, now)
+    if wanted == now and plan.is_met(wanted, device.nodes, here, state):
         return state
     _meet(runner, device, wanted)
     return drbd.observe(runner, device.name) or state
 
 
-def complete(runner: Runner, device: Device) -> None:
+def complete(runner: Runner, device: Device, *, within_s: float) -> None:
     """Connect to all peers before a promotion: DRBD counts those that it knows of.
 
     Raises:
@@ -69,16 +97,44 @@ def complete(runner: Runner, device: Device) -> None:
     """
     if resource_file.only_peer(device.name):
         _meet(runner, device, plan.ALL)
+        replica.wait_until_settled(runner, device, within_s)
 
 
 def _meet(runner: Runner, device: Device, wanted: Meeting) -> None:
     whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
-    _tell(device, f"connecting to {whom}")
-    resource_file.rewrite(runner, device, only=wanted.only)
+    anew = "; what it holds of another is given up" if wanted.is_begun_anew else ""
+    _tell(device, f"connecting to {whom}{anew}")
+    if not resource_file.rewrite(runner, device, only=wanted.only):
+        raise CommandError(
+            Problem(
+                "SAN-AGENT-004",
+                f"/etc/sanctl/cluster.toml does not know the pool {device.pool}",
+                "run the playbook again on every node",
+            )
+        )
     if wanted.is_begun_anew:
         renewal.begin_anew(runner, device)
+        _note_source(device, wanted.only)
     else:
+        if wanted.only:
+            _note_source(device, wanted.only)
         drbd.up(runner, device.name)
+
+
+def _note_source(device: Device, node: str) -> None:
+    """Note on disk who fills this replica alone; nobody when it is in step."""
+    path = _source(device)
+    if path is None:
+        return
+    if node:
+        write_atomically(path, node)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _source(device: Device) -> str | None:
+    return replica.note_path(device, "source")
 
 
 def _is_concerned(device: Device) -> bool:

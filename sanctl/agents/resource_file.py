@@ -157,13 +157,13 @@ def _include() -> None:
 
 
 def bring_up(
-    runner: Runner, device: Device, files: pool.DeviceFiles, *, is_suspect: bool = False
+    runner: Runner, device: Device, files: pool.DeviceFiles, *, is_apart: bool = False
 ) -> None:
-    """Write metadata where there is none yet, then attach, and connect what is not suspect."""
+    """Write metadata where there is none yet, then attach, and connect what is not to be apart."""
     if not os.path.exists(files.metadata):
         drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
         pool.rename(f"{files.metadata}.new", files.metadata)
-    if is_suspect:
+    if is_apart:
         drbd.attach(runner, device.name)
     else:
         apply(runner, device)

@@ -32,9 +32,6 @@ _CODES = {
     "later could keep the device from being served anywhere.",
     "SAN-AGENT-012": "The cluster's configuration has no such device or node, or no more. A "
     "handler that was to mark a replica as outdated marks nothing, and asks again.",
-    "SAN-AGENT-013": "A copy of a device with four was to be started, and without quorum nobody "
-    "can say which node serves the device: who is behind may meet that one alone. The cluster "
-    "starts it again when it has quorum.",
     "SAN-BENCH-001": "A program that was to be measured failed, so there is nothing to compare.",
     "SAN-BUG-001": "sanctl met a condition its authors did not expect. The lines printed before "
     "it say where. What the command had changed until then is in the journal (journalctl "

@@ -86,11 +86,15 @@ def next_meeting(
         now: whom it connects to.
     """
     first = first_meeting(nodes, here, serving)
-    if not first.only or state.is_primary:
+    if not is_concerned(nodes) or state.is_primary:
         return ALL
+    if not first.only:
+        # As in a move: it has just ceased to serve, and still fills this copy.
+        beside = state.beside(now.only)
+        return now if beside.is_in_contact and not beside.is_in_sync else ALL
     if not now.only:
         return first if is_lonely(state) else ALL
-    beside = state.beside(serving)
-    if now.only == serving:
-        return ALL if beside.is_in_sync else now
+    if now.only == serving and is_met(now, nodes, here, state):
+        return ALL if state.beside(serving).is_in_sync else now
+    # A part of it may be of another node; also where a change to this one was interrupted.
     return first._replace(is_begun_anew=state.disk == "Inconsistent")

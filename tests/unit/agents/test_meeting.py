@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import meeting, renewal, resource_file, serving, suspicion
+from sanctl.agents import meeting, renewal, replica, resource_file, serving, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd
-from sanctl.errors import SanctlError
+from sanctl.drivers.pool import DeviceFiles
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
@@ -26,7 +27,8 @@ IN_STEP = BEHIND._replace(
 class Node:
     """This node, n3: what is in the resource file, who serves, what was done."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Path) -> None:
+        self.source = source
         self.only = ""
         self.serving: str | None = "n1"
         self.generation = 9
@@ -38,7 +40,13 @@ class Node:
         self.done.append(f"file {only or 'all'}")
         return True
 
-    def first(self) -> str:
+    def bring_up(self, only: str | None, *, is_suspect: bool = False) -> list[str]:
+        self.done.clear()
+        files = DeviceFiles("data", "meta")
+        meeting.bring_up(LocalRunner(), FOUR, files, only, is_suspect=is_suspect)
+        return self.done
+
+    def first(self) -> str | None:
         return meeting.first(LocalRunner(), FOUR)
 
     def follow(self, state: ResourceState, device: Device = FOUR) -> list[str]:
@@ -48,15 +56,22 @@ class Node:
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Node:
-    made = Node()
+def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
+    made = Node(tmp_path / "vol.source")
+    monkeypatch.setattr(replica, "note_path", lambda *_: str(made.source))
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))
     monkeypatch.setattr(serving, "node", lambda *_: made.serving)
     monkeypatch.setattr(resource_file, "only_peer", lambda _: made.only)
     monkeypatch.setattr(resource_file, "rewrite", made.rewrite)
+    monkeypatch.setattr(
+        resource_file,
+        "bring_up",
+        lambda *_, is_apart: made.done.append("attached" if is_apart else "up"),
+    )
     monkeypatch.setattr(drbd, "generation", lambda: made.generation)
     monkeypatch.setattr(drbd, "up", lambda *_: made.done.append("adjust"))
     monkeypatch.setattr(drbd, "observe", lambda *_: IN_STEP)
+    monkeypatch.setattr(replica, "wait_until_settled", lambda *_: made.done.append("wait"))
     monkeypatch.setattr(renewal, "begin_anew", lambda *_: made.done.append("anew"))
     monkeypatch.setattr(suspicion, "data_file", lambda _: "")
     monkeypatch.setattr(suspicion, "is_suspect", lambda *_: made.is_suspect)
@@ -69,10 +84,37 @@ def test_it_starts_with_the_node_that_serves(node: Node) -> None:
     node.serving = ""
     assert node.first() == ""
     node.serving = None
-    with pytest.raises(SanctlError, match="SAN-AGENT-013"):
-        node.first()
+    assert node.first() is None
     node.generation = 8
     assert node.first() == ""
+
+
+def test_who_was_filled_in_part_by_another_begins_anew(node: Node) -> None:
+    assert node.bring_up("n1") == ["up"] and node.source.read_text() == "n1"
+    assert node.bring_up("n1") == ["up"]
+    assert node.bring_up("") == ["up"] and node.source.read_text() == "n1"
+    assert node.bring_up(None) == ["attached"]
+    assert node.bring_up("n4", is_suspect=True) == ["attached"]
+    node.source.write_text("n1")
+    assert node.bring_up("n4") == ["anew"] and node.source.read_text() == "n4"
+    node.follow(IN_STEP)
+    assert not node.source.exists(), "what is in step is whole"
+
+
+def test_the_note_of_another_stays_until_what_it_is_about_is_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(renewal, "begin_anew", dies)
+    node.source.write_text("n1")
+    with pytest.raises(KeyboardInterrupt):
+        node.bring_up("n4")
+    node.only, node.serving = "n1", "n4"
+    with pytest.raises(KeyboardInterrupt):
+        node.follow(BEHIND._replace(peers=(N1._replace(connection="Connecting"),)))
+    assert node.source.read_text() == "n1"
 
 
 def test_the_others_follow_when_it_is_in_step(node: Node) -> None:
@@ -85,7 +127,25 @@ def test_the_others_follow_when_it_is_in_step(node: Node) -> None:
 def test_a_change_that_was_interrupted_is_done_again(node: Node) -> None:
     node.only = "n1"
     still_all = BEHIND._replace(peers=(N1, N1._replace(name="n2"), N1._replace(name="n4")))
-    assert node.follow(still_all) == ["file n1", "adjust"]
+    assert node.follow(still_all) == ["file n1", "anew"]
+    assert node.follow(still_all._replace(disk="Outdated")) == ["file n1", "adjust"]
+
+
+def test_who_was_started_apart_is_connected_later(node: Node) -> None:
+    apart = BEHIND._replace(disk="Consistent", peers=())
+    assert node.follow(apart) == ["file n1", "adjust"]
+    node.only, node.serving = "", ""
+    assert node.follow(apart) == ["file all", "adjust"]
+
+
+def test_a_start_does_not_fail_where_the_cluster_gives_no_answer(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> str:
+        raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    monkeypatch.setattr(serving, "node", silent)
+    assert node.first() is None
 
 
 def test_another_that_serves_fills_it_from_the_beginning(node: Node) -> None:
@@ -121,11 +181,11 @@ def test_without_quorum_and_with_a_suspect_nothing_is_changed(node: Node, quorum
 
 
 def test_all_are_met_before_a_promotion(node: Node) -> None:
-    meeting.complete(LocalRunner(), FOUR)
+    meeting.complete(LocalRunner(), FOUR, within_s=1.0)
     assert node.done == []
     node.only = "n1"
-    meeting.complete(LocalRunner(), FOUR)
-    assert node.done == ["file all", "adjust"]
+    meeting.complete(LocalRunner(), FOUR, within_s=1.0)
+    assert node.done == ["file all", "adjust", "wait"]
 
 
 def test_the_file_tells_whom_it_connects_to(

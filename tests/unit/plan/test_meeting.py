@@ -58,13 +58,22 @@ def test_a_copy_that_starts_meets_the_node_that_serves_alone() -> None:
 )
 def test_else_it_meets_all(nodes: tuple[str, ...], serving: str) -> None:
     assert first_meeting(nodes, HERE, serving) == ALL
-    assert next_meeting(nodes, HERE, serving, FILLED, WITH_N1) == ALL
+    lost = state(peer("n1", connection="Connecting"), disk="Inconsistent")
+    assert next_meeting(nodes, HERE, serving, lost, WITH_N1) == ALL
+
+
+def test_it_stays_while_the_device_moves() -> None:
+    """Nobody serves for a moment, and who did still fills it."""
+    assert next_meeting(FOUR, HERE, "", FILLED, WITH_N1) == WITH_N1
+    assert next_meeting(FOUR, HERE, "", IN_STEP, WITH_N1) == ALL
+    moved = next_meeting(FOUR, HERE, "n4", FILLED, WITH_N1)
+    assert moved == Meeting("n4", is_begun_anew=True)
 
 
 def test_it_stays_with_that_one_until_it_is_in_step() -> None:
     assert next_meeting(FOUR, HERE, "n1", FILLED, WITH_N1) == WITH_N1
     assert next_meeting(FOUR, HERE, "n1", IN_STEP._replace(disk="Outdated"), WITH_N1) == WITH_N1
-    assert next_meeting(FOUR, HERE, "n1", LONELY, WITH_N1) == WITH_N1
+    assert next_meeting(FOUR, HERE, "n1", LONELY, WITH_N1) == WITH_N1  # and made so
     assert next_meeting(FOUR, HERE, "n1", IN_STEP, WITH_N1) == ALL
 
 
@@ -89,7 +98,8 @@ def test_nobody_but_the_node_that_serves_is_met_by_who_is_behind(
     seen: ResourceState, serving: str, now: Meeting
 ) -> None:
     told = next_meeting(FOUR, HERE, serving, seen, now)
-    assert told.only in {"", serving} and told.only != HERE
+    assert told.only in {"", serving} or (serving in {"", HERE} and told == now)
+    assert told.only != HERE
     if now.only and told == ALL and serving not in {"", HERE} and not seen.is_primary:
         assert seen.beside(serving).is_in_sync and now.only == serving
     # It rests where it has come to.
