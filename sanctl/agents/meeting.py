@@ -53,18 +53,22 @@ def bring_up(
 ) -> None:
     """Attach a replica that is being started, and connect it to whom `first` has told.
 
-    One that has a part of what another node sent is begun anew; the note of that goes last.
+    One that has a part of what another node sent is begun anew; the note of that goes last. Where
+    the note cannot be written it connects to nobody, and the monitor tries again.
     """
-    path = _source(device)
-    source = read_text_or(path, "") if path is not None else ""
-    if only and source not in {"", only} and not is_suspect:
-        _tell(device, f"{source} had begun to fill it, {only} fills it from the beginning")
-        renewal.begin_anew(runner, device)
-        _note_source(device, only)
-        return
-    if only:
-        _note_source(device, only)
-    resource_file.bring_up(runner, device, files, is_apart=is_suspect or only is None)
+    is_apart = is_suspect or only is None
+    if only and not is_apart:
+        if _is_of_another(device, only):
+            _tell(device, f"another node had begun to fill it, {only} does from the beginning")
+            renewal.begin_anew(runner, device)
+            _note_source(device, only)
+            return
+        try:
+            _note_source(device, only)
+        except OSError as error:
+            _tell(device, f"connecting to nobody yet: who fills it cannot be noted: {error}")
+            is_apart = True
+    resource_file.bring_up(runner, device, files, is_apart=is_apart)
 
 
 def follow(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
@@ -102,7 +106,8 @@ def complete(runner: Runner, device: Device, *, within_s: float) -> None:
 
 def _meet(runner: Runner, device: Device, wanted: Meeting) -> None:
     whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
-    anew = "; what it holds of another is given up" if wanted.is_begun_anew else ""
+    is_begun_anew = wanted.is_begun_anew or _is_of_another(device, wanted.only)
+    anew = "; what it holds of another is given up" if is_begun_anew else ""
     _tell(device, f"connecting to {whom}{anew}")
     if not resource_file.rewrite(runner, device, only=wanted.only):
         raise CommandError(
@@ -112,13 +117,19 @@ def _meet(runner: Runner, device: Device, wanted: Meeting) -> None:
                 "run the playbook again on every node",
             )
         )
-    if wanted.is_begun_anew:
+    if is_begun_anew:
         renewal.begin_anew(runner, device)
         _note_source(device, wanted.only)
     else:
         if wanted.only:
             _note_source(device, wanted.only)
         drbd.up(runner, device.name)
+
+
+def _is_of_another(device: Device, only: str) -> bool:
+    """Whether this replica has a part of what another node than the one it is to meet sent."""
+    path = _source(device)
+    return bool(only) and path is not None and read_text_or(path, "") not in {"", only}
 
 
 def _note_source(device: Device, node: str) -> None:

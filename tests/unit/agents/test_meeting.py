@@ -136,6 +136,20 @@ def test_who_was_started_apart_is_connected_later(node: Node) -> None:
     assert node.follow(apart) == ["file n1", "adjust"]
     node.only, node.serving = "", ""
     assert node.follow(apart) == ["file all", "adjust"]
+    # It knows who had begun to fill it, though nobody served when it started.
+    node.serving = "n4"
+    node.source.write_text("n1")
+    assert node.follow(apart) == ["file n4", "anew"] and node.source.read_text() == "n4"
+
+
+def test_a_full_pool_keeps_it_apart_and_not_down(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(meeting, "write_atomically", full)
+    assert node.bring_up("n1") == ["attached"]
 
 
 def test_a_start_does_not_fail_where_the_cluster_gives_no_answer(
