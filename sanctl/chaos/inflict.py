@@ -33,6 +33,7 @@ from sanctl.system.runner import LocalRunner
 
 _RESYNC_DEADLINE_S = 120.0
 _POWER_BACK_S = 20.0
+_DAEMON_DEADLINE_S = 30.0
 _REBOOT_DEADLINE_S = 150.0
 _MOVE_DEADLINE_S = 180.0
 _DISK = 1
@@ -124,10 +125,21 @@ class Inflicter:
             case DuringResync(node=node, then=then):
                 self.undo(then)
                 self.give_power_back(node)
-            case Kill() | Reboot():
+            case Kill(node=node, daemon=daemon):
+                if self.bed.node(node).role is Role.INITIATOR:
+                    self._await_daemon(node, daemon)
+            case Reboot():
                 pass
             case _:
                 assert_never(fault)
+
+    def _await_daemon(self, host: str, daemon: str) -> None:
+        """Wait until a host's daemon runs again: sessions that are up hide that it does not."""
+        wait_for(
+            f"{daemon} to run again on {host}",
+            lambda: self.bed.sh(host, f"pgrep -x {daemon}", ok=(0, 1)).status == 0,
+            within_s=_DAEMON_DEADLINE_S,
+        )
 
     def give_power_back(self, node: str) -> None:
         """Switch a node on, unless fencing has done it already."""
