@@ -16,6 +16,7 @@ from sanctl.errors import ExitStatus, Problem, Refused, UsageError
 from sanctl.lab import (
     cuts,
     fault_commands,
+    guest,
     host,
     kernelconfig,
     lifecycle,
@@ -63,6 +64,8 @@ def lab() -> None:
 @click.option("--disks", type=int, help="Data disks per storage node. [1]")
 @click.option("--racks", type=int, help="Tell the cluster of so many racks. [none]")
 @click.option("--flash", metavar="SIZE", help="Flash before the first data disk. [none]")
+@click.option("--shared-disk", metavar="SIZE",
+              help=f"A disk that all cluster nodes see, {guest.SHARED_DEVICE}. [none]")  # fmt: skip
 @_post_delay_option
 @click.option("--kernel", type=click.Path(path_type=Path), help="An own UML binary …")
 @click.option("--modules", type=click.Path(path_type=Path), help="… and its lib/modules folder.")
@@ -78,6 +81,7 @@ def up(
     output: str,
     disk_size: str | None,
     flash: str | None,
+    shared_disk: str | None,
     **sizes: Any,
 ) -> None:
     """Build what is missing, boot all nodes and roll the cluster out.
@@ -96,6 +100,7 @@ def up(
         "racks": sizes["racks"],
         "disk_mib": None if disk_size is None else spec.parse_size_mib(disk_size),
         "flash_mib": None if flash is None else spec.parse_size_mib(flash),
+        "shared_mib": None if shared_disk is None else spec.parse_size_mib(shared_disk),
         "post_delay_s": sizes["post_delay"],
     }
     wanted = {key: value for key, value in wanted.items() if value is not None}

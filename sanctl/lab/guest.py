@@ -15,6 +15,8 @@ from typing import NamedTuple
 from sanctl.lab.spec import PREFIX_LENGTH, LabSpec, Network, NodeSpec, Role
 
 INIT = "/usr/lib/sanctl-lab/init"
+SHARED_DISK = 13
+SHARED_DEVICE = "/dev/ubdn"
 CONFIG_DISK = 14
 MODULES_DISK = 15
 
@@ -25,6 +27,7 @@ _COMMON_PACKAGES = (
     "drbd-utils", "dmsetup", "lvm2", "e2fsprogs", "xfsprogs",
     "corosync", "corosync-qdevice", "corosync-qnetd",
     "pacemaker", "pacemaker-cli-utils", "resource-agents", "libxml2-utils", "ipmitool", "sbd",
+    "iputils-arping",
     "open-iscsi", "multipath-tools", "libiscsi-bin", "sg3-utils", "lsscsi", "fio",
 )  # fmt: skip
 
@@ -133,8 +136,8 @@ class GuestFile(NamedTuple):
 
 def packages(release: str) -> tuple[str, ...]:
     """What a node has installed. All of it: nodes have no way out to fetch more."""
-    fence = "fence-agents" if release == "bookworm" else "fence-agents-ipmilan"
-    return (*_COMMON_PACKAGES, fence)
+    fence = ("fence-agents-ipmilan", "fence-agents-sbd")
+    return (*_COMMON_PACKAGES, *(("fence-agents",) if release == "bookworm" else fence))
 
 
 def image_files() -> dict[str, GuestFile]:

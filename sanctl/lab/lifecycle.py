@@ -165,6 +165,12 @@ def _make_files(lab: Lab, runner: Runner) -> None:
                 )
             if lab.spec.has_flash:
                 _make_blank(folder / f"disk{lab.spec.all_disks}.raw", lab.spec.flash_mib)
+        if lab.spec.sees_shared_disk(node):
+            # One file in each node's folder, which is all that a node is shown.
+            shared = lab.directory / "shared.raw"
+            if not shared.exists():
+                _make_blank(shared, lab.spec.shared_mib)
+            os.link(shared, folder / "shared.raw")
     state.write_ssh_config(lab, host_keys)
     state.save(lab)
 

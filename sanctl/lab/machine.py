@@ -66,6 +66,9 @@ def kernel_arguments(lab: Lab, node: NodeSpec) -> tuple[str, ...]:
     disks = []
     if node.role is Role.STORAGE:
         disks = [f"ubd{k}=/run/node/disk{k}.raw" for k in range(1, spec.all_disks + 1)]
+    if spec.sees_shared_disk(node):
+        # Without the lock that would keep the others out.
+        disks.append(f"ubd{guest.SHARED_DISK}c=/run/node/shared.raw")
     nics = [
         f"vec{number}:transport=tap,ifname={node.tap(network)},mac={node.mac(network)},"
         "depth=128,gro=1"

@@ -132,6 +132,8 @@ class LabSpec:
     disks: int = 1
     flash_mib: int = 0
     """Size of one more disk, the flash before the first; 0: there is none, and no cache."""
+    shared_mib: int = 0
+    """Size of one disk that all cluster nodes see, such as SBD's; 0: there is none."""
     post_delay_s: float = DEFAULT_POST_DELAY_S
     witness: str = ""
     """A Witness; empty: a node if the count of nodes is odd, none if it is even."""
@@ -147,6 +149,10 @@ class LabSpec:
     def all_disks(self) -> int:
         """How many disks a storage node has besides its root; the flash is the last one."""
         return self.disks + (1 if self.has_flash else 0)
+
+    def sees_shared_disk(self, node: NodeSpec) -> bool:
+        """Whether a node has the disk that all cluster nodes see."""
+        return self.shared_mib > 0 and node.role in {Role.STORAGE, Role.WITNESS}
 
     @property
     def witness_kind(self) -> Witness:
@@ -253,6 +259,8 @@ def check(spec: LabSpec) -> list[Problem]:
             f"flash of {spec.flash_mib} MiB before {spec.disks} data disks",
             f"at least {_MIN_FLASH_MIB}M, before at least one",
         )
+    if spec.shared_mib < 0:
+        wrong(f"a shared disk of {spec.shared_mib} MiB", "a size such as 8M")
     if not 0 <= spec.post_delay_s <= 600:
         wrong(f"a POST delay of {spec.post_delay_s:g} s", "from 0 to 600")
     return problems

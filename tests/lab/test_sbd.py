@@ -1,4 +1,4 @@
-"""Diskless SBD instead of power switches: who loses quorum is reset by its own watchdog.
+"""SBD instead of power switches, without a disk and with one: watchdogs end who has to go.
 
 The watchdog is softdog, because that is what a laboratory's kernel has.
 """
@@ -15,9 +15,10 @@ import pytest
 from sanctl.bench import audit, ledger
 from sanctl.demo import failover, observe
 from sanctl.demo.bed import Bed, run_sanctl, wait_for
+from sanctl.demo.failover import Load
 from sanctl.demo.host import Host
 from sanctl.demo.scene import Scene, await_cluster
-from sanctl.lab import cuts, rollout, state
+from sanctl.lab import cuts, guest, rollout, state
 from sanctl.lab import host as lab_host
 from sanctl.lab.spec import LabSpec, Network
 from sanctl.system.runner import LocalRunner
@@ -31,9 +32,7 @@ pytestmark = [
 
 NAME = "sbd0"
 OWN_LAB = os.environ.get("SANCTL_TEST_SBD_LAB", "")
-LAB = OWN_LAB or "testsbd"
-SETTINGS = {
-    "sanctl_sbd_mode": "diskless",
+SETTINGS: dict[str, object] = {
     "sanctl_sbd_watchdog": "softdog",
     # The first is User Mode Linux's own, which nobody serves here.
     "sanctl_sbd_watchdog_device": "/dev/watchdog1",
@@ -42,24 +41,38 @@ SETTINGS = {
     "sanctl_fence_options": {},
     "sanctl_fence_password": "",
 }
+MODES: dict[str, dict[str, object]] = {
+    "diskless": {"sanctl_sbd_mode": "diskless"},
+    "disk": {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [guest.SHARED_DEVICE]},
+}
+
+
+@pytest.fixture(scope="module", params=sorted(MODES))
+def mode(request: pytest.FixtureRequest) -> str:
+    """Whether a death sentence is also written to a disk."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def bed() -> Iterator[Bed]:
+def bed(mode: str) -> Iterator[Bed]:
     """A laboratory that is rolled out with SBD from the start."""
-    if state.find(LAB) is None:
-        lacking = lab_host.check(lab_host.observe(), LabSpec(name=LAB))
+    lab = OWN_LAB or f"sbd-{mode}"
+    if state.find(lab) is None:
+        lacking = lab_host.check(lab_host.observe(), LabSpec(name=lab))
         if lacking:
             pytest.fail("no laboratory here: " + "; ".join(map(str, lacking)))
-        run_sanctl("lab", "up", "--name", LAB, "--no-rollout", timeout_s=1200)
+        run_sanctl(
+            "lab", "up", "--name", lab, "--no-rollout", "--shared-disk", "8M", timeout_s=1200
+        )
     try:
-        made = Bed(LAB)
-        rollout.run(made.lab, arguments=("--extra-vars", json.dumps(SETTINGS)))
+        made = Bed(lab)
+        settings = {**SETTINGS, **MODES[mode]}
+        rollout.run(made.lab, arguments=("--extra-vars", json.dumps(settings)))
         await_cluster(made)
         yield made
     finally:
         if not OWN_LAB:
-            run_sanctl("lab", "destroy", "--name", LAB, timeout_s=120)
+            run_sanctl("lab", "destroy", "--name", lab, timeout_s=120)
 
 
 @pytest.fixture(scope="module")
@@ -67,22 +80,59 @@ def scene(bed: Bed) -> Scene:
     return Scene(bed, Host(bed, "i1"))
 
 
-def test_the_cluster_knows_that_nodes_end_themselves(bed: Bed) -> None:
+def test_the_cluster_knows_that_nodes_end_themselves(bed: Bed, mode: str) -> None:
     for node in bed.cluster:
         assert bed.sh(node.name, "systemctl is-active sbd.service").stdout.strip() == "active"
-    answer = bed.sh("n1", "crm_attribute --type crm_config --name stonith-watchdog-timeout -G -q")
-    assert answer.stdout.strip() == "10s"
+    if mode == "disk":
+        listed = bed.sh("n1", f"sbd -d {guest.SHARED_DEVICE} list").stdout.split()
+        assert {node.name for node in bed.cluster} <= {*listed}
+        assert "fence-sbd" in bed.sh("n1", "crm_resource --list").stdout
+    else:
+        wait = bed.sh("n1", "crm_attribute --type crm_config --name stonith-watchdog-timeout -G -q")
+        assert wait.stdout.strip() == "10s"
     failover.await_healthy(bed, "n1")
+
+
+def start(scene: Scene) -> Load:
+    """Have a host write to a new device that n1 serves."""
+    target = scene.create(NAME, "128M", prefer="n1")
+    return scene.start_load(
+        NAME, target, scene.host.login(target, scene.portals()), rate=50,
+        region_bytes=16 << 20, tell=print, show=lambda _state: None,
+    )  # fmt: skip
+
+
+def await_takeover(load: Load, survivor: str, since_s: float) -> None:
+    """Wait until another node serves and the host writes there; no request may have failed."""
+    bed = load.bed
+    wait_for(
+        f"{survivor} to serve",
+        lambda: audit.active_nodes(observe.views(bed), NAME) == [survivor],
+        within_s=120,
+        every_s=1.0,
+    )
+    with load.host.watch_ledger(load.run) as states:
+        failover.await_writes(load, states)
+    assert audit.violations(observe.views(bed)) == []
+    pause = ledger.find_pause(load.host.fetch_log(load.run)[1], since_s, time.time())
+    print(f"  pause {pause.seconds:.1f} s")
+    assert pause.errors == 0
+
+
+def end(scene: Scene, load: Load, survivor: str) -> None:
+    """Wait until all is whole again, and look whether a write is missing."""
+    wait_for("both in sync", lambda: observe.in_sync(load.bed, survivor, NAME), within_s=300)
+    failover.await_healthy(load.bed, survivor)
+    scene.host.stop_ledger(load.run)
+    check = scene.host.check_ledger(load.run)
+    assert check["acknowledged"] > 200
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    scene.delete(NAME)
 
 
 @pytest.mark.timeout(900)
 def test_a_node_without_quorum_is_reset_and_another_takes_over(scene: Scene) -> None:
-    bed = scene.bed
-    target = scene.create(NAME, "128M", prefer="n1")
-    load = scene.start_load(
-        NAME, target, scene.host.login(target, scene.portals()), rate=50,
-        region_bytes=16 << 20, tell=print, show=lambda _state: None,
-    )  # fmt: skip
+    bed, load = scene.bed, start(scene)
     lost = observe.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     before = bed.sh(lost, "cat /proc/sys/kernel/random/boot_id").stdout
@@ -95,25 +145,20 @@ def test_a_node_without_quorum_is_reset_and_another_takes_over(scene: Scene) -> 
     began_s = time.time()
     cuts.change(bed.lab, LocalRunner(), add=alone)
     try:
-        wait_for(
-            f"{survivor} to serve",
-            lambda: audit.active_nodes(observe.views(bed), NAME) == [survivor],
-            within_s=120,
-            every_s=1.0,
-        )
-        with load.host.watch_ledger(load.run) as states:
-            failover.await_writes(load, states)
-        assert audit.violations(observe.views(bed)) == []
+        await_takeover(load, survivor, began_s)
     finally:
         cuts.change(bed.lab, LocalRunner(), remove=alone)
-    pause = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
-    print(f"  pause {pause.seconds:.1f} s")
-    assert pause.errors == 0
-    wait_for("both in sync", lambda: observe.in_sync(bed, survivor, NAME), within_s=240)
+    end(scene, load, survivor)
     assert bed.sh(lost, "cat /proc/sys/kernel/random/boot_id").stdout != before
-    failover.await_healthy(bed, survivor)
-    scene.host.stop_ledger(load.run)
-    check = scene.host.check_ledger(load.run)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
-    scene.delete(NAME)
+
+
+@pytest.mark.timeout(900)
+def test_a_node_without_power_is_taken_for_gone_in_the_end(scene: Scene) -> None:
+    """No switch says so: what is waited for is the time in which its watchdog would have acted."""
+    bed, load = scene.bed, start(scene)
+    lost = observe.active_node(bed, NAME)
+    survivor = load.peer_of(lost)
+    cut_s = bed.cut_power(lost)
+    await_takeover(load, survivor, cut_s - 1.0)
+    bed.give_power(lost)
+    end(scene, load, survivor)

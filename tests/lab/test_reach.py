@@ -1,0 +1,59 @@
+"""The watch over the iscsi network by carrier (ocf:heartbeat:ethmonitor), where nothing pings.
+
+By ping: tests/lab/test_fencing.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.demo import observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import await_healthy
+from sanctl.demo.scene import Scene
+from sanctl.lab import rollout
+from tests.lab.test_fencing import reaches, settle
+
+pytestmark = pytest.mark.faults
+
+NAME = "reach0"
+CARRIER = {
+    "sanctl_pacemaker_reach_targets": [],
+    "sanctl_pacemaker_reach_interface": "iscsi0",
+}
+
+
+@pytest.fixture(scope="module")
+def watched_by_carrier(bed: Bed) -> Iterator[None]:
+    """The change to it is made on the cluster while it runs, and so is the change back."""
+    rollout.run(bed.lab, arguments=("--extra-vars", json.dumps(CARRIER)))
+    yield
+    rollout.run(bed.lab)
+    await_healthy(bed, "n1")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("watched_by_carrier")
+def test_a_device_leaves_a_node_whose_port_is_down_once(scene: Scene) -> None:
+    bed = scene.bed
+    scene.create(NAME, "64M", prefer="n1")
+    wait_for("both to have a carrier", lambda: _all(bed, 1), within_s=60)
+    assert "ethmonitor" in bed.sh("n1", "crm_resource --resource sanctl-reached --query-xml").stdout
+    bed.sh("n1", "ip link set iscsi0 down")
+    try:
+        wait_for(f"{NAME} on n2", lambda: observe.active_node(bed, NAME) == "n2", within_s=90)
+        assert reaches(bed, "n3") == {"n1": 0, "n2": 1}
+    finally:
+        bed.sh("n1", "ip link set iscsi0 up")
+    wait_for("both to have a carrier", lambda: _all(bed, 1), within_s=60)
+    settle(bed, "n3")
+    assert observe.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
+    scene.delete(NAME)
+
+
+def _all(bed: Bed, wanted: int) -> bool:
+    found = reaches(bed, "n3")
+    return len(found) == 2 and set(found.values()) == {wanted}
