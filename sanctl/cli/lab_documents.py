@@ -119,6 +119,7 @@ class PartnerLoss(TypedDict):
     """A standby lost its power while a host wrote."""
 
     limit_bytes: Annotated[int | None, "what was allowed to be dirty; null: write-through"]
+    at_cut_bytes: Annotated[int, "what its page cache had yet to write just before"]
     dirty_bytes: Annotated[int, "what the node that serves flushed before it went on"]
     flush_s: Annotated[float, "what that took"]
     pause_s: Annotated[float, "the longest time the host had no answer"]

@@ -52,12 +52,14 @@ class Loss:
 
     Attributes:
         limit_bytes: what was allowed to be dirty; None: write-through, nothing.
+        at_cut_bytes: what the survivor's node had dirty, or was writing back, just before.
         dirty_bytes: what the survivor still had to flush before it went on.
         flush_s: what that took.
         pause: the longest time the host had no answer.
     """
 
     limit_bytes: int | None
+    at_cut_bytes: int
     dirty_bytes: int
     flush_s: float
     pause: Pause
@@ -92,6 +94,7 @@ def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
         time.sleep(_FILL_S)
         with load.host.watch_ledger(load.run) as states:
             await_writes(load, states)
+        at_cut_bytes = _dirty_bytes(bed, active)
         cut_s = bed.cut_power(lost)
         load.tell(f"power of {lost} cut")
         wait_for(
@@ -120,10 +123,17 @@ def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
     await_healthy(bed, active)
     return Loss(
         limit_bytes=None if limit is None else limit.bytes,
+        at_cut_bytes=at_cut_bytes,
         dirty_bytes=flushed,
         flush_s=took_s,
         pause=pause,
     )
+
+
+def _dirty_bytes(bed: Bed, node: str) -> int:
+    """What is in a node's page cache and not yet on a disk, whosever it is (proc_meminfo(5))."""
+    told = bed.sh(node, "awk '/^(Dirty|Writeback):/ {kib += $2} END {print kib}' /proc/meminfo")
+    return int(told.stdout) * 1024
 
 
 def _start_filler(load: Load) -> None:
@@ -222,12 +232,13 @@ def _limits(text: str) -> tuple[ByteSize, ...]:
     return tuple(ByteSize.parse(word) for word in text.split(","))
 
 
-_COLUMNS = ("MAY BE DIRTY", "LEFT TO FLUSH", "FLUSH", "LONGEST PAUSE", "ERRORS")
+_COLUMNS = ("MAY BE DIRTY", "AT THE CUT", "LEFT TO FLUSH", "FLUSH", "LONGEST PAUSE", "ERRORS")
 
 
 def _row(each: Loss) -> tuple[str, ...]:
     return (
         "write-through" if each.limit_bytes is None else format_bytes(each.limit_bytes),
+        format_bytes(each.at_cut_bytes),
         format_bytes(each.dirty_bytes),
         f"{each.flush_s:.1f} s",
         f"{each.pause.seconds:.1f} s",
@@ -238,6 +249,7 @@ def _row(each: Loss) -> tuple[str, ...]:
 def _data(each: Loss) -> lab_documents.PartnerLoss:
     return {
         "limit_bytes": each.limit_bytes,
+        "at_cut_bytes": each.at_cut_bytes,
         "dirty_bytes": each.dirty_bytes,
         "flush_s": round(each.flush_s, 3),
         "pause_s": round(each.pause.seconds, 3),
