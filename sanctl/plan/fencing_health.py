@@ -79,26 +79,32 @@ def _fenced_by_watchdog(cluster: Cluster) -> bool:
 
 def _runner_findings(cluster: Cluster, fence: FencingResource) -> Iterator[Finding]:
     """A device has to be usable while its target is not."""
-    if not fence.targets:
-        return
-    others = {node.name.value for node in cluster.cib.nodes} - {*fence.targets}
-    possible = others - {*fence.banned}
-    if not possible:
+    allowed = {node.name.value for node in cluster.cib.nodes} - {*fence.banned}
+    # A disk is every node's, its own included: what counts is who is left when one has failed.
+    users = {target: allowed - {target} for target in fence.targets}
+    alone = [target for target, others in users.items() if not others]
+    left = [
+        target
+        for target, others in users.items()
+        if others and not any(cluster.mon.state(node) in PRESENT for node in others)
+    ]
+    if alone:
         yield Finding(
             code="SAN-HLT-015",
             severity=CRITICAL,
             subject=f"fencing {fence.id}",
-            what=f"only {' and '.join(fence.targets)} may use it, which it is to fence",
+            what=f"only {' and '.join(alone)} may use it, which it is to fence",
             why="a node that has failed fences nobody, itself included",
             do="remove the constraints that keep it from the other nodes, or run the rollout again",
         )
-    elif not any(cluster.mon.state(node) in PRESENT for node in possible):
+    if left:
+        possible = sorted({node for target in left for node in users[target]})
         yield Finding(
             code="SAN-HLT-015",
             severity=CRITICAL,
             subject=f"fencing {fence.id}",
-            what=f"of the nodes that may use it ({', '.join(sorted(possible))}) none is there",
-            why=f"nobody can fence {' or '.join(fence.targets)} now",
+            what=f"of the nodes that may use it ({', '.join(possible)}) none is there",
+            why=f"nobody can fence {' or '.join(left)} now",
             do="bring one of them back",
         )
 

@@ -71,6 +71,28 @@ def test_a_device_whose_users_are_all_away() -> None:
     assert subjects == ["fencing fence-n1"]
 
 
+def _one_for_all(seen: Cluster, *banned: str) -> Cluster:
+    """SBD's disk in the place of three power switches."""
+    disk = replace(seen.cib.fencing[0], targets=("n1", "n2", "n3"), banned=banned)
+    return replace(seen, cib=replace(seen.cib, fencing=(disk,)))
+
+
+def test_a_device_that_every_node_uses_for_the_others() -> None:
+    assert _codes(_one_for_all(_cluster())) == []
+    assert _codes(_one_for_all(_cluster(), "n3")) == []
+    alone = list(fencing_findings(_one_for_all(_cluster(), "n2", "n3")))
+    assert [(f.code, f.what) for f in alone] == [
+        ("SAN-HLT-015", "only n1 may use it, which it is to fence")
+    ]
+
+
+def test_a_device_that_every_node_uses_and_one_node_is_left() -> None:
+    fake = FakePacemaker()
+    fake.states["n2"] = fake.states["n3"] = "offline"
+    found = list(fencing_findings(_one_for_all(_cluster(fake))))
+    assert [f.why for f in found if f.code == "SAN-HLT-015"] == ["nobody can fence n1 now"]
+
+
 def test_a_device_for_whatever_it_finds_is_not_judged() -> None:
     seen = _cluster()
     fences = tuple(replace(f, targets=()) for f in seen.cib.fencing)
