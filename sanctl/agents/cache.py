@@ -59,8 +59,8 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
         is_marked = suspicion.is_marked(path)
         if held is None or (held.mode is policy.mode is Mode.NONE and not is_marked):
             return
-        if held.mode is Mode.WRITE_BACK:
-            _check(runner, device.name, state)
+        if held.mode is Mode.WRITE_BACK and has_lost_writes(state):
+            _check(runner, device.name)
         target = _allowed(policy, device.name, path, state)
         if target is Mode.WRITE_BACK and held.mode is not Mode.WRITE_BACK:
             # Seen under the lock: whoever loses the peer after this waits for it, and leaves.
@@ -95,7 +95,6 @@ def secure(runner: Runner, name: str) -> None:
         with _locked(name):
             if suspicion.is_marked(path):
                 refuse_suspect(name, path)
-                _check(runner, name, drbd.observe(runner, name))
                 _leave(runner, name, path)
     except OSError as error:
         raise CommandError(
@@ -112,10 +111,9 @@ def secure_unless_in_sync(runner: Runner, name: str) -> None:
     path = suspicion.data_file(name)
     if path is None or not suspicion.is_marked(path):
         return
-    state = drbd.observe(runner, name)
-    if _in_sync(state):
+    if _in_sync(drbd.observe(runner, name)):
         refuse_suspect(name, path)
-        _check(runner, name, state)
+        _check(runner, name)
     else:
         secure(runner, name)
 
@@ -235,9 +233,12 @@ def _in_sync(state: ResourceState | None) -> bool:
     return state is not None and state.is_in_sync
 
 
-def _check(runner: Runner, name: str, state: ResourceState | None) -> None:
-    """Find out whether DRBD has met a flush that failed; such a replica counts as lost."""
-    if has_lost_writes(state or drbd.observe(runner, name)):
+def _check(runner: Runner, name: str) -> None:
+    """Find out whether DRBD has met a flush that failed; such a replica counts as lost.
+
+    Asked of DRBD now: one that failed since somebody looked would be told by nobody else.
+    """
+    if has_lost_writes(drbd.observe(runner, name)):
         suspicion.note_failure(name)
         refuse_suspect(name)
 
@@ -262,6 +263,8 @@ def _leave(runner: Runner, name: str, path: str) -> None:
         suspicion.note_failure(name)
         raise
     dirty.note_rate(used, time.monotonic() - begun)
+    # The kernel tells a failed flush once, to who asks first: if that was DRBD, this one succeeds.
+    _check(runner, name)
     ocf.stop_here_if_asked("cache-flushed")
     filecache.set_buffered(runner, path, on=False)
     dirty.limit(name, None)

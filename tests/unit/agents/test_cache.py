@@ -241,6 +241,18 @@ def test_a_flush_that_fails_is_never_forgotten(kernel: Kernel, runner: FakeRunne
         cache.refuse_suspect("vm1")
 
 
+def test_a_flush_that_failed_before_it_was_left_is_found(
+    kernel: Kernel, runner: FakeRunner
+) -> None:
+    """DRBD met it after the monitor had looked at DRBD."""
+    enter(kernel, runner)
+    kernel.drbd = [state()._replace(write_ordering="drain")]
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        cache.settle(runner, device("write-through"), state())
+    assert suspicion.is_marked(kernel.path)
+    assert "suspect=1" in cache.words(device(BACK), state())
+
+
 @pytest.mark.parametrize("is_in_sync", [True, False])
 def test_a_flush_that_drbd_swallowed_is_found_before_it_serves(
     kernel: Kernel, runner: FakeRunner, is_in_sync: bool
