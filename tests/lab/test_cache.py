@@ -221,6 +221,8 @@ def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: Load) -
     other = next(node.name for node in bed.storage if node.name != active)
     began_s = time.time()
     bed.sh("n3", f"sanctl node standby {other}", timeout_s=180)
+    # The other node is down before the one that serves has told the cluster of it.
+    await_log(bed, active, began_s, f"{other} cannot be promoted any more", within_s=60)
     log = steps(bed, active, began_s)
     assert position(log, "cache: write-through: all that was in RAM") < position(
         log, f"{other} cannot be promoted any more"
