@@ -60,7 +60,7 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
         if held is None or (held.mode is policy.mode is Mode.NONE and not is_marked):
             return
         if held.mode is Mode.WRITE_BACK and has_lost_writes(state):
-            _check(runner, device.name)
+            _check(runner, device.name, path)
         target = _allowed(policy, device.name, path, state)
         if target is Mode.WRITE_BACK and held.mode is not Mode.WRITE_BACK:
             # Seen under the lock: whoever loses the peer after this waits for it, and leaves.
@@ -113,7 +113,7 @@ def secure_unless_in_sync(runner: Runner, name: str) -> None:
         return
     if _in_sync(drbd.observe(runner, name)):
         refuse_suspect(name, path)
-        _check(runner, name)
+        _check(runner, name, path)
     else:
         secure(runner, name)
 
@@ -233,12 +233,13 @@ def _in_sync(state: ResourceState | None) -> bool:
     return state is not None and state.is_in_sync
 
 
-def _check(runner: Runner, name: str) -> None:
+def _check(runner: Runner, name: str, path: str) -> None:
     """Find out whether DRBD has met a flush that failed; such a replica counts as lost.
 
     Asked of DRBD now: one that failed since somebody looked would be told by nobody else.
     """
-    if has_lost_writes(drbd.observe(runner, name)):
+    # Said once: what is known to be lost is to get out of write-back and be replaced.
+    if not suspicion.is_suspect(name, path) and has_lost_writes(drbd.observe(runner, name)):
         suspicion.note_failure(name)
         refuse_suspect(name)
 
@@ -264,7 +265,7 @@ def _leave(runner: Runner, name: str, path: str) -> None:
         raise
     dirty.note_rate(used, time.monotonic() - begun)
     # The kernel tells a failed flush once, to who asks first: if that was DRBD, this one succeeds.
-    _check(runner, name)
+    _check(runner, name, path)
     ocf.stop_here_if_asked("cache-flushed")
     filecache.set_buffered(runner, path, on=False)
     dirty.limit(name, None)

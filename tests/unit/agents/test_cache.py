@@ -253,6 +253,22 @@ def test_a_flush_that_failed_before_it_was_left_is_found(
     assert "suspect=1" in cache.words(device(BACK), state())
 
 
+@pytest.mark.parametrize("policy", ["write-through", BACK])
+def test_what_is_known_to_be_lost_gets_out_of_write_back(
+    kernel: Kernel, runner: FakeRunner, policy: str
+) -> None:
+    """Refused at each monitor, it would keep the monitor from having it replaced."""
+    enter(kernel, runner)
+    failed = state()._replace(write_ordering="drain")
+    kernel.drbd = [failed]
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        cache.settle(runner, device(policy), failed)
+    cache.settle(runner, device(policy), failed)
+    assert kernel.held == Hold(is_buffered=False, is_synchronous=True)
+    assert suspicion.is_marked(kernel.path)
+    assert "suspect=1" in cache.words(device(BACK), failed)
+
+
 @pytest.mark.parametrize("is_in_sync", [True, False])
 def test_a_flush_that_drbd_swallowed_is_found_before_it_serves(
     kernel: Kernel, runner: FakeRunner, is_in_sync: bool
