@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,11 @@ class Host:
             NotConverged: the device does not appear with all its paths.
         """
         for portal in portals:
-            self.sh(f"iscsiadm -m discovery -t sendtargets -p {portal}")
+            wait_for(
+                f"an answer of the portal {portal} to {self.name}",
+                partial(self._has_records, portal),
+                within_s=30,
+            )
         self.sh(f"iscsiadm -m node -T {target} --login", ok=(0, 15))  # 15: has a session already
 
         def all_paths() -> str | None:
@@ -90,6 +95,11 @@ class Host:
         return wait_for(
             f"the multipath device of {target} with {len(portals)} paths", all_paths, within_s=45
         )
+
+    def _has_records(self, portal: str) -> bool:
+        # 11: the portal closed the connection in the middle, or was silent; people ask again.
+        script = f"iscsiadm -m discovery -t sendtargets -p {portal}"
+        return self.bed.sh(self.name, script, ok=(0, 11)).status == 0
 
     def paths(self, target: str, portals: Sequence[str]) -> dict[str, str]:
         """Return the multipath device's name by path (sdX)."""
