@@ -32,6 +32,7 @@ _RUNNING = f"{_RUNTIME}/pools-running"
 _STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
 _MARK = marks.attribute("")
+_POOL = "sanctl-pool-"
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -101,6 +102,7 @@ def _look() -> None:
     usable: dict[str, str] = {}
     words: list[str] = []
     noted = _notes_of_this_node()
+    _have_written_again(noted)
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
@@ -131,26 +133,51 @@ def _cache_words(one: Pool, noted: dict[str, str]) -> str:
     return f" {flash.follow(one, wanted, at=ocf.stop_here_if_asked)}"
 
 
+def _have_written_again(noted: dict[str, str]) -> None:
+    """Have the attribute daemon write what it knows, where the CIB has lost it.
+
+    A controller that is started anew wipes its node's transient attributes as it joins, all of
+    them. The daemon that holds them was not asked, and writes a value again only when it changes:
+    promotion scores would be missing for good (docs/adr/0036).
+    """
+    is_in_cib = any(name.startswith(_POOL) for name in noted)
+    has_published = len(told.words("pools")) > 1
+    if is_in_cib or not has_published or not told.is_settled("pools", told.listener()):
+        return
+    journal.write(
+        "the CIB has lost this node's attributes: having them written again",
+        priority=journal.WARNING,
+        action="attributes",
+    )
+    attributes.write_all(_RUNNER)
+
+
 def _publish(words: list[str]) -> None:
     text, listener = "\n".join(words), told.listener()
     if told.is_known("pools", listener, text):
         return
     for line in words:
         name, _, value = line.partition("=")
-        attributes.publish(_RUNNER, f"sanctl-pool-{name}", value)
+        attributes.publish(_RUNNER, f"{_POOL}{name}", value)
     told.note("pools", listener, text)
 
 
 def _notes_of_this_node() -> dict[str, str]:
-    """Return what the cluster has noted for this node's agent: deletions, and how to count."""
+    """Return what the cluster has noted for this node's agent: deletions, and how to count.
+
+    And what it has of what this agent published.
+    """
+    here = os.uname().nodename
     answer = _RUNNER.run(
         [
             "cibadmin",
             "--query",
             "--xpath",
-            f"//configuration/nodes/node[@uname='{os.uname().nodename}']"
+            f"//configuration/nodes/node[@uname='{here}']"
             f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
-            f" or starts-with(@name,'{WISH}') or @name='{ATTRIBUTE}']",
+            f" or starts-with(@name,'{WISH}') or @name='{ATTRIBUTE}']"
+            f"|//status/node_state[@uname='{here}']/transient_attributes"
+            f"//nvpair[starts-with(@name,'{_POOL}')]",
         ],
         timeout_s=20.0,
         ok=(0, 6, 105),  # no such object: nothing noted

@@ -19,6 +19,7 @@ from sanctl.system.files import read_text_or
 _DAEMON = "pacemaker-attrd"
 _PROC = "/proc"
 _REPEAT_S = 60.0
+_WRITTEN_S = 5.0
 
 
 def listener() -> str:
@@ -48,6 +49,15 @@ def is_known(name: str, to: str, text: str) -> bool:
     except FileNotFoundError:
         return False
     return 0 <= age_s < _REPEAT_S and read_text_or(_path(name), "") == f"{to} {text}"
+
+
+def is_settled(name: str, to: str) -> bool:
+    """Whether this daemon was told something so long ago that the CIB must have it."""
+    try:
+        age_s = time.time() - os.stat(_path(name)).st_mtime
+    except FileNotFoundError:
+        return False
+    return age_s >= _WRITTEN_S and bool(to) and read_text_or(_path(name), "").startswith(f"{to} ")
 
 
 def note(name: str, to: str, text: str) -> None:

@@ -47,6 +47,11 @@ def look_up(runner: Runner, attribute: str, node: str) -> str:
     return found.get(node, "") if answer.status == 0 else ""
 
 
+def write_all(runner: Runner) -> None:
+    """Have all transient attributes written to the CIB again, as the daemon here knows them."""
+    runner.run(["attrd_updater", "--refresh"], timeout_s=_TIMEOUT_S)
+
+
 def withdraw(runner: Runner, attribute: str) -> None:
     """Remove a transient attribute of this node."""
     runner.run(["attrd_updater", "--name", attribute, "--delete"], timeout_s=_TIMEOUT_S)

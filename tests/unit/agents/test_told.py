@@ -83,3 +83,17 @@ def test_a_number_that_another_program_has_got_is_not_the_daemon(node: Node) -> 
     node.end("812")
     node.run("812", "bash")
     assert told.listener() == ""
+
+
+@pytest.mark.parametrize(
+    ("to", "age_s", "is_settled"),
+    [("7", 6.0, True), ("7", 1.0, False), ("8", 6.0, False), ("", 6.0, False)],
+)
+def test_what_was_told_is_in_the_cib_after_a_while(
+    node: Node, to: str, age_s: float, is_settled: bool
+) -> None:
+    told.note("pools", "7", "main=total=1")
+    written_s = time.time() - age_s
+    os.utime(node.notes / "told-pools", (written_s, written_s))
+    assert told.is_settled("pools", to) is is_settled
+    assert not told.is_settled("votes", to)
