@@ -17,13 +17,13 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import dirty, ocf, suspicion
+from sanctl.agents import dirty, flushing, ocf, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, filecache, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache import Mode, Policy, parse_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.caching import Reason, allowed, has_lost_writes, must_cut
+from sanctl.plan.caching import Reason, allowed, flushes, has_lost_writes, must_cut
 from sanctl.system import journal
 from sanctl.system.files import flocked
 from sanctl.system.runner import Runner
@@ -52,30 +52,48 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
     path = suspicion.data_file(device.name)
     if path is None:
         return
+    held = filecache.observe(path)
+    if held is None:
+        return
+    stays_stable = policy.mode is Mode.WRITE_THROUGH and not _is_protected()
+    # Before the lock is taken, for which the fence-peer handler may wait: DRBD may take its time.
+    if held.is_synchronous and not stays_stable:
+        state = flushing.begin(runner, device, state)
+        if not flushes(state):
+            tell(device.name, "DRBD does not flush its disk: each write stays stable", "flushing")
+            return
     with _locked(device.name, wait=False) as is_mine:
         if not is_mine:
             return  # The fence-peer handler, or another monitor; the next one looks again.
-        held = filecache.observe(path)
-        is_marked = suspicion.is_marked(path)
-        if held is None or (held.mode is policy.mode is Mode.NONE and not is_marked):
-            return
-        if held.mode is Mode.WRITE_BACK and has_lost_writes(state):
-            _check(runner, device.name, path)
+        _settle(runner, device, state, policy, path)
+    if stays_stable:
+        _spare(runner, device, path, state)
+
+
+def _settle(
+    runner: Runner, device: Device, state: ResourceState | None, policy: Policy, path: str
+) -> None:
+    held = filecache.observe(path)
+    is_marked = suspicion.is_marked(path)
+    if held is None or (held.mode is policy.mode is Mode.NONE and not is_marked):
+        return
+    if held.mode is Mode.WRITE_BACK and has_lost_writes(state):
+        _check(runner, device.name, path)
+    target = _allowed(policy, device.name, path, state)
+    if target is Mode.WRITE_BACK and held.mode is not Mode.WRITE_BACK:
+        # Seen under the lock: whoever loses the peer after this waits for it, and leaves.
+        state = drbd.observe(runner, device.name)
         target = _allowed(policy, device.name, path, state)
-        if target is Mode.WRITE_BACK and held.mode is not Mode.WRITE_BACK:
-            # Seen under the lock: whoever loses the peer after this waits for it, and leaves.
-            state = drbd.observe(runner, device.name)
-            target = _allowed(policy, device.name, path, state)
-        if target is Mode.WRITE_BACK:
-            dirty.limit(device.name, policy.dirty_bytes)
-            if held.mode is not Mode.WRITE_BACK:
-                _enter(runner, device.name, path)
-                if not _in_sync(drbd.observe(runner, device.name)):
-                    _leave(runner, device.name, path)
-            return
-        if held.is_buffered or (is_marked and not suspicion.is_suspect(device.name, path)):
-            _leave(runner, device.name, path)
-        _set_stable(device.name, path, target)
+    if target is Mode.WRITE_BACK:
+        dirty.limit(device.name, policy.dirty_bytes)
+        if held.mode is not Mode.WRITE_BACK:
+            _enter(runner, device.name, path)
+            if not _in_sync(drbd.observe(runner, device.name)):
+                _leave(runner, device.name, path)
+        return
+    if held.is_buffered or (is_marked and not suspicion.is_suspect(device.name, path)):
+        _leave(runner, device.name, path)
+    _set_stable(device.name, path, target)
 
 
 def secure(runner: Runner, name: str) -> None:
@@ -174,6 +192,7 @@ def take_leave(runner: Runner, device: Device, state: ResourceState) -> None:
 def end(name: str) -> None:
     """Drop what is kept on tmpfs of a device that is stopped here."""
     dirty.limit(name, None)
+    _note(f"stable-{name}", is_set=False)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{RUNTIME}/cache-{name}.lock")
 
@@ -248,6 +267,7 @@ def _enter(runner: Runner, name: str, path: str) -> None:
     begun = time.monotonic()
     suspicion.mark(path)
     filecache.set_buffered(runner, path, on=True)
+    _note(f"stable-{name}", is_set=False)
     filecache.set_synchronous(path, on=False)
     ocf.stop_here_if_asked("cache-entered")
     tell(name, "write-back: both copies are in sync", Mode.WRITE_BACK.value, begun)
@@ -267,6 +287,7 @@ def _leave(runner: Runner, name: str, path: str) -> None:
     # The kernel tells a failed flush once, to who asks first: if that was DRBD, this one succeeds.
     _check(runner, name, path)
     ocf.stop_here_if_asked("cache-flushed")
+    _note(f"stable-{name}", is_set=True)
     filecache.set_buffered(runner, path, on=False)
     dirty.limit(name, None)
     if not suspicion.is_suspect(name, path):
@@ -283,17 +304,31 @@ def _leave(runner: Runner, name: str, path: str) -> None:
 def _set_stable(name: str, path: str, target: Mode) -> None:
     """Make writes synchronous, or no longer, where nothing is held back in RAM."""
     wanted = target is Mode.WRITE_THROUGH and not _is_protected()
-    held = filecache.observe(path)
-    if held is None or held.is_synchronous == wanted:
+    held, note = filecache.observe(path), f"stable-{name}"
+    if held is None or (held.is_synchronous == wanted and (not wanted or _is_noted(note))):
         return
     if not wanted and held.is_buffered:
         return  # The kernel refuses direct I/O here: synchronous is all that keeps it safe.
+    _note(note, is_set=False)
     filecache.set_synchronous(path, on=wanted)
     if wanted:
         # What was written before is to be as stable as what follows, also what is under way.
         filecache.drain(path)
         filecache.flush(path)
+        # Noted, because whoever dies before this has to be followed by one that flushes.
+        _note(note, is_set=True)
     tell(name, f"{target.value}", target.value)
+
+
+def _spare(runner: Runner, device: Device, path: str, state: ResourceState | None) -> None:
+    held = filecache.observe(path)
+    if held is None or not held.is_synchronous or not _is_noted(f"stable-{device.name}"):
+        return
+    try:
+        if flushing.cease(runner, device, state):
+            tell(device.name, "each write is stable, so DRBD flushes no more", "not-flushing")
+    except SanctlError as error:
+        tell(device.name, f"DRBD goes on flushing: {error}", "flushing")
 
 
 def _is_marked(name: str) -> bool:
@@ -302,7 +337,11 @@ def _is_marked(name: str) -> bool:
 
 
 def _is_protected() -> bool:
-    return os.path.exists(f"{RUNTIME}/{_PROTECTED}")
+    return _is_noted(_PROTECTED)
+
+
+def _is_noted(name: str) -> bool:
+    return os.path.exists(f"{RUNTIME}/{name}")
 
 
 def _note(name: str, *, is_set: bool) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from sanctl.agents import cache, escort, membership, ocf, policy, replica, verify
+from sanctl.agents import cache, escort, membership, ocf, policy, readcache, replica, verify
 from sanctl.agents.replica import Device
-from sanctl.drivers import drbd, lio
+from sanctl.drivers import backing, drbd, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system.runner import Runner
@@ -16,6 +16,7 @@ def converge(
     runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
 ) -> ResourceState:
     """Bring replica nodes, access list, policies and size as near to what is wanted as can be."""
+    backing.release(runner, device.name)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
@@ -29,8 +30,14 @@ def converge(
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
     if policy.is_in_force(device):
         policy.note(device)
-    if verify.begin(runner, device, state) or escort.wants_company(device, state):
+    # Before whatever may fail because of the read cache: this ends write-back where it has to.
+    cache.settle(runner, device, state)
+    readcache.tell_hosts(device)
+    has_begun = verify.begin(runner, device, state)
+    if has_begun or escort.wants_company(device, state):
         escort.kick(runner)
+    if has_begun:
+        state = drbd.observe(runner, device.name) or state
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if replica.grow_files(runner, device):
             steps.done("files", "device files grown")
@@ -41,5 +48,6 @@ def converge(
         state = drbd.observe(runner, device.name) or state
     if replica.finish_growth(runner, device, state):
         steps.done("grown", "grown to the size that DRBD has")
-    cache.settle(runner, device, state)
+    if (state.size_kib or 0) * 1024 >= device.size_bytes:
+        readcache.follow(runner, device, state)
     return state

@@ -33,6 +33,7 @@ from sanctl.agents import (
     pair,
     policy,
     primary,
+    readcache,
     reattach,
     replacement,
     replica,
@@ -45,7 +46,7 @@ from sanctl.agents import (
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.replica import Device
-from sanctl.drivers import dm, drbd, lio, pool
+from sanctl.drivers import backing, dm, drbd, lio, pool, ramcache
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache import parse_policy
 from sanctl.model.drbd import ResourceState
@@ -129,6 +130,7 @@ def start() -> int:
             uuid=device.uuid,
             portals=tuple(_portal(str(address)) for address in here.iscsi),
             initiators=device.initiators,
+            offers_unmap=readcache.offers_unmap(device),
         ),
         dm.target_device(device.name),
     )
@@ -274,6 +276,7 @@ def take_down(device: Device) -> None:
     stuck.forget(device)
     reattach.forget(device)
     handshake.forget(device)
+    readcache.forget(device)
     verify.forget(_RUNNER, device)
     membership.forget(device)
     cache.end(device.name)
@@ -282,6 +285,8 @@ def take_down(device: Device) -> None:
     if (
         not left.is_absent
         or dm.exists_any(device.name)
+        or backing.exists(device.name)
+        or ramcache.exists_any(device.name)
         or lio.exists_any(device.name, device.minor)
         or replica.attached_files(device)
     ):

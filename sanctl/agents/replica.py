@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import dm, drbd, lio, loop, pool
+from sanctl.drivers import backing, dm, drbd, lio, loop, pool, ramcache
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
 from sanctl.system.files import read_text_or
@@ -192,6 +192,10 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
     if grown:
         loop.grow(runner, data)
         loop.grow(runner, metadata)
+    if drbd.observe(runner, device.name) is None:
+        # What is up keeps what it stands on: a replica of an older release, its loop device.
+        backing.stand(runner, device.name, over=data)
+        ramcache.drop_parts(runner, device.name)
     return files
 
 
@@ -225,6 +229,8 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool.DeviceFiles) -
 
 def detach_files(runner: Runner, device: Device) -> None:
     """Detach every loop device over this device's files, in whatever pool they lie."""
+    backing.remove(runner, device.name)
+    ramcache.drop_parts(runner, device.name)
     for path in attached_files(device):
         loop.detach(runner, path)
     drop_shape(runner, device.name)
@@ -268,6 +274,12 @@ def grow_files(runner: Runner, device: Device) -> bool:
         over = loop.find(path)
         if over is not None:
             loop.grow(runner, over)
+            if path.endswith(".data"):
+                if backing.is_too_small(device.name, over=over) and ramcache.size_bytes(
+                    device.name
+                ):
+                    ramcache.take_out(runner, device.name, over=over)
+                backing.grow(runner, device.name, over=over)
     return grown
 
 

@@ -8,12 +8,14 @@ import re
 
 from sanctl.agents import replica
 from sanctl.agents.replica import Device
-from sanctl.drivers import drbd, link, loop, pool
+from sanctl.drivers import backing, drbd, filecache, link, loop, pool
 from sanctl.errors import CommandError, Problem
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _EXTENTS = re.compile(r"^\s*al-extents (\d+);", re.MULTILINE)
+_DISK_SECTION = re.compile(r"^  disk \{\n", re.MULTILINE)
+_NO_FLUSHES = re.compile(r"^ *disk-flushes no;\n", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 _INCLUDE = "/etc/drbd.d/sanctl.res"
@@ -33,6 +35,7 @@ def write(
 
     `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
     `only` is the one node to connect to, empty for all; None: as in the file that is there.
+    Whether its disk is flushed stays as in the file that is there, unless that has become wrong.
     """
     from sanctl.agents import policy  # noqa: PLC0415
     from sanctl.render.drbd import (  # noqa: PLC0415
@@ -83,13 +86,14 @@ def write(
             size_bytes=device.size_bytes,
             secret=device_secret(secret, device.uuid),
             replicas=tuple(replicas),
-            backing=Backing(data, metadata),
+            backing=Backing(backing.path(device.name) or data, metadata),
             handlers=_HANDLERS,
             generation=drbd.generation(),
             sync=policy.of(device),
             link_bytes_s=link.bytes_per_s(runner, str(here.sync)) if here else None,
             al_extents=al_extents,
             connection=_connection(device, only_peer(device.name) if only is None else only),
+            flushes=_keeps_flushing(device.name, files),
         ),
         mode=0o600,
     )
@@ -118,6 +122,39 @@ def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
 def nodes(name: str) -> list[str]:
     """Return the nodes with a copy by the file that is there; none if there is none."""
     return _HOST.findall(read_text_or(path_of(name), ""))
+
+
+def flushes(name: str) -> bool:
+    """Whether the file that is there, if there is one, has DRBD flush the disk."""
+    return not _NO_FLUSHES.search(read_text_or(path_of(name), ""))
+
+
+def set_flushes(name: str, *, on: bool) -> bool:
+    """Say in the file that is there whether the disk is flushed, and change nothing else of it.
+
+    Returns:
+        Whether it says so; not where there is no file.
+    """
+    text = read_text_or(path_of(name), "")
+    if not text:
+        return False
+    if flushes(name) != on:
+        if on:
+            text = _NO_FLUSHES.sub("", text)
+        else:
+            text = _DISK_SECTION.sub("\\g<0>    disk-flushes no;\n", text, count=1)
+        write_atomically(path_of(name), text, mode=0o600)
+    return flushes(name) == on
+
+
+def _keeps_flushing(name: str, files: pool.DeviceFiles) -> bool:
+    if flushes(name):
+        return True
+    try:
+        held = filecache.observe(files.data)
+    except OSError:
+        return True  # Its file is gone: not known to be stable.
+    return held is None or not held.is_synchronous or not backing.has_ordinary_zeros(name)
 
 
 def only_peer(name: str) -> str:

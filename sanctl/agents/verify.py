@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from sanctl.agents import announce, cache, policy, replica
+from sanctl.agents import announce, cache, policy, readcache, replica
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd, kmsg
 from sanctl.errors import SanctlError
@@ -70,6 +70,8 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
         return False
     if not plan.may_begin(state):
         return False
+    # What is on the disks is compared, not what is in RAM.
+    readcache.take_out(runner, device)
     # Before it begins: what it finds is behind this record.
     if drbd.generation() >= 9:
         peers = sorted(peer.node_id for peer in state.peers if peer.node_id is not None)
@@ -153,6 +155,7 @@ def _attend_several(
             drbd.send_differences(runner, device.name, left[0])
             return True
     if len(left) > 1:
+        readcache.take_out(runner, device)
         _mark(device.name, since, left[1:])
         _keep(runner, device, latest._replace(result=RUNNING))
         drbd.verify_peer(runner, device.name, left[1])

@@ -163,7 +163,9 @@ def _leftovers(node: str, report: NodeReport, devices: Collection[str]) -> list[
     found = [
         f"{node}: DRBD resource {name} of no device" for name in report.drbd if name not in devices
     ]
-    expected = {f"sanctl-{name}{suffix}" for name in devices for suffix in ("", "-gate")}
+    expected = {
+        f"sanctl-{name}{suffix}" for name in devices for suffix in ("", "-gate", ".disk", ".ram")
+    }
     found += [
         f"{node}: dm device {name} of no device"
         for name in report.dm

@@ -58,6 +58,9 @@ _CODES = {
     "it. The kernel's log (dmesg) has the reason; another program may have it open.",
     "SAN-CACHE-008": "The pool's disk is not in use through its flash cache on this node.",
     "SAN-CACHE-009": "A flash device belongs to one pool, and says which. This one is another's.",
+    "SAN-CACHE-010": "The device below a read cache in RAM still offers discards. It is not used: "
+    "reads would not see what hosts have unmapped.",
+    "SAN-CACHE-011": "A read cache in RAM has 4 MiB at least; 'none' takes it away.",
     "SAN-CLI-001": "The command line does not read: an unknown command or option, or one that is "
     "missing. Nothing was done.",
     "SAN-CLI-002": "A question was answered with no. Nothing was changed.",
@@ -115,6 +118,8 @@ _CODES = {
     "SAN-DEV-020": "The device's agent failed on a node; the line holds its own reason. "
     "Pacemaker remembers the failure until it is cleaned up, and may keep the device from the "
     "node until then.",
+    "SAN-DM-001": "The kernel's device-mapper did not say what one of a replica's devices leads "
+    "onto. Nothing is concluded from that; the kernel's log (dmesg) may have more.",
     "SAN-DOC-001": "Corosync and Pacemaker must run on every node.",
     "SAN-DOC-002": "The service runs and would not be started at the next boot.",
     "SAN-DOC-003": "target.service restores a stored target configuration at boot and clears the "
@@ -206,6 +211,8 @@ _CODES = {
     "SAN-HLT-039": "The latest verify of a device has found blocks that differ between its copies, "
     "and nobody has had them repaired. Hosts read the copy that serves; a failover would show them "
     "the other one. Find out why: a disk that alters data, or memory.",
+    "SAN-HLT-058": "Reads of a device are to be cached in RAM on the node that serves it, and are "
+    "not, or not yet.",
     "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or could not flush them. It "
     "is filled anew once another one serves. If all are so, as after a power cut of both nodes, "
     "'sanctl device heal' asks which one to keep.",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sanctl.cli.cache import MODES, cache, policy_of, replica_lines
+from sanctl.cli.cache import MODES, READ_CACHE, cache, policy_of, replica_lines
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.heal import heal
 from sanctl.cli.levels import place, replicas
@@ -91,6 +91,7 @@ device.add_command(cache)
     show_default=True,
     help="Where acknowledged writes may be: see 'device cache'.",
 )
+@READ_CACHE
 @timeout_option(180)
 @output_option
 def create(
@@ -103,6 +104,7 @@ def create(
     prefer: str | None,
     initiators: tuple[str, ...],
     cache_mode: str,
+    read_cache: str | None,
     timeout_s: float,
     output: str,
     **policy: Any,
@@ -118,7 +120,7 @@ def create(
         prefer=prefer,
         initiators=initiators,
         sync=values_of(policy),
-        cache=policy_of(cache_mode, None),
+        cache=policy_of(cache_mode, None, read_cache),
     )
     topology = env.topology()
     with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:

@@ -36,6 +36,15 @@ class ReplicaCache(TypedDict):
     ]
     dirty: Annotated[int | None, "bytes in RAM alone, a little rounded up; only in write-back"]
     flush_s: Annotated[int | None, "seconds the kernel reckons that takes to flush"]
+    read: Annotated[
+        int | None, "bytes of RAM that reads are cached in; told where it serves and one is wanted"
+    ]
+    read_reason: Annotated[
+        str | None,
+        "why not: `not-good`, `compared`, `no-ram`, `waits`, `failed` or `restart`; null: it is",
+    ]
+    read_held: Annotated[int | None, "bytes of the device that are in it, a little rounded up"]
+    read_hit_percent: Annotated[int | None, "of what was read since it is there"]
     suspect: Annotated[bool, "it lost writes that it had acknowledged, and is kept from serving"]
 
 
@@ -44,6 +53,7 @@ class DeviceCache(TypedDict):
 
     mode: Annotated[str, "`none`, `write-through` or `write-back`"]
     dirty_limit: Annotated[int | None, "bytes that may be in RAM alone on a node, in write-back"]
+    read_cache: Annotated[int, "bytes of RAM on the node that serves that reads may be cached in"]
 
 
 class Replica(TypedDict):

@@ -56,6 +56,7 @@ def device_data(
             "dirty_limit": device.cache.dirty_bytes
             if device.cache.mode is Mode.WRITE_BACK
             else None,
+            "read_cache": device.cache.read_bytes,
         },
         "active_node": cluster.active_node(device.name),
         "prefer": device.prefer.value if device.prefer else None,
@@ -91,6 +92,10 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> docum
             "reason": replica.cache_reason,
             "dirty": replica.dirty_bytes,
             "flush_s": replica.flush_s,
+            "read": replica.read_bytes,
+            "read_reason": replica.read_reason,
+            "read_held": replica.read_held_bytes,
+            "read_hit_percent": replica.read_hit_percent,
             "suspect": replica.is_suspect,
         },
     }

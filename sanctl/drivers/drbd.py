@@ -217,6 +217,20 @@ def up_alone(runner: Runner, name: str, minor: int) -> None:
         )
 
 
+def set_flushing(runner: Runner, minor: int, *, on: bool) -> None:
+    """Have the local disk flushed between writes that depend on each other, or only drained.
+
+    Of a disk that is attached, at any moment (drbdsetup-8.4(8), disk-flushes).
+
+    Raises:
+        CommandError: refused, or no disk is attached.
+    """
+    word = "yes" if on else "no"
+    runner.run(
+        ["drbdsetup", "disk-options", str(minor), f"--disk-flushes={word}"], timeout_s=_TIMEOUT_S
+    )
+
+
 def attach(runner: Runner, name: str) -> None:
     """Attach without connecting: for a replica that must not be compared with its peer."""
     state = observe(runner, name)

@@ -39,6 +39,7 @@ class Target(NamedTuple):
         uuid: 32 hex digits; unit serial, and the source of the NAA identifier.
         portals: this node's portals as `address:port`, IPv6 addresses in brackets.
         initiators: the initiators that may log in.
+        offers_unmap: hosts are told that they may unmap.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Target(NamedTuple):
     uuid: str
     portals: tuple[str, ...]
     initiators: tuple[str, ...]
+    offers_unmap: bool = True
 
 
 def _write(path: str, value: str) -> None:
@@ -211,11 +213,12 @@ def _create_backstore(target: Target, block_device: str) -> str:
         _write(f"{backstore}/wwn/product_id", target.uuid[:8])
         _write(f"{backstore}/wwn/revision", "1")
     for attribute, value in (
-        ("emulate_tpu", "1"),
-        ("emulate_tpws", "1"),
         ("max_unmap_lba_count", str(_DISCARD_BLOCKS_MAX)),
         ("max_unmap_block_desc_count", "1"),
         ("unmap_granularity", "8"),
+        # Zeros are written on each disk: as much at a time as a host writes at most, or a queue of
+        # them would take a standby longer than DRBD waits for one (ko-count).
+        ("max_write_same_len", "2048"),
         ("unmap_granularity_alignment", "0"),
         ("unmap_zeroes_data", "0"),
         # Reservations live in one node's memory: until they travel with the device, a host is
@@ -228,7 +231,26 @@ def _create_backstore(target: Target, block_device: str) -> str:
         ("emulate_fua_write", "0"),
     ):
         _set(f"{backstore}/attrib/{attribute}", value)
+    offer_unmap(target.name, target.minor, on=target.offers_unmap)
     return backstore
+
+
+def offer_unmap(name: str, minor: int, *, on: bool) -> bool:
+    """Tell hosts that they may unmap blocks, or that they may not; also while they are logged in.
+
+    One that believes the old word is refused, and ceases to (drivers/scsi/sd.c).
+
+    Returns:
+        Whether they had been told otherwise.
+
+    Raises:
+        CommandError: the kernel refused.
+    """
+    folder, value = f"{backstore_folder(name, minor)}/attrib", "1" if on else "0"
+    changed = read_text(f"{folder}/emulate_tpu").strip() != value
+    for attribute in ("emulate_tpws", "emulate_tpu"):
+        _set(f"{folder}/{attribute}", value)
+    return changed
 
 
 def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:

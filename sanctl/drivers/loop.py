@@ -29,6 +29,12 @@ def is_direct(device: str) -> bool:
     return read_text_or(f"/sys/block/{name}/loop/dio", "0").strip() == "1"
 
 
+def size_bytes(device: str) -> int:
+    """Return the size of a loop device in bytes; 0 for one that is not there."""
+    sectors = read_text_or(f"/sys/block/{device.removeprefix('/dev/')}/size", "0")
+    return int(sectors) * 512
+
+
 def backing_files() -> list[str]:
     """Return the paths of the files under all loop devices of this node."""
     return [backing.removesuffix(_DELETED) for _, backing in _all()]

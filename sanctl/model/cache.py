@@ -12,7 +12,8 @@ from typing import NamedTuple
 #: how long a flush takes, and so the pause when redundancy is lost.
 DEFAULT_DIRTY_BYTES = 64 << 20
 LEAST_DIRTY_BYTES = 1 << 20
-_DIRTY = "dirty="
+LEAST_READ_BYTES = 4 << 20
+_DIRTY, _READ = "dirty=", "read="
 
 
 class Mode(StrEnum):
@@ -32,16 +33,21 @@ class Policy(NamedTuple):
     Attributes:
         mode: the mode while its replicas are in sync.
         dirty_bytes: how much of it may be in RAM alone on one node, in write-back.
+        read_bytes: how much of it may be in RAM for reads on the node that serves; 0: nothing.
     """
 
     mode: Mode = Mode.NONE
     dirty_bytes: int = DEFAULT_DIRTY_BYTES
+    read_bytes: int = 0
 
     def __str__(self) -> str:
         """Return it as the CIB holds it."""
+        words = [self.mode.value]
         if self.mode is Mode.WRITE_BACK and self.dirty_bytes != DEFAULT_DIRTY_BYTES:
-            return f"{self.mode.value},{_DIRTY}{self.dirty_bytes}"
-        return self.mode.value
+            words.append(f"{_DIRTY}{self.dirty_bytes}")
+        if self.read_bytes:
+            words.append(f"{_READ}{self.read_bytes}")
+        return ",".join(words)
 
 
 NO_CACHE = Policy()
@@ -53,15 +59,22 @@ def parse_policy(text: str) -> Policy:
     Raises:
         ValueError: it is none.
     """
-    word, comma, rest = text.partition(",")
     if not text:
         return NO_CACHE
-    mode = Mode(word)
-    if not comma:
-        return Policy(mode)
-    digits = rest.removeprefix(_DIRTY)
-    if mode is not Mode.WRITE_BACK or digits == rest or not digits.isdecimal():
-        raise ValueError(f"{text!r} is not a cache policy")
-    if int(digits) < LEAST_DIRTY_BYTES:
-        raise ValueError(f"{text!r}: less than {LEAST_DIRTY_BYTES} bytes is no cache")
-    return Policy(mode, int(digits))
+    word, *rest = text.split(",")
+    policy = Policy(Mode(word))
+    for each in rest:
+        if each.startswith(_DIRTY) and policy.mode is Mode.WRITE_BACK:
+            policy = policy._replace(dirty_bytes=_size(each, _DIRTY, LEAST_DIRTY_BYTES))
+        elif each.startswith(_READ):
+            policy = policy._replace(read_bytes=_size(each, _READ, LEAST_READ_BYTES))
+        else:
+            raise ValueError(f"{text!r} is not a cache policy")
+    return policy
+
+
+def _size(text: str, key: str, least: int) -> int:
+    digits = text.removeprefix(key)
+    if not digits.isdecimal() or int(digits) < least:
+        raise ValueError(f"{text!r}: less than {least} bytes is no cache")
+    return int(digits)

@@ -132,6 +132,14 @@ class ReplicaState:
     dirty_limit_bytes: int | None = None
     flush_s: int | None = None
     """How long the kernel reckons that takes to flush."""
+    read_bytes: int | None = None
+    """How large its read cache in RAM is; told only where it serves and one is wanted."""
+    read_reason: str | None = None
+    """Why it is not the wanted one (plan/caching.py)."""
+    read_held_bytes: int | None = None
+    """How much of the device that cache holds."""
+    read_hit_percent: int | None = None
+    """How much of what was read was in it, since it is there."""
     served_last: bool = False
     """Its node was Primary when it was last up; told only while it is without contact."""
     is_suspect: bool = False

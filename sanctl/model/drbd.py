@@ -131,6 +131,11 @@ class ResourceState(NamedTuple):
         return self.role == "Primary"
 
     @property
+    def is_attached(self) -> bool:
+        """Whether DRBD has a disk here."""
+        return self.disk not in {"Diskless", "Failed", "Detaching", "Attaching"}
+
+    @property
     def is_in_contact(self) -> bool:
         """Whether every peer is connected."""
         return bool(self.peers) and all(peer.is_in_contact for peer in self.peers)

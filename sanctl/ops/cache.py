@@ -12,10 +12,24 @@ from sanctl.plan.cache_change import cache_applied, plan_cache
 from sanctl.plan.existing import existing_device
 
 
-def set_cache(session: Session, name: DeviceName, policy: Policy, *, timeout_s: float) -> Outcome:
+def set_cache(
+    session: Session,
+    name: DeviceName,
+    policy: Policy,
+    *,
+    keeps_read_cache: bool,
+    timeout_s: float,
+) -> Outcome:
     """Give a device a cache policy, and wait until its replicas are in it, or say why not.
 
     Away from write-back this returns when all that was in RAM is on the replicas' disks.
+
+    Args:
+        session: the cluster.
+        name: the device.
+        policy: what is wanted.
+        keeps_read_cache: its read cache stays as large as it is wanted now.
+        timeout_s: how long to wait, in seconds.
 
     Raises:
         Refused: there is no such device, or Pacemaker would not carry it out.
@@ -26,7 +40,7 @@ def set_cache(session: Session, name: DeviceName, policy: Policy, *, timeout_s: 
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         known[:] = cluster.mon.failures_of(name)
-        return plan_cache(cluster, name, policy)
+        return plan_cache(cluster, name, policy, keeps_read_cache=keeps_read_cache)
 
     changes = session.change(decide)
     cluster = session.wait(

@@ -174,6 +174,10 @@ def parse_replica_state(text: str) -> ReplicaState:
         dirty_bytes=_number(pairs.get("dirty")),
         dirty_limit_bytes=_number(pairs.get("limit")),
         flush_s=_number(pairs.get("flush-s")),
+        read_bytes=_number(pairs.get("read")),
+        read_reason=_known(pairs.get("read-why")),
+        read_held_bytes=_number(pairs.get("read-held")),
+        read_hit_percent=_number(pairs.get("read-hit")),
         served_last=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
     )

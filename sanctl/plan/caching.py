@@ -13,7 +13,7 @@ from sanctl.model.drbd import ResourceState
 
 #: What DRBD calls flushing the disk between dependent writes. It changes to another word, for
 #: good, when a flush has failed (drbd_receiver.c, drbd_flush).
-_FLUSHES = "flush"
+FLUSHES = "flush"
 
 
 class Reason(StrEnum):
@@ -58,9 +58,22 @@ def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> t
     return Mode.WRITE_BACK, Reason.NONE
 
 
+def flushes(state: ResourceState | None) -> bool:
+    """Whether DRBD flushes the disk here between writes, or has none to flush.
+
+    What DRBD 9 says of it nobody has changed.
+    """
+    return (
+        state is None
+        or not state.is_attached
+        or state.has_quorum is not None
+        or state.write_ordering in {"", FLUSHES}
+    )
+
+
 def has_lost_writes(state: ResourceState | None) -> bool:
     """Whether DRBD says that the disk below a replica in write-back has failed to flush."""
-    return state is not None and state.write_ordering not in {"", _FLUSHES}
+    return state is not None and state.write_ordering not in {"", FLUSHES}
 
 
 def must_cut(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
@@ -74,3 +87,67 @@ def must_cut(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
         and state is not None
         and any(peer.connection == "Connected" and peer.role == "Primary" for peer in state.peers)
     )
+
+
+class ReadReason(StrEnum):
+    """Why the node that serves has no read cache in RAM although one is wanted."""
+
+    NONE = ""
+    NOT_GOOD = "not-good"
+    """Its copy is not up to date: what is read may come from the other node."""
+    COMPARED = "compared"
+    """The copies are being compared: what is on the disk has to be read."""
+    NO_RAM = "no-ram"
+    """Too little RAM would be left to the node."""
+    WAITS = "waits"
+    """Hosts have just been told that they cannot unmap; what they have asked for has to end."""
+    FAILED = "failed"
+    """It has failed, and is made anew."""
+    RESTART = "restart"
+    """The replica was started by a release that had no such cache."""
+
+
+READ_SENTENCES = {
+    ReadReason.NOT_GOOD: "its copy is not up to date",
+    ReadReason.COMPARED: "the copies are being compared",
+    ReadReason.NO_RAM: "the node would be left too little RAM",
+    ReadReason.WAITS: "what hosts have unmapped has to end first",
+    ReadReason.FAILED: "it has failed, and is made anew",
+    ReadReason.RESTART: "it was started by an older release: move the device, and restart it",
+}
+
+
+def due_read_cache(
+    wanted_bytes: int, state: ResourceState | None, *, has_place: bool
+) -> tuple[int, ReadReason]:
+    """Return how large a replica's read cache in RAM is to be, and why less than wanted.
+
+    Only where hosts are served: a standby reads nothing, and what it held would be old RAM.
+
+    Args:
+        wanted_bytes: by the policy.
+        state: the resource as DRBD reports it here; None when it is not up.
+        has_place: DRBD stands on the device that a cache can be put under.
+    """
+    if not wanted_bytes or state is None or not state.is_primary:
+        return 0, ReadReason.NONE
+    if not has_place:
+        return 0, ReadReason.RESTART
+    if state.disk != "UpToDate":
+        return 0, ReadReason.NOT_GOOD
+    if any(peer.is_verifying for peer in state.peers):
+        return 0, ReadReason.COMPARED
+    size = wanted_bytes if state.size_kib is None else min(wanted_bytes, state.size_kib * 1024)
+    return size, ReadReason.NONE
+
+
+def leaves_enough_ram(needed: int, promised: int, available: int, total: int) -> bool:
+    """Whether a quarter of a node's RAM is still available when all read caches are full.
+
+    Args:
+        needed: bytes that another cache takes when it is full.
+        promised: bytes that those there are may still take.
+        available: `MemAvailable` of proc_meminfo(5), in bytes.
+        total: `MemTotal`.
+    """
+    return available - promised - needed >= total // 4

@@ -93,6 +93,10 @@ _DISK = (
     ("rs-discard-granularity", "65536"),
 )
 
+# By this line the local disk is drained, and not flushed. Draining keeps
+# the order, without which DRBD 8.4 acknowledges epochs in any (drbd_receiver.c).
+_NO_FLUSHES = "    disk-flushes no;"
+
 _KIB = 1 << 10
 _MIB = 1 << 20
 # Where the link does not tell its speed (bonds of some drivers, virtual machines): right for
@@ -187,6 +191,7 @@ def render_resource(
     link_bytes_s: int | None,
     al_extents: int | None = None,
     connection: tuple[str, ...] = (),
+    flushes: bool = True,
 ) -> str:
     """Return the text of `/run/sanctl/drbd.d/NAME.res` (drbd.conf(5)).
 
@@ -206,6 +211,8 @@ def render_resource(
             while it is used; None: the one that goes with the size.
         connection: the two nodes of the only connection there is to be, with DRBD 9; empty: each
             node with each other one.
+        flushes: whether the local disk is flushed between writes that depend on each other; it
+            has to be, unless each write of it is on stable storage when it ends.
     """
     fencing = ("fencing", _fencing(len(replicas)))
     net = (*_NET, fencing) if generation >= 9 else _NET
@@ -226,6 +233,7 @@ def render_resource(
         "  disk {",
         *(f"    {key} {value};" for key, value in (*disk, *controller(sync, link_bytes_s))),
         f"    al-extents {al_extents or activity_log_extents(size_bytes)};",
+        *(() if flushes else (_NO_FLUSHES,)),
         "  }",
         "  options {",
         *(f"    {key} {value};" for key, value in options),

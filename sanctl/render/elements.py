@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
-from sanctl.model.cache import Mode
+from sanctl.model.cache import NO_CACHE
 from sanctl.model.cluster import REACH_ATTRIBUTE, clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
@@ -64,7 +64,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("initiators", " ".join(iqn.value for iqn in device.initiators)),
         # What is the default is not written, so that a better one reaches every device.
         *((("sync", str(device.sync)),) if str(device.sync) else ()),
-        *((("cache", str(device.cache)),) if device.cache.mode is not Mode.NONE else ()),
+        *((("cache", str(device.cache)),) if device.cache != NO_CACHE else ()),
     ):
         pair_in(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

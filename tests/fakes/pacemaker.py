@@ -70,6 +70,7 @@ class FakePacemaker:
         self.is_frozen = False
         self.has_quorum = True
         self.is_down = False
+        self.has_no_ram = False
         self.failing_starts: set[str] = set()
         # What replicas without contact publish besides: by node, for every device.
         self.apart: dict[str, str] = {}
@@ -319,7 +320,8 @@ class FakePacemaker:
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
                 f"role={drbd} size={parameters['size']} acl={access} policy={policy}"
                 f"{self.apart.get(node, '')}"
-                f"{self._cache(parameters.get('cache', ''), is_linked=linked)}",
+                f"{self._cache(parameters.get('cache', ''), is_linked=linked)}"
+                f"{self._read_cache(parameters.get('cache', ''), drbd)}",
             )
 
     def _cache(self, policy: str, *, is_linked: bool) -> str:
@@ -330,6 +332,14 @@ class FakePacemaker:
         if not is_linked:
             return " cache=write-through cache-why=one-copy"
         return " cache=write-back limit=67108864 dirty=4194304 flush-s=1"
+
+    def _read_cache(self, policy: str, role: str) -> str:
+        wanted = parse_policy(policy).read_bytes
+        if not wanted or role != "Primary":
+            return ""
+        if self.has_no_ram:
+            return " read=0 read-why=no-ram"
+        return f" read={wanted} read-held={wanted // 2} read-hit=90"
 
     def _verify(self, name: str, nodes: list[str], asked: str) -> None:
         """Do as the agents do with an order to compare the replicas."""

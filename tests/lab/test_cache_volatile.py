@@ -115,6 +115,16 @@ def ask_disk(bed: Bed, node: NodeSpec, folder: Path, look: str) -> str:
     return done.stdout
 
 
+def await_no_flushes(bed: Bed) -> None:
+    """Return when DRBD flushes the disk of neither node between writes (write-through alone)."""
+
+    def all_drain() -> bool:
+        told = "drbdsetup events2 --now --statistics | grep -c write-ordering:drain"
+        return all(int(bed.sh(node.name, told, ok=(0, 1)).stdout) > 0 for node in bed.storage)
+
+    wait_for("DRBD to leave flushes out", all_drain, within_s=60, every_s=2.0)
+
+
 def wait_until_served(scene: Scene) -> None:
     """Give the power back and wait until both copies are in sync and the host is served."""
     bed = scene.bed
@@ -140,12 +150,29 @@ def test_write_through_keeps_every_acknowledged_write(
 ) -> None:
     bed = scene.bed
     set_cache(bed, "write-through")
+    await_no_flushes(bed)
     make_volatile(bed)
     write(scene, path, AT_BLOCK["write-through"], flushed=False)
     cut_all(scene)
     assert on_disk(bed, tmp_path, AT_BLOCK["write-through"]) == {"n1": BLOCKS, "n2": BLOCKS}
     wait_until_served(scene)
     assert found(scene, path, AT_BLOCK["write-through"]) == BLOCKS
+
+
+def test_write_through_keeps_zeros_that_a_host_asked_for(
+    scene: Scene, path: str, tmp_path: Path
+) -> None:
+    """WRITE SAME: a loop device makes a change of the file's extents of it, which comes later."""
+    bed, at = scene.bed, AT_BLOCK["write-through"]
+    set_cache(bed, "write-through")
+    write(scene, path, at, flushed=True)
+    await_no_flushes(bed)
+    make_volatile(bed)
+    scene.host.sh(f"blkdiscard --zeroout --offset {at * 4096} --length {BLOCKS * 4096} {path}")
+    cut_all(scene)
+    assert on_disk(bed, tmp_path, at) == {"n1": 0, "n2": 0}
+    wait_until_served(scene)
+    assert found(scene, path, at) == 0
 
 
 def test_none_keeps_what_was_flushed(scene: Scene, path: str, tmp_path: Path) -> None:

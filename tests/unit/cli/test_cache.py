@@ -26,7 +26,7 @@ def _device(do: Do) -> None:
 
 def test_it_is_there_from_birth(do: Do) -> None:
     data = data_of(do("device show vm1 --output json")[1])
-    assert data["cache"] == {"mode": "write-through", "dirty_limit": None}
+    assert data["cache"] == {"mode": "write-through", "dirty_limit": None, "read_cache": 0}
     assert [replica["cache"]["mode"] for replica in data["replicas"]] == ["write-through"] * 2
 
 
@@ -48,12 +48,32 @@ def test_with_one_copy_it_is_stored_and_says_why_not(do: Do, env: FakeEnvironmen
     assert "SAN-HLT-054" in do("status")[1]
 
 
+def test_a_read_cache_stays_until_it_is_taken_away(do: Do, env: FakeEnvironment) -> None:
+    assert do("device cache vm1 write-through --read-cache 64M")[0] == 0
+    assert do("device cache vm1 write-back")[0] == 0
+    assert env.pacemaker.devices()["vm1"]["cache"] == "write-back,read=67108864"
+    data = data_of(do("device show vm1 --output json")[1])
+    assert data["cache"]["read_cache"] == 64 << 20
+    shown = do("device show vm1")[1]
+    assert "reads: 64MiB of RAM, 32MiB in use, 90 % found there" in shown.replace(" MiB", "MiB")
+    env.pacemaker.has_no_ram = True
+    assert do("device cache vm1 write-through --read-cache 1T")[0] == 0
+    assert "SAN-HLT-058" in do("status")[1]
+    assert "reads: 0 B of RAM (the node would be left too little" in do("device show vm1")[1]
+    assert do("device cache vm1 none --read-cache none")[0] == 0
+    assert env.pacemaker.devices()["vm1"]["cache"] == "none"
+    assert do("device create vm2 --size 1G --read-cache 8M")[0] == 0
+    assert env.pacemaker.devices()["vm2"]["cache"] == "none,read=8388608"
+
+
 @pytest.mark.parametrize(
     "words",
     [
         "device cache vm1 write-through --dirty-limit 32M",
         "device cache vm1 write-back --dirty-limit 64K",
         "device cache vm1 writeback",
+        "device cache vm1 none --read-cache 1M",
+        "device cache vm1 none --read-cache lots",
         "device cache vm1",
     ],
 )

@@ -6,12 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanctl.model.cache import LEAST_DIRTY_BYTES, NO_CACHE, Mode, Policy, parse_policy
+from sanctl.model.cache import (
+    LEAST_DIRTY_BYTES,
+    LEAST_READ_BYTES,
+    NO_CACHE,
+    Mode,
+    Policy,
+    parse_policy,
+)
 
 
-@given(st.sampled_from(Mode), st.integers(LEAST_DIRTY_BYTES, 1 << 50))
-def test_what_is_written_reads_the_same(mode: Mode, dirty_bytes: int) -> None:
-    policy = Policy(mode, dirty_bytes) if mode is Mode.WRITE_BACK else Policy(mode)
+@given(
+    st.sampled_from(Mode),
+    st.integers(LEAST_DIRTY_BYTES, 1 << 50),
+    st.just(0) | st.integers(LEAST_READ_BYTES, 1 << 50),
+)
+def test_what_is_written_reads_the_same(mode: Mode, dirty_bytes: int, read_bytes: int) -> None:
+    policy = Policy(mode, read_bytes=read_bytes)
+    if mode is Mode.WRITE_BACK:
+        policy = policy._replace(dirty_bytes=dirty_bytes)
     assert parse_policy(str(policy)) == policy
 
 
@@ -30,6 +43,9 @@ def test_nothing_is_no_cache() -> None:
         "write-back,67108864",
         "write-through,dirty=67108864",
         " write-back",
+        "none,read=",
+        "none,read=1024",
+        "read=67108864",
     ],
 )
 def test_nothing_else_reads(text: str) -> None:

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from sanctl.model.cache import Mode
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.caching import SENTENCES, Reason, allowed, has_lost_writes, must_cut
+from sanctl.plan.caching import (
+    READ_SENTENCES,
+    SENTENCES,
+    ReadReason,
+    Reason,
+    allowed,
+    due_read_cache,
+    has_lost_writes,
+    leaves_enough_ram,
+    must_cut,
+)
 
 CONNECTIONS = ("Connected", "Connecting", "StandAlone", "Unknown", "BrokenPipe")
 DISKS = ("UpToDate", "Outdated", "Inconsistent", "Consistent", "Diskless", "DUnknown", "Failed")
@@ -78,3 +88,37 @@ def test_only_a_primary_that_goes_on_is_cut_off() -> None:
     assert not must_cut(in_sync(role="Secondary"), may_be_write_back=True)
     assert not must_cut(in_sync(connection="Connecting"), may_be_write_back=True)
     assert not must_cut(None, may_be_write_back=True)
+
+
+@given(st.integers(0, 1 << 40), st.none() | states, st.booleans())
+def test_reads_are_cached_only_of_what_is_good_here(
+    wanted: int, state: ResourceState | None, has_place: bool
+) -> None:
+    """What is read could else be what the other node has, or what is to be replaced."""
+    due, reason = due_read_cache(wanted, state, has_place=has_place)
+    assert 0 <= due <= wanted
+    if due:
+        assert state is not None and has_place and state.size_kib is not None
+        assert state.is_primary and state.disk == "UpToDate"
+        assert not any(peer.is_verifying for peer in state.peers)
+        assert due == min(wanted, state.size_kib * 1024)
+    if reason:
+        assert not due and wanted and reason in READ_SENTENCES
+
+
+def test_each_reason_for_no_read_cache() -> None:
+    serving = in_sync()._replace(role="Primary")
+    compared = in_sync(replication="VerifyS")._replace(role="Primary")
+    assert due_read_cache(64 << 10, serving, has_place=True) == (64 << 10, ReadReason.NONE)
+    assert due_read_cache(64 << 10, serving, has_place=False)[1] is ReadReason.RESTART
+    assert due_read_cache(64 << 10, compared, has_place=True)[1] is ReadReason.COMPARED
+    failed = serving._replace(disk="Diskless")
+    assert due_read_cache(64 << 10, failed, has_place=True)[1] is ReadReason.NOT_GOOD
+    assert due_read_cache(64 << 10, in_sync(), has_place=True) == (0, ReadReason.NONE)
+    unknown = serving._replace(size_kib=None)
+    assert due_read_cache(64 << 10, unknown, has_place=True)[0] == 64 << 10
+
+
+def test_a_quarter_of_the_ram_is_left() -> None:
+    assert leaves_enough_ram(30, 20, 75, 100)
+    assert not leaves_enough_ram(30, 21, 75, 100)
