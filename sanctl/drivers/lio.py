@@ -216,9 +216,6 @@ def _create_backstore(target: Target, block_device: str) -> str:
         ("max_unmap_lba_count", str(_DISCARD_BLOCKS_MAX)),
         ("max_unmap_block_desc_count", "1"),
         ("unmap_granularity", "8"),
-        # Zeros are written on each disk: as much at a time as a host writes at most, or a queue of
-        # them would take a standby longer than DRBD waits for one (ko-count).
-        ("max_write_same_len", "2048"),
         ("unmap_granularity_alignment", "0"),
         ("unmap_zeroes_data", "0"),
         # Reservations live in one node's memory: until they travel with the device, a host is
