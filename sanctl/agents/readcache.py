@@ -71,9 +71,12 @@ def tell_hosts(device: Device) -> None:
     Raises:
         CommandError: the kernel refused.
     """
-    if lio.offer_unmap(device.name, device.minor, on=offers_unmap(device)):
+    wanted = offers_unmap(device)
+    if lio.is_unmap_offered(device.name, device.minor) != wanted:
+        # First, because whoever dies in between is followed by one that finds nothing to tell.
         with open(_told(device.name), "w", encoding="utf-8") as file:
             file.write(str(time.monotonic()))
+        lio.offer_unmap(device.name, device.minor, on=wanted)
 
 
 def forget(device: Device) -> None:

@@ -232,22 +232,22 @@ def _create_backstore(target: Target, block_device: str) -> str:
     return backstore
 
 
-def offer_unmap(name: str, minor: int, *, on: bool) -> bool:
+def is_unmap_offered(name: str, minor: int) -> bool:
+    """Whether hosts are told that they may unmap."""
+    return read_text(f"{backstore_folder(name, minor)}/attrib/emulate_tpu").strip() == "1"
+
+
+def offer_unmap(name: str, minor: int, *, on: bool) -> None:
     """Tell hosts that they may unmap blocks, or that they may not; also while they are logged in.
 
     One that believes the old word is refused, and ceases to (drivers/scsi/sd.c).
-
-    Returns:
-        Whether they had been told otherwise.
 
     Raises:
         CommandError: the kernel refused.
     """
     folder, value = f"{backstore_folder(name, minor)}/attrib", "1" if on else "0"
-    changed = read_text(f"{folder}/emulate_tpu").strip() != value
     for attribute in ("emulate_tpws", "emulate_tpu"):
         _set(f"{folder}/{attribute}", value)
-    return changed
 
 
 def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:

@@ -113,7 +113,7 @@ READ_SENTENCES = {
     ReadReason.NO_RAM: "the node would be left too little RAM",
     ReadReason.WAITS: "what hosts have unmapped has to end first",
     ReadReason.FAILED: "it has failed, and is made anew",
-    ReadReason.RESTART: "it was started by an older release: move the device, and restart it",
+    ReadReason.RESTART: "an older release started it: 'sanctl node drain' its node, then 'undrain'",
 }
 
 
