@@ -1,4 +1,4 @@
-"""What flash before slow disks is worth: fio's figures of one run for each mode, and a picture."""
+"""What a cache before slow disks is worth: fio's figures of one run for each, and a picture."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Figures:
     """Random mixed I/O in one mode.
 
     Attributes:
-        mode: the mode of the pool's flash.
+        mode: the mode of the pool's flash, or `RAM`.
         iops: requests a second, reads and writes.
         mean_s: their mean latency.
         percentiles_s: latency by percentile.
         read_s: mean latency of reads.
         write_s: mean latency of writes.
-        hit_percent: what was found on flash of the node that serves; None: not told.
+        hit_percent: what the node that serves found in that cache; None: not told.
     """
 
     mode: str
@@ -32,6 +32,9 @@ class Figures:
     write_s: float
     hit_percent: int | None = None
 
+
+#: Flash in none, and a read cache in RAM instead.
+RAM = "read cache in RAM"
 
 #: What the factors are held against: another storage's three modes, IOPS and mean latency.
 REFERENCE = (
@@ -98,14 +101,17 @@ def draw(figures: Sequence[Figures], title: str, stem: Path) -> tuple[Path, Path
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
     figure.suptitle(title)
-    places = range(len(figures))
-    for shift, values, name, colour in (
-        (-0.2, [each.iops for each in figures], "this run", "#1d4ed8"),
-        (0.2, [iops for _, iops, _ in REFERENCE], "the run it is held against", "#94a3b8"),
+    places = [each.mode for each in figures]
+    held_against = {mode: iops for mode, iops, _ in REFERENCE if mode in places}
+    for shift, found, name, colour in (
+        (-0.2, {each.mode: each.iops for each in figures}, "this run", "#1d4ed8"),
+        (0.2, held_against, "the run it is held against", "#94a3b8"),
     ):
-        bars = left.bar([at + shift for at in places], values, 0.4, label=name, color=colour)
+        values = list(found.values())
+        at = [places.index(mode) + shift for mode in found]
+        bars = left.bar(at, values, 0.4, label=name, color=colour)
         left.bar_label(bars, [f"{v:.0f}\nx{v / values[0]:.1f}" for v in values], fontsize=9)
-    left.set_xticks(list(places), [each.mode for each in figures])
+    left.set_xticks(range(len(places)), places)
     left.set_ylabel("requests a second")
     left.margins(y=0.15)
     left.legend()

@@ -136,9 +136,9 @@ class PartnerLosses(TypedDict):
 
 
 class CacheFigures(TypedDict):
-    """Random mixed I/O in one mode of the pool's flash."""
+    """Random mixed I/O in one mode of the pool's flash, or with a read cache instead."""
 
-    mode: Annotated[str, "`none`, `write-through` or `write-back`"]
+    mode: Annotated[str, "`none`, `write-through`, `write-back` or `read cache in RAM`"]
     iops: Annotated[float, "requests a second"]
     factor: Annotated[float, "that by those of `none`"]
     mean_ms: Annotated[float, "mean latency"]
@@ -147,7 +147,7 @@ class CacheFigures(TypedDict):
     p50_ms: Annotated[float, "half were answered within this time"]
     p95_ms: Annotated[float, "of twenty, all but one"]
     p99_ms: Annotated[float, "of a hundred, all but one"]
-    hit_percent: Annotated[int | None, "what the serving node found on flash; null: not told"]
+    hit_percent: Annotated[int | None, "reads that the serving node found there; null: not told"]
 
 
 class ReferenceFigures(TypedDict):
@@ -159,7 +159,7 @@ class ReferenceFigures(TypedDict):
 
 
 class CacheBench(TypedDict):
-    """What flash before slow disks is worth."""
+    """What flash before slow disks is worth, or RAM."""
 
     what: Annotated[str, "what was done"]
     seconds: Annotated[int, "of each mode"]

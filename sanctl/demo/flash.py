@@ -1,4 +1,4 @@
-"""The command `sanctl bench cache`: random mixed I/O of a host, with and without flash."""
+"""The command `sanctl bench cache`: random mixed I/O of a host, with caches and without."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,6 +37,16 @@ _MODE_DEADLINE_S = 600
 _GOALS = {Mode.WRITE_THROUGH.value: 6.0, Mode.WRITE_BACK.value: 18.0}
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What fio is to do, and for how long."""
+
+    seconds: int
+    read_percent: int
+    depth: int
+    region_mib: int
+
+
 @contextmanager
 def spinning(bed: Bed) -> Iterator[None]:
     """Make the first data disk of all storage nodes as slow as one that turns, for a while."""
@@ -54,35 +65,56 @@ def set_mode(scene: Scene, mode: Mode) -> None:
     scene.sanctl("pool", "cache", _POOL, mode.value, timeout_s=_MODE_DEADLINE_S)
 
 
-def measure(
-    scene: Scene, path: str, mode: Mode, *, seconds: int, read: int, depth: int, region_mib: int
-) -> Figures:
-    """Change the mode, read the region once, and let fio work on it."""
-    set_mode(scene, mode)
-    host, bed = scene.host, scene.bed
-    if mode is not Mode.NONE:
+def measure(scene: Scene, path: str, mode: str, load: Load) -> Figures:
+    """Read the region until the cache has it, if there is one, and let fio work on it."""
+    host = scene.host
+    if mode != Mode.NONE:
         # In no order: bcache leaves out what is read in one. And more than once: it leaves out what
         # comes faster than it finds room for, too.
         host.sh(
             f"fio --name=warm --filename={path} --direct=1 --rw=randread --bs=32k"
-            f" --size={region_mib}M --loops=4",
+            f" --size={load.region_mib}M --loops=4",
             timeout_s=900,
         )
     text = host.sh(
         f"fio --name=mixed --filename={path} --direct=1 --ioengine=libaio --rw=randrw"
-        f" --rwmixread={read} --bs={_BLOCK_BYTES} --iodepth={depth} --size={region_mib}M"
-        f" --time_based --ramp_time={_WARM_S} --runtime={seconds} --randrepeat=1"
-        " --output-format=json+ --lat_percentiles=1 --clat_percentiles=0",
-        timeout_s=seconds + _WARM_S + 120,
+        f" --rwmixread={load.read_percent} --bs={_BLOCK_BYTES} --iodepth={load.depth}"
+        f" --size={load.region_mib}M --time_based --ramp_time={_WARM_S} --runtime={load.seconds}"
+        " --randrepeat=1 --output-format=json+ --lat_percentiles=1 --clat_percentiles=0",
+        timeout_s=load.seconds + _WARM_S + 120,
     )
-    active = observe.active_node(bed, _DEVICE)
+    hits = ram_hits(scene) if mode == flash.RAM else flash_hits(scene)
+    return flash.parse_fio(text, mode, hit_percent=hits)
+
+
+def flash_hits(scene: Scene) -> int | None:
+    """Return how many of a hundred reads the pool's flash of the node that serves had."""
+    active = observe.active_node(scene.bed, _DEVICE)
     shown = json.loads(scene.sanctl("pool", "list", "--output", "json"))["data"]
-    hits = [
-        each["cache"]["hit_percent"]
-        for each in shown
-        if (each["name"], each["node"]) == (_POOL, active)
-    ]
-    return flash.parse_fio(text, mode.value, hit_percent=hits[0])
+    pools = {(each["name"], each["node"]): each["cache"] for each in shown}
+    found = pools[_POOL, active]["hit_percent"]
+    return None if found is None else int(found)
+
+
+def ram_hits(scene: Scene) -> int | None:
+    """Return how many of a hundred reads the device's read cache had."""
+    found = _read_cache(scene)["read_hit_percent"]
+    return None if found is None else int(found)
+
+
+def set_read_cache(scene: Scene, policy: str, size_mib: int) -> None:
+    """Return when the node that serves has a read cache of that size."""
+    scene.sanctl("device", "cache", _DEVICE, policy, "--read-cache", f"{size_mib}M",
+                 timeout_s=_MODE_DEADLINE_S)  # fmt: skip
+    wait_for("the read cache", lambda: _read_cache(scene)["read"] == size_mib << 20, within_s=60.0)
+
+
+def _read_cache(scene: Scene) -> dict[str, Any]:
+    active = observe.active_node(scene.bed, _DEVICE)
+    shown = json.loads(scene.sanctl("device", "show", _DEVICE, "--output", "json"))["data"]
+    found = {each["node"]: each["cache"] for each in shown["replicas"]}[active]
+    assert isinstance(found, dict)
+    return found
 
 
 @click.command("cache")
@@ -113,11 +145,11 @@ def cache_command(
     report: Path,
     output: str,
 ) -> None:
-    """Random reads and writes of 8 KiB on slow disks, without flash and with it.
+    """Random reads and writes of 8 KiB on slow disks, without a cache and with each.
 
-    One device of two copies, in turn with the pool's flash in none, write-through and write-back.
-    The slow disks are dm-delay: every access takes as long as one of a disk that turns, however
-    much is in flight. Exits with 0 if
+    One device of two copies, in turn with the pool's flash in none, write-through and write-back,
+    and with a read cache in RAM as large as the region instead. The slow disks are dm-delay: every
+    access takes as long as one of a disk that turns, however much is in flight. Exits with 0 if
     write-through makes it 6 times as fast, and write-back 18 times.
     """
     bed = Bed(name)
@@ -135,20 +167,16 @@ def cache_command(
         )
         active = observe.active_node(bed, _DEVICE)
         wait_for("both copies", lambda: observe.in_sync(bed, active, _DEVICE), within_s=120)
+        load = Load(seconds, read, depth, region_mib)
         with spinning(bed):
             for mode in (Mode.NONE, Mode.WRITE_THROUGH, Mode.WRITE_BACK):
                 click.echo(f"{mode.value} ...", err=True)
-                found.append(
-                    measure(
-                        scene,
-                        path,
-                        mode,
-                        seconds=seconds,
-                        read=read,
-                        depth=depth,
-                        region_mib=region_mib,
-                    )
-                )
+                set_mode(scene, mode)
+                found.append(measure(scene, path, mode.value, load))
+            click.echo(f"{flash.RAM} ...", err=True)
+            set_mode(scene, Mode.NONE)
+            set_read_cache(scene, policy, region_mib)
+            found.append(measure(scene, path, flash.RAM, load))
         set_mode(scene, Mode.WRITE_THROUGH)
     finally:
         if scene.exists(_DEVICE):
@@ -182,7 +210,7 @@ def cache_command(
     )
 
 
-_COLUMNS = ("FLASH", "IOPS", "FACTOR", "MEAN", "READS", "WRITES", "50 %", "95 %", "99 %", "HITS")
+_COLUMNS = ("CACHE", "IOPS", "FACTOR", "MEAN", "READS", "WRITES", "50 %", "95 %", "99 %", "HITS")
 
 
 def _with_factors(found: list[Figures]) -> list[tuple[Figures, float]]:

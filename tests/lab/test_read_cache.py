@@ -26,6 +26,7 @@ SIZE = 16 * MIB
 TOP = f"/dev/mapper/sanctl-{NAME}"
 # A monitor's interval, and some for a machine that does other things too.
 SOON_S = 60.0
+BACK_S = 400.0
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +217,34 @@ def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
     )
     assert observe.device_bytes(bed, "n2", NAME) == 160 * MIB
     assert read_blocks(load, 1024, at=16384 + 1024) == {"new": 1024 * 1024}
+
+
+def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
+    """It held no write that was nowhere else; who takes over begins with an empty one."""
+    bed = load.bed
+    write_blocks(load, "cut", 1024, at=16384 + 1024)
+    assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
+    assert parts(bed, "n2") != ""
+    bed.cut_power("n2")
+    wait_for(
+        "n1 to serve, with a read cache",
+        lambda: cache_of(bed, "n1")["read"] == SIZE,
+        within_s=2 * SOON_S,
+        every_s=3.0,
+    )
+    assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
+    if not bed.has_power("n2"):  # Fencing may have given it back.
+        bed.give_power("n2")
+    wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
+    assert parts(bed, "n2") == "", "a standby reads nothing"
+    bed.sh("n3", f"sanctl device move {NAME} --to n2", timeout_s=150)
+    wait_for(
+        "its read cache on the node that is back",
+        lambda: cache_of(bed, "n2")["read"] == SIZE,
+        within_s=SOON_S,
+        every_s=3.0,
+    )
+    assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
 
 
 def test_what_a_killed_agent_has_left_is_cleared_up(load: Load) -> None:
