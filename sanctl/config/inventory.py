@@ -39,6 +39,7 @@ _NODE_VARIABLES = {
     "power": "sanctl_power",
     "agent": "sanctl_fence_agent",
     "fence": "sanctl_fence_options",
+    "password": "sanctl_fence_password",
 }
 _AGENT = re.compile(r"fence_[a-z0-9_]+")
 _OPTION = re.compile(r"[a-z][a-z0-9_-]*")
@@ -220,6 +221,14 @@ def _check_fencing(
         options = hostvars[name].get(_NODE_VARIABLES["fence"])
         if not options:
             continue
+        password = hostvars[name].get(_NODE_VARIABLES["password"])
+        if password is not None and not str(password).strip():
+            document.note(
+                "SAN-CONF-032",
+                ("nodes", name, "password"),
+                "is empty: it would take the place of the one that is in use",
+                "an environment variable that is not set? For an agent without one leave it out",
+            )
         if not isinstance(options, Mapping):
             document.note("SAN-CONF-032", path, "must be a table of the agent's options")
             continue

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 
 from sanctl.config.document import Document
 from sanctl.config.nodes import MAX_NODES, Taken
-from sanctl.model.topology import RISK_NO_FENCING, Address, Role, Strategy
+from sanctl.model.topology import RISK_NO_FENCING, RISK_SOFTDOG, Address, Role, Strategy
 
-_RISKS = (RISK_NO_FENCING,)
+_RISKS = (RISK_NO_FENCING, RISK_SOFTDOG)
 
 
 def read_strategy(document: Document) -> Strategy | None:

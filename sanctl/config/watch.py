@@ -7,8 +7,8 @@ from ipaddress import ip_address
 from typing import Any
 
 from sanctl.config.document import Document
+from sanctl.model.topology import RISK_SOFTDOG
 
-ACCEPT_SOFTDOG = "SAN-CONF-042"
 _MODES = ("", "diskless", "disk")
 _WATCHDOGS = ("hardware", "softdog")
 # SBD asks a majority of its disks: with two, one that is lost is no majority.
@@ -88,12 +88,12 @@ def _check_watchdog(document: Document, shared: Mapping[str, Any]) -> None:
             f"{kind!r} is not known",
             f"one of: {', '.join(_WATCHDOGS)}",
         )
-    elif kind == "softdog" and ACCEPT_SOFTDOG not in (shared.get("sanctl_accept") or ()):
+    elif kind == "softdog" and RISK_SOFTDOG not in (shared.get("sanctl_accept_risks") or ()):
         document.note(
-            ACCEPT_SOFTDOG,
+            RISK_SOFTDOG,
             ("variable", "sanctl_sbd_watchdog"),
             "softdog cannot reset a node whose kernel hangs",
-            f"use the server's watchdog, or accept that: sanctl_accept: [{ACCEPT_SOFTDOG}]",
+            f"use the server's watchdog, or accept that: sanctl_accept_risks: [{RISK_SOFTDOG}]",
         )
 
 

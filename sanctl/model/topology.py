@@ -38,6 +38,8 @@ class Strategy(StrEnum):
 
 #: The heartbeat strategy without fencing: with all links lost, each node takes the other as gone.
 RISK_NO_FENCING = "SAN-RISK-001"
+#: SBD with the kernel's own watchdog: a kernel that hangs may write on while another takes over.
+RISK_SOFTDOG = "SAN-CONF-042"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ SETTINGS: dict[str, object] = {
     "sanctl_sbd_watchdog": "softdog",
     # The first is User Mode Linux's own, which nobody serves here.
     "sanctl_sbd_watchdog_device": "/dev/watchdog1",
-    "sanctl_accept": ["SAN-CONF-042"],
+    "sanctl_accept_risks": ["SAN-CONF-042"],
     # No power switch: nothing but the watchdog may end a node.
     "sanctl_fence_options": {},
     "sanctl_fence_password": "",

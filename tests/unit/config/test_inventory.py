@@ -99,6 +99,12 @@ def test_a_good_inventory_becomes_cluster_toml() -> None:
             {"ip": "10.77.3.202", "username": "admin"},
             "SAN-CONF-033: host n2: sanctl_fence_options: is the same as that of n1",
         ),
+        (
+            "n1",
+            "sanctl_fence_password",
+            "",
+            "SAN-CONF-032: host n1: sanctl_fence_password: is empty",
+        ),
         ("n1", "sanctl_fence_agent", "ipmi", "SAN-CONF-032: host n1: sanctl_fence_agent: "),
         ("n2", "sanctl_cluster_name", "bal", "SAN-CONF-035: host n2: sanctl_cluster_name is not"),
     ],

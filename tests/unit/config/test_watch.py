@@ -10,7 +10,7 @@ from sanctl.config import inventory
 from tests.unit.config.test_inventory import GROUPS, hostvars, problems
 
 _DISK = "/dev/disk/by-id/wwn-0x1"
-_SOFTDOG = {"sanctl_sbd_watchdog": "softdog", "sanctl_accept": ["SAN-CONF-042"]}
+_SOFTDOG = {"sanctl_sbd_watchdog": "softdog", "sanctl_accept_risks": ["SAN-CONF-042"]}
 
 
 def _with(shared: dict[str, Any], *, fence: bool = True) -> list[str]:
