@@ -206,8 +206,9 @@ _CODES = {
     "SAN-HLT-038": "The replicas went on apart, each with writes of its own, and refuse each "
     "other. Nothing is thrown away by itself: 'sanctl device heal NAME' shows what each has.",
     "SAN-HLT-037": "No replica may be served, and none will be without a decision: each is marked "
-    "as behind, knows itself to be behind, or is out of reach. If the node that served last can be "
-    "brought back, that is better than any decision.",
+    "as behind, knows itself to be behind, is out of reach, or has not met the one that is since "
+    "it was started. If the node that served last can be brought back, that is better than any "
+    "decision: 'sanctl device heal NAME' otherwise.",
     "SAN-HLT-039": "The latest verify of a device has found blocks that differ between its copies, "
     "and nobody has had them repaired. Hosts read the copy that serves; a failover would show them "
     "the other one. Find out why: a disk that alters data, or memory.",

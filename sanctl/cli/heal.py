@@ -23,7 +23,7 @@ _WORDS = {
     Condition.DIVERGED: "its replicas have diverged: each has writes that the other lacks",
     Condition.UNRELATED: "its replicas have no common past: they hold different data",
     Condition.BLOCKED: "no replica may be served: each is marked as behind, knows itself to be "
-    "behind, or is out of reach",
+    "behind, is out of reach, or has not met the one that is",
 }
 
 
@@ -119,6 +119,8 @@ def _row(side: Side) -> tuple[str, ...]:
         notes.append("marked as behind")
     if side.replica.served_last:
         notes.append("served last")
+    if side.is_untried:
+        notes.append("has met no other since it was started")
     if side.replica.is_suspect:
         notes.append("lost writes that were in RAM")
     kib = side.replica.out_of_sync_kib
@@ -151,6 +153,7 @@ def _data(shown: Diagnosis) -> dict[str, Any]:
                 "serves": side.serves,
                 "marked": side.is_marked,
                 "suspect": side.replica.is_suspect,
+                "untried": side.is_untried,
                 "served_last": side.replica.served_last,
                 "only_there_bytes": None
                 if side.replica.out_of_sync_kib is None

@@ -36,6 +36,7 @@ class HealCopy(TypedDict):
     serves: Annotated[bool, "whether hosts use it"]
     marked: Annotated[bool, "whether it is marked as behind"]
     suspect: Annotated[bool, "whether it crashed with acknowledged writes in RAM"]
+    untried: Annotated[bool, "whether it has met no other since it was started, and might be old"]
     served_last: Annotated[bool, "whether its node was Primary when it was last up"]
     only_there_bytes: Annotated[int | None, "what the other copy lacks"]
     apart_since: Annotated[str | None, "when contact was first seen to be lost, UTC"]
@@ -47,7 +48,9 @@ class HealCase(TypedDict):
     """What is to be decided about a device."""
 
     name: Annotated[str, "the device"]
-    condition: Annotated[str, "`sound`, `diverged`, `unrelated` or `blocked`"]
+    condition: Annotated[
+        str, "`sound`, `diverged`, `unrelated`, or `blocked`: no copy may be served"
+    ]
     copies: Annotated[list[HealCopy], "its copies"]
 
 

@@ -20,6 +20,11 @@ class Votes(StrEnum):
     TWO_NODE = "two-node"
     """Each of two nodes is enough by itself, once they have seen each other."""
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether any two quorums have a node in common, which remembers what one has noted."""
+        return self is Votes.NODES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:

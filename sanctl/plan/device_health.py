@@ -55,7 +55,8 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
                 code="SAN-HLT-037",
                 severity=CRITICAL,
                 subject=subject,
-                what="no replica may be served: each is behind, marked as that, or out of reach",
+                what="no replica may be served: each is behind, marked as that, out of reach, or "
+                "has not met the one that is",
                 why="old data is never served by itself, for writes would be lost without a word",
                 do="bring the node back that served it last; if that cannot be: 'sanctl device "
                 f"heal {device.name}'",

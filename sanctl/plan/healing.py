@@ -2,7 +2,8 @@
 
 Two conditions need an operator. *Diverged*: both replicas took writes the other does not have, so
 DRBD refuses to connect them. *Blocked*: no replica may be served, because each is marked as
-behind, knows itself to be behind, or is on a node that is gone.
+behind, knows itself to be behind, is on a node that is gone, or has not met the one that is gone
+since it was started, in a cluster whose votes keep no notes (sanctl/agents/pair.py).
 
 The operator names the copy to keep. One change of the CIB then does three things at once, so that
 no moment exists in which both replicas may be served: the kept one loses its mark, the other gets
@@ -30,6 +31,8 @@ ACCEPT_SERVED = "SAN-HEAL-004"
 # What DRBD lets become Primary, by itself or when told that it may.
 _USABLE = frozenset({"UpToDate", "Consistent", "Outdated"})
 _GOOD = frozenset({"UpToDate", "Consistent"})
+# Good by all it knows itself, and what it knows may be old.
+_UNTRIED = "Consistent"
 # What one copy has and another has not is told for so many.
 _COMPARED = 2
 
@@ -54,6 +57,8 @@ class Side:
     generations: Generations | None
     is_marked: bool
     serves: bool
+    is_untried: bool = False
+    """It has not met another since it was started, and no vote would tell of one that went on."""
 
     @property
     def is_present(self) -> bool:
@@ -130,7 +135,13 @@ def _side(cluster: Cluster, device: DeviceSpec, node: NodeName) -> Side:
             for mark in cluster.cib.outdated
         ),
         serves=node.value in cluster.mon.active_nodes(device.name),
+        is_untried=replica.disk == _UNTRIED and not _has_memory(cluster, node),
     )
+
+
+def _has_memory(cluster: Cluster, node: NodeName) -> bool:
+    live = cluster.ballot(node).live
+    return live is None or live.votes.has_memory
 
 
 def _condition(sides: tuple[Side, ...]) -> Condition:
@@ -139,7 +150,7 @@ def _condition(sides: tuple[Side, ...]) -> Condition:
         return Condition.DIVERGED
     if relation is Relation.UNRELATED:
         return Condition.UNRELATED
-    if any(side.serves or side.may_serve for side in sides):
+    if any(side.serves or _may_serve(side, sides) for side in sides):
         return Condition.SOUND
     # A replica of which nothing is known may be the good one, just starting; a resync that runs
     # ends, and its target may serve then.
@@ -151,6 +162,12 @@ def _condition(sides: tuple[Side, ...]) -> Condition:
     )
     usable = any(side.is_present and side.replica.disk in _USABLE for side in sides)
     return Condition.BLOCKED if usable and not undecided else Condition.SOUND
+
+
+def _may_serve(side: Side, sides: tuple[Side, ...]) -> bool:
+    if side.is_untried and not any(each.is_present for each in sides if each is not side):
+        return False
+    return side.may_serve
 
 
 def _relation(sides: tuple[Side, ...]) -> Relation | None:
@@ -372,7 +389,7 @@ def _changes(diagnosis: Diagnosis, kept: Side, other: Side) -> tuple[Change, ...
                 value=f"{uuid} {other.generations.name} {how}",
             )
         )
-    if kept.replica.disk == "Outdated" or kept.replica.is_suspect:
+    if kept.replica.disk == "Outdated" or kept.is_untried or kept.replica.is_suspect:
         if kept.generations is None:
             raise Refused(
                 Problem(

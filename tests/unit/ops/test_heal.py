@@ -176,6 +176,44 @@ def test_the_good_copy_is_gone_for_ever(cluster: FakePacemaker, session: Session
     assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
 
 
+def come_back_alone(cluster: FakePacemaker, votes: str) -> None:
+    """After a loss of all power: n2 is there again, n1 is not, and is known to be off."""
+    cluster.crash("n1")
+    cluster.disks["n2"] = "Consistent"
+    cluster.apart = {"n2": ONLY_N2}
+    cluster.attribute("n2", "sanctl-votes", f"file={votes} live={votes} strategy=x device=silent")
+    cluster.tick()
+    cluster.tick()
+
+
+@pytest.mark.parametrize("votes", ["two-node", "qdevice@vote1"])
+def test_a_copy_that_nobody_can_vouch_for(
+    cluster: FakePacemaker, session: Session, votes: str
+) -> None:
+    """n1 may have served after n2 was gone: it is not there to say so, and no vote has notes."""
+    come_back_alone(cluster, votes)
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    codes = {finding.code for finding in judge(session.observe(), None, now_s=0.0)}
+    assert "SAN-HLT-037" in codes
+    assert loss(shown, N2).bytes_at_most is None
+    heal(session, N2, shown)
+    assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
+    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+
+
+def test_a_witness_vouches_for_a_copy(cluster: FakePacemaker, session: Session) -> None:
+    come_back_alone(cluster, "nodes")
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
+def test_two_that_have_not_met_yet_may_still(cluster: FakePacemaker, session: Session) -> None:
+    come_back_alone(cluster, "two-node")
+    cluster.states["n1"] = "online"
+    cluster.tick()
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
 def test_a_silent_node_may_be_serving(cluster: FakePacemaker, session: Session) -> None:
     cluster.crash("n1")
     cluster.states["n1"] = "unclean"
