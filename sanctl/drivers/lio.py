@@ -22,6 +22,11 @@ from sanctl.system.files import read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
 _DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same told by every path
+# 1 MiB. Zeros are written on each disk (docs/adr/0040), by LIO within the thread that answers a
+# host's pings (target_core_iblock.c, iblock_execute_zero_out), and DRBD gives a standby up that
+# takes longer for one request than ko-count. LIO's own limit is 4 GiB.
+_ZEROS_BLOCKS_MAX = 2048
+_UNMAP = ("emulate_tpws", "emulate_tpu")
 
 ACTIVE_OPTIMIZED = 0
 STANDBY = 2
@@ -228,13 +233,29 @@ def _create_backstore(target: Target, block_device: str) -> str:
         ("emulate_fua_write", "0"),
     ):
         _set(f"{backstore}/attrib/{attribute}", value)
+    if has_long_block_limits(backstore):
+        _set(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
     offer_unmap(target.name, target.minor, on=target.offers_unmap)
     return backstore
 
 
-def is_unmap_offered(name: str, minor: int) -> bool:
-    """Whether hosts are told that they may unmap."""
-    return read_text(f"{backstore_folder(name, minor)}/attrib/emulate_tpu").strip() == "1"
+def has_long_block_limits(backstore: str) -> bool:
+    """Whether LIO tells its limits in a page that is long enough for Linux hosts to believe it.
+
+    A kernel that knows of atomic writes ends the page before them where the device has none, at 44
+    bytes (target_core_spc.c, spc_emulate_evpd_b0). Linux hosts read limits from 64 bytes on
+    (sd.c, sd_read_block_limits). Without one they ask for no zeros, and unmap by a WRITE SAME of
+    any length: refused, they would cease to. Where unmap is not offered every kernel's page is
+    short; a host that asks for more zeros then is refused, and writes them.
+    """
+    return read_text_or(f"{backstore}/attrib/atomic_max_len", "none").strip() != "0"
+
+
+def is_unmap_offered(name: str, minor: int) -> bool | None:
+    """Whether hosts are told that they may unmap; None: half, by one who died in the middle."""
+    folder = f"{backstore_folder(name, minor)}/attrib"
+    told = {read_text(f"{folder}/{attribute}").strip() == "1" for attribute in _UNMAP}
+    return told.pop() if len(told) == 1 else None
 
 
 def offer_unmap(name: str, minor: int, *, on: bool) -> None:
@@ -246,7 +267,7 @@ def offer_unmap(name: str, minor: int, *, on: bool) -> None:
         CommandError: the kernel refused.
     """
     folder, value = f"{backstore_folder(name, minor)}/attrib", "1" if on else "0"
-    for attribute in ("emulate_tpws", "emulate_tpu"):
+    for attribute in _UNMAP:
         _set(f"{folder}/{attribute}", value)
 
 

@@ -1,0 +1,79 @@
+"""A host has much of a device zeroed, as mkfs or a hypervisor does: nobody is given up for it.
+
+What it may ask for at a time is little, because zeros are written like anything else: the standby's
+answer is awaited (ko-count), and so are those to the host's pings. Where LIO knows of atomic writes
+a Linux host asks for no zeros at all (sanctl/drivers/lio.py): it writes them, and this is easy. On
+an older kernel, `sanctl lab up --kernel`, it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.demo import observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.scene import Scene
+
+pytestmark = pytest.mark.faults
+
+NAME = "zeros0"
+MIB = 2**20
+REGION_MIB, ZEROED_MIB = 16, 1500
+# What the kernel says of a peer that is given up, and of a session.
+GIVEN_UP = "ko-count|Connected -> |NetworkFailure"
+LOST_PATH = "detected conn error|ping timeout"
+
+
+@pytest.fixture(scope="module")
+def load(scene: Scene) -> Iterator[Load]:
+    target = scene.create(NAME, f"{REGION_MIB + ZEROED_MIB}M", prefer="n1")
+    path = scene.host.login(target, scene.portals())
+    active = observe.active_node(scene.bed, NAME)
+    wait_for("both copies", lambda: observe.in_sync(scene.bed, active, NAME), within_s=240)
+    made = scene.start_load(
+        NAME,
+        target,
+        path,
+        rate=20,
+        region_bytes=REGION_MIB * MIB,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    scene.delete(NAME)
+
+
+def said(bed: Bed, node: str, pattern: str) -> list[str]:
+    """Return what a kernel has said of that sort since it was booted."""
+    out = bed.sh(node, f"dmesg | grep -E '{pattern}' || true").stdout
+    return out.splitlines()
+
+
+def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: Load) -> None:
+    bed, host = load.bed, load.host
+    active = observe.active_node(bed, NAME)
+    before = said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)
+    logins = {node.name: observe.accepted_logins(bed, node.name, load.target)
+              for node in bed.storage}  # fmt: skip
+    told = host.sh(
+        f"cat /sys/block/sd*/queue/write_zeroes_max_bytes; began=$(date +%s);"
+        f" blkdiscard --zeroout --offset {REGION_MIB * MIB} --length {ZEROED_MIB * MIB}"
+        f" {load.run.device}; echo $(($(date +%s) - began)) s",
+        timeout_s=900,
+    )
+    print(f"  at a time, and how long: {told.split()}")
+    assert (said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)) == before
+    assert observe.in_sync(bed, active, NAME)
+    for node, count in logins.items():
+        assert observe.accepted_logins(bed, node, load.target) == count, node
+
+
+def test_the_host_was_answered_meanwhile_and_lost_nothing(load: Load) -> None:
+    load.host.stop_ledger(load.run)
+    check = load.host.check_ledger(load.run)
+    assert check["acknowledged"] > 20
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
