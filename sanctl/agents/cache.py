@@ -57,9 +57,12 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
         return
     stays_stable = policy.mode is Mode.WRITE_THROUGH and not _is_protected()
     # Before the lock is taken, for which the fence-peer handler may wait: DRBD may take its time.
-    if held.is_synchronous and not stays_stable:
+    # Also where writes are not stable any more, if DRBD is up: an adjust that was under way may
+    # have taken what the file had said before.
+    is_stale = state is not None and held.mode is Mode.NONE
+    if not stays_stable and (held.is_synchronous or is_stale):
         state = flushing.begin(runner, device, state)
-        if not flushes(state):
+        if held.is_synchronous and not flushes(state):
             tell(device.name, "DRBD does not flush its disk: each write stays stable", "flushing")
             return
     with _locked(device.name, wait=False) as is_mine:

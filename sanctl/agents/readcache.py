@@ -20,6 +20,8 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _STEPS = 16
+# What is in flight has to end before a swap, and all that is new waits for it.
+_SWAP_S = 4.0
 # No disk may take longer, or DRBD gives its node up (ko-count in sanctl/render/drbd.py).
 _UNMAP_ENDS_S = 13.0
 
@@ -29,8 +31,12 @@ def follow(runner: Runner, device: Device, state: ResourceState) -> None:
     try:
         if not _policy(device).read_bytes and not _is_here(device.name):
             return
-        with ramcache.locked():
-            _follow(runner, device, state)
+        if not _is_to_change(runner, device, state):
+            return
+        # Another device's may wait for a disk that hangs: the next monitor looks again.
+        with ramcache.locked(wait=False) as is_mine:
+            if is_mine:
+                _follow(runner, device, state)
     except (SanctlError, OSError) as error:
         cache.tell(device.name, f"its read cache could not be changed: {error}", "read")
 
@@ -39,23 +45,36 @@ def _is_here(name: str) -> bool:
     return bool(ramcache.size_bytes(name)) or ramcache.exists_any(name)
 
 
+def _is_to_change(runner: Runner, device: Device, state: ResourceState) -> bool:
+    present, due, _ = _compare(runner, device, state)
+    return due != present or (not present and ramcache.exists_any(device.name))
+
+
+def _compare(
+    runner: Runner, device: Device, state: ResourceState
+) -> tuple[int, int, ReadReason | None]:
+    """Return the size there is, the one that is due, and why it is not the one that is wanted."""
+    present = ramcache.size_bytes(device.name)
+    due, reason = _due(device, state, present)
+    if present > 0 and ramcache.usage(runner, device.name) is None:
+        return present, 0, ReadReason.FAILED
+    return present, due, reason
+
+
 def _follow(runner: Runner, device: Device, state: ResourceState) -> None:
     path = suspicion.data_file(device.name)
     over = loop.find(path) if path else None
     if over is None:
         return
-    present = ramcache.size_bytes(device.name)
-    due, reason = _due(device, state, present)
-    if present > 0 and ramcache.usage(runner, device.name) is None:
-        due, reason = 0, ReadReason.FAILED
+    present, due, reason = _compare(runner, device, state)
     if due == present:
         if not present and ramcache.exists_any(device.name):
             ramcache.drop_parts(runner, device.name)  # Left by one that died half way.
         return
     if present:
-        ramcache.take_out(runner, device.name, over=over)
+        ramcache.take_out(runner, device.name, over=over, within_s=_SWAP_S)
     if due:
-        ramcache.insert(runner, device.name, over=over, size=due)
+        ramcache.insert(runner, device.name, over=over, size=due, within_s=_SWAP_S)
     what = f"up to {due} bytes are cached for reads" if due else "reads are not cached any more"
     cache.tell(device.name, f"{what}{f' ({reason.value})' if reason else ''}", "read")
 
@@ -72,7 +91,7 @@ def tell_hosts(device: Device) -> None:
         CommandError: the kernel refused.
     """
     wanted = offers_unmap(device)
-    if lio.is_unmap_offered(device.name, device.minor) != wanted:
+    if lio.is_unmap_offered(device.name, device.minor) is not wanted:
         # First, because whoever dies in between is followed by one that finds nothing to tell.
         with open(_told(device.name), "w", encoding="utf-8") as file:
             file.write(str(time.monotonic()))

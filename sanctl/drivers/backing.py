@@ -31,8 +31,11 @@ def exists(name: str) -> bool:
 
 
 def has_ordinary_zeros(name: str) -> bool:
-    """Whether zeros that DRBD writes reach the file as ordinary writes; unknown is no."""
-    return mapper.limit(_of(name), "write_zeroes_max_bytes") == "0"
+    """Whether zeros that DRBD writes reach the file as ordinary writes; unknown is no.
+
+    Without the target that sees to it they do so only for as long as a read cache is below.
+    """
+    return os.path.isdir(_MODULE) and mapper.limit(_of(name), "write_zeroes_max_bytes") == "0"
 
 
 def leads_onto(name: str) -> str | None:
@@ -61,13 +64,27 @@ def stand(runner: Runner, name: str, *, over: str) -> None:
     mapper.create(runner, _of(name), _table(over, loop.size_bytes(over)))
 
 
-def lead(runner: Runner, name: str, *, onto: str, size_bytes: int) -> None:
+def lead(
+    runner: Runner,
+    name: str,
+    *,
+    onto: str,
+    size_bytes: int,
+    within_s: float = mapper.TIMEOUT_S,
+) -> None:
     """Lead it onto another device of the same data; I/O goes on.
+
+    What is in flight may take `within_s` seconds to end.
 
     Raises:
         CommandError: the kernel refused, or what is in flight below does not end.
     """
-    mapper.swap(runner, _of(name), _table(onto, size_bytes))
+    mapper.swap(runner, _of(name), _table(onto, size_bytes), timeout_s=within_s)
+
+
+def drop_loaded(runner: Runner, name: str) -> None:
+    """Forget a table that was loaded and never put in force."""
+    mapper.drop_loaded(runner, _of(name))
 
 
 def grow(runner: Runner, name: str, *, over: str) -> None:

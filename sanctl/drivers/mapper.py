@@ -126,8 +126,13 @@ def swap(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S)
         runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=timeout_s)
     except CommandError:
         # The kernel keeps the loaded table, and with it a hold on what that leads onto.
-        runner.run(["dmsetup", "clear", dm_name], timeout_s=TIMEOUT_S, ok=range(256))
+        drop_loaded(runner, dm_name)
         raise
+
+
+def drop_loaded(runner: Runner, dm_name: str) -> None:
+    """Have the kernel forget a table that was loaded and is not in force, if there is one."""
+    runner.run(["dmsetup", "clear", dm_name], timeout_s=TIMEOUT_S, ok=range(256))
 
 
 def suspend(runner: Runner, dm_name: str) -> None:

@@ -83,9 +83,12 @@ def promised_bytes() -> int:
     return left
 
 
-def locked() -> contextlib.AbstractContextManager[bool]:
-    """Hold the node's read caches still: who looks whether there is RAM, and who takes it."""
-    return flocked(_LOCK, wait=True)
+def locked(*, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
+    """Hold the node's read caches still: who looks whether there is RAM, and who takes it.
+
+    Without `wait` only if nobody else does: yields whether.
+    """
+    return flocked(_LOCK, wait=wait)
 
 
 def needed_bytes(size: int) -> int:
@@ -93,7 +96,9 @@ def needed_bytes(size: int) -> int:
     return size + _map_bytes(size)
 
 
-def insert(runner: Runner, name: str, *, over: str, size: int) -> None:
+def insert(
+    runner: Runner, name: str, *, over: str, size: int, within_s: float = mapper.TIMEOUT_S
+) -> None:
     """Have a device's reads go through a new read cache; I/O goes on.
 
     Args:
@@ -101,6 +106,7 @@ def insert(runner: Runner, name: str, *, over: str, size: int) -> None:
         name: the device's name.
         over: `/dev/loopN` of its data file, which DRBD's device leads onto now.
         size: how much it may hold, in bytes.
+        within_s: how long what is in flight may take to end.
 
     Raises:
         CommandError: the kernel refused; the reads go where they went.
@@ -119,17 +125,22 @@ def insert(runner: Runner, name: str, *, over: str, size: int) -> None:
         f" {_BLOCK_BYTES // mapper.SECTOR_BYTES} 1 writethrough default 0",
     )
     _offer_no_discards(name)
-    backing.lead(runner, name, onto=mapper.path(_of(name)), size_bytes=origin_bytes)
+    backing.lead(
+        runner, name, onto=mapper.path(_of(name)), size_bytes=origin_bytes, within_s=within_s
+    )
 
 
-def take_out(runner: Runner, name: str, *, over: str) -> None:
+def take_out(runner: Runner, name: str, *, over: str, within_s: float = mapper.TIMEOUT_S) -> None:
     """Have a device's reads go to its data file again, and free the RAM; I/O goes on.
+
+    What is in flight may take `within_s` seconds to end.
 
     Raises:
         CommandError: what is in flight does not end, or a part did not go.
     """
     if size_bytes(name):
-        backing.lead(runner, name, onto=over, size_bytes=loop.size_bytes(over))
+        size = loop.size_bytes(over)
+        backing.lead(runner, name, onto=over, size_bytes=size, within_s=within_s)
     drop_parts(runner, name)
 
 
@@ -139,6 +150,9 @@ def drop_parts(runner: Runner, name: str) -> None:
     Raises:
         CommandError: something holds it open.
     """
+    if exists_any(name):
+        # One that died in a swap has left a table that was only loaded, and that holds it.
+        backing.drop_loaded(runner, name)
     mapper.remove(runner, _of(name))
     for path in _files(name):
         loop.detach(runner, path)

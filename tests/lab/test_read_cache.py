@@ -260,6 +260,15 @@ def test_what_a_killed_agent_has_left_is_cleared_up(load: Load) -> None:
         f" dmsetup create sanctl-{NAME}.ram --table '0 8 zero'",
     )
     wait_for("the parts to go", lambda: parts(bed, "n2") == "", within_s=SOON_S, every_s=3.0)
+    # Loaded, and not yet in force: the kernel holds what it would lead onto.
+    bed.sh(
+        "n2",
+        f"sectors=$(dmsetup table sanctl-{NAME}.disk | cut -d ' ' -f 2);"
+        f' dmsetup create sanctl-{NAME}.ram --table "0 $sectors zero";'
+        f" dmsetup reload sanctl-{NAME}.disk"
+        f' --table "0 $sectors delay /dev/mapper/sanctl-{NAME}.ram 0 0"',
+    )
+    wait_for("that part to go", lambda: parts(bed, "n2") == "", within_s=SOON_S, every_s=3.0)
     set_read_cache(bed, "16M", mode="write-through")
     bed.sh(
         "n2",

@@ -216,6 +216,15 @@ def test_the_kernel_is_believed_and_not_the_file(node: Node) -> None:
     assert node.drbd_flushes and not node.is_synchronous
 
 
+def test_a_replica_that_is_told_late_not_to_flush_does_so_again(node: Node) -> None:
+    """By an adjust that had read the file before it was changed."""
+    settle(node, "write-through")
+    settle(node, "none")
+    node.drbd_flushes = False
+    settle(node, "none")
+    assert node.drbd_flushes and not node.is_synchronous
+
+
 def test_without_a_file_it_goes_on_as_it_was(node: Node) -> None:
     node.has_file = False
     settle(node, "write-through")
