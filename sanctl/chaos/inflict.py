@@ -24,6 +24,7 @@ from sanctl.chaos.fault import (
     Reboot,
     SlowLink,
 )
+from sanctl.demo import observe
 from sanctl.demo.bed import Bed, wait_for
 from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.lab import cuts, faults, machine, network
@@ -166,6 +167,15 @@ class Inflicter:
                 node.name, f"mkdir -p /run/sanctl/die-after; : >/run/sanctl/die-after/{step}"
             )
         self._move_device()
+        left = [
+            node.name
+            for node in self.bed.storage
+            if self.bed.sh(node.name, f"ls /run/sanctl/die-after/{step}", ok=range(256)).status == 0
+        ]
+        if len(left) == len(self.bed.storage):
+            raise NotConverged(
+                Problem("SAN-CHAOS-003", f"no agent came to step {step} of a move of {self.device}")
+            )
 
     def _move_device(self) -> None:
         """Move the device; that may fail or be taken back, which is for the audit to judge."""
@@ -207,11 +217,8 @@ class Inflicter:
         return cuts.partition(Network.SYNC, [[node.name] for node in self.bed.storage])
 
     def _other_than_active(self) -> str:
-        for node in self.bed.storage:
-            out = self.bed.sh(node.name, f"drbdsetup role {self.device}", ok=range(256)).stdout
-            if not out.startswith("Primary"):
-                return node.name
-        return self.bed.storage[0].name
+        active = observe.active_node(self.bed, self.device)
+        return next(node.name for node in self.bed.storage if node.name != active)
 
     def _reboot(self, node: str) -> None:
         before = self._boot_id(node)

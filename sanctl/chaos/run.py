@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from sanctl.chaos.fault import (
     ACTIVE,
     STANDBY,
     WITNESS,
+    AgentKilled,
     Fault,
     describe,
     is_one_sided,
@@ -46,6 +47,10 @@ _LOG = (
     " + SYSLOG_IDENTIFIER=pacemaker-controld + SYSLOG_IDENTIFIER=pacemaker-execd"
     " + SYSLOG_IDENTIFIER=corosync + SYSLOG_IDENTIFIER=multipathd"
 )
+
+# What `sanctl status` finds, each with its code.
+_CODE = re.compile(r"\((SAN-[A-Z]+-\d{3})\)$", re.MULTILINE)
+_ACTION_FAILED = frozenset({"SAN-HLT-040"})
 
 Tell = Callable[[str], None]
 
@@ -128,8 +133,12 @@ class Bench:
         finally:
             self.inflicter.undo(step.fault)
             step.undone_s = time.time()
-        self.await_whole()
+        # Pacemaker has got over it, and shows it until it is told that somebody has seen it.
+        was_killed = isinstance(step.fault, AgentKilled)
+        self.await_whole(known=_ACTION_FAILED if was_killed else frozenset())
         step.whole_s = time.time()
+        if was_killed:
+            self.bed.sh(self.bed.cluster[0].name, "crm_resource --cleanup", timeout_s=90)
         ledgers.await_writing(self.loads, within_s=_WRITING_DEADLINE_S)
 
     def _judge(self, step: Step, watch: Watch) -> None:
@@ -184,8 +193,10 @@ class Bench:
             for load in self.loads
         }
 
-    def await_whole(self, *, within_s: float = WHOLE_DEADLINE_S) -> None:
-        """Wait until no node has anything to complain about.
+    def await_whole(
+        self, *, within_s: float = WHOLE_DEADLINE_S, known: Collection[str] = ()
+    ) -> None:
+        """Wait until no node has anything to complain about, other than the codes of `known`.
 
         Raises:
             NotConverged: the deadline passed; tells what is missing.
@@ -194,7 +205,7 @@ class Bench:
 
         def is_whole() -> bool:
             nonlocal last
-            last = self.complaints()
+            last = self.complaints(known)
             return not last
 
         try:
@@ -207,8 +218,8 @@ class Bench:
                 )
             ) from error
 
-    def complaints(self) -> list[str]:
-        """Return what keeps the cluster from being whole."""
+    def complaints(self, known: Collection[str] = ()) -> list[str]:
+        """Return what keeps the cluster from being whole, but for findings with these codes."""
         members = [node.name for node in self.bed.cluster]
         reports = {
             name: report
@@ -220,8 +231,9 @@ class Bench:
         found = wholeness.complaints(reports, members=members, replicas=replicas)
         if not found:
             told = self.bed.sh(members[0], "sanctl status", timeout_s=60, ok=range(256))
-            if told.status:
-                lines = (told.stdout + told.stderr).strip().splitlines()
+            lines = (told.stdout + told.stderr).strip().splitlines()
+            codes = set(_CODE.findall(told.stdout))
+            if told.status and not (told.status == 1 and codes and codes <= set(known)):
                 found.append(f"sanctl status: {' / '.join(lines[:4])}")
         return found
 

@@ -50,6 +50,8 @@ _CODES = {
     "by itself. The message lists what every node's kernel still had to complain about.",
     "SAN-CHAOS-002": "The fault bench had asked for a move of its device, and the command did not "
     "come to an end, neither well nor badly.",
+    "SAN-CHAOS-003": "The fault bench had asked for an agent to die in a move of its device, and "
+    "none did: nothing was broken.",
     "SAN-CIB-001": "What cibadmin printed does not read as a CIB. Another program of that name "
     "may be in the way, or the tools and the daemons are of different versions.",
     "SAN-CIB-002": "What crm_mon printed does not read as a cluster status.",

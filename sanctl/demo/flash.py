@@ -130,7 +130,7 @@ def _read_cache(scene: Scene) -> dict[str, Any]:
               metavar="MIB", help="Of the device that they go to.")  # fmt: skip
 @click.option("--policy", type=click.Choice([Mode.NONE.value, Mode.WRITE_THROUGH.value]),
               default=Mode.NONE.value, show_default=True,
-              help="Cache policy of the device itself, in all three.")  # fmt: skip
+              help="Cache policy of the device itself, in all runs.")  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path), default=Path("bench-cache"),
               show_default=True, help="Folder for the figures and the picture.")  # fmt: skip
 @output_option
