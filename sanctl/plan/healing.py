@@ -153,11 +153,12 @@ def _condition(sides: tuple[Side, ...]) -> Condition:
     if any(side.serves or _may_serve(side, sides) for side in sides):
         return Condition.SOUND
     # A replica of which nothing is known may be the good one, just starting; a resync that runs
-    # ends, and its target may serve then.
+    # ends, and its target may serve then. An agent's first monitor tells which data it holds.
     undecided = any(
         side.state is NodeState.UNCLEAN
         or side.state is NodeState.PENDING
         or (side.is_present and side.replica.disk is None)
+        or (side.is_untried and side.generations is None)
         for side in sides
     )
     usable = any(side.is_present and side.replica.disk in _USABLE for side in sides)

@@ -202,6 +202,15 @@ def test_a_copy_that_nobody_can_vouch_for(
     assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
 
 
+def test_a_copy_that_has_not_told_yet_what_it_is_waits(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    come_back_alone(cluster, "two-node")
+    cluster.apart = {"n2": " apart=1800000000"}
+    cluster.tick()
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
 def test_a_witness_vouches_for_a_copy(cluster: FakePacemaker, session: Session) -> None:
     come_back_alone(cluster, "nodes")
     assert examine_replicas(session, VM1).condition is Condition.SOUND
