@@ -113,6 +113,9 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     )
     if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
         score = None
+    others = sorted(set(device.nodes) - {os.uname().nodename})
+    if score is not None and state is not None and not pair.may_ask(runner, state, others):
+        score = None
     access = access_list_digest(lio.initiators(device.name))
     held = str(policy.in_force(device.name)).replace(" ", "+") or "default"
     value = f"{published_value(state, nodes=len(device.nodes))} acl={access} policy={held}{apart}"
@@ -128,7 +131,6 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     attributes.publish(runner, f"sanctl-{device.name}", value)
     if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
-        others = sorted(set(device.nodes) - {os.uname().nodename})
         good = [node for node in others if state.beside(node).is_in_sync]
         if good:
             clear_marks(runner, device.name, good)

@@ -28,8 +28,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection
 
 from sanctl.drivers import corosync, drbd
+from sanctl.model.drbd import ResourceState
 from sanctl.model.quorum import Votes
 from sanctl.parse.corosync import parse_conf_tally
 from sanctl.plan.fence_rules import among_several, is_certain
@@ -63,6 +65,29 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
             if is_out and _is_fencing_off(runner):
                 return "fenced"
     return standing
+
+
+def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
+    """Whether it is worth trying to promote a replica here, as far as `weigh` is concerned.
+
+    It has not met another since it was started, none of their nodes is a member, and the votes keep
+    no notes: then the handler refuses, however often it is asked, and each time the replica would
+    be stopped and started, so that no monitor could tell what it holds or obey an order.
+
+    Args:
+        runner: starts corosync-quorumtool and crm_attribute.
+        state: the resource as DRBD reports it here.
+        others: the device's other nodes.
+
+    Raises:
+        CommandError: corosync or Pacemaker did not answer.
+    """
+    if state.disk != _NOT_CONNECTED_YET or drbd.generation() >= 9 or state.is_in_contact:
+        return True
+    seen = corosync.membership(runner)
+    if seen.has_memory or not others or seen.members & set(others):
+        return True
+    return _is_fencing_off(runner)
 
 
 def note_contact(device: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sanctl.agents import pair
 from sanctl.drivers import corosync, drbd
+from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.quorum import PLAIN, Tally, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
@@ -101,3 +102,34 @@ def test_silence_is_absence_only_where_that_was_accepted(
     monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: str
 ) -> None:
     assert weigh(monkeypatch, "unknown", **seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("disk", "connection", "seen", "expected"),
+    [
+        ("Consistent", "Connecting", (TWO_NODE, {"n1"}), False),
+        ("Consistent", "Connecting", ({"Quorate", "Qdevice"}, {"n1"}), False),
+        # The other one is there, and will say what it knows.
+        ("Consistent", "Connecting", (TWO_NODE, {"n1", "n2"}), True),
+        ("Consistent", "Connected", (TWO_NODE, {"n1"}), True),
+        ("UpToDate", "Connecting", (TWO_NODE, {"n1"}), True),
+        # A witness would know.
+        ("Consistent", "Connecting", ({"Quorate"}, {"n1", "n3"}), True),
+    ],
+)
+def test_nobody_is_promoted_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+    disk: str,
+    connection: str,
+    seen: tuple[Collection[str], Collection[str]],
+    expected: bool,
+) -> None:
+    flags, members = seen
+    peer = PeerState("n2", connection, "Unknown", "Off", "DUnknown", 0)
+    state = ResourceState("vol1", "Secondary", "no", disk, 1024, (peer,), minor=1)
+    told = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(corosync, "membership", lambda _: told)
+    assert pair.may_ask(FakeRunner("true\n"), state, ["n2"]) is expected
+    # Without fencing, by the operator's word, whoever is out is taken as gone.
+    assert pair.may_ask(FakeRunner("false\n"), state, ["n2"])
