@@ -22,7 +22,7 @@ import os
 import time
 import xml.etree.ElementTree as ET
 
-from sanctl.agents import fencing, renewal, replica, suspicion
+from sanctl.agents import fencing, pair, renewal, replica, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd
 from sanctl.model.drbd import ResourceState
@@ -122,9 +122,9 @@ def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
         return {}
     found: dict[str, dict[str, list[str]]] = {}
     for node in ET.fromstring(answer.stdout).iter("node"):  # noqa: S314 - the cluster's own CIB
-        for pair in node.iter("nvpair"):
-            kind = kinds.get(pair.get("name", ""))
-            words = pair.get("value", "").split()
+        for entry in node.iter("nvpair"):
+            kind = kinds.get(entry.get("name", ""))
+            words = entry.get("value", "").split()
             if kind is not None and words[:1] == [device.uuid]:
                 found.setdefault(node.get("uname", ""), {})[kind] = words[1:]
     return found
@@ -195,6 +195,8 @@ def _revive(
         suspicion.clear(device.name, path)
         _tell(device, f"{order[0]} is trusted although it lost writes, as ordered", "trust")
     if is_meant and state.disk in {"Outdated", "Consistent"}:
+        # Without it the handler would wait for a peer that could tell more, until it is too late.
+        pair.note_trust(device.name)
         with fencing.promoting(device.name):
             drbd.call_up_to_date(runner, device.name, device.minor)
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")

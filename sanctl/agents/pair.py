@@ -13,7 +13,8 @@ and would serve the data of last week. So there, in addition:
   the other node is fenced. One that has been connected knows whether it was behind, and one that
   was up to date then has been told everything until the link broke. DRBD 8.4 calls the first
   Consistent, and only that. DRBD 9 has more uses for the word (a survivor of a Primary, until it
-  knows what the others have), so there a note is kept on tmpfs.
+  knows what the others have), so there a note is kept on tmpfs. An operator who has seen what it
+  holds may call it good all the same (`device heal`): that too is a note, until it is started anew.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership is taken as gone. Nothing less would ever let the other go on.
 
@@ -84,6 +85,8 @@ def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bo
     """
     if state.disk != _NOT_CONNECTED_YET or drbd.generation() >= 9 or state.is_in_contact:
         return True
+    if os.path.exists(_trusted(state.name)):
+        return True
     seen = corosync.membership(runner)
     if seen.has_memory or not others or seen.members & set(others):
         return True
@@ -96,17 +99,33 @@ def note_contact(device: str) -> None:
         pass
 
 
+def note_trust(device: str) -> None:
+    """Remember that an operator called this node's replica good, having seen what it holds.
+
+    Whoever notes this has made sure that it still holds that.
+    """
+    with open(_trusted(device), "w", encoding="utf-8"):
+        pass
+
+
 def forget(device: str) -> None:
-    """Forget that: the replica is stopped, or has just been started."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_met(device))
+    """Forget both: the replica is stopped, or has just been started."""
+    for note in (_met(device), _trusted(device)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(note)
 
 
 def _met(device: str) -> str:
     return f"{_NOTES}/met-{device}"
 
 
+def _trusted(device: str) -> str:
+    return f"{_NOTES}/trusted-{device}"
+
+
 def _is_untried(runner: Runner, device: str) -> bool:
+    if os.path.exists(_trusted(device)):
+        return False
     if drbd.generation() >= 9:
         return not os.path.exists(_met(device))
     state = drbd.observe(runner, device)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import fencing, healing, renewal, replica, suspicion
+from sanctl.agents import fencing, healing, pair, renewal, replica, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd
 from sanctl.model.drbd import PeerState, ResourceState
@@ -63,6 +63,7 @@ class Node(FakeRunner):
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(healing, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(fencing, "_LOCKS", str(tmp_path))
+    monkeypatch.setattr(pair, "_NOTES", str(tmp_path))
     monkeypatch.setattr(healing, "_CONTACT_S", 0.0)
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -166,12 +167,15 @@ def test_the_other_side_connects_again_and_discards_nothing() -> None:
     assert waiting.acts == []
 
 
-def test_only_what_is_known_to_be_behind_is_revived() -> None:
+def test_only_what_is_known_to_be_behind_is_revived(tmp_path: Path) -> None:
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
     node = Node(wish)
     healing.obey(node, DEVICE, state("Connecting", disk="Outdated"))
     assert any("primary" in act for act in node.acts)
     assert node.acts[-1].startswith("crm_attribute")
+    trust = tmp_path / "trusted-vm1"
+    assert trust.exists()
+    trust.unlink()
     for disk, role, gi in (
         ("Inconsistent", "Secondary", GI),
         ("UpToDate", "Secondary", GI),
@@ -181,6 +185,18 @@ def test_only_what_is_known_to_be_behind_is_revived() -> None:
         other = Node(wish, gi)
         healing.obey(other, DEVICE, state("Connecting", disk=disk, role=role))
         assert [act.split()[0] for act in other.acts] == ["crm_attribute"], (disk, role)
+        assert not trust.exists(), (disk, role)
+
+
+def test_the_replica_is_trusted_before_drbd_asks_its_handler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    trust = tmp_path / "trusted-vm1"
+    monkeypatch.setattr(drbd, "call_up_to_date", lambda *_: seen.append(trust.exists()))
+    wish = {"n2": ("revive", f"{UUID} {HELD}")}
+    healing.obey(Node(wish), DEVICE, state("Connecting", disk="Consistent"))
+    assert seen == [True]
 
 
 def test_since_when_it_is_apart_outlives_the_process(

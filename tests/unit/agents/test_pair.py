@@ -87,6 +87,24 @@ def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
         pair.forget("vol1")
 
 
+def test_an_operators_word_holds_until_the_replica_is_started_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pair, "_NOTES", str(tmp_path))
+    peer = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
+    state = ResourceState("vol1", "Secondary", "no", "Consistent", 1024, (peer,), minor=1)
+    for generation in (8, 9):
+        kept: dict[str, Any] = {"disk": "Consistent", "generation": generation}
+        pair.note_trust("vol1")
+        assert weigh(monkeypatch, "fenced", **kept) == "fenced"
+        assert weigh(monkeypatch, "unknown", **kept) == "unknown", "of the peer it says nothing"
+        assert pair.may_ask(FakeRunner("true\n"), state, ["n2"])
+        pair.forget("vol1")
+        assert weigh(monkeypatch, "fenced", **kept) == "unknown"
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    assert not pair.may_ask(FakeRunner("true\n"), state, ["n2"])
+
+
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
