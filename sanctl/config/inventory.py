@@ -6,12 +6,12 @@ both are `sanctl.config.cluster`. Messages speak of hosts and variables, as the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
+from sanctl.config.fences import FENCE_VARIABLES, check_fencing
 from sanctl.config.nodes import DOMAINS, NETWORKS
 from sanctl.config.watch import check_reach, check_sbd
 from sanctl.model.poolcache import mount_unit
@@ -37,16 +37,8 @@ _NODE_VARIABLES = {
     "site": "sanctl_site",
     "rack": "sanctl_rack",
     "power": "sanctl_power",
-    "agent": "sanctl_fence_agent",
-    "fence": "sanctl_fence_options",
-    "password": "sanctl_fence_password",
+    **FENCE_VARIABLES,
 }
-_AGENT = re.compile(r"fence_[a-z0-9_]+")
-_OPTION = re.compile(r"[a-z][a-z0-9_-]*")
-# They would end up in the CIB, which every member of the group haclient may read.
-_SECRETS = frozenset({"password", "passwd", "password_script", "passwd_script", "snmp_priv_passwd"})
-# A device that names other victims than its own node is what the rollout must not produce.
-_OURS = frozenset({"pcmk_host_list", "pcmk_host_map", "pcmk_host_check", "action"})
 
 
 def survey(
@@ -71,11 +63,10 @@ def survey(
     topology = examine(document)
     has_sbd = check_sbd(document, names, hostvars)
     check_reach(document, names, hostvars)
-    has_fencing = any(hostvars[name].get(_NODE_VARIABLES["fence"]) for name in names)
     is_risk_accepted = topology is not None and RISK_NO_FENCING in topology.accepted_risks
-    if not has_sbd and (has_fencing or not is_risk_accepted):
-        _check_fencing_is_stated(document, names, hostvars)
-    _check_fencing(document, names, hostvars)
+    has_fencing = check_fencing(
+        document, names, hostvars, has_sbd=has_sbd, may_lack=is_risk_accepted
+    )
     if topology is None or document.problems:
         return {"problems": [str(problem) for problem in document.problems]}
     return {
@@ -195,68 +186,3 @@ def _check_agreement(
                     f"{variable} is not the same as on {names[0]}",
                     f"set it once, for the group {NODES}",
                 )
-
-
-def _check_fencing_is_stated(
-    document: Document, names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
-) -> None:
-    is_heartbeat = hostvars[names[0]].get("sanctl_strategy") == Strategy.HEARTBEAT
-    risk = f"; or accept {RISK_NO_FENCING} for all nodes" if is_heartbeat else ""
-    for name in names:
-        if not hostvars[name].get(_NODE_VARIABLES["fence"]):
-            document.note(
-                "SAN-CONF-031",
-                ("nodes", name, "fence"),
-                "is missing",
-                f"how this node's power is cut: address, user; or SBD (sanctl_sbd_mode){risk}",
-            )
-
-
-def _check_fencing(
-    document: Document, names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
-) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        path = ("nodes", name, "fence")
-        options = hostvars[name].get(_NODE_VARIABLES["fence"])
-        if not options:
-            continue
-        password = hostvars[name].get(_NODE_VARIABLES["password"])
-        if password is not None and not str(password).strip():
-            document.note(
-                "SAN-CONF-032",
-                ("nodes", name, "password"),
-                "is empty: it would take the place of the one that is in use",
-                "an environment variable that is not set? For an agent without one leave it out",
-            )
-        if not isinstance(options, Mapping):
-            document.note("SAN-CONF-032", path, "must be a table of the agent's options")
-            continue
-        agent = str(hostvars[name].get(_NODE_VARIABLES["agent"]) or "fence_ipmilan")
-        if not _AGENT.fullmatch(agent):
-            document.note(
-                "SAN-CONF-032", ("nodes", name, "agent"), f"{agent!r} is not a fence agent's name"
-            )
-        _check_options(document, path, options)
-        identity = f"{agent} {sorted((str(key), str(item)) for key, item in options.items())}"
-        if identity in seen:
-            document.note("SAN-CONF-033", path, f"is the same as that of {seen[identity]}")
-        seen.setdefault(identity, name)
-
-
-def _check_options(document: Document, path: Path, options: Mapping[str, Any]) -> None:
-    for key, value in options.items():
-        place = (*path, str(key))
-        if key in _SECRETS:
-            document.note(
-                "SAN-CONF-032",
-                place,
-                "a secret would be readable in the CIB",
-                "set sanctl_fence_password for the host instead",
-            )
-        elif key in _OURS:
-            document.note("SAN-CONF-032", place, "is set by the rollout itself")
-        elif not _OPTION.fullmatch(str(key)):
-            document.note("SAN-CONF-032", place, "is not the name of an option")
-        elif not isinstance(value, str | int | float):
-            document.note("SAN-CONF-032", place, "must be a text, a number or a truth value")

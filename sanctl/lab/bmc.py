@@ -1,8 +1,8 @@
 """A node's virtual BMC: answers IPMI 2.0 (lanplus) and works the node's power.
 
-Runs as `python -m sanctl.lab.bmc LAB NODE` inside the lab's network, so that the cluster is fenced
-by the stock `fence_ipmilan` exactly as a rack is. Off means off: it answers when nothing of the
-node is left.
+Runs as `python -m sanctl.lab.bmc LAB NODE [ADDRESS]` inside the lab's network, so that the cluster
+is fenced by the stock `fence_ipmilan` exactly as a rack is. Off means off: it answers when nothing
+of the node is left. With an address of its own it is a second way to the same power switch.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ _UNSPECIFIED = 0xFF
 class NodeBmc(Bmc):  # type: ignore[misc]  # pyghmi has no types
     """Power of one node over IPMI."""
 
-    def __init__(self, lab: state.Lab, node: NodeSpec) -> None:
+    def __init__(self, lab: state.Lab, node: NodeSpec, address: str) -> None:
         self.lab = lab
         self.node = node
-        super().__init__(
-            {state.BMC_USER: lab.bmc_password()}, port=IPMI_PORT, address=node.bmc_address
-        )
+        super().__init__({state.BMC_USER: lab.bmc_password()}, port=IPMI_PORT, address=address)
 
     def get_power_state(self) -> str:
         """Answer `chassis power status`."""
@@ -79,8 +77,9 @@ def main() -> None:
     """Serve until killed."""
     lab = state.load(sys.argv[1])
     node = lab.spec.node(sys.argv[2])
-    bmc = NodeBmc(lab, node)
-    _say(f"BMC of {node.name} at {node.bmc_address}:{IPMI_PORT}")
+    address = sys.argv[3] if len(sys.argv) > 3 else node.bmc_address
+    bmc = NodeBmc(lab, node, address)
+    _say(f"BMC of {node.name} at {address}:{IPMI_PORT}")
     bmc.listen()
 
 

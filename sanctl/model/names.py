@@ -36,6 +36,8 @@ _RESERVED_PREFIXES = (
     "delete-",
     "discard-",
     "fence-",
+    "fence2-",
+    "fencelevel",
     "outdated-",
     "revive-",
 )

@@ -56,17 +56,28 @@ def ask_devices(
 def silent(answers: Collection[Answer]) -> Iterator[Finding]:
     """Return which devices did not answer."""
     for answer in answers:
-        if answer.reason:
-            yield Finding(
-                code="SAN-FEN-002",
-                severity=Severity.CRITICAL,
-                subject=f"fencing {answer.device}",
-                what=f"it does not answer this node: {answer.reason}",
-                why=f"if {' or '.join(answer.targets) or 'a node'} fails, nothing that it served "
-                "is taken over",
-                do="is its BMC there (ping), are address, user and password right? They are in the "
-                "inventory; run the rollout after a change",
-            )
+        if not answer.reason:
+            continue
+        helpers = [_helper(answers, target) for target in answer.targets]
+        is_covered = bool(helpers) and all(helpers)
+        targets = " or ".join(answer.targets) or "a node"
+        yield Finding(
+            code="SAN-FEN-002",
+            severity=Severity.WARNING if is_covered else Severity.CRITICAL,
+            subject=f"fencing {answer.device}",
+            what=f"it does not answer this node: {answer.reason}",
+            why=f"if {targets} fails it is tried in vain first, and there is only "
+            f"{' and '.join(sorted({*helpers}))} left"
+            if is_covered
+            else f"if {targets} fails, nothing that it served is taken over",
+            do="is its BMC there (ping), are address, user and password right? They are in the "
+            "inventory; run the rollout after a change",
+        )
+
+
+def _helper(answers: Collection[Answer], target: str) -> str:
+    """Return a device that fences a node and answered; empty if there is none."""
+    return next((a.device for a in answers if target in a.targets and a.reason == ""), "")
 
 
 def ask_about(session: Session, stonith: StonithPort, name: NodeName) -> tuple[Answer, ...]:

@@ -7,10 +7,7 @@ checked at the end has been through everything.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -22,10 +19,10 @@ from sanctl.demo.bed import Bed, wait_for
 from sanctl.demo.failover import Load
 from sanctl.demo.scene import Scene
 from sanctl.lab import network
-from sanctl.lab.process import Process
 from sanctl.lab.spec import Network
 from sanctl.plan.freeze import ABANDONED_AFTER_S
 from sanctl.system.runner import LocalRunner
+from tests.steps import dead_bmc, findings
 
 pytestmark = pytest.mark.faults
 
@@ -69,18 +66,6 @@ def unplugged(bed: Bed, node: str, *cables: Network) -> Iterator[None]:
             network.plug(bed.lab, bed.node(node), cable, LocalRunner())
 
 
-@contextlib.contextmanager
-def dead_bmc(bed: Bed, node: str) -> Iterator[None]:
-    """Stop a node's BMC from answering, and let it answer again."""
-    process = Process.load(bed.lab.run_directory / f"bmc-{node}.pid")
-    assert process is not None and process.is_alive()
-    os.kill(process.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(process.pid, signal.SIGCONT)
-
-
 def await_writes(load: Load, *, within_s: float = 120.0) -> None:
     """Wait until the host's writes are answered."""
     deadline = time.monotonic() + within_s
@@ -110,12 +95,6 @@ def agent_events(bed: Bed, since_s: float, wanted: str) -> list[str]:
         for e in sorted(log, key=lambda entry: entry.at_s)
         if f"{NAME}: {wanted}" in e.message
     ]
-
-
-def findings(bed: Bed, node: str, command: str) -> dict[str, str]:
-    """What a command of sanctl complains about: what is said, by code and subject."""
-    text = bed.sh(node, f"sanctl {command} --output json", timeout_s=90, ok=(0, 1)).stdout
-    return {f"{f['code']} {f['subject']}": f["what"] for f in json.loads(text)["data"]["findings"]}
 
 
 def stays(look: Callable[[], bool], until: Callable[[], bool], *, within_s: float) -> None:

@@ -18,9 +18,17 @@ options:
   configuration:
     description:
       - XML of a C(configuration) element. Below C(crm_config), C(nvpair) elements by name; below
-        C(resources) and C(constraints), whole elements by id.
+        C(resources), C(constraints) and C(fencing-topology), whole elements by id.
     type: str
     required: true
+  owned:
+    description:
+      - Ids by which a part is known as one that O(configuration) may have named before, its own or
+        one of an element in it. A part with such an id that O(configuration) does not name any more
+        is removed.
+    type: list
+    elements: str
+    default: []
   nodes:
     description: The nodes the cluster must know before anything is changed.
     type: list
@@ -69,6 +77,8 @@ from ansible.module_utils.basic import AnsibleModule
 BOOTSTRAP = "cib-bootstrap-options"
 # In these elements the order of the children means nothing.
 UNORDERED = frozenset({"instance_attributes", "meta_attributes", "operations"})
+# What speaks of a resource goes before the resource.
+REMOVED_FROM = ("fencing-topology", "constraints", "resources")
 
 
 class StaleError(Exception):
@@ -153,9 +163,27 @@ def apply_elements(wanted: ET.Element, present: ET.Element) -> list[tuple[str, s
     return changes
 
 
-def apply(wanted: ET.Element, configuration: ET.Element) -> list[tuple[str, str, str]]:
-    """Change `configuration` to hold what `wanted` says; return what that changed."""
+def remove_unnamed(
+    wanted: ET.Element, configuration: ET.Element, owned: list[str]
+) -> list[tuple[str, str, str]]:
+    """Remove what has one of these ids and is not in `wanted`; return what that removed."""
+    named = {part.get("id") for tag in REMOVED_FROM for part in wanted.iterfind(f"{tag}/*")}
     changes = []
+    for tag in REMOVED_FROM:
+        present = configuration.find(tag)
+        for part in list(present) if present is not None else []:
+            name = part.get("id", "")
+            if name not in named and any(item.get("id") in owned for item in part.iter()):
+                present.remove(part)
+                changes.append((name, pretty(part), ""))
+    return changes
+
+
+def apply(
+    wanted: ET.Element, configuration: ET.Element, owned: list[str]
+) -> list[tuple[str, str, str]]:
+    """Change `configuration` to hold what `wanted` says; return what that changed."""
+    changes = remove_unnamed(wanted, configuration, owned)
     for part in wanted:
         present = section(configuration, part.tag)
         change = apply_properties if part.tag == "crm_config" else apply_elements
@@ -245,6 +273,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "configuration": {"type": "str", "required": True},
+            "owned": {"type": "list", "elements": "str", "default": []},
             "nodes": {"type": "list", "elements": "str", "default": []},
             "timeout_s": {"type": "int", "default": 90},
         },
@@ -263,7 +292,7 @@ def main() -> None:
             # Not ours, large, and without a part in the patch.
             cib.remove(status)
         new = copy.deepcopy(cib)
-        changes = apply(wanted, section(new, "configuration"))
+        changes = apply(wanted, section(new, "configuration"), module.params["owned"])
         if not changes or module.check_mode:
             break
         next_version(new)

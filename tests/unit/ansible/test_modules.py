@@ -97,8 +97,8 @@ WANTED = """
 """
 
 
-def changed(configuration: ET.Element) -> list[str]:
-    return [name for name, _, _ in cib.apply(ET.fromstring(WANTED), configuration)]
+def changed(configuration: ET.Element, *owned: str) -> list[str]:
+    return [name for name, _, _ in cib.apply(ET.fromstring(WANTED), configuration, [*owned])]
 
 
 def test_a_bare_cib_gets_everything_and_then_nothing() -> None:
@@ -140,6 +140,34 @@ def test_what_operators_and_devices_added_stays() -> None:
     assert address is not None
     assert address.get("value") == "192.0.2.1"
     assert changed(configuration) == []
+
+
+def test_what_is_not_asked_for_any_more_goes_and_nothing_else() -> None:
+    configuration = ET.fromstring("<configuration/>")
+    cib.apply(
+        ET.fromstring(
+            WANTED.replace("n1", "n2").replace(
+                "</constraints>",
+                '</constraints><fencing-topology><fencing-level id="fencelevel1-n2" target="n2"'
+                ' index="1" devices="fence-n2"/></fencing-topology>',
+            )
+        ),
+        configuration,
+        [],
+    )
+    by_hand = WANTED.replace("n1", "n3").replace("-params", "-instance_attributes")
+    cib.apply(ET.fromstring(by_hand), configuration, [])
+    changed(configuration)
+    owned = [f"fence-n{number}-params" for number in (1, 2, 3)]
+    assert changed(configuration, *owned, "fence-n2-elsewhere", "fencelevel1-n2") == [
+        "fencelevel1-n2",
+        "fence-n2-elsewhere",
+        "fence-n2",
+    ]
+    left = [item.get("id") for item in configuration.findall("*/*") if item.get("id")]
+    assert left == ["cib-bootstrap-options", "fence-n3", "fence-n1", "fence-n3-elsewhere",
+                    "fence-n1-elsewhere"]  # fmt: skip
+    assert changed(configuration, *owned) == []
 
 
 def test_nothing_is_changed_before_there_is_a_controller() -> None:

@@ -106,6 +106,18 @@ def test_a_good_inventory_becomes_cluster_toml() -> None:
             "SAN-CONF-032: host n1: sanctl_fence_password: is empty",
         ),
         ("n1", "sanctl_fence_agent", "ipmi", "SAN-CONF-032: host n1: sanctl_fence_agent: "),
+        (
+            "n1",
+            "sanctl_fence_fallback_options",
+            {"ip": "10.77.3.201", "username": "admin"},
+            "SAN-CONF-033: host n1: sanctl_fence_fallback_options: is the same as that of n1",
+        ),
+        (
+            "n1",
+            "sanctl_fence_fallback_options",
+            {"ip": "10.77.3.231", "passwd": "x"},
+            "SAN-CONF-032: host n1: sanctl_fence_fallback_options.passwd: a secret",
+        ),
         ("n2", "sanctl_cluster_name", "bal", "SAN-CONF-035: host n2: sanctl_cluster_name is not"),
     ],
 )
@@ -113,6 +125,27 @@ def test_one_mistake_is_named(host: str, variable: str, value: object, line: str
     variables = hostvars()
     variables[host][variable] = value
     assert [found for found in problems(variables) if found.startswith(line)]
+
+
+def test_a_fallback_stands_in_for_something() -> None:
+    variables = hostvars()
+    strip = {"ip": "10.77.3.250", "plug": 1}
+    variables["n1"] |= {
+        "sanctl_fence_fallback_agent": "fence_apc_snmp",
+        "sanctl_fence_fallback_options": strip,
+        "sanctl_fence_fallback_password": " ",
+    }
+    (line,) = problems(variables)
+    assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_password: is empty")
+    del variables["n1"]["sanctl_fence_fallback_password"]
+    assert problems(variables) == []
+    for host in variables.values():
+        host["sanctl_sbd_mode"] = "disk"
+        host["sanctl_sbd_devices"] = ["/dev/disk/by-id/x"]
+    assert problems(variables) == []
+    variables["n1"]["sanctl_fence_options"] = {}
+    (line,) = problems(variables)
+    assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_options: is there without")
 
 
 @pytest.mark.parametrize(

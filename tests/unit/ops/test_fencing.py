@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sanctl.errors import CommandError, Refused
+from sanctl.model.health import Severity
 from sanctl.model.names import NodeName
-from sanctl.ops.fencing import ask_about, ask_devices, fence_node, silent
+from sanctl.ops.fencing import Answer, ask_about, ask_devices, fence_node, silent
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.stonith import FakeStonith
@@ -36,6 +37,31 @@ def test_every_device_that_this_node_may_use_is_asked(session: Session) -> None:
     }
     (finding,) = silent(answers)
     assert finding.code == "SAN-FEN-002" and "Connection timed out" in finding.what
+
+
+def test_a_silent_device_weighs_less_beside_one_that_answers() -> None:
+    def told(*answers: Answer) -> list[tuple[Severity, str]]:
+        return [(finding.severity, finding.why) for finding in silent(answers)]
+
+    def answer(device: str, reason: str | None, *targets: str) -> Answer:
+        return Answer(device=device, targets=targets, watched_by=(), reason=reason)
+
+    dead = answer("fence-n2", "timed out", "n2")
+    ((severity, why),) = told(dead, answer("fence2-n2", "", "n2"))
+    assert severity is Severity.WARNING and "only fence2-n2 left" in why
+    for other in (
+        answer("fence-n3", "", "n3"),
+        # Not one that this node can speak for.
+        answer("fence2-n2", None, "n2"),
+    ):
+        ((severity, why),) = told(dead, other)
+        assert severity is Severity.CRITICAL and "nothing that it served" in why
+    both = told(dead, answer("fence2-n2", "refused", "n2"))
+    assert [severity for severity, _ in both] == [Severity.CRITICAL] * 2
+    ((severity, _),) = told(
+        answer("fence-sbd", "no disk", "n1", "n2"), answer("fence-n1", "", "n1")
+    )
+    assert severity is Severity.CRITICAL
 
 
 def test_a_test_asks_about_one_node_and_switches_nothing(session: Session) -> None:

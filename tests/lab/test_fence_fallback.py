@@ -1,0 +1,136 @@
+"""A BMC that loses its power together with its server, and a second way to that server's switch."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sanctl
+from sanctl.bench import ledger
+from sanctl.demo import failover, observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.scene import Scene
+from sanctl.lab import process, rollout
+from sanctl.lab.spec import Network
+from sanctl.lab.state import BMC_USER
+from sanctl.system.runner import LocalRunner
+from tests.steps import dead_bmc, findings
+
+pytestmark = pytest.mark.faults
+
+NAME = "strip0"
+# Two ways, each with its 30 s, on a machine that does other things too.
+TAKEOVER_DEADLINE_S = 150.0
+# An outlet of the strip for each node: the address of its BMC, thirty further on.
+OUTLET = "{{ sanctl_heartbeat | regex_replace('[.]([0-9])$', '.23\\\\1') }}"
+
+
+@pytest.fixture(scope="module")
+def strip(bed: Bed) -> Iterator[None]:
+    """Outlets that work the same switches as the BMCs, and a rollout that names them."""
+    outlets = []
+    for node in bed.cluster:
+        address = f"{Network.HEARTBEAT.subnet}.{230 + node.id}"
+        LocalRunner().run(
+            bed.lab.enter("ip", "addr", "add", f"{address}/32", "dev", Network.HEARTBEAT),
+            timeout_s=10,
+        )
+        outlets.append(
+            process.spawn(
+                bed.lab.enter(
+                    sys.executable, "-m", "sanctl.lab.bmc", bed.lab.name, node.name, address
+                ),
+                log=bed.lab.node_directory(node) / "outlet.log",
+                env={"PYTHONPATH": str(Path(sanctl.__file__).parent.parent)},
+            )
+        )
+    settings = {
+        "sanctl_fence_fallback_options": {"ip": OUTLET, "username": BMC_USER},
+        "sanctl_fence_fallback_password": bed.lab.bmc_password(),
+    }
+    rollout.run(bed.lab, arguments=("--extra-vars", json.dumps(settings)))
+    yield
+    for outlet in outlets:
+        process.end_session(outlet)
+
+
+@pytest.fixture(scope="module")
+def load(strip: None, scene: Scene) -> Iterator[Load]:
+    target = scene.create(NAME, "128M", prefer="n1")
+    made = scene.start_load(
+        NAME,
+        target,
+        scene.host.login(target, scene.portals()),
+        rate=50,
+        region_bytes=32 << 20,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.host.stop_ledger(made.run)
+    check = scene.host.check_ledger(made.run)
+    scene.delete(NAME)
+    assert check["acknowledged"] > 200
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+
+
+def configured(bed: Bed) -> list[str]:
+    """The parts of the cluster's configuration that are about a second way."""
+    cib = bed.sh("n2", "cibadmin --query --scope configuration").stdout
+    return re.findall(
+        r'<(?:primitive|rsc_location|fencing-level) id="(fence2-\w+|fencelev\S+)"', cib
+    )
+
+
+def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None:
+    del load
+    assert sorted(configured(bed)) == sorted(
+        name
+        for node in ("n1", "n2", "n3")
+        for name in (f"fence2-{node}", f"fencelevel1-{node}", f"fencelevel2-{node}")
+    )
+    told = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
+    assert "fence-n1" in told and "fence2-n1" in told
+    with dead_bmc(bed, "n1"):
+        assert "SAN-FEN-002 fencing fence-n1" in findings(bed, "n2", "doctor")
+        doctor = bed.sh("n2", "sanctl doctor", timeout_s=90, ok=(0, 1)).stdout
+        assert "fence2-n1 left" in " ".join(doctor.split())
+
+
+@pytest.mark.timeout(900)
+def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, load: Load) -> None:
+    began_s = time.time()
+    assert observe.active_node(bed, NAME) == "n1"
+    with dead_bmc(bed, "n1"):
+        bed.cut_power("n1")
+        wait_for(
+            f"{NAME} on n2",
+            lambda: observe.active_node(bed, NAME) == "n2",
+            within_s=TAKEOVER_DEADLINE_S,
+        )
+        # The strip has given the power back, too.
+        wait_for("both in sync", lambda: observe.in_sync(bed, "n2", NAME), within_s=300)
+    history = bed.sh("n2", "stonith_admin --history n1 --verbose").stdout
+    assert "n1" in history
+    pauses = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    print(f"  pause {pauses.seconds:.1f} s")
+    assert pauses.errors == 0
+    failover.await_healthy(bed, "n2")
+
+
+@pytest.mark.timeout(900)
+def test_without_it_in_the_inventory_nothing_of_it_is_left(bed: Bed, load: Load) -> None:
+    began_s = time.time()
+    assert rollout.run(bed.lab) > 0
+    assert configured(bed) == []
+    assert bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).status == 0
+    assert rollout.run(bed.lab) == 0
+    pauses = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    assert pauses.errors == 0
