@@ -25,6 +25,7 @@ import xml.etree.ElementTree as ET
 from sanctl.agents import fencing, pair, renewal, replica, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import attributes, drbd
+from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.generations import Generations, parse_generations
 from sanctl.system import journal
@@ -197,8 +198,12 @@ def _revive(
     if is_meant and state.disk in {"Outdated", "Consistent"}:
         # Without it the handler would wait for a peer that could tell more, until it is too late.
         pair.note_trust(device.name)
-        with fencing.promoting(device.name):
-            drbd.call_up_to_date(runner, device.name, device.minor)
+        try:
+            with fencing.promoting(device.name):
+                drbd.call_up_to_date(runner, device.name, device.minor)
+        except SanctlError:
+            pair.forget_trust(device.name)  # The order is still there: the next monitor is asked.
+            raise
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
     if was_suspect:
         drbd.up(runner, device.name)

@@ -108,11 +108,17 @@ def note_trust(device: str) -> None:
         pass
 
 
+def forget_trust(device: str) -> None:
+    """Forget that: the replica could not be called good."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_trusted(device))
+
+
 def forget(device: str) -> None:
     """Forget both: the replica is stopped, or has just been started."""
-    for note in (_met(device), _trusted(device)):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(note)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_met(device))
+    forget_trust(device)
 
 
 def _met(device: str) -> str:

@@ -25,7 +25,9 @@ _FILES = {
     "drbd.txt": "drbdsetup events2 --now --statistics; cat /proc/drbd; drbdsetup show",
     "cib.xml": "cibadmin -Q; crm_mon -1rA 1>&2",
     "kernel.txt": "dmsetup table; dmsetup info; losetup -a; ps -eo pid,stat,etimes,wchan:32,args",
-    "config.txt": "head -n 200 /etc/corosync/corosync.conf /etc/sanctl/cluster.toml"
+    "lio.txt": "cd /sys/kernel/config/target 2>/dev/null && grep -rs . --include=udev_path"
+    " --include=enable --include=alua_access_state --include=alua_access_type; find . -type l",
+    "config.txt": "head -n 200 /etc/corosync/corosync.conf /etc/sanctl/cluster.toml /etc/drbd.d/*"
     " /etc/multipath.conf /etc/multipath/conf.d/* /etc/iscsi/iscsid.conf 2>/dev/null",
     "paths.txt": "multipath -ll; iscsiadm -m session -P 3",
 }

@@ -13,6 +13,7 @@ from sanctl.bench import audit, forbidden, wholeness
 from sanctl.bench.ledger import Pause
 from sanctl.chaos import loads as ledgers
 from sanctl.chaos.choose import Shape
+from sanctl.chaos.consoles import Consoles, as_journal
 from sanctl.chaos.fault import (
     ACTIVE,
     STANDBY,
@@ -45,7 +46,9 @@ _LOG = (
     "journalctl --quiet --no-pager -o short-precise --since=@{since:.3f}"
     " _TRANSPORT=kernel + SYSLOG_IDENTIFIER=sanctl + SYSLOG_IDENTIFIER=pacemaker-fenced"
     " + SYSLOG_IDENTIFIER=pacemaker-controld + SYSLOG_IDENTIFIER=pacemaker-execd"
-    " + SYSLOG_IDENTIFIER=corosync + SYSLOG_IDENTIFIER=multipathd"
+    " + SYSLOG_IDENTIFIER=pacemaker-attrd + SYSLOG_IDENTIFIER=pacemaker-based"
+    " + SYSLOG_IDENTIFIER=pacemaker-schedulerd + SYSLOG_IDENTIFIER=pacemakerd"
+    " + SYSLOG_IDENTIFIER=corosync + SYSLOG_IDENTIFIER=multipathd + SYSLOG_IDENTIFIER=iscsid"
 )
 
 # What `sanctl status` finds, each with its code.
@@ -93,6 +96,9 @@ class Bench:
         self.tell = tell
         self.inflicter = Inflicter(bed, loads[0].device, tell)
         self._pool = ThreadPoolExecutor(max_workers=len(bed.lab.machines))
+        self._consoles = Consoles(
+            {each.name: bed.lab.console_log(each) for each in bed.lab.machines}
+        )
 
     @property
     def shape(self) -> Shape:
@@ -253,7 +259,7 @@ class Bench:
         return {ACTIVE: active, STANDBY: others[0], WITNESS: (witnesses or others)[0]}
 
     def _read_logs(self, since_s: float) -> tuple[tuple[str, ...], list[str]]:
-        """Return who was fenced, and forbidden lines, from all machines' journals."""
+        """Return who was fenced, and forbidden lines, from all machines' journals and consoles."""
         fenced: set[str] = set()
         problems = []
         machines = self.bed.lab.machines
@@ -262,6 +268,9 @@ class Bench:
             machines, self._pool.map(lambda each: self._read(each.name, script), machines),
             strict=True,
         ):  # fmt: skip
+            # What killed a kernel is in no journal. An I/O error of a host is, with its time.
+            dying = forbidden.find(as_journal(self._consoles.news(node.name)), is_host=False)
+            problems += [f"{node.name}: console: {line}" for line in dying[:5]]
             if out is None:
                 problems.append(f"{node.name}: its journal cannot be read")
                 continue

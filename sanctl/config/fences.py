@@ -60,6 +60,7 @@ def check_fencing(
         Whether any node has one.
     """
     has_fencing = any(_of(hostvars[name], _FIRST.options) for name in names)
+    is_diskless = hostvars[names[0]].get("sanctl_sbd_mode") == "diskless"
     if not has_sbd and (has_fencing or not may_lack):
         _check_all_have_one(document, names, hostvars)
     seen: dict[str, str] = {}
@@ -72,6 +73,14 @@ def check_fencing(
                 ("nodes", name, _FALLBACK.options),
                 "is there without what it is to stand in for",
                 f"an only device is stated in {FENCE_VARIABLES[_FIRST.options]}",
+            )
+        if _of(hostvars[name], _FALLBACK.options) and is_diskless:
+            document.note(
+                "SAN-CONF-032",
+                ("nodes", name, _FALLBACK.options),
+                "is there beside diskless SBD",
+                "the watchdog is the second way itself, and where there are levels Pacemaker does "
+                "not come to it",
             )
     return has_fencing
 

@@ -36,8 +36,6 @@ _RESERVED_PREFIXES = (
     "delete-",
     "discard-",
     "fence-",
-    "fence2-",
-    "fencelevel",
     "outdated-",
     "revive-",
 )

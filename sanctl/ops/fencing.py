@@ -131,7 +131,8 @@ def fence_node(
         drained = put_in_standby(session, name, accepted=accepted, timeout_s=timeout_s)
     session.reporter.update(f"fencing {name}")
     try:
-        stonith.fence(name.value, timeout_s=timeout_s)
+        ways = sum(name.value in fence.targets for fence in cluster.cib.fencing)
+        stonith.fence(name.value, ways=ways, timeout_s=timeout_s)
     except CommandError as error:
         kept = f"; {name} stays in standby: 'sanctl node online {name}'" if drained else ""
         raise CommandError(

@@ -23,7 +23,7 @@ class FakeStonith:
     def ask(self, device: str) -> str:
         return self.silent.get(device, "")
 
-    def fence(self, node: str, *, timeout_s: float) -> None:
+    def fence(self, node: str, *, ways: int, timeout_s: float) -> None:
         if self.fails:
             raise CommandError(Problem("SAN-CMD-003", "No route to host"))
         self.fenced.append(node)

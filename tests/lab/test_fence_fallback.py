@@ -84,9 +84,7 @@ def load(strip: None, scene: Scene) -> Iterator[Load]:
 def configured(bed: Bed) -> list[str]:
     """The parts of the cluster's configuration that are about a second way."""
     cib = bed.sh("n2", "cibadmin --query --scope configuration").stdout
-    return re.findall(
-        r'<(?:primitive|rsc_location|fencing-level) id="(fence2-\w+|fencelev\S+)"', cib
-    )
+    return re.findall(r'<(?:primitive|fencing-level) id="(fence-n\d_\w+)"', cib)
 
 
 def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None:
@@ -94,14 +92,14 @@ def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None
     assert sorted(configured(bed)) == sorted(
         name
         for node in ("n1", "n2", "n3")
-        for name in (f"fence2-{node}", f"fencelevel1-{node}", f"fencelevel2-{node}")
+        for name in (f"fence-{node}_fallback", f"fence-{node}_level1", f"fence-{node}_level2")
     )
     told = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
-    assert "fence-n1" in told and "fence2-n1" in told
+    assert "fence-n1" in told and "fence-n1_fallback" in told
     with dead_bmc(bed, "n1"):
         assert "SAN-FEN-002 fencing fence-n1" in findings(bed, "n2", "doctor")
         doctor = bed.sh("n2", "sanctl doctor", timeout_s=90, ok=(0, 1)).stdout
-        assert "fence2-n1 left" in " ".join(doctor.split())
+        assert "fence-n1_fallback left" in " ".join(doctor.split())
 
 
 @pytest.mark.timeout(900)

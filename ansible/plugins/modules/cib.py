@@ -24,8 +24,8 @@ options:
   owned:
     description:
       - Ids by which a part is known as one that O(configuration) may have named before, its own or
-        one of an element in it. A part with such an id that O(configuration) does not name any more
-        is removed.
+        one of an element right below it. A part with such an id that O(configuration) does not name
+        any more is removed.
     type: list
     elements: str
     default: []
@@ -173,10 +173,25 @@ def remove_unnamed(
         present = configuration.find(tag)
         for part in list(present) if present is not None else []:
             name = part.get("id", "")
-            if name not in named and any(item.get("id") in owned for item in part.iter()):
+            if name not in named and any(each.get("id") in owned for each in (part, *part)):
                 present.remove(part)
                 changes.append((name, pretty(part), ""))
     return changes
+
+
+def foreign_levels(wanted: ET.Element, configuration: ET.Element, owned: list[str]) -> list[str]:
+    """Return the fencing levels of others for nodes that `wanted` has levels for.
+
+    Pacemaker takes devices of the same level together, and fences with all of them.
+    """
+    ours = wanted.findall("fencing-topology/fencing-level")
+    named = {level.get("id") for level in ours}
+    targets = {level.get("target") for level in ours}
+    return [
+        level.get("id", "")
+        for level in configuration.iterfind("fencing-topology/fencing-level")
+        if level.get("target") in targets and level.get("id") not in {*named, *owned}
+    ]
 
 
 def apply(
@@ -292,6 +307,13 @@ def main() -> None:
             # Not ours, large, and without a part in the patch.
             cib.remove(status)
         new = copy.deepcopy(cib)
+        foreign = foreign_levels(wanted, section(new, "configuration"), module.params["owned"])
+        if foreign:
+            module.fail_json(
+                msg=f"there are fencing levels that somebody else made: {', '.join(foreign)}."
+                " Pacemaker would add to them; remove them (`pcs stonith level remove`, or cibadmin"
+                " --delete), or state only one way to fence these nodes. Nothing was changed"
+            )
         changes = apply(wanted, section(new, "configuration"), module.params["owned"])
         if not changes or module.check_mode:
             break

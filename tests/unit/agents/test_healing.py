@@ -11,6 +11,7 @@ import pytest
 from sanctl.agents import fencing, healing, pair, renewal, replica, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal
 from tests.fakes.runner import Answer, FakeRunner
@@ -197,6 +198,15 @@ def test_the_replica_is_trusted_before_drbd_asks_its_handler(
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
     healing.obey(Node(wish), DEVICE, state("Connecting", disk="Consistent"))
     assert seen == [True]
+
+    def refused(*_: object) -> None:
+        raise CommandError(Problem("SAN-CMD-003", "killed"))
+
+    monkeypatch.setattr(drbd, "call_up_to_date", refused)
+    node = Node(wish)
+    with pytest.raises(CommandError):
+        healing.obey(node, DEVICE, state("Connecting", disk="Consistent"))
+    assert not trust.exists() and not any("crm_attribute" in act for act in node.acts)
 
 
 def test_since_when_it_is_apart_outlives_the_process(

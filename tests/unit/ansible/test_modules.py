@@ -148,7 +148,7 @@ def test_what_is_not_asked_for_any_more_goes_and_nothing_else() -> None:
         ET.fromstring(
             WANTED.replace("n1", "n2").replace(
                 "</constraints>",
-                '</constraints><fencing-topology><fencing-level id="fencelevel1-n2" target="n2"'
+                '</constraints><fencing-topology><fencing-level id="fence-n2_level1" target="n2"'
                 ' index="1" devices="fence-n2"/></fencing-topology>',
             )
         ),
@@ -159,8 +159,8 @@ def test_what_is_not_asked_for_any_more_goes_and_nothing_else() -> None:
     cib.apply(ET.fromstring(by_hand), configuration, [])
     changed(configuration)
     owned = [f"fence-n{number}-params" for number in (1, 2, 3)]
-    assert changed(configuration, *owned, "fence-n2-elsewhere", "fencelevel1-n2") == [
-        "fencelevel1-n2",
+    assert changed(configuration, *owned, "fence-n2-elsewhere", "fence-n2_level1") == [
+        "fence-n2_level1",
         "fence-n2-elsewhere",
         "fence-n2",
     ]
@@ -168,6 +168,36 @@ def test_what_is_not_asked_for_any_more_goes_and_nothing_else() -> None:
     assert left == ["cib-bootstrap-options", "fence-n3", "fence-n1", "fence-n3-elsewhere",
                     "fence-n1-elsewhere"]  # fmt: skip
     assert changed(configuration, *owned) == []
+
+
+def test_a_clone_that_holds_such_a_part_is_somebody_elses() -> None:
+    configuration = ET.fromstring("<configuration/>")
+    changed(configuration)
+    resources = configuration.find("resources")
+    assert resources is not None
+    clone = ET.SubElement(resources, "clone", {"id": "theirs"})
+    clone.append(
+        ET.fromstring('<primitive id="x"><instance_attributes id="x-params"/></primitive>')
+    )
+    assert changed(configuration, "x-params") == []
+
+
+def test_levels_of_others_are_named_and_not_added_to() -> None:
+    def levels(*ids: tuple[str, str]) -> ET.Element:
+        inner = "".join(f'<fencing-level id="{name}" target="{node}"/>' for name, node in ids)
+        return ET.fromstring(
+            f"<configuration><fencing-topology>{inner}</fencing-topology></configuration>"
+        )
+
+    wanted = levels(("fence-n1_level1", "n1"), ("fence-n1_level2", "n1"))
+    owned = ["fence-n1_level1", "fence-n1_level3"]
+    for present, foreign in (
+        (levels(), []),
+        (levels(("fence-n1_level2", "n1"), ("fence-n1_level3", "n1")), []),
+        (levels(("fl-n1-1", "n1"), ("fl-n2-1", "n2")), ["fl-n1-1"]),
+    ):
+        assert cib.foreign_levels(wanted, present, owned) == foreign
+    assert cib.foreign_levels(levels(), levels(("fl-n1-1", "n1")), owned) == []
 
 
 def test_nothing_is_changed_before_there_is_a_controller() -> None:

@@ -143,6 +143,13 @@ def test_a_fallback_stands_in_for_something() -> None:
         host["sanctl_sbd_mode"] = "disk"
         host["sanctl_sbd_devices"] = ["/dev/disk/by-id/x"]
     assert problems(variables) == []
+    for host in variables.values():
+        host["sanctl_sbd_mode"] = "diskless"
+        del host["sanctl_sbd_devices"]
+    assert [line for line in problems(variables) if "beside diskless SBD" in line]
+    for host in variables.values():
+        host["sanctl_sbd_mode"] = "disk"
+        host["sanctl_sbd_devices"] = ["/dev/disk/by-id/x"]
     variables["n1"]["sanctl_fence_options"] = {}
     (line,) = problems(variables)
     assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_options: is there without")

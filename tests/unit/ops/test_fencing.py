@@ -47,16 +47,16 @@ def test_a_silent_device_weighs_less_beside_one_that_answers() -> None:
         return Answer(device=device, targets=targets, watched_by=(), reason=reason)
 
     dead = answer("fence-n2", "timed out", "n2")
-    ((severity, why),) = told(dead, answer("fence2-n2", "", "n2"))
-    assert severity is Severity.WARNING and "only fence2-n2 left" in why
+    ((severity, why),) = told(dead, answer("fence-n2_fallback", "", "n2"))
+    assert severity is Severity.WARNING and "only fence-n2_fallback left" in why
     for other in (
         answer("fence-n3", "", "n3"),
         # Not one that this node can speak for.
-        answer("fence2-n2", None, "n2"),
+        answer("fence-n2_fallback", None, "n2"),
     ):
         ((severity, why),) = told(dead, other)
         assert severity is Severity.CRITICAL and "nothing that it served" in why
-    both = told(dead, answer("fence2-n2", "refused", "n2"))
+    both = told(dead, answer("fence-n2_fallback", "refused", "n2"))
     assert [severity for severity, _ in both] == [Severity.CRITICAL] * 2
     ((severity, _),) = told(
         answer("fence-sbd", "no disk", "n1", "n2"), answer("fence-n1", "", "n1")
