@@ -23,7 +23,7 @@ from sanctl.drivers import drbd, filecache, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache import Mode, Policy, parse_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.caching import Reason, allowed, flushes, has_lost_writes, must_cut
+from sanctl.plan.caching import SENTENCES, Reason, allowed, flushes, has_lost_writes, must_cut
 from sanctl.system import journal
 from sanctl.system.files import flocked
 from sanctl.system.runner import Runner
@@ -92,10 +92,10 @@ def _settle(
         if held.mode is not Mode.WRITE_BACK:
             _enter(runner, device.name, path)
             if not _in_sync(drbd.observe(runner, device.name)):
-                _leave(runner, device.name, path)
+                _leave(runner, device.name, path, why=Reason.ONE_COPY)
         return
     if held.is_buffered or (is_marked and not suspicion.is_suspect(device.name, path)):
-        _leave(runner, device.name, path)
+        _leave(runner, device.name, path, why=_judge(policy, device.name, path, state)[1])
     _set_stable(device.name, path, target)
 
 
@@ -116,7 +116,7 @@ def secure(runner: Runner, name: str) -> None:
         with _locked(name):
             if suspicion.is_marked(path):
                 refuse_suspect(name, path)
-                _leave(runner, name, path)
+                _leave(runner, name, path, why=Reason.ONE_COPY)
     except OSError as error:
         raise CommandError(
             Problem("SAN-CACHE-001", f"{name}: {error.filename or ''}: {error.strerror}")
@@ -224,7 +224,7 @@ def _words(device: Device, state: ResourceState | None) -> str:
         text += " suspect=1"
     if mode is not policy.mode:
         _, reason = _judge(policy, device.name, path, state)
-        text += f" cache-why={(reason or Reason.CHANGING).value}"
+        text += f" cache-wanted={policy.mode.value} cache-why={(reason or Reason.CHANGING).value}"
     if mode is Mode.WRITE_BACK:
         text += dirty.words(path, policy.dirty_bytes)
     return text
@@ -276,7 +276,7 @@ def _enter(runner: Runner, name: str, path: str) -> None:
     tell(name, "write-back: both copies are in sync", Mode.WRITE_BACK.value, begun)
 
 
-def _leave(runner: Runner, name: str, path: str) -> None:
+def _leave(runner: Runner, name: str, path: str, *, why: Reason) -> None:
     begun = time.monotonic()
     used = filecache.usage(path)
     filecache.set_synchronous(path, on=True)
@@ -296,9 +296,10 @@ def _leave(runner: Runner, name: str, path: str) -> None:
     if not suspicion.is_suspect(name, path):
         suspicion.clear(name, path)
     amount = "" if used is None else f" ({used.dirty} bytes)"
+    reason = f": {SENTENCES[why]}" if why in SENTENCES else ""
     tell(
         name,
-        f"write-through: all that was in RAM is on the disk{amount}",
+        f"write-through: all that was in RAM is on the disk{amount}{reason}",
         Mode.WRITE_THROUGH.value,
         begun,
     )

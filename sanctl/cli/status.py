@@ -7,8 +7,10 @@ import click
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table
 from sanctl.cli.views import (
+    CACHE_COLUMNS,
     DEVICE_COLUMNS,
     NODE_COLUMNS,
+    cache_rows,
     device_data,
     device_row,
     device_state,
@@ -58,6 +60,10 @@ def status(output: str) -> None:
         if cluster.cib.devices:
             print()
             print_table(DEVICE_COLUMNS, (device_row(cluster, d) for d in cluster.cib.devices))
+        caches = list(cache_rows(cluster, nodes))
+        if caches:
+            print()
+            print_table(CACHE_COLUMNS, caches)
 
     finish(
         output,

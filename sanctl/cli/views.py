@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sanctl.cli.sync_policy import policy_data
@@ -13,6 +13,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Pool, Topology
+from sanctl.plan.cache_change import cache_words as device_cache_words
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.placement import room_bytes
 from sanctl.plan.pool_cache import cache_words, wanted_mode
@@ -121,6 +122,27 @@ def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
         ", ".join(active) if active else ("-" if device.is_stopping else UNKNOWN),
         ", ".join(f"{node} {replica_words(cluster, device, node)}" for node in device.nodes),
     )
+
+
+CACHE_COLUMNS = ("CACHE", "NODE", "NOW")
+
+
+def cache_rows(cluster: Cluster, nodes: Sequence[documents.Node]) -> Iterator[tuple[str, ...]]:
+    """Return the rows of CACHE_COLUMNS: devices with something in RAM, and pools with flash.
+
+    A device with neither a write cache nor a read cache has none.
+    """
+    for device in cluster.cib.devices:
+        for node in device.nodes:
+            replica = cluster.replica(device.name, node)
+            held = replica.cache == Mode.WRITE_BACK.value or replica.read_bytes
+            if held or device.cache.mode is Mode.WRITE_BACK or device.cache.read_bytes:
+                yield f"device {device.name}", node.value, device_cache_words(replica)
+    for each in nodes:
+        for pool in each["pools"]:
+            cache = pool["cache"]
+            if cache is not None:
+                yield f"pool {pool['name']}", each["name"], cache["words"]
 
 
 NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")

@@ -122,6 +122,10 @@ def steps(bed: Bed, node: str, since_s: float) -> list[tuple[float, str, str]]:
     return [(at_s, node, message) for at_s, message in sorted(found)]
 
 
+def told_by(log: list[tuple[float, str, str]]) -> str:
+    return "\n".join(text for _, _, text in log)
+
+
 def position(log: list[tuple[float, str, str]], wanted: str) -> int:
     places = [index for index, (_, _, text) in enumerate(log) if re.search(wanted, text)]
     assert places, f"{wanted} is not in " + "\n".join(text for _, _, text in log)
@@ -191,6 +195,15 @@ def test_the_standby_loses_its_power(load: Load) -> None:
         within_s=60,
         every_s=2.0,
     )
+    # Where an operator looks first: in the journal, in crm_mon, in the status.
+    assert re.search(r"all that was in RAM.*: one copy is in sync", told_by(log))
+    attributes = bed.sh("n3", "crm_mon -1A").stdout
+    assert re.search(
+        rf"sanctl-{NAME}\s.*cache=write-through cache-wanted=write-back cache-why=one-copy",
+        attributes,
+    )
+    status = bed.sh("n3", "sanctl status", ok=(0, 1), timeout_s=60).stdout
+    assert re.search(rf"device {NAME}\s+n1\s+write-through \(one copy is in sync", status)
     give_power(bed, "n2")
     await_log(bed, "n2", began_s, "filled anew", within_s=300)
     await_log(bed, "n2", began_s, "cache: write-back: both copies", within_s=300)

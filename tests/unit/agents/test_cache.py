@@ -188,7 +188,7 @@ def test_a_peer_lost_meanwhile_ends_it_at_once(
     cache.settle(runner, device(BACK), state())
     assert kernel.mode is Mode.WRITE_THROUGH
     assert not suspicion.is_marked(kernel.path)
-    assert "cache-why=one-copy" in cache.words(device(BACK), ALONE)
+    assert "cache-wanted=write-back cache-why=one-copy" in cache.words(device(BACK), ALONE)
 
 
 def test_the_survivor_is_secured(kernel: Kernel, runner: FakeRunner) -> None:
@@ -289,7 +289,7 @@ def test_another_boot_finds_a_suspect(kernel: Kernel, runner: FakeRunner, tmp_pa
     cache.begin(runner, device(BACK), files, is_protected=False)
     assert suspicion.is_suspect("vm1", kernel.path)
     assert kernel.mode is Mode.WRITE_THROUGH
-    assert "suspect=1 cache-why=suspect" in cache.words(device(BACK), ALONE)
+    assert "suspect=1 cache-wanted=write-back cache-why=suspect" in cache.words(device(BACK), ALONE)
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
         cache.secure(runner, "vm1")
     # A stop is no judgement on it, and must not fail.

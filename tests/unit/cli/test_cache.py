@@ -35,9 +35,12 @@ def test_it_changes_and_says_what_each_replica_is_in(do: Do, env: FakeEnvironmen
     assert status == 0
     assert "n1: write-back, 4MiB dirty, 1 s to flush" in out.replace(" MiB", "MiB")
     assert env.pacemaker.devices()["vm1"]["cache"] == "write-back,dirty=33554432"
+    told = " ".join(do("status")[1].split()).replace("4 MiB", "4MiB")
+    assert "CACHE NODE NOW device vm1 n1 write-back, 4MiB dirty, 1 s to flush" in told
     assert "nothing to do" in do("device cache vm1 write-back --dirty-limit 32M")[1]
     assert "write-back,dirty=33554432" in do("device show vm1")[1]
     assert do("device cache vm1 none")[0] == 0
+    assert "CACHE" not in do("status")[1], "nothing of it is in RAM"
 
 
 def test_with_one_copy_it_is_stored_and_says_why_not(do: Do, env: FakeEnvironment) -> None:
