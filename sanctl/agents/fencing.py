@@ -132,6 +132,9 @@ def secure(runner: Runner, device: str, peer: str) -> str:
     before, seen = _weigh(runner, device, peer)
     if seen is None or not fence_rules.is_certain(before):
         return before
+    if seen.is_own_marked and os.path.exists(_promotion(device)):
+        # The order to promote this replica is older than that: a node that joined brought it along.
+        return "unknown"
     has_outranked = fence_rules.outranks(before)
     marks.put(runner, device, peer, seen, outranks=has_outranked)
     after, seen = _weigh(runner, device, peer)

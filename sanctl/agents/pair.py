@@ -35,7 +35,7 @@ from sanctl.drivers import corosync, drbd
 from sanctl.model.drbd import ResourceState
 from sanctl.model.quorum import Votes
 from sanctl.parse.corosync import parse_conf_tally
-from sanctl.plan.fence_rules import among_several, is_certain
+from sanctl.plan.fence_rules import among_several, is_certain, worth
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -52,20 +52,19 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
     """
     if is_certain(standing) and drbd.generation() >= 9:
         standing = _among_several(runner, device, standing)
-    match standing:
-        case "fenced":
-            if _is_untried(runner, device) and not corosync.membership(runner).has_memory:
-                return "unknown"
-        case "unknown":
-            # The file first: this is asked over and over while I/O is frozen.
-            tally = parse_conf_tally(read_text_or(corosync.CONF, ""))
-            if tally is None or tally.votes is not Votes.TWO_NODE:
-                return standing
-            seen = corosync.membership(runner)
-            is_out = seen.is_two_node and seen.is_quorate and peer not in seen.members
-            if is_out and _is_fencing_off(runner):
-                return "fenced"
-    return standing
+    if standing == "unknown":
+        # The file first: this is asked over and over while I/O is frozen.
+        tally = parse_conf_tally(read_text_or(corosync.CONF, ""))
+        if tally is None or tally.votes is not Votes.TWO_NODE:
+            return standing
+        seen = corosync.membership(runner)
+        is_out = seen.is_two_node and seen.is_quorate and peer not in seen.members
+        return "fenced" if is_out and _is_fencing_off(runner) else standing
+    return worth(
+        standing,
+        is_untried=lambda: _is_untried(runner, device),
+        has_memory=lambda: corosync.membership(runner).has_memory,
+    )
 
 
 def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:

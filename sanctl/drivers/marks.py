@@ -8,6 +8,7 @@ copy, changes by the whole partition.
 
 from __future__ import annotations
 
+import os
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ class Sight(NamedTuple):
         pair_id: the mark, or what it would be called.
         value: the mark's value, empty without one.
         state: the peer's `node_state`, None where there is none.
+        own_value: the value of this node's own mark, empty without one.
     """
 
     admin_epoch: int
@@ -37,6 +39,12 @@ class Sight(NamedTuple):
     pair_id: str
     value: str
     state: ET.Element | None
+    own_value: str = ""
+
+    @property
+    def is_own_marked(self) -> bool:
+        """Whether this node's replica of this very device is marked."""
+        return self.own_value == self.uuid
 
     @property
     def is_marked(self) -> bool:
@@ -55,33 +63,41 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
     Raises:
         CommandError: no answer, or the CIB knows no such device or node.
     """
-    node = f"//nodes/node[@uname='{peer}']"
+    here = os.uname().nodename
+    node, own = f"//nodes/node[@uname='{peer}']", f"//nodes/node[@uname='{here}']"
+    mark = f"instance_attributes/nvpair[@name='{attribute(device)}']"
     paths = (
         "/cib",
         f"//node_state[@uname='{peer}']",
         node,
         f"{node}/instance_attributes",
-        f"{node}/instance_attributes/nvpair[@name='{attribute(device)}']",
+        f"{node}/{mark}",
+        own,
+        f"{own}/{mark}",
         f"//primitive[@id='{device}']/instance_attributes/nvpair[@name='uuid']",
     )
     answer = runner.run(
         ["cibadmin", "--query", "--no-children", "--xpath", "|".join(paths)],
         timeout_s=_TIMEOUT_S,
     )
-    admin_epoch = uuid = node_id = set_id = last_set = pair_id = value = ""
+    admin_epoch = uuid = node_id = set_id = last_set = pair_id = value = own_value = last_node = ""
     state = None
-    # In the order in which they stand in the CIB: a pair comes after the set that holds it.
+    # In the order in which they stand in the CIB: a pair comes after the node and set that hold it.
     for element in ET.fromstring(answer.stdout).iter():  # noqa: S314 - the cluster's own CIB
         name, identifier = element.get("name"), element.get("id", "")
         match element.tag:
             case "cib":
                 admin_epoch = element.get("admin_epoch", "")
             case "node":
-                node_id = identifier
+                last_node = element.get("uname", "")
+                if last_node == peer:
+                    node_id = identifier
             case "instance_attributes":
                 set_id, last_set = set_id or identifier, identifier
             case "nvpair" if name == "uuid":
                 uuid = element.get("value", "")
+            case "nvpair" if name == attribute(device) and last_node != peer:
+                own_value = element.get("value", "")
             case "nvpair" if name == attribute(device):
                 set_id, pair_id, value = last_set, identifier, element.get("value", "")
             case "node_state":
@@ -99,6 +115,7 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
         pair_id=pair_id or f"nodes-{node_id}-{attribute(device)}",
         value=value,
         state=state,
+        own_value=own_value,
     )
 
 

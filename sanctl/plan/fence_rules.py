@@ -47,6 +47,21 @@ def is_certain(peer: str) -> bool:
     return peer in {"member", "fenced"}
 
 
+def worth(peer: str, *, is_untried: Callable[[], bool], has_memory: Callable[[], bool]) -> str:
+    """Return a peer's standing as it counts for a replica that may not know the latest.
+
+    A replica that has met no other since it was started may have been off while the other served.
+    With a majority of nodes one of them remembers the mark; where two quorums need have no node in
+    common nobody does, and that the other is fenced says nothing about this one.
+
+    Args:
+        peer: what the cluster knows of it, see `standing`.
+        is_untried: this node's replica has met no other since it was started.
+        has_memory: any two quorums of the cluster have a node in common.
+    """
+    return "unknown" if peer == "fenced" and is_untried() and not has_memory() else peer
+
+
 def outranks(peer: str) -> bool:
     """Whether marking a peer of that standing must make this CIB newer than any that it has.
 

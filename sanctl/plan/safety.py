@@ -105,6 +105,10 @@ def _repairs(world: World, rules: Rules) -> Iterator[Event]:
             waits = len(world.nodes) == 2 and rules.waits_for_all
             started = node._replace(is_up=True, view=1 << i, gone=0, waits=waits)
             yield f"{NAMES[i]} boots", put_node(world, i, started)
+        elif node.waits and not any(world.nodes[j].is_up for j in REPLICAS if j != i):
+            # `quorum.cancel_wait_for_all`, said by somebody who stands before the other.
+            begun = put_node(world, i, node._replace(waits=False))
+            yield f"an operator lets {NAMES[i]} begin without the other, which is off", begun
 
 
 # The fence-peer handler, step by step.
@@ -115,7 +119,9 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if not here.handler_runs:
         return
     peer, name = 1 - i, f"the handler of {NAMES[i]}"
-    is_certain = is_told_certain(world, i, rules)
+    # The order may be older than the mark: a node that has just joined brought it along.
+    is_out = rules.heeds_own and not here.for_primary and bool(world.nodes[i].marks >> i & 1)
+    is_certain = is_told_certain(world, i, rules) and not is_out
     is_called_for = not rules.guards_marking or fence_rules.may_mark(
         drbd_state(here), is_promoting=here.is_ordered
     )

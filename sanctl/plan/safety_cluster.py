@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sanctl.plan import fence_rules
 from sanctl.plan.safety_rules import Rules, Standing
 from sanctl.plan.safety_world import (
     NAMES,
@@ -151,7 +152,15 @@ def is_told_certain(world: World, i: int, rules: Rules) -> bool:
         is_member=bool(node.view >> peer & 1),
         is_fenced=bool(node.gone >> peer & 1),
     )
-    return rules.is_certain(rules.standing(seen))
+    told = rules.standing(seen)
+    if rules.meets_first and i in REPLICAS:
+        told = fence_rules.worth(
+            told,
+            # What DRBD 8.4 calls a replica that was started and has met nobody.
+            is_untried=lambda: world.replicas[i].disk == "C",
+            has_memory=lambda: len(world.nodes) > 2,
+        )
+    return rules.is_certain(told)
 
 
 def is_marked_for_certain(world: World, i: int, rules: Rules) -> bool:

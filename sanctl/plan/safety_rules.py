@@ -53,6 +53,9 @@ class Rules(NamedTuple):
         demotes_first: the cluster promotes only when the other is known not to be Primary.
         confirms: the cluster takes a node for fenced only when its power switch says so.
         waits_for_all: with two nodes, one that has started waits until it has seen the other.
+        meets_first: with two nodes, "fenced" is not enough for a replica that has met no other
+            since it was started.
+        heeds_own: the handler of a promotion does not begin while its own replica is marked.
         freezes: a Primary that loses its peer lets nothing through until the handler has answered.
         stays_frozen: and the handler does not let go because it has waited long.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
@@ -76,6 +79,8 @@ class Rules(NamedTuple):
     demotes_first: bool = True
     confirms: bool = True
     waits_for_all: bool = True
+    meets_first: bool = True
+    heeds_own: bool = True
     freezes: bool = True
     stays_frozen: bool = True
     ties_to_quorate: bool = True

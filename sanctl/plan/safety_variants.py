@@ -179,7 +179,7 @@ VARIANTS = (
     Variant(
         "mark-ignored",
         "No marked replica is promoted.",
-        SHIPPED._replace(heeds_marks=False),
+        SHIPPED._replace(heeds_marks=False, heeds_own=False),
         nodes=2,
         faults=1,
         finds="4: the replicas have diverged",
@@ -201,7 +201,7 @@ VARIANTS = (
     Variant(
         "no-wait-for-all",
         "With two nodes, one that has started waits until it has seen the other.",
-        SHIPPED._replace(waits_for_all=False),
+        SHIPPED._replace(waits_for_all=False, meets_first=False),
         nodes=2,
         faults=1,
         finds="4: the replicas have diverged",
@@ -209,6 +209,35 @@ VARIANTS = (
         begins=(
             "a loses all networks",
             "DRBD on a notices that the link is gone",
+        ),
+    ),
+    Variant(
+        "untried-trusted",
+        "With two nodes, a replica that has met no other since it was started is not promoted on "
+        "the word that the other is fenced.",
+        SHIPPED._replace(meets_first=False),
+        nodes=2,
+        faults=2,
+        finds="4: the replicas have diverged",
+        steps=17,
+        begins=(
+            "b loses power",
+            "corosync forms a",
+        ),
+    ),
+    Variant(
+        "own-mark-ignored",
+        "The handler of a promotion does not begin while its own replica is marked: the order may "
+        "be older than the mark.",
+        SHIPPED._replace(heeds_own=False),
+        nodes=2,
+        faults=2,
+        finds="4: the replicas have diverged",
+        steps=18,
+        begins=(
+            "b loses power",
+            "DRBD on a notices that the link is gone",
+            "the handler of a asks: certain",
         ),
     ),
     Variant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -95,6 +96,7 @@ class _Cib:
         self.keeps = keeps
         self.admin_epoch = 3
         self.mark = ""
+        self.own_mark = ""
 
     def answer(self, argv: Sequence[str], stdin: str | None = None) -> Answer:
         if "--modify" in argv:
@@ -108,6 +110,8 @@ class _Cib:
         mark = f'<nvpair id="x" name="sanctl-outdated-vol1" value="{self.mark}"/>'
         return (
             f'<xpath-query><cib admin_epoch="{self.admin_epoch}" epoch="7"/>'
+            f'<node id="1" uname="n1"/>'
+            f'<nvpair id="y" name="sanctl-outdated-vol1" value="{self.own_mark}"/>'
             '<node id="2" uname="n2"/><instance_attributes id="nodes-2"/>'
             f"{mark if self.mark else ''}"
             f'<nvpair id="vol1-params-uuid" name="uuid" value="{_UUID}"/>'
@@ -225,6 +229,23 @@ def test_a_member_is_marked_and_then_asked_for_again() -> None:
     node = _node("", ["Yes/n2", "Yes/n2"])
     assert secure(node, "vol1", "n2") == "member"
     assert _done(node) == ["mark n2"]
+
+
+def test_no_promotion_begins_where_its_own_replica_is_marked() -> None:
+    """Found by the safety model: a node that joins brings the mark, after the order was given."""
+    for own_mark, is_promoting, outcome in (
+        (_UUID, True, "unknown"),
+        # Of a device that had the name before.
+        ("beef", True, "member"),
+        ("", True, "member"),
+        # A Primary that is marked has gone on; who marked it has waited for that.
+        (_UUID, False, "member"),
+    ):
+        node = _node("", ["Yes/n2", "Yes/n2"])
+        node.cib.own_mark = own_mark
+        with fencing.promoting("vol1") if is_promoting else contextlib.nullcontext():
+            assert secure(node, "vol1", "n2") == outcome
+        assert _done(node) == ([] if outcome == "unknown" else ["mark n2"])
 
 
 _LOST = _events("Primary", "Connecting", "DUnknown")

@@ -88,7 +88,7 @@ def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunn
                 (peer,) = re.findall(r'uname="(\w+)"', node.calls[-1][1] or "")
                 marked.append(peer)
             case "cibadmin":
-                peer = argv[-1].split("@uname='")[-1].split("'")[0] if "|" in argv[-1] else ""
+                peer = argv[-1].split("@uname='")[1].split("'")[0] if "|" in argv[-1] else ""
                 peer = peer or argv[3].split("'")[1]
                 gone = _GONE.format(peer=peer)
                 if "|" not in argv[-1]:

@@ -42,6 +42,17 @@ def test_a_mark_is_found_where_it_is(value: str, is_marked: bool) -> None:
     assert seen.state is None
 
 
+def test_a_mark_of_this_node_is_told_apart() -> None:
+    mine = '<node id="1" uname="n1"/><nvpair id="m" name="sanctl-outdated-vol1" value="{}"/>'
+    peers = (_NODE, _set("first"))
+    for order in ((mine, *peers), (*peers, mine)):
+        for value in ("cafe", "beef"):
+            seen = _look(_CIB, *(part.format(value) for part in order), _UUID)
+            assert (seen.node_id, seen.set_id, seen.is_marked) == ("2", "first", False)
+            assert seen.is_own_marked == (value == "cafe")
+    assert not _look(_CIB, _NODE, _set("first", "cafe"), _UUID).is_own_marked
+
+
 def test_without_a_mark_the_first_set_is_to_have_it() -> None:
     seen = _look(_CIB, _NODE, _set("first"), _set("second"), _UUID)
     assert (seen.set_id, seen.pair_id) == ("first", "nodes-2-sanctl-outdated-vol1")
