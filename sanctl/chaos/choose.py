@@ -51,11 +51,19 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The laboratory as far as the choice of faults depends on it."""
+    """The laboratory as far as the choice of faults depends on it.
+
+    Attributes:
+        storage: nodes that hold data.
+        witnesses: members without.
+        hosts: those that use the devices.
+        voters: the quorum device's host, which is no member and only on the heartbeat network.
+    """
 
     storage: tuple[str, ...]
     witnesses: tuple[str, ...]
     hosts: tuple[str, ...]
+    voters: tuple[str, ...] = ()
 
     @property
     def cluster(self) -> tuple[str, ...]:
@@ -85,14 +93,17 @@ def partitions(shape: Shape) -> tuple[Fault, ...]:
     """Return every bipartition of the cluster on every set of networks.
 
     Hosts are always on the side that is not named. So where their network is cut and the sides are
-    of the same size, each side is tried.
+    of the same size, each side is tried. Who votes without being a member is one more to divide.
     """
-    return tuple(
+    everybody = shape.cluster + shape.voters
+    found = [
         Partition(networks=networks, side=each)
         for networks in network_sets()
-        for side in bipartitions(shape.cluster)
-        for each in _sides(shape.cluster, side, has_hosts="iscsi" in networks)
-    )
+        for side in bipartitions(everybody)
+        for each in _sides(everybody, side, has_hosts="iscsi" in networks)
+        if not {*each} & {*shape.voters}
+    ]
+    return (*found, *(Partition(networks=("hb",), side=(voter,)) for voter in shape.voters))
 
 
 def _sides(
@@ -130,6 +141,8 @@ def kills(shape: Shape) -> tuple[Fault, ...]:
     """Return the killing of each daemon where it matters most."""
     return (
         *(Kill(node=ACTIVE, daemon=daemon) for daemon in CLUSTER_DAEMONS),
+        *(Kill(node=ACTIVE, daemon="corosync-qdevice") for _ in shape.voters),
+        *(Kill(node=voter, daemon="corosync-qnetd") for voter in shape.voters),
         *(Kill(node=shape.hosts[0], daemon=daemon) for daemon in HOST_DAEMONS),
     )
 

@@ -16,6 +16,8 @@ def table(steps: Sequence[Step], *, shape: Shape, strategy: str) -> str:
     nodes = f"{len(shape.storage)} storage nodes"
     if shape.witnesses:
         nodes += f" and {len(shape.witnesses)} witness"
+    if shape.voters:
+        nodes += f" and a quorum device on {shape.voters[0]}"
     lines = [
         f"Strategy `{strategy}`, {nodes}. The networks were cut between the first column and all"
         " other machines, hosts included.",

@@ -293,4 +293,5 @@ def shape_of(bed: Bed) -> Shape:
         storage=tuple(node.name for node in bed.storage),
         witnesses=tuple(n.name for n in bed.cluster if n.role is Role.WITNESS),
         hosts=tuple(n.name for n in bed.lab.machines if n.role is Role.INITIATOR),
+        voters=tuple(n.name for n in bed.lab.machines if n.role is Role.QNETD),
     )

@@ -20,6 +20,7 @@ from sanctl.chaos.fault import (
     AgentKilled,
     DuringResync,
     Fault,
+    Kill,
     Partition,
     PowerCut,
     Reboot,
@@ -32,6 +33,7 @@ from sanctl.chaos.fault import (
 
 THREE = Shape(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1", "i2"))
 TWO = Shape(storage=("n1", "n2"), witnesses=(), hosts=("i1",))
+VOTER = Shape(storage=("n1", "n2"), witnesses=(), hosts=("i1",), voters=("q1",))
 SHAPES = pytest.mark.parametrize("shape", [THREE, TWO], ids=["witness", "two"])
 NAMES = {"active": "n2", "standby": "n1", "witness": "n3"}
 
@@ -128,3 +130,14 @@ def test_resolve_reaches_into_a_double_fault() -> None:
     assert describe(resolve(fault, NAMES)) == (
         "while n1 is resynced after a power cut: power cut of n2 and n1"
     )
+
+
+def test_who_only_votes_is_divided_from_the_others_too() -> None:
+    faults = [fault for fault in SCENARIOS["partitions"](VOTER) if isinstance(fault, Partition)]
+    sides = {(fault.side, fault.networks) for fault in faults}
+    assert len(faults) == len(sides) == 11
+    assert (("q1",), ("hb",)) in sides
+    assert {side for side, networks in sides if networks == ("sync", "hb")} == {("n1",), ("n2",)}
+    killed = [(f.node, f.daemon) for f in SCENARIOS["daemons"](VOTER) if isinstance(f, Kill)]
+    assert ("q1", "corosync-qnetd") in killed and ("active", "corosync-qdevice") in killed
+    assert not any("qdevice" in str(fault) for fault in SCENARIOS["daemons"](THREE))
