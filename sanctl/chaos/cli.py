@@ -23,6 +23,7 @@ from sanctl.errors import ExitStatus, SanctlError
 from sanctl.lab import host as lab_host
 from sanctl.lab import state
 from sanctl.lab.spec import Role
+from sanctl.model.cache import Mode
 
 _NAME = "chaos"
 _DEVICES = ("chaos1", "chaos2", "chaos3")
@@ -71,6 +72,10 @@ def chaos() -> None:
               help="A fixed list of faults instead of random ones.")  # fmt: skip
 @click.option("--only", type=numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these faults of the list.")  # fmt: skip
+@click.option("--cache", "mode", type=click.Choice([mode.value for mode in Mode]),
+              default=Mode.NONE.value, show_default=True,
+              help="Cache policy of the devices. Write-back survives the loss of one node, and no"
+              " fault that takes all power.")  # fmt: skip
 @click.option("--keep-going", is_flag=True, help="Go on after a fault that ended in a problem.")
 @click.option("--report", "folder", type=click.Path(path_type=Path), default="chaos-report",
               show_default=True, help="Folder for all that a run leaves.")  # fmt: skip
@@ -81,6 +86,7 @@ def run(
     seed: int | None,
     scenario: str | None,
     only: tuple[range, ...],
+    mode: str,
     keep_going: bool,
     folder: Path,
 ) -> None:
@@ -97,6 +103,8 @@ def run(
         words += ["--seed", str(seed), "--faults", str(count)]
     else:
         words += ["--scenario", scenario]
+    if mode != Mode.NONE:
+        words += ["--cache", mode]
     repeat = shlex.join(words)
     tell(repeat)
     bed = _lab(name)
@@ -107,7 +115,7 @@ def run(
         tell(f"planned {number}: {describe(fault)}")
     title = f"Fault bench: {scenario}" if scenario else f"Fault bench: seed {seed}"
     steps, _ = inflict_all(bed, numbered, title=title, repeat=repeat, folder=folder,
-                           keep_going=keep_going, tell=tell)  # fmt: skip
+                           keep_going=keep_going, tell=tell, cache=Mode(mode))  # fmt: skip
     tell(f"written: {folder}/summary.md, timeline.txt, steps.json and a folder for each machine")
     if len(steps) < len(numbered) or not all(step.is_good for step in steps):
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
@@ -171,6 +179,7 @@ def inflict_all(
     keep_going: bool,
     tell: Callable[[str], None],
     devices: Sequence[str] = _DEVICES,
+    cache: Mode = Mode.NONE,
 ) -> tuple[list[Step], int]:
     """Set up the load, inflict the faults, leave the folder; return the steps and all acks."""
     await_cluster(bed)
@@ -178,7 +187,12 @@ def inflict_all(
     hosts = [node.name for node in bed.lab.machines if node.role is Role.INITIATOR]
     scenes = [Scene(bed, Host(bed, host)) for host in hosts]
     loads = ledgers.start(
-        scenes, devices, rate=_WRITES_PER_S, region_bytes=_REGION_BYTES, size=_SIZE
+        scenes,
+        devices,
+        rate=_WRITES_PER_S,
+        region_bytes=_REGION_BYTES,
+        size=_SIZE,
+        cache=cache,
     )
     bench = Bench(bed, loads, tell)
     bench.await_whole()

@@ -17,6 +17,7 @@ from sanctl.demo.bed import wait_for
 from sanctl.demo.host import Host, LedgerRun
 from sanctl.demo.scene import Scene
 from sanctl.errors import CommandError
+from sanctl.model.cache import Mode
 
 _HEAD_BYTES = 512
 _RECORD = struct.Struct("<BBHIQqq")
@@ -83,9 +84,22 @@ class Load:
 
 
 def start(
-    scenes: Sequence[Scene], devices: Sequence[str], *, rate: float, region_bytes: int, size: str
+    scenes: Sequence[Scene],
+    devices: Sequence[str],
+    *,
+    rate: float,
+    region_bytes: int,
+    size: str,
+    cache: Mode,
 ) -> list[Load]:
-    """Create the devices, spread over nodes and hosts, log the hosts in and start the ledgers."""
+    """Create the devices, spread over nodes and hosts, log the hosts in and start the ledgers.
+
+    With a cache policy that promises more than `none` hosts flush nothing: what is promised of a
+    write is promised of one that was only acknowledged.
+    """
+    options = ["--rate", f"{rate:g}", "--region", str(region_bytes), "--depth", "2"]
+    if cache is not Mode.NONE:
+        options.append("--unsynced")
 
     def start_one(numbered: tuple[int, str]) -> Load:
         number, device = numbered
@@ -96,11 +110,9 @@ def start(
                 stop_leftover(each.host, device)
                 each.host.logout(f"{each.iqn_prefix()}.{device}")
             scene.delete(device)
-        target = scene.create(device, size, prefer=prefer)
+        target = scene.create(device, size, prefer=prefer, cache=cache.value)
         path = scene.host.login(target, scene.portals())
-        run = scene.host.start_ledger(
-            device, path, "--rate", f"{rate:g}", "--region", str(region_bytes), "--depth", "2"
-        )
+        run = scene.host.start_ledger(device, path, *options)
         ahead_s = scene.bed.skew_s(scene.host.name)
         return Load(device=device, host=scene.host, run=run, target=target, ahead_s=ahead_s)
 
