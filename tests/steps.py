@@ -28,3 +28,16 @@ def findings(bed: Bed, node: str, command: str) -> dict[str, str]:
     """What a command of sanctl complains about: what is said, by code and subject."""
     text = bed.sh(node, f"sanctl {command} --output json", timeout_s=90, ok=(0, 1)).stdout
     return {f"{f['code']} {f['subject']}": f["what"] for f in json.loads(text)["data"]["findings"]}
+
+
+def kernel_mode(bed: Bed, device: str, node: str) -> str:
+    """The cache mode that the kernel is in, told without a line of sanctl."""
+    out = bed.sh(
+        node,
+        f"file=$(ls /srv/sanctl/main/devices/{device}.*.data); loop=$(losetup -n -O NAME -j $file);"
+        " echo $(cat /sys/block/$(basename $loop)/loop/dio) $(lsattr $file | cut -c1-20)",
+    ).stdout
+    is_direct, flags = out.split()
+    if "S" in flags:
+        return "write-through"
+    return "none" if is_direct == "1" else "write-back"

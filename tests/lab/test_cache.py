@@ -20,6 +20,7 @@ from sanctl.demo.bed import Bed, wait_for
 from sanctl.demo.failover import Load
 from sanctl.demo.scene import Scene
 from sanctl.lab.spec import Network
+from tests.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
 
@@ -69,19 +70,6 @@ def modes(bed: Bed) -> dict[str, tuple[str | None, str | None]]:
     return {
         one["node"]: (one["cache"]["mode"], one["cache"]["reason"]) for one in data(bed)["replicas"]
     }
-
-
-def kernel_mode(bed: Bed, node: str) -> str:
-    """The mode that the kernel is in, told without a line of sanctl."""
-    out = bed.sh(
-        node,
-        f"file=$(ls /srv/sanctl/main/devices/{NAME}.*.data); loop=$(losetup -n -O NAME -j $file);"
-        " echo $(cat /sys/block/$(basename $loop)/loop/dio) $(lsattr $file | cut -c1-20)",
-    ).stdout
-    is_direct, flags = out.split()
-    if "S" in flags:
-        return "write-through"
-    return "none" if is_direct == "1" else "write-back"
 
 
 def marker(bed: Bed, node: str) -> str:
@@ -149,7 +137,7 @@ def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: Load) -> None
     began_s = time.time()
     for mode in ("write-through", "write-back", "none", "write-back", "write-through"):
         bed.sh("n3", f"sanctl device cache {NAME} {mode}", timeout_s=150)
-        assert {kernel_mode(bed, node.name) for node in bed.storage} == {mode}
+        assert {kernel_mode(bed, NAME, node.name) for node in bed.storage} == {mode}
         boots = {marker(bed, node.name) for node in bed.storage}
         assert ("" not in boots) is (mode == "write-back"), boots
         assert told_caches(load) == told
@@ -188,7 +176,7 @@ def test_the_standby_loses_its_power(load: Load) -> None:
     assert position(log, "cache: write-through: all that was in RAM") < position(
         log, "n2 cannot be promoted any more"
     ), "the survivor went on before it had flushed"
-    assert kernel_mode(bed, "n1") == "write-through" and marker(bed, "n1") == ""
+    assert kernel_mode(bed, NAME, "n1") == "write-through" and marker(bed, "n1") == ""
     wait_for(
         "the reason to be told",
         lambda: modes(bed)["n1"] == ("write-through", "one-copy"),
@@ -245,7 +233,7 @@ def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: Load) -
     assert position(log, "cache: write-through: all that was in RAM") < position(
         log, f"{other} cannot be promoted any more"
     )
-    assert kernel_mode(bed, active) == "write-through"
+    assert kernel_mode(bed, NAME, active) == "write-through"
     bed.sh("n3", f"sanctl node online {other}", timeout_s=240)
     write_back(load)
 
@@ -285,7 +273,7 @@ def test_power_is_cut_at_a_step_of_a_change(load: Load, step: str, mode: str, wh
     await_log(bed, node, began_s, "filled anew", within_s=300)
     wait_for("both in sync", lambda: observe.in_sync(bed, other, NAME), within_s=300, every_s=3.0)
     bed.sh("n3", f"sanctl device cache {NAME} {mode} --timeout 300", timeout_s=320)
-    assert {kernel_mode(bed, each.name) for each in bed.storage} == {mode}
+    assert {kernel_mode(bed, NAME, each.name) for each in bed.storage} == {mode}
 
 
 def test_after_all_that_no_acknowledged_write_is_lost(load: Load) -> None:
