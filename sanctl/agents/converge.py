@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 from sanctl.agents import cache, escort, membership, ocf, policy, readcache, replica, verify
 from sanctl.agents.replica import Device
 from sanctl.drivers import backing, drbd, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.system import journal
 from sanctl.system.runner import Runner
 
 
 def converge(
     runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
 ) -> ResourceState:
-    """Bring replica nodes, access list, policies and size as near to what is wanted as can be."""
+    """Bring replica nodes, access list, policies and size as near to what is wanted as can be.
+
+    Cache and access list stand by themselves: neither keeps the other from being followed, nor what
+    comes after, and a failure of theirs is logged here.
+
+    Raises:
+        SanctlError: the rest could not be done; the next monitor tries again.
+    """
     backing.release(runner, device.name)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
+    # First: this ends write-back where it has to.
+    with _by_itself(device, "cache policy"):
+        cache.settle(runner, device, state)
+    with _by_itself(device, "access list"):
+        if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
+            lio.set_initiators(device.name, device.initiators)
+            steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
     if not is_frozen and membership.follow(runner, device):
         steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
         state = drbd.observe(runner, device.name) or state
-    if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
-        lio.set_initiators(device.name, device.initiators)
-        steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
     if not policy.is_in_force(device) and policy.apply(runner, device, state):
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
     if policy.is_in_force(device):
         policy.note(device)
-    # Before whatever may fail because of the read cache: this ends write-back where it has to.
-    cache.settle(runner, device, state)
     readcache.tell_hosts(device)
     has_begun = verify.begin(runner, device, state)
     if has_begun or escort.wants_company(device, state):
@@ -51,3 +62,16 @@ def converge(
     if (state.size_kib or 0) * 1024 >= device.size_bytes:
         readcache.follow(runner, device, state)
     return state
+
+
+@contextlib.contextmanager
+def _by_itself(device: Device, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (SanctlError, OSError) as error:
+        journal.write(
+            f"{device.name}: its {what} could not be applied: {error}",
+            priority=journal.ERROR,
+            device=device.name,
+            action="converge",
+        )

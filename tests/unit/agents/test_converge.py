@@ -1,0 +1,99 @@
+"""What cannot be applied keeps nothing else from being applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sanctl.agents import cache, membership, ocf, policy, readcache, verify
+from sanctl.agents.converge import converge
+from sanctl.agents.replica import Device
+from sanctl.drivers import backing, drbd, lio
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import journal
+from tests.fakes.runner import FakeRunner
+
+DEVICE = Device("vm1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ("iqn.a",))
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was applied, in order; `lio` and `cache` fail where told to."""
+    told: list[str] = []
+
+    def acts(name: str, outcome: object = None) -> Callable[..., object]:
+        def act(*_: object, **__: object) -> object:
+            told.append(name)
+            return outcome
+
+        return act
+
+    for module, function, outcome in (
+        (backing, "release", None),
+        (cache, "settle", None),
+        (lio, "initiators", ()),
+        (lio, "set_initiators", None),
+        (membership, "follow", False),
+        (policy, "is_in_force", True),
+        (policy, "note", None),
+        (readcache, "tell_hosts", None),
+        (readcache, "follow", None),
+        (verify, "begin", False),
+    ):
+        monkeypatch.setattr(module, function, acts(f"{module.__name__}.{function}", outcome))
+    monkeypatch.setattr("sanctl.agents.converge.escort.wants_company", lambda *_: False)
+    monkeypatch.setattr("sanctl.agents.converge.replica.finish_growth", acts("growth", False))
+    monkeypatch.setattr(drbd, "observe", lambda *_: None)
+    monkeypatch.setattr(journal, "write", lambda text, **_: told.append(text))
+    return told
+
+
+def state(suspended: str = "no") -> ResourceState:
+    peer = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0)
+    return ResourceState("vm1", "Primary", suspended, "UpToDate", 1024, (peer,), minor=3)
+
+
+def run(suspended: str = "no") -> None:
+    converge(FakeRunner(""), DEVICE, ocf.Steps("vm1", "monitor"), state(suspended))
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [("sanctl.drivers.lio.set_initiators", "access list"), ("sanctl.agents.cache.settle", "cache")],
+)
+@pytest.mark.parametrize("error", [CommandError(Problem("SAN-CMD-003", "no")), OSError(5, "EIO")])
+def test_the_rest_is_applied(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, where: str, what: str, error: Exception
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(where, fails)
+    run()
+    assert any(what in text and "could not be applied" in text for text in done)
+    assert {"sanctl.agents.membership.follow", "growth", "sanctl.agents.readcache.follow"} <= {
+        *done
+    }
+    is_cache = what == "cache"
+    assert ("sanctl.agents.cache.settle" in done) is not is_cache
+    assert ("sanctl.drivers.lio.set_initiators" in done) is is_cache
+
+
+def test_what_changes_drbd_goes_no_further_than_it_can(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> bool:
+        raise CommandError(Problem("SAN-CMD-003", "no"))
+
+    monkeypatch.setattr(membership, "follow", fails)
+    with pytest.raises(CommandError):
+        run()
+    assert "sanctl.agents.cache.settle" in done and "growth" not in done
+
+
+def test_while_io_is_frozen_neither_nodes_nor_access_list_change(done: list[str]) -> None:
+    run("user")
+    assert not {"sanctl.drivers.lio.set_initiators", "sanctl.agents.membership.follow"} & {*done}
+    assert "sanctl.agents.cache.settle" in done
