@@ -51,8 +51,8 @@ _LOG = (
     " + SYSLOG_IDENTIFIER=corosync + SYSLOG_IDENTIFIER=multipathd + SYSLOG_IDENTIFIER=iscsid"
 )
 
-# What `sanctl status` finds, each with its code.
-_CODE = re.compile(r"\((SAN-[A-Z]+-\d{3})\)$", re.MULTILINE)
+# What `sanctl status` finds and is degraded by, each with its code; notes are not.
+_CODE = re.compile(r"^  (?:critical|warning): .*\((SAN-[A-Z]+-\d{3})\)$", re.MULTILINE)
 _ACTION_FAILED = frozenset({"SAN-HLT-040"})
 
 Tell = Callable[[str], None]
@@ -177,12 +177,29 @@ class Bench:
                 )
         if not is_one_sided(step.fault, step.restarted):
             step.problems.append(f"both sides lost nodes: {' and '.join(step.restarted)}")
+        if not step.problems:
+            self._await_what_came_late(step)
         step.fenced, found = self._read_logs(step.began_s)
         step.problems += found
         step.serving_after = self.serving()
         step.ended_s = time.time()
         for load in self.loads:
             load.forget_before(step.ended_s - 60)
+
+    def _await_what_came_late(self, step: Step) -> None:
+        """Wait again where all had looked whole before a fault had shown what it does.
+
+        A node that lost a daemon may be fenced for that seconds later.
+        """
+        if not self.complaints():
+            return
+        self.tell("   it was whole too early: waiting again")
+        try:
+            self.await_whole()
+        except NotConverged as error:
+            step.problems.append(str(error))
+        else:
+            step.whole_s = time.time()
 
     def _writes(self) -> bool:
         try:

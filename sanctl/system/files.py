@@ -8,6 +8,8 @@ import fcntl
 import os
 from collections.abc import Iterator
 
+_DM_IN_SYSFS = "/sys/block/dm-"
+
 
 def read_text(path: str) -> str:
     """Return a file's text.
@@ -22,16 +24,18 @@ def read_text(path: str) -> str:
 def read_text_or(path: str, default: str) -> str:
     """Return a file's text, or `default` when there is no such file.
 
-    ENODEV is how sysfs says that a file went between open and read: another device's agent
-    detached its loop or dm device just then. (Two devices stopped at once: the stop that met it
-    failed, and its node was fenced.)
+    ENODEV is how sysfs says that a file went between open and read, and EINVAL how it does of a dm
+    device that is being removed (dm_attr_show in drivers/md/dm-sysfs.c): another device's agent
+    removed its own just then. (Devices stopped at once: the stop that met it failed, and its node
+    was fenced. Each was seen.)
     """
     try:
         return read_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return default
     except OSError as error:
-        if error.errno != errno.ENODEV:
+        is_gone = error.errno == errno.ENODEV
+        if not is_gone and not (error.errno == errno.EINVAL and path.startswith(_DM_IN_SYSFS)):
             raise
         return default
 

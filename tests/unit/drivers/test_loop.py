@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sanctl.drivers import loop
+from sanctl.drivers import loop, mapper
 from sanctl.system import files
 
 
@@ -25,6 +25,23 @@ def test_a_device_detached_while_it_is_read_is_none(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(files, "read_text", read)
     assert loop.backing_files() == ["/pool/devices/vol.1.data"]
     assert loop.find("/pool/devices/vol.1.data") == "/dev/loop2"
+
+
+def test_a_dm_device_that_is_being_removed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What broke: a reboot stopped three devices at once, and the node was fenced for it."""
+
+    def read(path: str) -> str:
+        if "dm-3" in path:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return "sanctl-vol1-gate\n"
+
+    monkeypatch.setattr(os, "listdir", lambda _: ["dm-3", "dm-4", "sda"])
+    monkeypatch.setattr(os, "stat", lambda _: (_ for _ in ()).throw(FileNotFoundError()))
+    monkeypatch.setattr(files, "read_text", read)
+    assert mapper.kernel_name("sanctl-vol1-gate") == "dm-4"
+    assert mapper.kernel_name("sanctl-vol2-gate") is None
+    with pytest.raises(OSError, match="Invalid"):
+        files.read_text_or("/srv/dm-3", "")
 
 
 def test_another_error_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
