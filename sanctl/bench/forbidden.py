@@ -26,10 +26,23 @@ HOST_EVENTS: dict[str, re.Pattern[str]] = {
     ),
 }
 
+#: While nothing is broken but a node is told to reboot: it leaves in order, and nobody ends it.
+ORDERLY_EVENTS: dict[str, re.Pattern[str]] = {
+    "action failed": re.compile(r"recorded for (?:stop|demote|promote) of"),
+    "fencing": re.compile(r"pacemaker-fenced.*: Operation '(?:off|reboot)' targeting"),
+}
 
-def find(lines: Iterable[str], *, is_host: bool) -> list[str]:
-    """Return each forbidden line, after what it is."""
+
+def find(lines: Iterable[str], *, is_host: bool, is_orderly: bool = False) -> list[str]:
+    """Return each forbidden line, after what it is.
+
+    Args:
+        lines: of a journal.
+        is_host: whose journal it is.
+        is_orderly: nothing was broken meanwhile.
+    """
     events = EVENTS | HOST_EVENTS if is_host else EVENTS
+    events = events | ORDERLY_EVENTS if is_orderly else events
     return [
         f"{name}: {line.strip()}"
         for line in lines

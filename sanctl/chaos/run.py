@@ -20,6 +20,7 @@ from sanctl.chaos.fault import (
     WITNESS,
     AgentKilled,
     Fault,
+    Reboot,
     describe,
     is_one_sided,
     resolve,
@@ -179,7 +180,9 @@ class Bench:
             step.problems.append(f"both sides lost nodes: {' and '.join(step.restarted)}")
         if not step.problems:
             self._await_what_came_late(step)
-        step.fenced, found = self._read_logs(step.began_s)
+        step.fenced, found = self._read_logs(
+            step.began_s, is_orderly=isinstance(step.fault, Reboot)
+        )
         step.problems += found
         step.serving_after = self.serving()
         step.ended_s = time.time()
@@ -275,7 +278,7 @@ class Bench:
         witnesses = [node.name for node in self.bed.cluster if node.role is Role.WITNESS]
         return {ACTIVE: active, STANDBY: others[0], WITNESS: (witnesses or others)[0]}
 
-    def _read_logs(self, since_s: float) -> tuple[tuple[str, ...], list[str]]:
+    def _read_logs(self, since_s: float, *, is_orderly: bool) -> tuple[tuple[str, ...], list[str]]:
         """Return who was fenced, and forbidden lines, from all machines' journals and consoles."""
         fenced: set[str] = set()
         problems = []
@@ -292,7 +295,7 @@ class Bench:
                 problems.append(f"{node.name}: its journal cannot be read")
                 continue
             is_host = node.role is Role.INITIATOR
-            found = forbidden.find(out.splitlines(), is_host=is_host)
+            found = forbidden.find(out.splitlines(), is_host=is_host, is_orderly=is_orderly)
             problems += [f"{node.name}: {line}" for line in found[:5]]
             fenced |= {match[1] for match in re.findall(_FENCED, out)}
         return tuple(sorted(fenced)), problems

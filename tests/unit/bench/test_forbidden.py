@@ -42,3 +42,17 @@ def test_only_hosts_must_see_no_io_error() -> None:
 )
 def test_what_is_no_event(line: str) -> None:
     assert not forbidden.find([STAMP + line], is_host=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pacemaker-schedulerd[16]: warning: Unexpected result (Error occurred: : Invalid argument)"
+        " was recorded for stop of chaos3:1 on n2 at Nov 22 11:42:46 2026",
+        "pacemaker-fenced[1615]: notice: Operation 'reboot' targeting n2 by n3 for x: OK (Done)",
+    ],
+)
+def test_a_node_that_reboots_in_order_is_not_fenced(line: str) -> None:
+    """Seen: each typed reboot of a node ended in a fencing, and the bench took that for right."""
+    assert forbidden.find([STAMP + line], is_host=False, is_orderly=True)
+    assert not forbidden.find([STAMP + line], is_host=False)
