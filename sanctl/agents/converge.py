@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 from sanctl.agents import cache, escort, membership, ocf, policy, readcache, replica, verify
@@ -13,6 +14,8 @@ from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
 from sanctl.system.runner import Runner
 
+_PATIENCE_S = 5.0
+
 
 def converge(
     runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
@@ -20,12 +23,13 @@ def converge(
     """Bring replica nodes, access list, policies and size as near to what is wanted as can be.
 
     Cache and access list stand by themselves: neither keeps the other from being followed, nor what
-    comes after, and a failure of theirs is logged here.
+    comes after, and a failure of theirs is logged here, unless it took long.
 
     Raises:
         SanctlError: the rest could not be done; the next monitor tries again.
     """
-    backing.release(runner, device.name)
+    with _by_itself(device, "device below DRBD"):
+        backing.release(runner, device.name)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
@@ -66,9 +70,12 @@ def converge(
 
 @contextlib.contextmanager
 def _by_itself(device: Device, what: str) -> Iterator[None]:
+    begun = time.monotonic()
     try:
         yield
     except (SanctlError, OSError) as error:
+        if time.monotonic() - begun > _PATIENCE_S:
+            raise  # What hangs hangs for the rest, too, and a monitor that is late is a failed one.
         journal.write(
             f"{device.name}: its {what} could not be applied: {error}",
             priority=journal.ERROR,

@@ -37,6 +37,7 @@ from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
+_MARKED = "marked"
 # A promotion has 60 s; what is left is for the agent to say why it failed.
 _PROMOTION_DEADLINE_S = 40.0
 _TELL_EVERY_S = 30.0
@@ -76,6 +77,15 @@ def fence_peer() -> int:
             alone_since, time.monotonic(), is_alone=standing == "alone"
         )
         waited_s = time.monotonic() - begin
+        if standing == _MARKED:
+            journal.write(
+                f"{device}: not promoted: this node's replica is marked as outdated",
+                priority=journal.ERROR,
+                device=device,
+                action="fence-peer",
+                step="marked",
+            )
+            return _UNCERTAIN
         if fence_rules.is_certain(standing):
             journal.write(
                 f"{device}: {peer} cannot be promoted any more ({standing}), I/O goes on",
@@ -121,6 +131,8 @@ def _uncalled_for(device: str, peer: str) -> int:
 def secure(runner: Runner, device: str, peer: str) -> str:
     """Mark the peer's replica as outdated if that can be certain, and return its standing.
 
+    Of a promotion whose own replica is marked it is `marked`: that one is not to happen.
+
     The order matters. A mark counts only if this partition is quorate, which the CIB does not
     insist on for node attributes: so quorum is asked before, lest a lonely node change its CIB,
     and after, lest it was lost in between. Last the mark is read back: partitions that met
@@ -134,7 +146,7 @@ def secure(runner: Runner, device: str, peer: str) -> str:
         return before
     if seen.is_own_marked and os.path.exists(_promotion(device)):
         # The order to promote this replica is older than that: a node that joined brought it along.
-        return "unknown"
+        return _MARKED
     has_outranked = fence_rules.outranks(before)
     marks.put(runner, device, peer, seen, outranks=has_outranked)
     after, seen = _weigh(runner, device, peer)
@@ -159,7 +171,10 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, marks.Sight | N
         is_member=peer in present.members,
         is_fenced=lambda: seen.state is not None and is_fenced(seen.state),
     )
-    return pair.weigh(runner, device, peer, standing), seen
+    worth = pair.weigh(
+        runner, device, peer, standing, has_joined=lambda: pair.is_joined(seen.state)
+    )
+    return worth, seen
 
 
 def _may_mark(runner: Runner, device: str, peer: str) -> bool:

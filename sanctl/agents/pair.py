@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Collection
 
 from sanctl.drivers import corosync, drbd
 from sanctl.model.drbd import ResourceState
@@ -44,8 +45,12 @@ _NOTES = "/run/sanctl"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
-def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
+def weigh(
+    runner: Runner, device: str, peer: str, standing: str, *, has_joined: Callable[[], bool]
+) -> str:
     """Return a peer's standing (see `fencing.peer_standing`) as it counts for this device.
+
+    `has_joined` tells whether the peer takes part in Pacemaker, and so in this node's CIB.
 
     Raises:
         CommandError: corosync, Pacemaker or DRBD did not answer.
@@ -62,6 +67,7 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
         return "fenced" if is_out and _is_fencing_off(runner) else standing
     return worth(
         standing,
+        has_joined=has_joined,
         is_untried=lambda: _is_untried(runner, device),
         has_memory=lambda: corosync.membership(runner).has_memory,
     )
@@ -70,9 +76,10 @@ def weigh(runner: Runner, device: str, peer: str, standing: str) -> str:
 def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
     """Whether it is worth trying to promote a replica here, as far as `weigh` is concerned.
 
-    It has not met another since it was started, none of their nodes is a member, and the votes keep
-    no notes: then the handler refuses, however often it is asked, and each time the replica would
-    be stopped and started, so that no monitor could tell what it holds or obey an order.
+    It has not met another since it was started, none of their nodes has joined the cluster, and the
+    votes keep no notes: then the handler refuses, however often it is asked, and each time the
+    replica would be stopped and started, so that no monitor could tell what it holds or obey an
+    order.
 
     Args:
         runner: starts corosync-quorumtool and crm_attribute.
@@ -87,9 +94,35 @@ def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bo
     if os.path.exists(_trusted(state.name)):
         return True
     seen = corosync.membership(runner)
-    if seen.has_memory or not others or seen.members & set(others):
+    if seen.has_memory or not others:
+        return True
+    if any(_has_joined(runner, node) for node in seen.members & set(others)):
         return True
     return _is_fencing_off(runner)
+
+
+def is_joined(state: ET.Element | None) -> bool:
+    """Whether a node takes part in Pacemaker, by its `node_state`: then all have the same CIB.
+
+    Corosync knows it as a member seconds before that. `crmd` is a word up to Pacemaker 2.1.6, and
+    the time of joining with 0 for absent after that; `join` is `member` once the CIBs are one.
+    """
+    return (
+        state is not None
+        and state.get("join") == "member"
+        and state.get("crmd") not in {None, "", "offline", "0"}
+    )
+
+
+def _has_joined(runner: Runner, node: str) -> bool:
+    answer = runner.run(
+        ["cibadmin", "--query", "--no-children", "--xpath", f"//node_state[@uname='{node}']"],
+        timeout_s=20.0,
+        ok=(0, 6, 105),  # no such object
+    )
+    if answer.status != 0:
+        return False
+    return is_joined(ET.fromstring(answer.stdout))  # noqa: S314 - the cluster's own CIB
 
 
 def note_contact(device: str) -> None:

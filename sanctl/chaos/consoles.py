@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+_TAIL_BYTES = 4096
+
 
 class _Mark(NamedTuple):
-    """How far a console has been read: which file, and how much of it."""
+    """How far a console has been read, and what it said last: a file's inode is used again."""
 
-    inode: int
-    read_bytes: int
+    read_bytes: int = 0
+    tail: bytes = b""
+
+    def is_in(self, text: bytes) -> bool:
+        """Whether that is a console of which this much was read."""
+        return text[: self.read_bytes].endswith(self.tail) and len(text) >= self.read_bytes
 
 
 class Consoles:
@@ -24,30 +30,20 @@ class Consoles:
 
     def __init__(self, logs: dict[str, Path]) -> None:
         self._logs = logs
-        self._marks = {name: _end(log) for name, log in logs.items()}
+        self._marks = {name: _end(_read(log)) for name, log in logs.items()}
 
     def news(self, name: str) -> list[str]:
         """Return the lines that a machine's console has had since the last time."""
         log, mark = self._logs[name], self._marks[name]
-        lines: list[str] = []
-        for path in (log.with_suffix(".previous.log"), log):
-            try:
-                with path.open("rb") as file:
-                    inode = path.stat().st_ino
-                    if path == log:
-                        begin = mark.read_bytes if inode == mark.inode else 0
-                        file.seek(begin)
-                        text = file.read()
-                        self._marks[name] = _Mark(inode, begin + len(text))
-                    elif inode == mark.inode:
-                        file.seek(mark.read_bytes)
-                        text = file.read()
-                    else:
-                        continue
-            except FileNotFoundError:
-                continue
-            lines += text.decode(errors="replace").splitlines()
-        return lines
+        now = _read(log)
+        self._marks[name] = _end(now)
+        if mark.is_in(now):
+            texts = [now[mark.read_bytes :]]
+        else:
+            # Switched on since, once or more often: what is kept is the one before the last.
+            before = _read(log.with_suffix(".previous.log"))
+            texts = [before[mark.read_bytes if mark.is_in(before) else 0 :], now]
+        return [line for text in texts for line in text.decode(errors="replace").splitlines()]
 
 
 def as_journal(lines: Iterable[str]) -> list[str]:
@@ -55,9 +51,12 @@ def as_journal(lines: Iterable[str]) -> list[str]:
     return [f"kernel: {line}" for line in lines]
 
 
-def _end(log: Path) -> _Mark:
+def _read(log: Path) -> bytes:
     try:
-        found = log.stat()
+        return log.read_bytes()
     except FileNotFoundError:
-        return _Mark(0, 0)
-    return _Mark(found.st_ino, found.st_size)
+        return b""
+
+
+def _end(text: bytes) -> _Mark:
+    return _Mark(len(text), text[-_TAIL_BYTES:])

@@ -39,6 +39,8 @@ _WRITING_DEADLINE_S = 120.0
 _AUDIT_TIMEOUT_S = 60.0
 _SIGN_OF_LIFE_S = 20.0
 _POLL_S = 2.0
+# Between the death of a daemon and what the cluster makes of it.
+_LATE_S = 5.0
 # Clocks and journals are this exact; what a step left just before the next is not its fault.
 _MARGIN_S = 0.5
 _FENCED = r"pacemaker-fenced.*: Operation '(off|reboot)' targeting (\S+) by .*: OK"
@@ -146,6 +148,7 @@ class Bench:
         step.whole_s = time.time()
         if was_killed:
             self.bed.sh(self.bed.cluster[0].name, "crm_resource --cleanup", timeout_s=90)
+        self._await_what_comes_late(step)
         ledgers.await_writing(self.loads, within_s=_WRITING_DEADLINE_S)
 
     def _judge(self, step: Step, watch: Watch) -> None:
@@ -178,8 +181,6 @@ class Bench:
                 )
         if not is_one_sided(step.fault, step.restarted):
             step.problems.append(f"both sides lost nodes: {' and '.join(step.restarted)}")
-        if not step.problems:
-            self._await_what_came_late(step)
         step.fenced, found = self._read_logs(
             step.began_s, is_orderly=isinstance(step.fault, Reboot)
         )
@@ -189,19 +190,18 @@ class Bench:
         for load in self.loads:
             load.forget_before(step.ended_s - 60)
 
-    def _await_what_came_late(self, step: Step) -> None:
+    def _await_what_comes_late(self, step: Step) -> None:
         """Wait again where all had looked whole before a fault had shown what it does.
 
         A node that lost a daemon may be fenced for that seconds later.
+
+        Raises:
+            NotConverged: see `await_whole`.
         """
-        if not self.complaints():
-            return
-        self.tell("   it was whole too early: waiting again")
-        try:
+        time.sleep(_LATE_S)
+        if self.complaints():
+            self.tell("   it was whole too early: waiting again")
             self.await_whole()
-        except NotConverged as error:
-            step.problems.append(str(error))
-        else:
             step.whole_s = time.time()
 
     def _writes(self) -> bool:

@@ -47,19 +47,29 @@ def is_certain(peer: str) -> bool:
     return peer in {"member", "fenced"}
 
 
-def worth(peer: str, *, is_untried: Callable[[], bool], has_memory: Callable[[], bool]) -> str:
+def worth(
+    peer: str,
+    *,
+    has_joined: Callable[[], bool],
+    is_untried: Callable[[], bool],
+    has_memory: Callable[[], bool],
+) -> str:
     """Return a peer's standing as it counts for a replica that may not know the latest.
 
     A replica that has met no other since it was started may have been off while the other served.
     With a majority of nodes one of them remembers the mark; where two quorums need have no node in
-    common nobody does, and that the other is fenced says nothing about this one.
+    common nobody does, and that the other is fenced says nothing about this one. A member of
+    Corosync says it only once it has joined Pacemaker, too: until then its CIB, with the mark, is
+    not this node's.
 
     Args:
         peer: what the cluster knows of it, see `standing`.
+        has_joined: the peer's CIB and this node's are one.
         is_untried: this node's replica has met no other since it was started.
         has_memory: any two quorums of the cluster have a node in common.
     """
-    return "unknown" if peer == "fenced" and is_untried() and not has_memory() else peer
+    is_open = peer == "fenced" or (peer == "member" and not has_joined())
+    return "unknown" if is_open and is_untried() and not has_memory() else peer
 
 
 def outranks(peer: str) -> bool:

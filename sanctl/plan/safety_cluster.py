@@ -156,6 +156,8 @@ def is_told_certain(world: World, i: int, rules: Rules) -> bool:
     if rules.meets_first and i in REPLICAS:
         told = fence_rules.worth(
             told,
+            # Here a partition and its CIB are formed at once.
+            has_joined=lambda: True,
             # What DRBD 8.4 calls a replica that was started and has met nobody.
             is_untried=lambda: world.replicas[i].disk == "C",
             has_memory=lambda: len(world.nodes) > 2,

@@ -8,7 +8,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 
-_DM_IN_SYSFS = "/sys/block/dm-"
+_DM_IS_GONE = {errno.EINVAL, errno.EIO}
 
 
 def read_text(path: str) -> str:
@@ -24,18 +24,18 @@ def read_text(path: str) -> str:
 def read_text_or(path: str, default: str) -> str:
     """Return a file's text, or `default` when there is no such file.
 
-    ENODEV is how sysfs says that a file went between open and read, and EINVAL how it does of a dm
-    device that is being removed (dm_attr_show in drivers/md/dm-sysfs.c): another device's agent
-    removed its own just then. (Devices stopped at once: the stop that met it failed, and its node
-    was fenced. Each was seen.)
+    ENODEV is how sysfs says that a file went between open and read, and EINVAL or EIO how it does
+    of a dm device that is being removed (dm_attr_show in drivers/md/dm-sysfs.c): another device's
+    agent removed its own just then. (Devices stopped at once: the stop that met it failed, and its
+    node was fenced. The first two were seen.)
     """
     try:
         return read_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return default
     except OSError as error:
-        is_gone = error.errno == errno.ENODEV
-        if not is_gone and not (error.errno == errno.EINVAL and path.startswith(_DM_IN_SYSFS)):
+        is_dm = path.startswith("/sys/block/dm-") and "/dm/" in path
+        if error.errno not in ({errno.ENODEV} | (_DM_IS_GONE if is_dm else set())):
             raise
         return default
 

@@ -85,6 +85,7 @@ def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
 
 
 _UUID = "0" * 32
+_HERE = {"in_ccm": "1", "crmd": "1", "join": "member", "expected": "member"}
 _AWAY = {"in_ccm": "0", "crmd": "0", "join": "member", "expected": "member"}
 
 
@@ -146,7 +147,7 @@ class _Node(FakeRunner):
 
 
 def _node(events: str, standing: Sequence[str] = (), cib: _Cib | None = None) -> _Node:
-    return _Node(events, standing, cib or _Cib(_AWAY))
+    return _Node(events, standing, cib or _Cib(_HERE))
 
 
 def _done(node: FakeRunner) -> list[str]:
@@ -234,7 +235,7 @@ def test_a_member_is_marked_and_then_asked_for_again() -> None:
 def test_no_promotion_begins_where_its_own_replica_is_marked() -> None:
     """Found by the safety model: a node that joins brings the mark, after the order was given."""
     for own_mark, is_promoting, outcome in (
-        (_UUID, True, "unknown"),
+        (_UUID, True, "marked"),
         # Of a device that had the name before.
         ("beef", True, "member"),
         ("", True, "member"),
@@ -245,7 +246,7 @@ def test_no_promotion_begins_where_its_own_replica_is_marked() -> None:
         node.cib.own_mark = own_mark
         with fencing.promoting("vol1") if is_promoting else contextlib.nullcontext():
             assert secure(node, "vol1", "n2") == outcome
-        assert _done(node) == ([] if outcome == "unknown" else ["mark n2"])
+        assert _done(node) == ([] if outcome == "marked" else ["mark n2"])
 
 
 _LOST = _events("Primary", "Connecting", "DUnknown")
@@ -269,7 +270,7 @@ def test_a_peer_that_was_fenced_while_it_was_marked_is_marked_again() -> None:
 
 def test_a_mark_that_did_not_last_does_not_count() -> None:
     """Partitions that meet keep one of their CIBs, and it may be the other one."""
-    node = _node("", ["Yes/n2", "Yes/n2"], _Cib(_AWAY, keeps=False))
+    node = _node("", ["Yes/n2", "Yes/n2"], _Cib(_HERE, keeps=False))
     assert secure(node, "vol1", "n2") == "unknown"
     assert _done(node) == ["mark n2"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ def weigh(
     fencing: str = "true",
     file: Tally = Tally(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
     generation: int = 8,
+    has_joined: bool = True,
 ) -> str:
     state: Any = None if disk is None else _State(disk)
     seen = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
@@ -44,11 +46,47 @@ def weigh(
     monkeypatch.setattr(drbd, "observe", lambda *_: state)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
     monkeypatch.setattr(pair, "read_text_or", lambda *_: quorum_section(file))
-    return pair.weigh(FakeRunner(f"{fencing}\n"), "vol1", "n2", standing)
+    runner = FakeRunner(f"{fencing}\n")
+    return pair.weigh(runner, "vol1", "n2", standing, has_joined=lambda: has_joined)
 
 
 def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
     assert weigh(monkeypatch, "member", disk="Consistent") == "member"
+
+
+@pytest.mark.parametrize(
+    ("disk", "flags", "expected"),
+    [
+        # Its CIB, and with it the mark of this replica, comes when it joins Pacemaker.
+        ("Consistent", TWO_NODE, "unknown"),
+        ("Consistent", {"Quorate", "Qdevice"}, "unknown"),
+        ("Consistent", {"Quorate"}, "member"),
+        ("UpToDate", TWO_NODE, "member"),
+    ],
+)
+def test_a_member_of_corosync_alone_says_nothing_to_an_untried_replica(
+    monkeypatch: pytest.MonkeyPatch, disk: str, flags: Collection[str], expected: str
+) -> None:
+    assert weigh(monkeypatch, "member", disk=disk, flags=flags, has_joined=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"join": "member", "crmd": "online"}, True),
+        ({"join": "member", "crmd": "1795347765"}, True),
+        ({"join": "pending", "crmd": "1795347765"}, False),
+        ({"join": "down", "crmd": "0"}, False),
+        ({"join": "member", "crmd": "0"}, False),
+        ({"join": "member", "crmd": "offline"}, False),
+        ({"join": "member"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_who_has_joined(state: dict[str, str] | None, expected: bool) -> None:
+    element = None if state is None else ET.Element("node_state", state)
+    assert pair.is_joined(element) is expected
 
 
 @pytest.mark.parametrize(
@@ -148,6 +186,15 @@ def test_nobody_is_promoted_in_vain(
     told = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
     monkeypatch.setattr(drbd, "generation", lambda: 8)
     monkeypatch.setattr(corosync, "membership", lambda _: told)
-    assert pair.may_ask(FakeRunner("true\n"), state, ["n2"]) is expected
+    joined = '<node_state uname="n2" join="{}" crmd="1795347765"/>'
+
+    def answers(join: str, fencing: str) -> FakeRunner:
+        return FakeRunner(
+            lambda argv: joined.format(join) if argv[0] == "cibadmin" else f"{fencing}\n"
+        )
+
+    assert pair.may_ask(answers("member", "true"), state, ["n2"]) is expected
+    if "n2" in members:
+        assert not pair.may_ask(answers("down", "true"), state, ["n2"])
     # Without fencing, by the operator's word, whoever is out is taken as gone.
-    assert pair.may_ask(FakeRunner("false\n"), state, ["n2"])
+    assert pair.may_ask(answers("down", "false"), state, ["n2"])

@@ -29,6 +29,10 @@ def test_each_line_is_told_once_and_none_is_left_out(tmp_path: Path) -> None:
     assert consoles.news("n1") == []
     cycle(log, "again\n")
     assert consoles.news("n1") == ["again"]
+    cycle(log, "booted twice\nOops\n")
+    cycle(log, "since\n")
+    assert consoles.news("n1") == ["booted twice", "Oops", "since"]
+    assert consoles.news("n1") == []
 
 
 def test_a_panic_is_forbidden() -> None:
