@@ -29,7 +29,7 @@ NAME = "strip0"
 # Two ways, each with its 30 s, on a machine that does other things too.
 TAKEOVER_DEADLINE_S = 150.0
 # An outlet of the strip for each node: the address of its BMC, thirty further on.
-OUTLET = "{{ sanctl_heartbeat | regex_replace('[.]([0-9])$', '.23\\\\1') }}"
+OUTLET = "{{ sanctl_heartbeat | regex_replace('[.]([0-9])$', '.23\\1') }}"
 
 
 @pytest.fixture(scope="module")
