@@ -156,7 +156,7 @@ def _node(
         role = Role.STORAGE.value
     elif name in groups.get(WITNESS, ()):
         role = Role.WITNESS.value
-    keys = ("id", *NETWORKS, *DOMAINS)
+    keys = ("id", *NETWORKS, *DOMAINS, "power")
     return {"role": role, **{key: variables.get(_NODE_VARIABLES[key]) for key in keys}}
 
 

@@ -36,29 +36,31 @@ OUTLET = "{{ sanctl_heartbeat | regex_replace('[.]([0-9])$', '.23\\1') }}"
 def strip(bed: Bed) -> Iterator[None]:
     """Outlets that work the same switches as the BMCs, and a rollout that names them."""
     outlets = []
-    for node in bed.cluster:
-        address = f"{Network.HEARTBEAT.subnet}.{230 + node.id}"
-        LocalRunner().run(
-            bed.lab.enter("ip", "addr", "add", f"{address}/32", "dev", Network.HEARTBEAT),
-            timeout_s=10,
-        )
-        outlets.append(
-            process.spawn(
-                bed.lab.enter(
-                    sys.executable, "-m", "sanctl.lab.bmc", bed.lab.name, node.name, address
-                ),
-                log=bed.lab.node_directory(node) / "outlet.log",
-                env={"PYTHONPATH": str(Path(sanctl.__file__).parent.parent)},
+    try:
+        for node in bed.cluster:
+            address = f"{Network.HEARTBEAT.subnet}.{230 + node.id}"
+            LocalRunner().run(
+                bed.lab.enter("ip", "addr", "replace", f"{address}/32", "dev", Network.HEARTBEAT),
+                timeout_s=10,
             )
-        )
-    settings = {
-        "sanctl_fence_fallback_options": {"ip": OUTLET, "username": BMC_USER},
-        "sanctl_fence_fallback_password": bed.lab.bmc_password(),
-    }
-    rollout.run(bed.lab, arguments=("--extra-vars", json.dumps(settings)))
-    yield
-    for outlet in outlets:
-        process.end_session(outlet)
+            outlets.append(
+                process.spawn(
+                    bed.lab.enter(
+                        sys.executable, "-m", "sanctl.lab.bmc", bed.lab.name, node.name, address
+                    ),
+                    log=bed.lab.node_directory(node) / "outlet.log",
+                    env={"PYTHONPATH": str(Path(sanctl.__file__).parent.parent)},
+                )
+            )
+        settings = {
+            "sanctl_fence_fallback_options": {"ip": OUTLET, "username": BMC_USER},
+            "sanctl_fence_fallback_password": bed.lab.bmc_password(),
+        }
+        rollout.run(bed.lab, arguments=("--extra-vars", json.dumps(settings)))
+        yield
+    finally:
+        for outlet in outlets:
+            process.end_session(outlet)
 
 
 @pytest.fixture(scope="module")

@@ -127,6 +127,19 @@ def test_one_mistake_is_named(host: str, variable: str, value: object, line: str
     assert [found for found in problems(variables) if found.startswith(line)]
 
 
+def test_what_is_said_of_a_node_reaches_it() -> None:
+    """What was said of its power did not, for as long as nobody had tried it."""
+    variables = hostvars()
+    for number in (1, 2):
+        variables[f"n{number}"] |= {"sanctl_site": f"s{number}", "sanctl_rack": f"r{number}"}
+    variables["n1"]["sanctl_power"] = "protected"
+    survey = inventory.survey(variables, GROUPS)
+    assert survey["problems"] == []
+    first, second, *_ = parse(survey["cluster_toml"]).nodes
+    assert (first.site, first.rack, first.is_power_protected) == ("s1", "r1", True)
+    assert (second.site, second.rack, second.is_power_protected) == ("s2", "r2", False)
+
+
 def test_a_fallback_stands_in_for_something() -> None:
     variables = hostvars()
     strip = {"ip": "10.77.3.250", "plug": 1}
