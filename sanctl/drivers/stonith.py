@@ -1,4 +1,4 @@
-"""Talks to Pacemaker's fencer through stonith_admin(8): asks fencing devices, fences nodes."""
+"""Asks fencing devices, and has Pacemaker's fencer fence nodes (stonith_admin(8))."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sanctl.system.runner import Runner
 
 # A BMC that does not answer is given up by its agent after login_timeout, 5 s, tried twice.
 _ASK_TIMEOUT_S = 40.0
+_AGENTS = "/usr/sbin"
 
 
 class StonithPort(Protocol):
@@ -62,12 +63,35 @@ class Stonith:
         return tuple(sorted(item.text or "" for item in root.iter("item")))
 
     def ask(self, device: str) -> str:
-        """See StonithPort.ask."""
+        """See StonithPort.ask.
+
+        The agent is run, as the fencer runs it (FenceAgentAPI: options on standard input).
+        `stonith_admin --query` asks only on the node that watches over the device: on all others it
+        succeeds without a word, whatever has become of it (Pacemaker 3.0.0).
+        """
         try:
-            self._runner.run(["stonith_admin", "--query", device], timeout_s=_ASK_TIMEOUT_S)
+            agent, options = self._of(device)
+            words = "".join(f"{name}={value}\n" for name, value in options.items())
+            self._runner.run(
+                [f"{_AGENTS}/{agent}"], stdin=f"{words}action=monitor\n", timeout_s=_ASK_TIMEOUT_S
+            )
         except CommandError as error:
             return error.problems[0].text
         return ""
+
+    def _of(self, device: str) -> tuple[str, dict[str, str]]:
+        """Return a fencing device's agent and the options that it is run with."""
+        answer = self._runner.run(
+            ["cibadmin", "--query", "--xpath", f"//primitive[@id='{device}']"],
+            timeout_s=_ASK_TIMEOUT_S,
+        )
+        primitive = ET.fromstring(answer.stdout)  # noqa: S314 - the cluster's own CIB
+        pairs = primitive.iterfind("instance_attributes/nvpair")
+        options = {pair.get("name", ""): pair.get("value", "") for pair in pairs}
+        # What is Pacemaker's own of them no agent knows.
+        return primitive.get("type", ""), {
+            name: value for name, value in options.items() if not name.startswith("pcmk_")
+        }
 
     def fence(self, node: str, *, ways: int, timeout_s: float) -> None:
         """See StonithPort.fence."""
