@@ -79,8 +79,8 @@ def fence_peer() -> int:
         waited_s = time.monotonic() - begin
         if standing == _MARKED:
             journal.write(
-                f"{device}: not promoted: this node's replica is marked as outdated; who marked it has"
-                f" what it lacks ('sanctl device heal {device}' if that node is gone for good)",
+                f"{device}: not promoted: this node's replica is marked as outdated; who marked it"
+                f" has more (for good gone? 'sanctl device heal {device}')",
                 priority=journal.ERROR,
                 device=device,
                 action="fence-peer",
