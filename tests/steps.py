@@ -6,10 +6,17 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 
+from sanctl.bench import ledger
+from sanctl.demo import failover, observe
 from sanctl.demo.bed import Bed
+from sanctl.demo.failover import Load
 from sanctl.lab.process import Process
+
+# To notice a hang: other people's work may share the processors.
+PAUSE_DEADLINE_S = 60.0
 
 
 @contextlib.contextmanager
@@ -41,3 +48,31 @@ def kernel_mode(bed: Bed, device: str, node: str) -> str:
     if "S" in flags:
         return "write-through"
     return "none" if is_direct == "1" else "write-back"
+
+
+def boot_id(bed: Bed, node: str) -> str:
+    """What a node's kernel calls its present life."""
+    return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
+
+
+def await_writes(load: Load) -> None:
+    """Wait until the host's writes are answered."""
+    with load.host.watch_ledger(load.run) as states:
+        failover.await_writes(load, states)
+
+
+def assert_no_error(load: Load, since_s: float) -> float:
+    """Check that the host was refused nothing since a time; return how long it waited at most."""
+    pause = ledger.find_pause(load.host.fetch_log(load.run)[1], since_s, time.time())
+    print(f"  longest pause {pause.seconds:.1f} s, {pause.errors} errors")
+    assert pause.errors == 0
+    return pause.seconds
+
+
+def assert_not_interrupted(load: Load, since_s: float) -> None:
+    """Check that no agent has taken the device down or moved it since a time."""
+    assert assert_no_error(load, since_s) <= PAUSE_DEADLINE_S
+    log = observe.journals(load.bed, [node.name for node in load.bed.storage], since_s)
+    assert log, "the journals tell nothing: not read, or not since then"
+    changed = {"start", "promote", "demote", "stop"}
+    assert [e.message for e in log if e.device == load.device and e.action in changed] == []

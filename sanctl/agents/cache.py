@@ -3,10 +3,10 @@
 Every replica decides by itself, from what its own kernel says; nothing here asks another node.
 The orders that keep data safe (docs/adr/0026):
 
-* enter: marker on disk, limit, buffered, no longer synchronous; then look again whether the copies
-  are still in sync.
-* leave: synchronous, flush, direct; marker off. Once `leave` has returned, nothing acknowledged is
-  in RAM alone.
+* enter: with three and more copies the hold (sanctl/agents/redundancy.py); marker on disk, limit,
+  buffered, no longer synchronous; then look again whether the copies are still in sync.
+* leave: synchronous, flush, direct; hold off; marker off. Once `leave` has returned, nothing
+  acknowledged is in RAM alone.
 
 Both under one lock, which DRBD's fence-peer handler takes too.
 """
@@ -16,14 +16,25 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 
-from sanctl.agents import dirty, flushing, ocf, suspicion
+from sanctl.agents import dirty, flushing, ocf, redundancy, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, filecache, pool
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache import Mode, Policy, parse_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.caching import SENTENCES, Reason, allowed, flushes, has_lost_writes, must_cut
+from sanctl.plan.caching import (
+    SENTENCES,
+    Reason,
+    allowed,
+    flushes,
+    has_lost_writes,
+    has_two_good,
+    is_counted,
+    must_cut,
+    must_hold,
+)
 from sanctl.system import journal
 from sanctl.system.files import flocked
 from sanctl.system.runner import Runner
@@ -68,6 +79,9 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
     with _locked(device.name, wait=False) as is_mine:
         if not is_mine:
             return  # The fence-peer handler, or another monitor; the next one looks again.
+        # Before: what follows may fail, where the disk has.
+        if not must_hold(state, may_be_write_back=suspicion.is_marked(path)):
+            redundancy.release(runner, device.name)
         _settle(runner, device, state, policy, path)
     if stays_stable:
         _spare(runner, device, path, state)
@@ -85,7 +99,7 @@ def _settle(
     target = _allowed(policy, device.name, path, state)
     if target is Mode.WRITE_BACK and held.mode is not Mode.WRITE_BACK:
         # Seen under the lock: whoever loses the peer after this waits for it, and leaves.
-        state = drbd.observe(runner, device.name)
+        state = _observe_held(runner, device.name)
         target = _allowed(policy, device.name, path, state)
     if target is Mode.WRITE_BACK:
         dirty.limit(device.name, policy.dirty_bytes)
@@ -102,25 +116,35 @@ def _settle(
 def secure(runner: Runner, name: str) -> None:
     """Leave write-back, whatever is wanted: this copy may be the only one from now on.
 
-    For DRBD's fence-peer handler, with I/O frozen, and for whatever ends the contact on purpose.
+    For whatever ends the contact to a peer on purpose.
 
     Raises:
         CommandError: writes that were acknowledged could not be flushed; nobody may go on with
             this copy.
     """
-    try:
-        path = suspicion.data_file(name)
-        # Marked, not "in write-back": a process may have died on the way there, or back.
-        if path is None:
-            return
-        with _locked(name):
-            if suspicion.is_marked(path):
-                refuse_suspect(name, path)
-                _leave(runner, name, path, why=Reason.ONE_COPY)
-    except OSError as error:
-        raise CommandError(
-            Problem("SAN-CACHE-001", f"{name}: {error.filename or ''}: {error.strerror}")
-        ) from error
+    _secure(runner, name, lambda: False)
+
+
+def secure_unless_two(runner: Runner, name: str) -> None:
+    """As `secure`, unless another good copy is there: for DRBD's fence-peer handler.
+
+    A Primary has to have the hold on already, as its I/O may not be frozen now. Of two copies the
+    handler is called for the only peer.
+
+    Raises:
+        CommandError: see `secure`.
+    """
+
+    def has_two() -> bool:
+        state = drbd.observe(runner, name)
+        return (
+            state is not None
+            and is_counted(state)
+            and (not state.is_primary or redundancy.is_held(name))
+            and has_two_good(state)
+        )
+
+    _secure(runner, name, has_two)
 
 
 def secure_unless_in_sync(runner: Runner, name: str) -> None:
@@ -132,11 +156,38 @@ def secure_unless_in_sync(runner: Runner, name: str) -> None:
     path = suspicion.data_file(name)
     if path is None or not suspicion.is_marked(path):
         return
-    if _in_sync(drbd.observe(runner, name)):
+    if _in_sync(_observe_held(runner, name)):
         refuse_suspect(name, path)
         _check(runner, name, path)
     else:
         secure(runner, name)
+
+
+def release_standby(runner: Runner, name: str) -> None:
+    """Take off what holds a Primary's I/O: this node is none any more.
+
+    If that fails the next monitor does it.
+    """
+    try:
+        redundancy.release(runner, name)
+    except SanctlError as error:
+        tell(name, f"it would still need two good copies to serve: {error}", "held")
+
+
+def _secure(runner: Runner, name: str, may_stay: Callable[[], bool]) -> None:
+    try:
+        path = suspicion.data_file(name)
+        # Marked, not "in write-back": a process may have died on the way there, or back.
+        if path is None:
+            return
+        with _locked(name):
+            if suspicion.is_marked(path) and not may_stay():
+                refuse_suspect(name, path)
+                _leave(runner, name, path, why=Reason.ONE_COPY)
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-CACHE-001", f"{name}: {error.filename or ''}: {error.strerror}")
+        ) from error
 
 
 def refuse_suspect(name: str, path: str | None = None) -> None:
@@ -252,7 +303,20 @@ def _allowed(policy: Policy, name: str, path: str, state: ResourceState | None) 
 
 
 def _in_sync(state: ResourceState | None) -> bool:
-    return state is not None and state.is_in_sync
+    return state is not None and has_two_good(state)
+
+
+def _observe_held(runner: Runner, name: str) -> ResourceState | None:
+    """Return DRBD's state, seen with the hold on where there has to be one.
+
+    Told each time it is needed, not only where the file does not say so: who wrote that may have
+    died before it told the kernel.
+    """
+    state = drbd.observe(runner, name)
+    if not must_hold(state, may_be_write_back=True):
+        return state
+    redundancy.hold(runner, name)
+    return drbd.observe(runner, name)
 
 
 def _check(runner: Runner, name: str, path: str) -> None:
@@ -273,7 +337,7 @@ def _enter(runner: Runner, name: str, path: str) -> None:
     _note(f"stable-{name}", is_set=False)
     filecache.set_synchronous(path, on=False)
     ocf.stop_here_if_asked("cache-entered")
-    tell(name, "write-back: both copies are in sync", Mode.WRITE_BACK.value, begun)
+    tell(name, "write-back: two copies are in sync", Mode.WRITE_BACK.value, begun)
 
 
 def _leave(runner: Runner, name: str, path: str, *, why: Reason) -> None:
@@ -293,6 +357,9 @@ def _leave(runner: Runner, name: str, path: str, *, why: Reason) -> None:
     _note(f"stable-{name}", is_set=True)
     filecache.set_buffered(runner, path, on=False)
     dirty.limit(name, None)
+    # Before the marker: whoever dies here is followed by one that leaves again. And last of what
+    # hosts wait for, as held I/O may go on by this.
+    redundancy.release(runner, name)
     if not suspicion.is_suspect(name, path):
         suspicion.clear(name, path)
     amount = "" if used is None else f" ({used.dirty} bytes)"

@@ -235,6 +235,7 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
         steps.done("gate", "gate closed")
     if drbd.is_loaded():
         primary.resign(_RUNNER, device.name, device.minor, deadline)
+        cache.release_standby(_RUNNER, device.name)
         steps.done("secondary", "DRBD Secondary")
 
 

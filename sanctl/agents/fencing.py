@@ -65,7 +65,7 @@ def fence_peer() -> int:
     while True:
         try:
             # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
-            cache.secure(_RUNNER, device)
+            cache.secure_unless_two(_RUNNER, device)
             with locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
                 if is_mine and not _may_mark(_RUNNER, device, peer):
                     return _uncalled_for(device, peer)

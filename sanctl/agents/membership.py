@@ -41,6 +41,8 @@ def follow(runner: Runner, device: Device) -> bool:
         return False  # DRBD would connect it, and compare it by what it has lost
     with open(_mark(device), "w", encoding="utf-8"):
         pass
+    # How many copies there are decides what write-back needs.
+    cache.secure(runner, device.name)
     part(runner, device)
     where = replica.load_topology().pool(device.pool)
     if where is None:

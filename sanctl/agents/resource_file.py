@@ -16,6 +16,8 @@ from sanctl.system.runner import Runner
 _EXTENTS = re.compile(r"^\s*al-extents (\d+);", re.MULTILINE)
 _DISK_SECTION = re.compile(r"^  disk \{\n", re.MULTILINE)
 _NO_FLUSHES = re.compile(r"^ *disk-flushes no;\n", re.MULTILINE)
+_OPTIONS_SECTION = re.compile(r"^  options \{\n", re.MULTILINE)
+_HOLDS_TWO = re.compile(r"^ *quorum-minimum-redundancy 2;\n", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 _INCLUDE = "/etc/drbd.d/sanctl.res"
@@ -35,7 +37,8 @@ def write(
 
     `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
     `only` is the one node to connect to, empty for all; None: as in the file that is there.
-    Whether its disk is flushed stays as in the file that is there, unless that has become wrong.
+    Whether its disk is flushed stays as in the file that is there, unless that has become wrong,
+    and so does whether I/O is held without two good copies.
     """
     from sanctl.agents import policy  # noqa: PLC0415
     from sanctl.render.drbd import (  # noqa: PLC0415
@@ -94,6 +97,7 @@ def write(
             al_extents=al_extents,
             connection=_connection(device, only_peer(device.name) if only is None else only),
             flushes=_keeps_flushing(device.name, files),
+            holds_two=holds_two(device.name),
         ),
         mode=0o600,
     )
@@ -145,6 +149,24 @@ def set_flushes(name: str, *, on: bool) -> bool:
             text = _DISK_SECTION.sub("\\g<0>    disk-flushes no;\n", text, count=1)
         write_atomically(path_of(name), text, mode=0o600)
     return flushes(name) == on
+
+
+def holds_two(name: str) -> bool:
+    """Whether the file that is there has DRBD hold I/O while there are no two good copies."""
+    return bool(_HOLDS_TWO.search(read_text_or(path_of(name), "")))
+
+
+def set_holds_two(name: str, *, on: bool) -> None:
+    """Say in the file that is there whether I/O is held so, and change nothing else of it."""
+    text = read_text_or(path_of(name), "")
+    if not text or holds_two(name) == on:
+        return
+    if on:
+        line = "    quorum-minimum-redundancy 2;\n"
+        text = _OPTIONS_SECTION.sub(f"\\g<0>{line}", text, count=1)
+    else:
+        text = _HOLDS_TWO.sub("", text)
+    write_atomically(path_of(name), text, mode=0o600)
 
 
 def _keeps_flushing(name: str, files: pool.DeviceFiles) -> bool:

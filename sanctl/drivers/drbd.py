@@ -231,6 +231,45 @@ def set_flushing(runner: Runner, minor: int, *, on: bool) -> None:
     )
 
 
+def hold_without_two(runner: Runner, name: str) -> None:
+    """Have DRBD 9 freeze a Primary's I/O while fewer than two copies are connected and UpToDate.
+
+    By its quorum: it is judged anew in the change of state in which a copy is lost, so before
+    another write ends (drbd_state.c, calc_quorum; drbdsetup-9.0(8), quorum-minimum-redundancy).
+    What is so already when this is called freezes nothing.
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    runner.run(
+        ["drbdsetup", "resource-options", name, "--quorum-minimum-redundancy=2"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def release_without_two(runner: Runner, name: str, *, copies: int) -> None:
+    """Let a majority of the copies be enough again, also for I/O that is frozen now.
+
+    DRBD 9.3.3 judges that anew only where `quorum` changes (drbd_main.c, set_resource_options): so
+    it is the majority's number for a moment, which is never less than the majority.
+
+    Args:
+        runner: starts drbdsetup.
+        name: of the resource; one that is not up is fine.
+        copies: how many replicas the device has.
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    for quorum in (str(copies // 2 + 1), "majority"):
+        runner.run(
+            ["drbdsetup", "resource-options", name,
+             "--quorum-minimum-redundancy=off", f"--quorum={quorum}"],
+            timeout_s=_TIMEOUT_S,
+            ok=(0, _NO_SUCH_RESOURCE),
+        )  # fmt: skip
+
+
 def attach(runner: Runner, name: str) -> None:
     """Attach without connecting: for a replica that must not be compared with its peer."""
     state = observe(runner, name)

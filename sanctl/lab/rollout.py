@@ -11,7 +11,7 @@ import re
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,20 @@ _RECAP = re.compile(
 )
 
 
-def run(lab: Lab, *, progress: Progress | None = None, arguments: tuple[str, ...] = ()) -> int:
+def run(
+    lab: Lab,
+    *,
+    progress: Progress | None = None,
+    arguments: tuple[str, ...] = (),
+    inventory: Mapping[str, Any] | None = None,
+) -> int:
     """Roll out to every node of a lab; return how many tasks changed something.
 
     Args:
         lab: a lab that is up.
         progress: where to show what is being done.
         arguments: more arguments for ansible-playbook, such as `--check`.
+        inventory: what to roll out in place of `inventory_of` the lab.
 
     Raises:
         Refused: there is no ansible-playbook, or no checkout to roll out from.
@@ -48,8 +55,9 @@ def run(lab: Lab, *, progress: Progress | None = None, arguments: tuple[str, ...
     """
     progress = progress or Progress()
     source = _checkout()
-    inventory = lab.directory / "inventory.json"
-    write_atomically(str(inventory), json.dumps(inventory_of(lab), indent=2) + "\n", mode=0o600)
+    wanted = inventory_of(lab) if inventory is None else inventory
+    hosts = lab.directory / "inventory.json"
+    write_atomically(str(hosts), json.dumps(wanted, indent=2) + "\n", mode=0o600)
     log = lab.directory / "rollout.log"
     log.unlink(missing_ok=True)
     argv = lab.enter(
@@ -61,7 +69,7 @@ def run(lab: Lab, *, progress: Progress | None = None, arguments: tuple[str, ...
         f"HOME={os.environ.get('HOME', '/root')}",
         _ansible_playbook(),
         "--inventory",
-        str(inventory),
+        str(hosts),
         "--extra-vars",
         json.dumps({"sanctl_wheel_directory": str(lab.directory / "wheel")}),
         *arguments,

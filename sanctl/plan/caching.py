@@ -1,7 +1,9 @@
 """Which cache mode a replica may be in now, and why it is not the one that is wanted.
 
 The invariant: what is acknowledged and only in RAM is in the RAM, or on the disk, of two nodes.
-So write-back needs a peer that is in sync.
+So write-back needs a peer that is in sync. With two copies that is the other one, and DRBD freezes
+a Primary that loses it. With three and more one is enough, whatever the others are, as long as DRBD
+is told to freeze where there is none left (`must_hold`).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sanctl.model.cache import Mode
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import ResourceState, has_majority
 
 #: What DRBD calls flushing the disk between dependent writes. It changes to another word, for
 #: good, when a flush has failed (drbd_receiver.c, drbd_flush).
@@ -50,12 +52,42 @@ def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> t
         return wanted, Reason.NONE
     if is_suspect:
         return Mode.WRITE_THROUGH, Reason.SUSPECT
-    if state is None or not state.is_in_sync:
+    if state is None or not has_two_good(state):
         return Mode.WRITE_THROUGH, Reason.ONE_COPY
     if has_lost_writes(state):
         # Not entered: a flush that fails later could not be told from this.
         return Mode.WRITE_THROUGH, Reason.NO_FLUSH
     return Mode.WRITE_BACK, Reason.NONE
+
+
+def has_two_good(state: ResourceState) -> bool:
+    """Whether this copy and another are in sync right now; of two copies DRBD has to say so both.
+
+    What DRBD 8.4 says of one peer, it says of the only one that there is.
+    """
+    if not is_counted(state):
+        return state.is_in_sync
+    return state.disk == "UpToDate" and any(peer.is_in_sync for peer in state.peers)
+
+
+def is_counted(state: ResourceState) -> bool:
+    """Whether DRBD counts the copies, so that it can be told to freeze without two good ones."""
+    return state.has_quorum is not None and has_majority(len(state.peers) + 1)
+
+
+def must_hold(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
+    """Whether DRBD is to freeze I/O here while fewer than two good copies are connected.
+
+    Only for a Primary: a standby that is to take over must not need two good copies for that. And
+    not for one whose disk has failed: then nothing new comes into its RAM.
+    """
+    return (
+        may_be_write_back
+        and state is not None
+        and is_counted(state)
+        and state.is_primary
+        and state.is_attached
+    )
 
 
 def flushes(state: ResourceState | None) -> bool:

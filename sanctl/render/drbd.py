@@ -147,6 +147,9 @@ _OPTIONS = (("on-no-data-accessible", "suspend-io"),)
 # what is written without a majority waits for it, as above, instead of failing.
 _OPTIONS_9 = (("auto-promote", "no"), ("on-no-quorum", "suspend-io"))
 
+#: While what was acknowledged may be in RAM (sanctl/agents/redundancy.py).
+HOLDS_TWO = ("quorum-minimum-redundancy", "2")
+
 _GIB = 1 << 30
 
 
@@ -192,6 +195,7 @@ def render_resource(
     al_extents: int | None = None,
     connection: tuple[str, ...] = (),
     flushes: bool = True,
+    holds_two: bool = False,
 ) -> str:
     """Return the text of `/run/sanctl/drbd.d/NAME.res` (drbd.conf(5)).
 
@@ -213,6 +217,8 @@ def render_resource(
             node with each other one.
         flushes: whether the local disk is flushed between writes that depend on each other; it
             has to be, unless each write of it is on stable storage when it ends.
+        holds_two: whether three and more copies freeze I/O while fewer than two of them are
+            connected and UpToDate.
     """
     fencing = ("fencing", _fencing(len(replicas)))
     net = (*_NET, fencing) if generation >= 9 else _NET
@@ -220,6 +226,8 @@ def render_resource(
     options: tuple[tuple[str, str], ...] = _OPTIONS
     if generation >= 9:
         options += (*_OPTIONS_9, ("quorum", "majority" if has_majority(len(replicas)) else "off"))
+        if holds_two and has_majority(len(replicas)):
+            options += (HOLDS_TWO,)
     ordered = sorted(replicas, key=lambda replica: replica.node_id)
     lines = [
         "# Written by sanctl when the device starts; changes are lost. `sanctl device show`.",

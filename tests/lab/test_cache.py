@@ -194,7 +194,7 @@ def test_the_standby_loses_its_power(load: Load) -> None:
     assert re.search(rf"device {NAME}\s+n1\s+write-through \(one copy is in sync", status)
     give_power(bed, "n2")
     await_log(bed, "n2", began_s, "filled anew", within_s=300)
-    await_log(bed, "n2", began_s, "cache: write-back: both copies", within_s=300)
+    await_log(bed, "n2", began_s, "cache: write-back: two copies", within_s=300)
 
 
 def give_power(bed: Bed, *nodes: str) -> None:
@@ -217,7 +217,7 @@ def test_the_node_that_serves_loses_its_power(load: Load) -> None:
     ), "it served before it had flushed"
     give_power(bed, active)
     await_log(bed, active, began_s, "filled anew", within_s=300)
-    await_log(bed, other, began_s, "cache: write-back: both copies", within_s=300)
+    await_log(bed, other, began_s, "cache: write-back: two copies", within_s=300)
 
 
 def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: Load) -> None:

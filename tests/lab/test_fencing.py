@@ -7,6 +7,7 @@ checked at the end has been through everything.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from sanctl.lab import network
 from sanctl.lab.spec import Network
 from sanctl.plan.freeze import ABANDONED_AFTER_S
 from sanctl.system.runner import LocalRunner
-from tests.steps import dead_bmc, findings
+from tests.steps import assert_no_error, boot_id, dead_bmc, findings
 
 pytestmark = pytest.mark.faults
 
@@ -31,6 +32,9 @@ NAME = "fen0"
 LEAVE_DEADLINE_S = 60.0
 # Until a cut cable is noticed by everybody who has to.
 NOTICE_DEADLINE_S = 120.0
+# POST, boot and the start of the cluster; then a resync.
+BOOT_DEADLINE_S = 180.0
+RETURN_DEADLINE_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +231,48 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
 
 def _test(bed: Bed, node: str, target: str) -> bool:
     return bed.sh(node, f"sanctl node fence {target} --test", timeout_s=60, ok=(0, 1)).status == 0
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("is_drained", [True, False], ids=["drained", "at-once"])
+def test_the_node_that_serves_is_fenced_on_request(
+    scene: Scene, load: Load, is_drained: bool
+) -> None:
+    """Another serves; the node boots, joins and is filled by itself, and takes nothing back."""
+    bed = scene.bed
+    lost = observe.active_node(bed, NAME)
+    survivor = load.peer_of(lost)
+    wait_for("both in sync", lambda: observe.in_sync(bed, lost, NAME), within_s=RETURN_DEADLINE_S)
+    boot, on_s = boot_id(bed, lost), bed.powered_since_s(lost)
+    command = f"sanctl node fence {lost}" + ("" if is_drained else " --no-drain")
+    # It asks first, and nobody answers.
+    assert "SAN-CLI-002" in bed.sh(survivor, f"{command} </dev/null", ok=(2,)).stderr
+    assert (bed.powered_since_s(lost), observe.active_node(bed, NAME)) == (on_s, lost)
+    began_s = time.time()
+    told = bed.sh(survivor, f"{command} --yes --output json", timeout_s=300).stdout
+    assert json.loads(told)["data"] == {"name": lost, "drained": is_drained}
+    assert (bed.powered_since_s(lost) or 0.0) > began_s
+    wait_for(
+        f"{NAME} on {survivor}",
+        lambda: observe.active_node(bed, NAME) == survivor,
+        within_s=NOTICE_DEADLINE_S,
+    )
+    await_writes(load)
+    wait_for(
+        f"{lost} to have booted",
+        lambda: boot_id(bed, lost) != boot,
+        within_s=BOOT_DEADLINE_S,
+        every_s=1.0,
+    )
+    wait_for(
+        "both in sync",
+        lambda: observe.in_sync(bed, survivor, NAME),
+        within_s=RETURN_DEADLINE_S,
+        every_s=1.0,
+    )
+    # Its standby has ended with the fencing: nobody has to put it back into service.
+    failover.await_healthy(bed, survivor)
+    settle(bed, survivor)
+    assert observe.active_node(bed, NAME) == survivor
+    assert agent_events(bed, began_s, "promote: serving") == [survivor]
+    assert_no_error(load, began_s)

@@ -20,6 +20,7 @@ from sanctl.plan.caching import (
     has_lost_writes,
     leaves_enough_ram,
     must_cut,
+    must_hold,
 )
 
 CONNECTIONS = ("Connected", "Connecting", "StandAlone", "Unknown", "BrokenPipe")
@@ -43,7 +44,9 @@ states = st.builds(
     st.sampled_from(DISKS),
     st.just(1024),
     st.lists(peers, max_size=3).map(tuple),
-    st.sampled_from(("", "flush", "drain", "none", "barrier")),
+    st.none(),
+    has_quorum=st.none() | st.booleans(),
+    write_ordering=st.sampled_from(("", "flush", "drain", "none", "barrier")),
 )
 
 
@@ -53,12 +56,61 @@ def test_nothing_is_in_ram_alone(
 ) -> None:
     mode, reason = allowed(wanted, state, is_suspect=is_suspect)
     if mode is Mode.WRITE_BACK:
-        assert state is not None
-        assert state.is_in_sync and not has_lost_writes(state) and not is_suspect
+        assert state is not None and state.disk == "UpToDate"
+        good = [peer for peer in state.peers if peer.is_in_sync]
+        assert good and not has_lost_writes(state) and not is_suspect
+        if len(good) < len(state.peers):
+            # Then DRBD counts, and freezes a Primary without any.
+            assert len(state.peers) > 1 and state.has_quorum is not None
+            primary = state._replace(role="Primary")
+            assert must_hold(primary, may_be_write_back=True)
         assert wanted is Mode.WRITE_BACK
     assert (reason is Reason.NONE) is (mode is wanted)
     if mode is not wanted:
         assert mode is Mode.WRITE_THROUGH and reason in SENTENCES
+
+
+def several(*disks: str, **changes: Any) -> ResourceState:
+    peers = tuple(
+        PeerState(f"n{number}", "Connected", "Secondary", "Established", disk, 0)
+        for number, disk in enumerate(disks, start=2)
+    )
+    return ResourceState("vm1", "Primary", "no", "UpToDate", 1024, peers, has_quorum=True)._replace(
+        **changes
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "mode"),
+    [
+        (several("UpToDate", "UpToDate"), Mode.WRITE_BACK),
+        (several("UpToDate", "Inconsistent"), Mode.WRITE_BACK),
+        (several("Inconsistent", "Outdated", "UpToDate"), Mode.WRITE_BACK),
+        (several("Inconsistent", "Diskless"), Mode.WRITE_THROUGH),
+        (several("UpToDate", "UpToDate", disk="Failed"), Mode.WRITE_THROUGH),
+        # Two copies, which DRBD 9 does not count either.
+        (several("Inconsistent"), Mode.WRITE_THROUGH),
+        (several("UpToDate"), Mode.WRITE_BACK),
+        # Nobody would freeze it.
+        (several("UpToDate", "Inconsistent", has_quorum=None), Mode.WRITE_THROUGH),
+    ],
+)
+def test_of_three_copies_two_are_enough(state: ResourceState, mode: Mode) -> None:
+    assert allowed(Mode.WRITE_BACK, state, is_suspect=False)[0] is mode
+
+
+def test_only_a_primary_with_a_disk_and_several_copies_is_held() -> None:
+    held = several("UpToDate", "Inconsistent")
+    assert must_hold(held, may_be_write_back=True)
+    assert not must_hold(held, may_be_write_back=False)
+    assert not must_hold(None, may_be_write_back=True)
+    for state in (
+        held._replace(role="Secondary"),
+        held._replace(disk="Diskless"),
+        held._replace(has_quorum=None),
+        held._replace(peers=held.peers[:1]),
+    ):
+        assert not must_hold(state, may_be_write_back=True)
 
 
 def in_sync(**changes: Any) -> ResourceState:

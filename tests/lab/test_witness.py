@@ -1,0 +1,257 @@
+"""The third vote changes its kind while a host writes: a witness node, a quorum device, and back.
+
+On a laboratory of its own, whose third server is the one or the other: first a member that votes,
+then no member and the host of the device. Out of a running cluster a member is taken by hand, as
+docs/howto/strategies.md says; all else is the playbook's. In file order: each test leaves the third
+vote that the next one needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sanctl.demo import failover, observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.failover import Load
+from sanctl.demo.host import Host
+from sanctl.demo.scene import Scene
+from sanctl.errors import CommandError
+from sanctl.lab import rollout, state
+from sanctl.lab.spec import LabSpec, Network, Witness
+from tests.laboratory import laboratory
+from tests.steps import assert_not_interrupted, await_writes, boot_id
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
+
+NAME = "vote0"
+THIRD = "n3"
+OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
+# Nodes, expected votes, votes there are, votes needed, flags: as corosync-quorumtool shows them.
+BY_WITNESS = ("3", "3", "3", "2", "Quorate")
+BY_DEVICE = ("2", "3", "3", "2", "Quorate Qdevice")
+BY_TWO = ("2", "2", "2", "2", "Quorate")
+QUORUM = ("Nodes", "Expected votes", "Total votes", "Quorum", "Flags")
+SOON_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    """In place of the session's laboratory, which others need as it is."""
+    found = state.find(OWN_LAB) if OWN_LAB else None
+    is_own = found is not None and (found.spec.nodes, found.spec.witness_kind) == (3, Witness.NODE)
+    yield from laboratory(
+        request, LabSpec(name=OWN_LAB if is_own else "testvote", nodes=3), is_own=is_own
+    )
+
+
+@pytest.fixture(scope="module")
+def scene(bed: Bed) -> Scene:
+    return Scene(bed, Host(bed, "i1"))
+
+
+@pytest.fixture(scope="module")
+def load(scene: Scene) -> Iterator[Load]:
+    """A ledger through all tests; whatever votes, nothing may be lost or refused."""
+    target = scene.create(NAME, "256M", prefer="n1")
+    made = scene.start_load(
+        NAME,
+        target,
+        scene.host.login(target, scene.portals()),
+        rate=100,
+        region_bytes=32 << 20,
+        tell=lambda text: print(f"  {text}"),
+        show=lambda _state: None,
+    )
+    yield made
+    scene.host.stop_ledger(made.run)
+    check = scene.host.check_ledger(made.run)
+    scene.delete(NAME)
+    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
+    assert check["acknowledged"] > 200
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+
+
+def with_a_device(bed: Bed) -> dict[str, Any]:
+    """The laboratory's inventory, with the third server as a quorum device's host."""
+    made = rollout.inventory_of(bed.lab)
+    children = made["all"]["children"]
+    children["sanctl_nodes"]["children"]["sanctl_witness"]["hosts"] = {}
+    children["sanctl_qnetd"]["hosts"] = {
+        THIRD: {
+            "ansible_user": "root",
+            "sanctl_qnetd_address": bed.node(THIRD).address(Network.HEARTBEAT),
+        }
+    }
+    return made
+
+
+def counted(bed: Bed, node: str) -> tuple[str, ...]:
+    """How a node's corosync counts, in the order of QUORUM."""
+    text = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
+    told = dict(re.findall(r"^(\w[\w ]*):\s+(.*?)\s*$", text, re.MULTILINE))
+    return tuple(told.get(key, "") for key in QUORUM)
+
+
+def await_votes(bed: Bed, wanted: tuple[str, ...], *nodes: str) -> None:
+    """Wait until nodes count so; Pacemaker and the fencing know the same members."""
+
+    def seen(node: str) -> bool:
+        told = counted(bed, node)
+        if told != wanted:
+            print(f"  {node}: {told}")
+        return told == wanted
+
+    for node in nodes:
+        wait_for(f"{wanted} on {node}", partial(seen, node), within_s=SOON_S, every_s=2.0)
+    members = [f"n{number}" for number in range(1, int(wanted[0]) + 1)]
+    cib = bed.sh(nodes[0], "cibadmin --query --scope configuration").stdout
+    assert sorted(re.findall(r'<node [^>]*uname="(\w+)"', cib)) == members
+    assert sorted(re.findall(r'<primitive [^>]*id="fence-(\w+)"', cib)) == members
+
+
+def shown(scene: Scene, node: str) -> dict[str, Any]:
+    data = json.loads(scene.sanctl("cluster", "show", "--output", "json", node=node))["data"]
+    assert isinstance(data, dict)
+    return data
+
+
+def configuration(bed: Bed) -> dict[str, str]:
+    files = "/etc/corosync/corosync.conf /etc/sanctl/cluster.toml"
+    return {node.name: bed.sh(node.name, f"cat {files}").stdout for node in bed.cluster}
+
+
+def boots(bed: Bed) -> dict[str, str]:
+    return {node.name: boot_id(bed, node.name) for node in bed.storage}
+
+
+def take_out(bed: Bed) -> None:
+    """Take the witness out of the running cluster, by what the how-to has people type."""
+    first, *_ = (node.name for node in bed.storage)
+    bed.sh(
+        THIRD,
+        "systemctl disable --now pacemaker.service corosync.service"
+        " && rm /etc/corosync/corosync.conf /etc/corosync/authkey",
+        timeout_s=180,
+    )
+    wait_for(
+        "the others to see that it has left",
+        lambda: {counted(bed, node.name)[0] for node in bed.storage} == {"2"},
+        within_s=SOON_S,
+    )
+    for node in bed.storage:
+        bed.sh(
+            node.name,
+            rf"perl -0pi -e 's/^    node \{{\n        name: {THIRD}\n.*?^    \}}\n//ms'"
+            " /etc/corosync/corosync.conf",
+        )
+    bed.sh(first, "corosync-cfgtool -R")
+    bed.sh(first, f"crm_node --force --remove {THIRD}")
+    for element in (
+        f'<rsc_location id="fence-{THIRD}-elsewhere"/>',
+        f'<primitive id="fence-{THIRD}"/>',
+    ):
+        bed.sh(first, f"cibadmin --delete --xml-text '{element}'")
+
+
+def test_a_witness_node_has_one_of_three_votes(scene: Scene, load: Load) -> None:
+    failover.await_healthy(scene.bed, "n1")
+    await_votes(scene.bed, BY_WITNESS, "n1", "n2", THIRD)
+    data = shown(scene, "n1")
+    assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
+    assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
+
+
+def test_the_rollout_takes_no_member_out_of_a_running_cluster(scene: Scene, load: Load) -> None:
+    """It stops and names it; the cluster counts as before, and the old inventory still goes."""
+    bed, began_s = scene.bed, time.time()
+    before, alive = configuration(bed), boots(bed)
+    with pytest.raises(CommandError, match="SAN-LAB-040"):
+        rollout.run(bed.lab, inventory=with_a_device(bed))
+    said = " ".join((bed.lab.directory / "rollout.log").read_text(errors="replace").split())
+    assert f"{THIRD} is in the running cluster and not in the inventory" in said
+    assert "docs/howto/strategies.md" in said
+    assert configuration(bed) == before
+    await_votes(bed, BY_WITNESS, "n1", "n2", THIRD)
+    rollout.run(bed.lab)
+    failover.await_healthy(bed, "n1")
+    assert configuration(bed) == before
+    assert boots(bed) == alive
+    assert_not_interrupted(load, began_s)
+
+
+def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: Load) -> None:
+    bed, began_s = scene.bed, time.time()
+    alive, active = boots(bed), observe.active_node(bed, NAME)
+    take_out(bed)
+    await_votes(bed, BY_TWO, "n1", "n2")
+    assert rollout.run(bed.lab, inventory=with_a_device(bed)) > 0
+    await_votes(bed, BY_DEVICE, "n1", "n2")
+    address = bed.node(THIRD).address(Network.HEARTBEAT)
+    for node in ("n1", "n2"):
+        data = shown(scene, node)
+        assert data["counts_by"] == f"qdevice@{address}"
+        assert data["qdevice"] == {"host": address, "state": "Connected"}
+        assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
+        assert {each["name"]: each["has_device_vote"] for each in data["nodes"]} == {
+            "n1": True,
+            "n2": True,
+        }
+    failover.await_healthy(bed, "n1")
+    assert observe.active_node(bed, NAME) == active
+    assert boots(bed) == alive
+    assert_not_interrupted(load, began_s)
+    assert rollout.run(bed.lab, inventory=with_a_device(bed)) == 0
+
+
+def test_a_node_goes_on_with_the_device(scene: Scene, load: Load) -> None:
+    assert counted(scene.bed, "n1") == BY_DEVICE
+    assert_survives(load, THIRD)
+
+
+def test_back_to_a_witness_node_by_the_rollout_under_load(scene: Scene, load: Load) -> None:
+    bed, began_s = scene.bed, time.time()
+    assert counted(bed, "n1") == BY_DEVICE
+    alive, active = boots(bed), observe.active_node(bed, NAME)
+    assert rollout.run(bed.lab) > 0
+    await_votes(bed, BY_WITNESS, "n1", "n2", THIRD)
+    for node in ("n1", "n2"):
+        data = shown(scene, node)
+        assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
+        assert {each["name"]: each["is_member"] for each in data["nodes"]} == {
+            "n1": True,
+            "n2": True,
+            THIRD: True,
+        }
+        # Inactive, or failed: running it must not be.
+        assert bed.sh(node, "systemctl is-active corosync-qdevice", ok=(3, 4)).status
+    failover.await_healthy(bed, "n1")
+    assert observe.active_node(bed, NAME) == active
+    assert boots(bed) == alive
+    assert_not_interrupted(load, began_s)
+    assert rollout.run(bed.lab) == 0
+
+
+def test_a_node_goes_on_with_the_witness(scene: Scene, load: Load) -> None:
+    assert counted(scene.bed, "n1") == BY_WITNESS
+    assert_survives(load, THIRD)
+
+
+def assert_survives(load: Load, third: str) -> None:
+    """Cut the power of the node that serves: the other and the third vote are enough."""
+    bed = load.bed
+    before = boot_id(bed, third)
+    trial = failover.crash(load)
+    assert trial.is_fenced, trial.events
+    assert trial.pause.errors == 0
+    assert trial.violations == ()
+    assert observe.active_node(bed, NAME) == trial.to_node
+    assert boot_id(bed, third) == before, "the third vote was lost meanwhile"
+    await_writes(load)
