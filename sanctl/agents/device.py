@@ -303,6 +303,12 @@ def monitor() -> int:
     found = birth.observe(_RUNNER, device, within_s=ocf.remaining_s(30.0) / 2)
     if found.is_absent:
         return ocf.NOT_RUNNING
+    if found.drbd is not None and ocf.is_probe() and pair.is_left_over(_RUNNER, found.drbd):
+        ocf.exit_reason(
+            "it was up while the cluster software was not, and is without its peer: it may be old,"
+            " and is started anew"
+        )
+        return ocf.ERR_GENERIC
     if found.drbd is not None and not ocf.is_probe():
         state: ResourceState | None = found.drbd
         apart = ""

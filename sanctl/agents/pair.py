@@ -15,6 +15,8 @@ and would serve the data of last week. So there, in addition:
   Consistent, and only that. DRBD 9 has more uses for the word (a survivor of a Primary, until it
   knows what the others have), so there a note is kept on tmpfs. An operator who has seen what it
   holds may call it good all the same (`device heal`): that too is a note, until it is started anew.
+  8.4 goes on calling a replica UpToDate that has lost its Primary while no cluster software ran on
+  its node: such a one is found by the first probe, and started anew (`is_left_over`).
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership is taken as gone. Nothing less would ever let the other go on.
 
@@ -42,6 +44,8 @@ from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
 _NOTES = "/run/sanctl"
+# A new one for each start of the unit: what it is called is not told to be used again.
+_LIFE = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
@@ -126,9 +130,34 @@ def _has_joined(runner: Runner, node: str) -> bool:
 
 
 def note_contact(device: str) -> None:
-    """Remember that this node's replica has been connected since it was started."""
-    with open(_met(device), "w", encoding="utf-8"):
-        pass
+    """Remember that this node's replica has been connected in this life of the cluster software."""
+    with open(_met(device), "w", encoding="utf-8") as note:
+        note.write(_life())
+
+
+def is_left_over(runner: Runner, state: ResourceState) -> bool:
+    """Whether a standby is left from before the cluster software began here, and may be old.
+
+    As after maintenance: DRBD went on while the cluster software was down, and 8.4 goes on calling
+    a replica UpToDate that has lost its Primary. That one may have marked it, and that mark came
+    to nobody here. Started anew it is Consistent, like any that has met no other.
+
+    A contact is noted, as by each monitor.
+
+    Args:
+        runner: starts corosync-quorumtool.
+        state: the resource as DRBD reports it here, at the probe with which that life begins.
+
+    Raises:
+        CommandError: corosync did not answer.
+    """
+    if state.is_in_contact:
+        note_contact(state.name)
+    if state.is_primary or state.is_in_contact or not state.peers or drbd.generation() >= 9:
+        return False
+    if state.disk != "UpToDate" or _has_met(state.name) or os.path.exists(_trusted(state.name)):
+        return False
+    return not corosync.membership(runner).has_memory
 
 
 def note_trust(device: str) -> None:
@@ -161,11 +190,26 @@ def _trusted(device: str) -> str:
     return f"{_NOTES}/trusted-{device}"
 
 
+def _life() -> str:
+    """What tells this life of the cluster software from others of this boot; empty: nothing does.
+
+    Then a note counts until the node is started anew, or the replica is.
+    """
+    try:
+        return str(os.stat(_LIFE).st_ino)
+    except OSError:
+        return ""
+
+
+def _has_met(device: str) -> bool:
+    return read_text_or(_met(device), "never") == _life()
+
+
 def _is_untried(runner: Runner, device: str) -> bool:
     if os.path.exists(_trusted(device)):
         return False
     if drbd.generation() >= 9:
-        return not os.path.exists(_met(device))
+        return not _has_met(device)
     state = drbd.observe(runner, device)
     return state is None or state.disk == _NOT_CONNECTED_YET
 

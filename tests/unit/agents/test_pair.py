@@ -15,6 +15,7 @@ from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.quorum import PLAIN, Tally, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
+from sanctl.system.files import read_text_or
 from tests.fakes.runner import FakeRunner
 
 TWO_NODE = frozenset({"2Node", "Quorate"})
@@ -45,7 +46,13 @@ def weigh(
     monkeypatch.setattr(drbd, "generation", lambda: generation)
     monkeypatch.setattr(drbd, "observe", lambda *_: state)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
-    monkeypatch.setattr(pair, "read_text_or", lambda *_: quorum_section(file))
+    monkeypatch.setattr(
+        pair,
+        "read_text_or",
+        lambda path, text: (
+            quorum_section(file) if path == corosync.CONF else read_text_or(path, text)
+        ),
+    )
     runner = FakeRunner(f"{fencing}\n")
     return pair.weigh(runner, "vol1", "n2", standing, has_joined=lambda: has_joined)
 
@@ -198,3 +205,86 @@ def test_nobody_is_promoted_in_vain(
         assert not pair.may_ask(answers("down", "true"), state, ["n2"])
     # Without fencing, by the operator's word, whoever is out is taken as gone.
     assert pair.may_ask(answers("down", "false"), state, ["n2"])
+
+
+CUT = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
+LEFT = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (CUT,), minor=1)
+MET = CUT._replace(connection="Connected", disk="UpToDate", replication="Established")
+
+
+def left_over(
+    monkeypatch: pytest.MonkeyPatch,
+    state: ResourceState,
+    *,
+    flags: Collection[str] = ("Quorate", "Qdevice"),
+    generation: int = 8,
+) -> bool:
+    seen = Membership(True, frozenset({"n1"}), frozenset(flags))
+    monkeypatch.setattr(drbd, "generation", lambda: generation)
+    monkeypatch.setattr(corosync, "membership", lambda _: seen)
+    return pair.is_left_over(FakeRunner(), state)
+
+
+@pytest.fixture
+def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Two lives of the cluster software, of which the first is the present one."""
+    monkeypatch.setattr(pair, "_NOTES", str(tmp_path))
+    found = [tmp_path / "first", tmp_path / "second"]
+    for each in found:
+        each.mkdir()
+    monkeypatch.setattr(pair, "_LIFE", str(found[0]))
+    return found
+
+
+def test_a_replica_left_from_before_is_found(
+    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
+) -> None:
+    assert left_over(monkeypatch, LEFT)
+    # As after `crm_resource --cleanup`, which probes, too: it has lost its peer in this life.
+    pair.note_contact("vol1")
+    assert not left_over(monkeypatch, LEFT)
+    monkeypatch.setattr(pair, "_LIFE", str(lives[1]))
+    assert left_over(monkeypatch, LEFT)
+    # Connected it is told what it lacks; and that counts in this life.
+    assert not left_over(monkeypatch, LEFT._replace(peers=(MET,)))
+    assert not left_over(monkeypatch, LEFT)
+    # What an operator has called good is.
+    monkeypatch.setattr(pair, "_LIFE", str(lives[0]))
+    pair.note_trust("vol1")
+    assert not left_over(monkeypatch, LEFT)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"role": "Primary"}, {"disk": "Consistent"}, {"disk": "Outdated"}, {"peers": ()}],
+    ids=str,
+)
+def test_what_cannot_be_promoted_for_it_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, lives: list[Path], change: dict[str, Any]
+) -> None:
+    assert not left_over(monkeypatch, LEFT._replace(**change))
+
+
+def test_where_votes_keep_notes_nothing_is_started_anew(
+    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
+) -> None:
+    assert not left_over(monkeypatch, LEFT, flags={"Quorate"})
+    assert not left_over(monkeypatch, LEFT, generation=9)
+
+
+def test_drbd_9_has_met_nobody_in_a_new_life(
+    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
+) -> None:
+    pair.note_contact("vol1")
+    assert weigh(monkeypatch, "fenced", generation=9) == "fenced"
+    monkeypatch.setattr(pair, "_LIFE", str(lives[1]))
+    assert weigh(monkeypatch, "fenced", generation=9) == "unknown"
+
+
+def test_without_a_word_for_its_life_a_note_counts_for_the_boot(
+    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
+) -> None:
+    monkeypatch.setattr(pair, "_LIFE", str(lives[0] / "not there"))
+    assert left_over(monkeypatch, LEFT)
+    pair.note_contact("vol1")
+    assert not left_over(monkeypatch, LEFT)

@@ -1,0 +1,130 @@
+"""A standby is left up while the cluster software on its node is down, and is old when that begins.
+
+As in maintenance that went wrong: DRBD 8.4 calls such a replica UpToDate whatever its Primary has
+written since. The Primary marks it; but where the third vote keeps no notes the mark dies with the
+Primary's node, and what begins on the other one knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sanctl.demo import observe
+from sanctl.demo.bed import Bed, wait_for
+from sanctl.demo.host import Host
+from sanctl.demo.scene import Scene
+from sanctl.lab import network, state
+from sanctl.lab.spec import LabSpec, Network, Witness
+from sanctl.system.runner import LocalRunner
+from tests.laboratory import laboratory
+from tests.steps import dead_bmc
+
+pytestmark = pytest.mark.faults
+
+OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
+NAME = "left0"
+MIB = 2**20
+WRITTEN = 4 * MIB
+SOON_S, BACK_S = 120.0, 400.0
+STACK = "corosync.service corosync-qdevice.service pacemaker.service"
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    """In place of the session's laboratory, whose witness has notes."""
+    found = state.find(OWN_LAB) if OWN_LAB else None
+    is_own = found is not None and found.spec.witness_kind is Witness.QNETD
+    spec = LabSpec(name=OWN_LAB if is_own else "testleft", nodes=2, witness=Witness.QNETD.value)
+    yield from laboratory(request, spec, is_own=is_own)
+
+
+@pytest.fixture(scope="module")
+def path(bed: Bed) -> Iterator[str]:
+    scene = Scene(bed, Host(bed, "i1"))
+    target = scene.create(NAME, "128M", prefer="n1")
+    yield scene.host.login(target, scene.portals())
+    scene.delete(NAME)
+
+
+def write(bed: Bed, path: str, word: str) -> None:
+    Host(bed, "i1").sh(
+        f"yes {word} | dd of={path} bs=1M count={WRITTEN // MIB} oflag=direct iflag=fullblock"
+        " conv=fsync,notrunc",
+        timeout_s=120,
+    )
+
+
+def words(bed: Bed, path: str, word: str) -> int:
+    """How often a host finds a word where it has written some."""
+    command = f"dd if={path} bs=1M count={WRITTEN // MIB} iflag=direct 2>/dev/null"
+    return int(Host(bed, "i1").sh(f"{command} | grep -c '^{word}$'", timeout_s=300, ok=(0, 1)))
+
+
+def maintenance(bed: Bed, node: str, *, on: bool) -> None:
+    word = str(on).lower()
+    bed.sh(node, f"crm_attribute --type crm_config --name maintenance-mode --update {word}")
+
+
+def disk(bed: Bed, node: str) -> str:
+    return bed.sh(node, f"drbdadm dstate {NAME}", ok=range(256)).stdout.partition("/")[0].strip()
+
+
+def case(bed: Bed) -> dict[str, Any]:
+    """What `device heal` shows on n2."""
+    text = bed.sh("n2", f"sanctl device heal {NAME} --output json", ok=(0, 1), timeout_s=60).stdout
+    found = json.loads(text)["data"]
+    assert isinstance(found, dict)
+    return found
+
+
+def is_quorate(bed: Bed, node: str) -> bool:
+    told = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
+    return "Quorate:          Yes" in told
+
+
+@pytest.mark.timeout(1800)
+def test_what_was_left_up_does_not_serve_old_data(bed: Bed, path: str) -> None:
+    wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=SOON_S)
+    assert observe.active_node(bed, NAME) == "n1"
+    write(bed, path, "older")
+    maintenance(bed, "n1", on=True)
+    bed.sh("n2", f"systemctl stop {STACK}", timeout_s=180)
+    assert disk(bed, "n2") == "UpToDate", "it went with the cluster software: nothing is shown"
+    network.unplug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
+    try:
+        write(bed, path, "newer")
+        assert disk(bed, "n2") == "UpToDate", "DRBD knows by itself: nothing is shown"
+        with dead_bmc(bed, "n1"):
+            began_s = bed.cut_power("n1")
+            bed.sh("n2", f"systemctl start {STACK}", timeout_s=180)
+            wait_for("quorum", lambda: is_quorate(bed, "n2"), within_s=SOON_S, every_s=1.0)
+            maintenance(bed, "n2", on=False)
+            wait_for(
+                "n1 to be unclean",
+                lambda: "UNCLEAN" in bed.sh("n2", "crm_mon -1 --include=none,nodes").stdout,
+                within_s=SOON_S,
+                every_s=2.0,
+            )
+            bed.sh("n2", "stonith_admin --confirm n1")
+            wait_for(
+                "nobody to be let serve",
+                lambda: case(bed)["condition"] == "blocked",
+                within_s=SOON_S,
+                every_s=3.0,
+            )
+            assert disk(bed, "n2") == "Consistent"
+            said = [e.message for e in observe.journals(bed, ["n2"], began_s) if e.device == NAME]
+            assert said and not any("promote: serving" in message for message in said), said
+    finally:
+        network.plug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
+        if not bed.has_power("n1"):
+            bed.give_power("n1")
+    wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
+    # Either may serve now.
+    newer, older = words(bed, path, "newer"), words(bed, path, "older")
+    assert (newer, older) == (WRITTEN // len("newer\n"), 0)
