@@ -81,7 +81,15 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
             return  # The fence-peer handler, or another monitor; the next one looks again.
         # Before: what follows may fail, where the disk has.
         if not must_hold(state, may_be_write_back=suspicion.is_marked(path)):
-            redundancy.release(runner, device.name)
+            if (
+                state is not None
+                and state.is_primary
+                and is_counted(state)
+                and not state.has_quorum
+            ):
+                redundancy.release_anyway(runner, device.name)
+            else:
+                redundancy.release(runner, device.name)
         _settle(runner, device, state, policy, path)
     if stays_stable:
         _spare(runner, device, path, state)
@@ -97,9 +105,11 @@ def _settle(
     if held.mode is Mode.WRITE_BACK and has_lost_writes(state):
         _check(runner, device.name, path)
     target = _allowed(policy, device.name, path, state)
-    if target is Mode.WRITE_BACK and held.mode is not Mode.WRITE_BACK:
+    if target is Mode.WRITE_BACK and (
+        held.mode is not Mode.WRITE_BACK or redundancy.lacks_hold(state)
+    ):
         # Seen under the lock: whoever loses the peer after this waits for it, and leaves.
-        state = _observe_held(runner, device.name)
+        state = redundancy.observe_held(runner, device.name)
         target = _allowed(policy, device.name, path, state)
     if target is Mode.WRITE_BACK:
         dirty.limit(device.name, policy.dirty_bytes)
@@ -110,6 +120,8 @@ def _settle(
         return
     if held.is_buffered or (is_marked and not suspicion.is_suspect(device.name, path)):
         _leave(runner, device.name, path, why=_judge(policy, device.name, path, state)[1])
+    elif not is_marked:
+        redundancy.release(runner, device.name)
     _set_stable(device.name, path, target)
 
 
@@ -156,21 +168,42 @@ def secure_unless_in_sync(runner: Runner, name: str) -> None:
     path = suspicion.data_file(name)
     if path is None or not suspicion.is_marked(path):
         return
-    if _in_sync(_observe_held(runner, name)):
+    try:
+        has_two = _in_sync(redundancy.observe_held(runner, name))
+        if not has_two:
+            # The gate is shut: nothing has to be held while this flushes.
+            redundancy.release(runner, name)
+    except SanctlError as error:
+        has_two = False
+        tell(name, f"it serves in write-through, as it could not be held: {error}", "held")
+    if has_two:
         refuse_suspect(name, path)
         _check(runner, name, path)
     else:
         secure(runner, name)
 
 
+def before_demotion(runner: Runner, name: str) -> None:
+    """Let I/O go on that is held for want of two good copies: a gate does not close over it.
+
+    The handler has done so where it was called and is alive. If this fails, closing the gate will.
+    """
+    if not redundancy.is_held(name):
+        return
+    try:
+        secure_unless_two(runner, name)
+    except SanctlError as error:
+        tell(name, f"I/O stays held: {error}", "held")
+
+
 def release_standby(runner: Runner, name: str) -> None:
-    """Take off what holds a Primary's I/O: this node is none any more.
+    """Take off what holds a Primary's I/O: this node is none, and must not need two to be one.
 
     If that fails the next monitor does it.
     """
     try:
         redundancy.release(runner, name)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         tell(name, f"it would still need two good copies to serve: {error}", "held")
 
 
@@ -306,19 +339,6 @@ def _in_sync(state: ResourceState | None) -> bool:
     return state is not None and has_two_good(state)
 
 
-def _observe_held(runner: Runner, name: str) -> ResourceState | None:
-    """Return DRBD's state, seen with the hold on where there has to be one.
-
-    Told each time it is needed, not only where the file does not say so: who wrote that may have
-    died before it told the kernel.
-    """
-    state = drbd.observe(runner, name)
-    if not must_hold(state, may_be_write_back=True):
-        return state
-    redundancy.hold(runner, name)
-    return drbd.observe(runner, name)
-
-
 def _check(runner: Runner, name: str, path: str) -> None:
     """Find out whether DRBD has met a flush that failed; such a replica counts as lost.
 
@@ -357,10 +377,10 @@ def _leave(runner: Runner, name: str, path: str, *, why: Reason) -> None:
     _note(f"stable-{name}", is_set=True)
     filecache.set_buffered(runner, path, on=False)
     dirty.limit(name, None)
-    # Before the marker: whoever dies here is followed by one that leaves again. And last of what
-    # hosts wait for, as held I/O may go on by this.
-    redundancy.release(runner, name)
+    # A flush that succeeds after one that failed proves nothing: I/O stays held.
     if not suspicion.is_suspect(name, path):
+        # Before the marker: whoever dies here is followed by one that leaves again.
+        redundancy.release(runner, name)
         suspicion.clear(name, path)
     amount = "" if used is None else f" ({used.dirty} bytes)"
     reason = f": {SENTENCES[why]}" if why in SENTENCES else ""

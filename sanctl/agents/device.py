@@ -162,6 +162,8 @@ def promote() -> int:
         _begin_life(device, steps)
     if not state.is_primary:
         meeting.complete(_RUNNER, device, within_s=_SETTLE_S)
+        # Left by one that was killed; the handler of the promotion could not take it off.
+        cache.release_standby(_RUNNER, device.name)
         primary.become(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
     cache.secure_unless_in_sync(_RUNNER, device.name)
@@ -219,6 +221,7 @@ def demote() -> int:
 
 def _demote(device: Device, steps: ocf.Steps) -> None:
     deadline = time.monotonic() + ocf.remaining_s(50.0)
+    cache.before_demotion(_RUNNER, device.name)
     if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
         lio.set_alua_state(device.name, device.minor, lio.STANDBY)
         steps.done("alua", "ALUA Standby")
@@ -263,7 +266,14 @@ def take_down(device: Device) -> None:
     dm.remove(_RUNNER, device.name)
     steps.done("gate", "gate removed")
     cache.part(_RUNNER, device)
-    drbd.down(_RUNNER, device.name)
+    try:
+        drbd.down(_RUNNER, device.name)
+    except CommandError:
+        if drbd.generation() < 9:
+            raise
+        # A Primary that is held does not let the last other good copy take leave.
+        drbd.cut(_RUNNER, device.name)
+        drbd.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     replica.detach_files(_RUNNER, device)
     resource_file.drop(device.name)

@@ -28,7 +28,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
-from sanctl.agents import cache, called, pair
+from sanctl.agents import cache, called, pair, redundancy
 from sanctl.drivers import attributes, drbd, marks, selffence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
@@ -38,6 +38,7 @@ from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
 _MARKED = "marked"
+_GIVEN_UP = frozenset({"Disconnecting", "StandAlone"})
 # A promotion has 60 s; what is left is for the agent to say why it failed.
 _PROMOTION_DEADLINE_S = 40.0
 _TELL_EVERY_S = 30.0
@@ -65,6 +66,7 @@ def fence_peer() -> int:
     while True:
         try:
             # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
+            _note_given_up(device, peer)
             cache.secure_unless_two(_RUNNER, device)
             with locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
                 if is_mine and not _may_mark(_RUNNER, device, peer):
@@ -116,6 +118,23 @@ def fence_peer() -> int:
                 device=device,
             )
         time.sleep(0.2)
+
+
+def _note_given_up(device: str, peer: str) -> None:
+    """Have the monitor connect to a peer again whose connection a Primary that is held gave up.
+
+    DRBD 9.3.3 refuses what would cost it its quorum if it can: that a peer's disk has failed. It
+    then ends the connection for good (drbd_receiver.c, receive_state).
+    """
+    if not redundancy.is_held(device):
+        return
+    state = drbd.observe(_RUNNER, device)
+    if state is None or not state.is_primary:
+        return
+    if any(each.connection in _GIVEN_UP for each in state.beside(peer).peers):
+        from sanctl.agents import resync  # noqa: PLC0415 - which imports this module
+
+        resync.note(device, peer)
 
 
 def _uncalled_for(device: str, peer: str) -> int:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from sanctl.agents import resource_file
 from sanctl.drivers import drbd
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.caching import has_two_good, must_hold
 from sanctl.system.runner import Runner
 
 
@@ -35,6 +37,29 @@ def hold(runner: Runner, name: str) -> None:
     drbd.hold_without_two(runner, name)
 
 
+def lacks_hold(state: ResourceState | None) -> bool:
+    """Whether a Primary in write-back has to be held and is not: an older release began it."""
+    return (
+        state is not None and must_hold(state, may_be_write_back=True) and not is_held(state.name)
+    )
+
+
+def observe_held(runner: Runner, name: str) -> ResourceState | None:
+    """Return DRBD's state, seen with the hold on where there has to be one.
+
+    Told each time it is needed, not only where the file does not say so: who wrote that may have
+    died before it told the kernel. Never without two good copies: DRBD would refuse every change
+    of state that a peer tells of, and give up its connection.
+    """
+    state = drbd.observe(runner, name)
+    if state is None or not must_hold(state, may_be_write_back=True):
+        return state
+    if not has_two_good(state):
+        return state
+    hold(runner, name)
+    return drbd.observe(runner, name)
+
+
 def release(runner: Runner, name: str) -> None:
     """Let a majority be enough; I/O that was held only for this goes on.
 
@@ -43,5 +68,16 @@ def release(runner: Runner, name: str) -> None:
     """
     if not is_held(name):
         return
+    release_anyway(runner, name)
+
+
+def release_anyway(runner: Runner, name: str) -> None:
+    """As `release`, also where the file says that nothing is held.
+
+    An adjust of DRBD beside a release may have told the kernel what the file had said before.
+
+    Raises:
+        SanctlError: see `release`.
+    """
     drbd.release_without_two(runner, name, copies=len(resource_file.nodes(name)))
     resource_file.set_holds_two(name, on=False)

@@ -152,6 +152,8 @@ def _attend_several(
         if is_repair:
             _keep(runner, device, latest._replace(result=REPAIRING))
             _say(device, f"repairing: {found_kib} KiB are sent anew to {peer.name}")
+            # It is no good copy meanwhile, and a Primary that is held does not let go of its last.
+            cache.secure(runner, device.name)
             drbd.send_differences(runner, device.name, left[0])
             return True
     if len(left) > 1:

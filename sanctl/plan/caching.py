@@ -61,13 +61,16 @@ def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> t
 
 
 def has_two_good(state: ResourceState) -> bool:
-    """Whether this copy and another are in sync right now; of two copies DRBD has to say so both.
+    """Whether this copy and another are in sync right now; of two copies that is the other one.
 
-    What DRBD 8.4 says of one peer, it says of the only one that there is.
+    On a standby that has the one that serves in contact, that one has to be: if its disk has failed
+    it lives by the standbys' copies, and is not held when there is one of them left.
     """
     if not is_counted(state):
         return state.is_in_sync
-    return state.disk == "UpToDate" and any(peer.is_in_sync for peer in state.peers)
+    good = {peer.name for peer in state.peers if peer.is_in_sync}
+    serving = {peer.name for peer in state.peers if peer.is_in_contact and peer.role == "Primary"}
+    return state.disk == "UpToDate" and bool(good) and serving <= good
 
 
 def is_counted(state: ResourceState) -> bool:

@@ -1,4 +1,4 @@
-"""All power is lost with disks that forget what was not flushed: what write-through and none keep.
+"""All power is lost with disks that forget what was not flushed: what each policy keeps.
 
 Rows of docs/explanation/cache.md. Also each replica by itself is looked at, while its node is off:
 what one lacks, DRBD would send it from the other before a host could read it. The last test breaks
@@ -7,6 +7,7 @@ the rule on purpose, with disks to which no flush is passed on, and the same loo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sanctl.lab import faults
 from sanctl.lab.faults import Disk
 from sanctl.lab.spec import NodeSpec
 from sanctl.system.runner import LocalRunner
+from tests.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
 
@@ -27,7 +29,7 @@ MIB = 2**20
 BLOCKS = 200
 FILES = 20
 # Beyond what filesystems and DRBD touch by themselves; another stretch for each test.
-AT_BLOCK = {"write-through": 0, "none": 1000, "cheated": 2000}
+AT_BLOCK = {"write-through": 0, "none": 1000, "cheated": 2000, "flushed": 2400, "alone": 2800}
 BACK_DEADLINE_S = 400.0
 
 
@@ -212,6 +214,74 @@ def test_a_file_that_a_host_has_synced_is_there(scene: Scene, path: str, tmp_pat
     finally:
         host.sh("umount /mnt/synced", timeout_s=120)
     assert kept == FILES
+
+
+def write_back(bed: Bed) -> None:
+    set_cache(bed, "write-back")
+    wait_for(
+        "write-back on both",
+        lambda: {kernel_mode(bed, NAME, node.name) for node in bed.storage} == {"write-back"},
+        within_s=BACK_DEADLINE_S,
+        every_s=2.0,
+    )
+
+
+def test_write_back_keeps_what_was_flushed_where_it_served(
+    scene: Scene, path: str, tmp_path: Path
+) -> None:
+    bed, at = scene.bed, AT_BLOCK["flushed"]
+    write_back(bed)
+    make_volatile(bed)
+    write(scene, path, at, flushed=True)
+    active = observe.active_node(bed, NAME)
+    cut_all(scene)
+    assert on_disk(bed, tmp_path, at)[active] == BLOCKS
+    for node in bed.storage:
+        if not bed.has_power(node.name):
+            bed.give_power(node.name)
+    wait_for(
+        "both copies to be suspect", lambda: has_two_suspects(bed), within_s=BACK_DEADLINE_S,
+        every_s=5.0,
+    )  # fmt: skip
+    bed.sh("n3", f"sanctl device heal {NAME} --keep {active} --yes", timeout_s=240)
+    wait_until_served(scene)
+    assert observe.active_node(bed, NAME) == active
+    assert found(scene, path, at) == BLOCKS
+
+
+def has_two_suspects(bed: Bed) -> bool:
+    """Whether nobody may serve, and both copies are known to have lost what was in RAM."""
+    text = bed.sh("n3", f"sanctl device heal {NAME} --output json", ok=range(256)).stdout
+    told = json.loads(text)["data"]
+    return (
+        bool(told)
+        and told["condition"] == "blocked"
+        and all(copy["suspect"] for copy in told["copies"])
+    )
+
+
+def test_who_is_left_has_all_on_its_disk_before_it_goes_on(
+    scene: Scene, path: str, tmp_path: Path
+) -> None:
+    """Nothing is flushed by the host: the flush is the fence-peer handler's."""
+    bed, at = scene.bed, AT_BLOCK["alone"]
+    write_back(bed)
+    make_volatile(bed)
+    active = observe.active_node(bed, NAME)
+    (lost,) = (node.name for node in bed.storage if node.name != active)
+    write(scene, path, at, flushed=False)
+    bed.cut_power(lost)
+    # It waits until the handler has let I/O go on.
+    write(scene, path, at + BLOCKS, flushed=False)
+    assert kernel_mode(bed, NAME, active) == "write-through"
+    bed.cut_power(active)
+    if bed.has_power(lost):
+        bed.cut_power(lost)
+    assert on_disk(bed, tmp_path, at)[active] == BLOCKS
+    assert on_disk(bed, tmp_path, at + BLOCKS)[active] == BLOCKS
+    wait_until_served(scene)
+    assert found(scene, path, at) == BLOCKS
+    assert found(scene, path, at + BLOCKS) == BLOCKS
 
 
 def test_a_dropped_flush_is_found_out(scene: Scene, path: str, tmp_path: Path) -> None:

@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import cache, dirty, redundancy, replica, resource_file, suspicion
+from sanctl.agents import (
+    cache,
+    dirty,
+    fencing,
+    redundancy,
+    replica,
+    resource_file,
+    resync,
+    suspicion,
+)
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, filecache, loop
 from sanctl.drivers.filecache import Hold
@@ -51,8 +60,11 @@ class Node:
         self.is_buffered = False
         self.is_synchronous = True
         self.is_primary = True
+        self.serving = ""
+        self.flush_fails = False
         self.copies = {"n2": n2, "n3": n3}
         self.needs_two = self.is_frozen = self.has_disk_failed = False
+        self.given_up: set[str] = set()
         self.after: dict[int, Callable[[], None]] = {}
         self.steps: list[str] = []
         self.judge()
@@ -67,10 +79,24 @@ class Node:
         self.is_frozen = there < voters // 2 + 1 or (self.needs_two and self.good < 2)
 
     def become(self, peer: str, to: str) -> None:
-        if to == DISKLESS and self.copies[peer] not in CONNECTED:
+        """A copy is lost, comes back to be filled, or loses its disk."""
+        was = self.copies[peer]
+        if to == DISKLESS and was not in CONNECTED:
             return
         self.copies[peer] = to
+        had_quorum = not self.is_frozen
         self.judge()
+        if (
+            self.is_frozen
+            and had_quorum
+            and self.is_primary
+            and to in CONNECTED
+            and was in CONNECTED
+        ):
+            # A change that it may refuse, it refuses: and ends the connection for good.
+            self.copies[peer] = GONE
+            self.given_up.add(peer)
+            self.judge()
         self.check()
 
     @property
@@ -93,8 +119,10 @@ class Node:
         peers = tuple(
             PeerState(
                 peer,
-                "Connected" if copy in CONNECTED else "Connecting",
-                "Secondary" if copy in CONNECTED else "Unknown",
+                self.connection(peer),
+                ("Primary" if peer == self.serving else "Secondary")
+                if copy in CONNECTED
+                else "Unknown",
                 {GOOD: "Established", DISKLESS: "Established", BEHIND: "SyncSource"}.get(
                     copy, "Off"
                 ),
@@ -116,6 +144,11 @@ class Node:
         # What happens now happens after it was seen.
         self.step("looks")
         return state
+
+    def connection(self, peer: str) -> str:
+        if self.copies[peer] in CONNECTED:
+            return "Connected"
+        return "StandAlone" if peer in self.given_up else "Connecting"
 
     def hold_without_two(self, *_: object) -> None:
         self.needs_two = True
@@ -141,7 +174,8 @@ class Node:
 
     def flush(self, path: str) -> None:
         self.step("flush")
-        if self.has_disk_failed:
+        if self.flush_fails or self.has_disk_failed:
+            self.flush_fails = False
             raise CommandError(Problem("SAN-CACHE-001", f"{path} could not be flushed"))
 
     # What is called when.
@@ -236,16 +270,79 @@ def test_two_of_three_stay_in_write_back(make: Callable[..., Node]) -> None:
     assert node.mode is Mode.WRITE_BACK
 
 
-def test_a_disk_that_fails_elsewhere_freezes_until_the_next_monitor(
-    make: Callable[..., Node],
+def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
+    make: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DRBD calls no handler for it."""
+    """DRBD ends the connection for good, which is to be made anew all the same."""
     node = make(n3=MARKED)
     node.monitor()
     node.become("n2", DISKLESS)
-    assert node.is_frozen
-    node.monitor()
+    assert node.is_frozen and node.connection("n2") == "StandAlone"
+    noted: list[tuple[str, str]] = []
+    monkeypatch.setattr(resync, "note", lambda *words: noted.append(words))
+    fencing._note_given_up("vm1", "n2")
+    assert noted == [("vm1", "n2")]
+    node.handler()
     assert node.mode is Mode.WRITE_THROUGH and not node.is_frozen
+    # As replicas that have diverged, which nobody is to connect again.
+    fencing._note_given_up("vm1", "n2")
+    assert len(noted) == 1
+
+
+def test_a_standby_does_not_stay_beside_a_primary_that_lives_by_it(
+    make: Callable[..., Node],
+) -> None:
+    node = make()
+    node.is_primary = False
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK
+    node.serving = "n2"
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK
+    node.become("n2", DISKLESS)
+    node.monitor()
+    assert Mode(node.mode) is Mode.WRITE_THROUGH
+
+
+def test_after_a_flush_that_failed_nothing_goes_on(make: Callable[..., Node]) -> None:
+    """The kernel tells it once: the next flush succeeds, and proves nothing."""
+    node = make(n3=BEHIND)
+    node.monitor()
+    node.become("n2", GONE)
+    node.flush_fails = True
+    with pytest.raises(CommandError, match="SAN-CACHE-001"):
+        node.handler()
+    node.monitor()
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        node.handler()
+    assert node.is_frozen and node.needs_two and redundancy.is_held("vm1")
+
+
+def test_a_primary_that_an_older_release_left_in_write_back_is_held(
+    make: Callable[..., Node],
+) -> None:
+    node = make()
+    node.monitor()
+    redundancy.release(FakeRunner(), "vm1")
+    node.monitor()
+    assert node.needs_two and node.mode is Mode.WRITE_BACK
+    # And what the kernel was told beside the file is found by what it does.
+    node.become("n3", MARKED)
+    node.become("n2", MARKED)
+    node.monitor()
+    node.needs_two, node.is_frozen = True, True
+    node.monitor()
+    assert not node.needs_two and not node.is_frozen
+
+
+def test_a_demotion_waits_for_nobody_to_release(make: Callable[..., Node]) -> None:
+    """The handler was killed, and the cluster has cancelled the monitor."""
+    node = make(n3=BEHIND)
+    node.monitor()
+    node.become("n2", GONE)
+    assert node.is_frozen
+    cache.before_demotion(FakeRunner(), "vm1")
+    assert not node.is_frozen and node.mode is Mode.WRITE_THROUGH
 
 
 def test_a_disk_that_fails_here_leaves_the_others_serving(make: Callable[..., Node]) -> None:
@@ -279,6 +376,7 @@ def test_whatever_is_lost_at_whichever_step(
             # Held I/O goes on once nobody can have more; without a majority that is so, too.
             assert not node.is_frozen, (first, second, at, dies, node.steps)
             assert node.needs_two is redundancy.is_held("vm1")
+            assert not node.needs_two or node.good > 1, "no change of state would be taken"
             assert node.mode is (Mode.WRITE_BACK if node.good > 1 else Mode.WRITE_THROUGH)
             ends.add(node.mode)
     assert Mode.WRITE_THROUGH in ends
