@@ -173,6 +173,33 @@ def test_the_last_good_one_is_lost_while_another_is_filled(three: Copies) -> Non
         await_write_back(three)
 
 
+def test_the_last_good_one_loses_its_disk(three: Copies) -> None:
+    """Its Primary ends the connection for good; it is made anew, and the disk attached."""
+    serving, (away, good) = three.active(), three.others()
+    with writing(three) as load:
+        await_writes(load)
+        three.bed.cut_power(away)
+        await_marked(three, away)
+        assert kernel_mode(three.bed, NAME, serving) == "write-back"
+        begun = time.time()
+        three.bed.sh(good, f"drbdsetup detach $(drbdadm sh-minor {NAME}) --force", timeout_s=60)
+        wait_for(
+            "write-through where it serves",
+            lambda: kernel_mode(three.bed, NAME, serving) == "write-through",
+            within_s=DEADLINE_S,
+        )
+        await_writes(load)
+        print(f"  pause {pause_s(load, begun):.2f} s")
+        wait_for(
+            f"{good} to be good again",
+            lambda: kernel_mode(three.bed, NAME, serving) == "write-back",
+            within_s=DEADLINE_S,
+            every_s=2.0,
+        )
+        power_is_back(three.bed, away)
+        await_write_back(three)
+
+
 def test_who_takes_over_stays_in_write_back_with_another(three: Copies) -> None:
     lost, others = three.active(), three.others()
     with writing(three) as load:
