@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-from sanctl.agents import cache, newborn, pair, policy, readcache, suspicion, told
+from sanctl.agents import cache_words, newborn, pair, policy, readcache, suspicion, told
 from sanctl.agents.fencing import clear_marks
 from sanctl.agents.replica import Device, note_path
 from sanctl.drivers import attributes, lio
@@ -123,7 +123,7 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     latest = Resync.parse(read_text_or(path, "")) if path is not None else None
     if latest is not None:
         value += f" resync={latest}"
-    value += cache.words(device, state) + readcache.words(runner, device, state)
+    value += cache_words.words(device, state) + readcache.words(runner, device, state)
     text, listener = f"{score} {value}", told.listener()
     if told.is_known(device.name, listener, text):
         return

@@ -59,14 +59,14 @@ def settle(runner: Runner, device: Device, state: ResourceState | None) -> None:
     Raises:
         SanctlError: it could not be done, or a flush failed.
     """
-    policy = _wanted(device)
+    policy = wanted_policy(device)
     path = suspicion.data_file(device.name)
     if path is None:
         return
     held = filecache.observe(path)
     if held is None:
         return
-    stays_stable = policy.mode is Mode.WRITE_THROUGH and not _is_protected()
+    stays_stable = policy.mode is Mode.WRITE_THROUGH and not is_protected()
     # Before the lock is taken, for which the fence-peer handler may wait: DRBD may take its time.
     # Also where writes are not stable any more, if DRBD is up: an adjust that was under way may
     # have taken what the file had said before.
@@ -119,7 +119,7 @@ def _settle(
                 _leave(runner, device.name, path, why=Reason.ONE_COPY)
         return
     if held.is_buffered or (is_marked and not suspicion.is_suspect(device.name, path)):
-        _leave(runner, device.name, path, why=_judge(policy, device.name, path, state)[1])
+        _leave(runner, device.name, path, why=judge(policy, device.name, path, state)[1])
     elif not is_marked:
         redundancy.release(runner, device.name)
     _set_stable(device.name, path, target)
@@ -245,7 +245,7 @@ def part(runner: Runner, device: Device) -> None:
     DRBD calls no handler on a Primary that its peer takes leave of. One whose connection is cut
     freezes, and calls fence-peer, which leaves write-back before I/O goes on.
     """
-    may_be = _is_marked(device.name) or _wanted(device).mode is Mode.WRITE_BACK
+    may_be = _is_marked(device.name) or wanted_policy(device).mode is Mode.WRITE_BACK
     if not may_be:
         return
     state = drbd.observe(runner, device.name)
@@ -269,7 +269,7 @@ def take_leave(runner: Runner, device: Device, state: ResourceState) -> None:
     Raises:
         CommandError: the contact did not end.
     """
-    may_be = _is_marked(device.name) or _wanted(device).mode is Mode.WRITE_BACK
+    may_be = _is_marked(device.name) or wanted_policy(device).mode is Mode.WRITE_BACK
     if must_cut(state, may_be_write_back=may_be):
         drbd.cut(runner, device.name)
     else:
@@ -284,46 +284,20 @@ def end(name: str) -> None:
         os.unlink(f"{RUNTIME}/cache-{name}.lock")
 
 
-def words(device: Device, state: ResourceState | None) -> str:
-    """Return what is published of the cache, ` key=value` each; nothing where there is none."""
-    try:
-        return _words(device, state)
-    except (SanctlError, OSError) as error:
-        return f" cache=? cache-why={type(error).__name__}"
+def wanted_policy(device: Device) -> Policy:
+    """Return what is wanted of a device's cache.
 
-
-def _words(device: Device, state: ResourceState | None) -> str:
-    path = suspicion.data_file(device.name)
-    if path is None:
-        return ""
-    policy, held = _wanted(device), filecache.observe(path)
-    if held is None:
-        return ""
-    mode = held.mode
-    if mode is Mode.NONE and policy.mode is not Mode.NONE and _is_protected():
-        # On a node whose power is protected the disk's own cache is as good as the disk.
-        mode = Mode.WRITE_THROUGH
-    text = f" cache={mode.value}"
-    if suspicion.is_suspect(device.name, path):
-        text += " suspect=1"
-    if mode is not policy.mode:
-        _, reason = _judge(policy, device.name, path, state)
-        text += f" cache-wanted={policy.mode.value} cache-why={(reason or Reason.CHANGING).value}"
-    if mode is Mode.WRITE_BACK:
-        text += dirty.words(path, policy.dirty_bytes)
-    return text
-
-
-def _wanted(device: Device) -> Policy:
+    Raises:
+        CommandError: it does not read.
+    """
     try:
         return parse_policy(device.cache)
     except ValueError as error:
         raise CommandError(Problem("SAN-CACHE-004", f"{device.name}: {error}")) from error
 
 
-def _judge(
-    policy: Policy, name: str, path: str, state: ResourceState | None
-) -> tuple[Mode, Reason]:
+def judge(policy: Policy, name: str, path: str, state: ResourceState | None) -> tuple[Mode, Reason]:
+    """Return the mode that a replica may be in now, and why it is not the wanted one."""
     return allowed(
         policy.mode,
         state,
@@ -331,8 +305,13 @@ def _judge(
     )
 
 
+def is_protected() -> bool:
+    """Whether a battery keeps what is in this node's disks' own caches."""
+    return _is_noted(_PROTECTED)
+
+
 def _allowed(policy: Policy, name: str, path: str, state: ResourceState | None) -> Mode:
-    return _judge(policy, name, path, state)[0]
+    return judge(policy, name, path, state)[0]
 
 
 def _in_sync(state: ResourceState | None) -> bool:
@@ -394,7 +373,7 @@ def _leave(runner: Runner, name: str, path: str, *, why: Reason) -> None:
 
 def _set_stable(name: str, path: str, target: Mode) -> None:
     """Make writes synchronous, or no longer, where nothing is held back in RAM."""
-    wanted = target is Mode.WRITE_THROUGH and not _is_protected()
+    wanted = target is Mode.WRITE_THROUGH and not is_protected()
     held, note = filecache.observe(path), f"stable-{name}"
     if held is None or (held.is_synchronous == wanted and (not wanted or _is_noted(note))):
         return
@@ -425,10 +404,6 @@ def _spare(runner: Runner, device: Device, path: str, state: ResourceState | Non
 def _is_marked(name: str) -> bool:
     path = suspicion.data_file(name)
     return path is not None and suspicion.is_marked(path)
-
-
-def _is_protected() -> bool:
-    return _is_noted(_PROTECTED)
 
 
 def _is_noted(name: str) -> bool:

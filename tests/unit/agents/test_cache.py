@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents import cache, dirty, renewal, replacement, suspicion
+from sanctl.agents import cache, cache_words, dirty, renewal, replacement, suspicion
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, filecache, loop
 from sanctl.drivers.filecache import Hold
@@ -147,7 +147,7 @@ def test_a_device_without_a_cache_is_left_alone(kernel: Kernel, runner: FakeRunn
         cache.secure_unless_in_sync(runner, "vm1")
         cache.part(runner, device(policy))
     assert kernel.done == [] and runner.calls == []
-    assert cache.words(device("none"), state()) == " cache=none"
+    assert cache_words.words(device("none"), state()) == " cache=none"
 
 
 def test_write_through_flushes_what_came_before(kernel: Kernel, runner: FakeRunner) -> None:
@@ -162,7 +162,7 @@ def test_write_through_flushes_what_came_before(kernel: Kernel, runner: FakeRunn
 
 def test_write_back_is_entered_and_left(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
-    words = cache.words(device(BACK), state())
+    words = cache_words.words(device(BACK), state())
     assert words == " cache=write-back limit=67108864 dirty=4194304 flush-s=4"
     cache.settle(runner, device("write-through"), state())
     assert kernel.done == ["synchronous", "flush", "direct"]
@@ -188,7 +188,7 @@ def test_a_peer_lost_meanwhile_ends_it_at_once(
     cache.settle(runner, device(BACK), state())
     assert kernel.mode is Mode.WRITE_THROUGH
     assert not suspicion.is_marked(kernel.path)
-    assert "cache-wanted=write-back cache-why=one-copy" in cache.words(device(BACK), ALONE)
+    assert "cache-wanted=write-back cache-why=one-copy" in cache_words.words(device(BACK), ALONE)
 
 
 def test_the_survivor_is_secured(kernel: Kernel, runner: FakeRunner) -> None:
@@ -236,7 +236,7 @@ def test_a_flush_that_fails_is_never_forgotten(kernel: Kernel, runner: FakeRunne
         with pytest.raises(CommandError):
             cache.secure(runner, "vm1")
     assert suspicion.is_marked(kernel.path)
-    assert "suspect=1" in cache.words(device(BACK), ALONE)
+    assert "suspect=1" in cache_words.words(device(BACK), ALONE)
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
         cache.refuse_suspect("vm1")
 
@@ -250,7 +250,7 @@ def test_a_flush_that_failed_before_it_was_left_is_found(
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
         cache.settle(runner, device("write-through"), state())
     assert suspicion.is_marked(kernel.path)
-    assert "suspect=1" in cache.words(device(BACK), state())
+    assert "suspect=1" in cache_words.words(device(BACK), state())
 
 
 @pytest.mark.parametrize("policy", ["write-through", BACK])
@@ -266,7 +266,7 @@ def test_what_is_known_to_be_lost_gets_out_of_write_back(
     cache.settle(runner, device(policy), failed)
     assert kernel.held == Hold(is_buffered=False, is_synchronous=True)
     assert suspicion.is_marked(kernel.path)
-    assert "suspect=1" in cache.words(device(BACK), failed)
+    assert "suspect=1" in cache_words.words(device(BACK), failed)
 
 
 @pytest.mark.parametrize("is_in_sync", [True, False])
@@ -289,7 +289,9 @@ def test_another_boot_finds_a_suspect(kernel: Kernel, runner: FakeRunner, tmp_pa
     cache.begin(runner, device(BACK), files, is_protected=False)
     assert suspicion.is_suspect("vm1", kernel.path)
     assert kernel.mode is Mode.WRITE_THROUGH
-    assert "suspect=1 cache-wanted=write-back cache-why=suspect" in cache.words(device(BACK), ALONE)
+    assert "suspect=1 cache-wanted=write-back cache-why=suspect" in cache_words.words(
+        device(BACK), ALONE
+    )
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
         cache.secure(runner, "vm1")
     # A stop is no judgement on it, and must not fail.
@@ -322,7 +324,7 @@ def test_protected_power_makes_a_disks_own_cache_as_good_as_the_disk(
     files = DeviceFiles(kernel.path, str(tmp_path / "none.meta"))
     cache.begin(runner, device("write-through"), files, is_protected=True)
     assert kernel.done == []
-    assert cache.words(device("write-through"), ALONE) == " cache=write-through"
+    assert cache_words.words(device("write-through"), ALONE) == " cache=write-through"
     cache.settle(runner, device(BACK), state())
     cache.secure(runner, "vm1")
     assert kernel.mode is Mode.WRITE_THROUGH, "what flushes does not rely on it"
@@ -402,4 +404,4 @@ def test_a_policy_that_does_not_read_changes_nothing(kernel: Kernel, runner: Fak
     with pytest.raises(CommandError, match="SAN-CACHE-004"):
         cache.settle(runner, device("writeback"), state())
     assert kernel.done == []
-    assert cache.words(device("writeback"), state()).startswith(" cache=?")
+    assert cache_words.words(device("writeback"), state()).startswith(" cache=?")
