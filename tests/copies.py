@@ -139,8 +139,10 @@ def writing(copies: Copies) -> Iterator[Load]:
         show=lambda _state: None,
     )
     sessions = load.sessions()
-    yield load
-    copies.scene.host.stop_ledger(load.run)
+    try:
+        yield load
+    finally:
+        copies.scene.host.stop_ledger(load.run)
     check = copies.scene.host.check_ledger(load.run)
     print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
     assert check["acknowledged"] > 200

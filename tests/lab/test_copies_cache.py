@@ -53,9 +53,9 @@ def three(bed: Bed) -> Iterator[Copies]:
     scene.delete(NAME)
 
 
-def modes(three: Copies) -> dict[str, str]:
-    """The mode that each node's kernel is in."""
-    return {node: kernel_mode(three.bed, NAME, node) for node in three.nodes}
+def modes(three: Copies, *nodes: str) -> set[str]:
+    """The modes that the kernels of some nodes are in; of all with a copy if none is named."""
+    return {kernel_mode(three.bed, NAME, node) for node in nodes or three.nodes}
 
 
 def holds(three: Copies, node: str) -> bool:
@@ -69,7 +69,7 @@ def await_write_back(three: Copies) -> None:
     three.await_whole()
     wait_for(
         "write-back on all three",
-        lambda: set(modes(three).values()) == {"write-back"},
+        lambda: modes(three) == {"write-back"},
         within_s=DEADLINE_S,
         every_s=2.0,
     )
@@ -116,7 +116,7 @@ def test_two_that_are_left_stay_in_write_back(three: Copies) -> None:
         await_writes(load)
         print(f"  pause {pause_s(load, begun):.2f} s")
         assert not lines(three, serving, begun - 1, r"susp-io\( no -> |quorum\( yes -> no")
-        assert {modes(three)[node] for node in (serving, other)} == {"write-back"}
+        assert modes(three, serving, other) == {"write-back"}
         power_is_back(three.bed, gone)
         # Also while it is filled.
         await_write_back(three)
@@ -210,7 +210,7 @@ def test_who_takes_over_stays_in_write_back_with_another(three: Copies) -> None:
         await_writes(load)
         print(f"  pause {pause_s(load, begun):.2f} s")
         assert holds(three, active)
-        assert {modes(three)[node] for node in others} == {"write-back"}
+        assert modes(three, *others) == {"write-back"}
         power_is_back(three.bed, lost)
         await_write_back(three)
     for node in others:
@@ -220,7 +220,7 @@ def test_who_takes_over_stays_in_write_back_with_another(three: Copies) -> None:
 def test_all_is_stable_again_when_the_policy_says_so(three: Copies) -> None:
     began = time.time()
     three.scene.sanctl("device", "cache", NAME, "write-through", timeout_s=180)
-    assert set(modes(three).values()) == {"write-through"}
+    assert modes(three) == {"write-through"}
     assert holding(three) == set()
     assert lines(three, three.active(), began - 1, FLUSHED)
     assert three.differing_sectors(three.active()) == 0
