@@ -98,6 +98,6 @@ class Stonith:
         # What it is told is for each device; the fencer takes a fifth more for all of them.
         each_s = timeout_s / (1.2 * max(1, ways))
         self._runner.run(
-            ["stonith_admin", "--reboot", node, f"--timeout={each_s:.0f}s"],
+            ["stonith_admin", "--reboot", node, f"--timeout={each_s:.0f}"],
             timeout_s=timeout_s + 10.0,
         )
