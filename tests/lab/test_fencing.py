@@ -201,7 +201,12 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
         return findings(bed, survivor, "status")
 
     with dead_bmc(bed, lost):
-        with unplugged(bed, lost, *Network):
+        with contextlib.ExitStack() as cables:
+            # The host goes on asking while it freezes. Where nothing is under way the node stops
+            # the device in order instead, and needs no boot.
+            cables.enter_context(unplugged(bed, lost, Network.SYNC, Network.HEARTBEAT))
+            wait_for("I/O to be frozen", lambda: is_frozen(bed, lost), within_s=60, every_s=0.2)
+            cables.enter_context(unplugged(bed, lost, Network.ISCSI))
             wait_for(
                 "the others to miss it",
                 lambda: f"SAN-HLT-020 node {lost}" in findings(bed, survivor, "status"),
@@ -223,7 +228,7 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
         await_writes(load, within_s=180)
         wait_for("both in sync", lambda: observe.in_sync(bed, survivor, NAME), within_s=120)
     reason = bed.sh(lost, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
-    assert "its I/O is frozen and this node has had no quorum" in reason
+    assert re.search("its I/O is frozen and this node has had no|without quorum nobody", reason)
     wait_for(f"fence-{lost} to answer", lambda: _test(bed, survivor, lost), within_s=60)
     failover.await_healthy(bed, survivor)
     assert len(agent_events(bed, began_s, "promote: serving")) == 1
