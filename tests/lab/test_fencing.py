@@ -91,6 +91,16 @@ def settle(bed: Bed, node: str) -> None:
     bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)
 
 
+def await_silence(load: Load, *, within_s: float) -> None:
+    """Wait until a host's write has been under way for longer than any takes."""
+    deadline = time.monotonic() + within_s
+    with load.host.watch_ledger(load.run) as states:
+        for seen in states:
+            if seen["silent_s"] > 3:
+                return
+            assert time.monotonic() < deadline, seen
+
+
 def agent_events(bed: Bed, since_s: float, wanted: str) -> list[str]:
     """The nodes whose agents wrote a line, in the order of time."""
     log = observe.journals(bed, [node.name for node in bed.storage], since_s)
@@ -205,7 +215,7 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
             # The host goes on asking while it freezes. Where nothing is under way the node stops
             # the device in order instead, and needs no boot.
             cables.enter_context(unplugged(bed, lost, Network.SYNC, Network.HEARTBEAT))
-            wait_for("I/O to be frozen", lambda: is_frozen(bed, lost), within_s=60, every_s=0.2)
+            await_silence(load, within_s=NOTICE_DEADLINE_S)
             cables.enter_context(unplugged(bed, lost, Network.ISCSI))
             wait_for(
                 "the others to miss it",
