@@ -67,7 +67,13 @@ def words(bed: Bed, path: str, word: str) -> int:
 
 def maintenance(bed: Bed, node: str, *, on: bool) -> None:
     word = str(on).lower()
-    bed.sh(node, f"crm_attribute --type crm_config --name maintenance-mode --update {word}")
+    command = f"crm_attribute --type crm_config --name maintenance-mode --update {word}"
+    wait_for(
+        "Pacemaker to take that",
+        lambda: bed.sh(node, command, timeout_s=30, ok=range(256)).status == 0,
+        within_s=SOON_S,
+        every_s=2.0,
+    )
 
 
 def disk(bed: Bed, node: str) -> str:
