@@ -96,6 +96,7 @@ def is_quorate(bed: Bed, node: str) -> bool:
 @pytest.mark.timeout(1800)
 def test_what_was_left_up_does_not_serve_old_data(bed: Bed, path: str) -> None:
     wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=SOON_S)
+    bed.sh("n2", f"sanctl device move {NAME} --to n1", timeout_s=180)
     assert observe.active_node(bed, NAME) == "n1"
     write(bed, path, "older")
     maintenance(bed, "n1", on=True)
