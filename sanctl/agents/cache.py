@@ -233,7 +233,7 @@ def refuse_suspect(name: str, path: str | None = None) -> None:
         raise CommandError(
             Problem(
                 "SAN-CACHE-003",
-                f"{name}: this replica lost writes that were in RAM; it must not serve",
+                f"{name}: this replica lost writes that it had acknowledged; it must not serve",
                 f"its peer serves and fills it; if no copy may: 'sanctl device heal {name}'",
             )
         )

@@ -19,6 +19,7 @@ import os
 import time
 
 from sanctl.agents import (
+    aground,
     announce,
     birth,
     cache,
@@ -102,6 +103,7 @@ def start() -> int:
                 "run the playbook again on every node",
             )
         )
+    aground.admit(_RUNNER, where, device, within_s=ocf.remaining_s(60.0) / 2)
     pool.check(str(where.path), where.uuid)
     membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
@@ -323,6 +325,9 @@ def monitor() -> int:
         state: ResourceState | None = found.drbd
         apart = ""
         try:
+            if why := aground.give_up(_RUNNER, device, found.drbd):
+                ocf.exit_reason(why)
+                return ocf.ERR_GENERIC
             if not is_blank(found.drbd, copies=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
                 newborn.is_new(_RUNNER, device)

@@ -11,7 +11,7 @@ import os
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from sanctl.agents import ballot, ocf, replica, told
+from sanctl.agents import aground, ballot, ocf, replica, told
 from sanctl.drivers import attributes, flash, loop, marks, pool
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
@@ -107,6 +107,7 @@ def _look() -> None:
         name, path = str(one.name), str(one.path)
         try:
             cache = _cache_words(one, noted)
+            aground.refloat(_RUNNER, one)
             pool.check(path, one.uuid)
             total, free = pool.space_bytes(path)
             step = max(total // _STEPS, 1)

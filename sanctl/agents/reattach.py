@@ -14,8 +14,8 @@ import os
 import time
 
 from sanctl.agents import suspicion
-from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import drbd
+from sanctl.agents.replica import RUNTIME, Device, load_topology
+from sanctl.drivers import drbd, flash
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -43,7 +43,10 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         return state
     if not any(peer.is_in_contact and peer.disk == "UpToDate" for peer in state.peers):
         return state
-    if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
+    data = suspicion.data_file(device.name)
+    if data is None:
+        return state  # It has let go of its files (aground.py), and is started anew.
+    if suspicion.is_suspect(device.name, data):
         return state  # it would be compared by what it has lost (docs/adr/0027)
     tries, tried_s = _tried(device)
     # A try in the future was made before the clock was put right: nobody knows when.
@@ -52,13 +55,25 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     with open(_note(device), "w", encoding="utf-8") as file:
         file.write(str(tries + 1))
     try:
+        _note_lost_flash(device)
         drbd.up(runner, device.name)
         found = drbd.observe(runner, device.name) or state
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         _tell(device, f"its disk cannot be attached: {error}", priority=journal.WARNING)
         return state
     _tell(device, f"its disk answers and is attached again: {found.disk}", priority=journal.NOTICE)
     return found
+
+
+def _note_lost_flash(device: Device) -> None:
+    """Have it noted first where the pool's flash is what failed.
+
+    A copy that is filled on the slow disk, beside flash that a boot would still take for right,
+    would be up to date and show old blocks after that boot (docs/adr/0031).
+    """
+    pool = load_topology().pool(device.pool)
+    if pool is not None and pool.cache is not None:
+        flash.note_loss(pool)
 
 
 def forget(device: Device) -> None:

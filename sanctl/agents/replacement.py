@@ -26,7 +26,9 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     if must_cut(state, may_be_write_back=True):
         drbd.cut(runner, device.name)
     cache.tell(
-        device.name, "this replica lost writes that were in RAM; it is filled anew", "replace"
+        device.name,
+        "this replica lost writes that it had acknowledged; it is filled anew",
+        "replace",
     )
     renewal.begin_anew(runner, device)
     return drbd.observe(runner, device.name) or state

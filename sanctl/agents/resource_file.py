@@ -18,6 +18,7 @@ _DISK_SECTION = re.compile(r"^  disk \{\n", re.MULTILINE)
 _NO_FLUSHES = re.compile(r"^ *disk-flushes no;\n", re.MULTILINE)
 _OPTIONS_SECTION = re.compile(r"^  options \{\n", re.MULTILINE)
 _HOLDS_TWO = re.compile(r"^ *quorum-minimum-redundancy 2;\n", re.MULTILINE)
+_METADATA = re.compile(r"^    ((?:flexible-)?meta-disk) [^;]+;$", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 _INCLUDE = "/etc/drbd.d/sanctl.res"
@@ -167,6 +168,17 @@ def set_holds_two(name: str, *, on: bool) -> None:
     else:
         text = _HOLDS_TWO.sub("", text)
     write_atomically(path_of(name), text, mode=0o600)
+
+
+def forget_disk(name: str) -> None:
+    """Have the file that is there name no disk that exists, for a replica that stays up without.
+
+    drbdadm would look into the loop device that it named, which may be over another file by then.
+    """
+    text = read_text_or(path_of(name), "")
+    if text:
+        gone = _METADATA.sub("    \\1 /dev/sanctl-let-go;", text)
+        write_atomically(path_of(name), gone, mode=0o600)
 
 
 def _keeps_flushing(name: str, files: pool.DeviceFiles) -> bool:

@@ -18,6 +18,8 @@ from sanctl.system.files import read_text, read_text_or, sync_folder, write_atom
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _SUFFIX = ".data"
 _MARKER = ".ram"
+# In place of a boot id, of which it is none.
+_DISTRUSTED = "shut-down"
 
 
 def data_file(name: str) -> str | None:
@@ -36,6 +38,21 @@ def mark(path: str) -> None:
     marker, boot = marker_of(path), read_text(_BOOT_ID)
     if read_text_or(marker, "") != boot:
         write_atomically(marker, boot, mode=0o600)
+
+
+def distrust(path: str) -> None:
+    """Note on stable storage that a copy has lost acknowledged writes with its filesystem."""
+    write_atomically(marker_of(path), _DISTRUSTED, mode=0o600)
+
+
+def forgive(path: str) -> None:
+    """Trust an only copy again that `distrust` is about: there is none to fill it from.
+
+    As after a power cut, hosts find what they had flushed.
+    """
+    if read_text_or(marker_of(path), "") == _DISTRUSTED:
+        os.unlink(marker_of(path))
+        sync_folder(os.path.dirname(path))
 
 
 def clear(name: str, path: str) -> None:

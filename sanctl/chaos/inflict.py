@@ -254,22 +254,25 @@ class Inflicter:
         wait_for(f"a resync of {node}", is_target, within_s=_RESYNC_DEADLINE_S, every_s=0.2)
 
     def _mend_disk(self, node: str) -> None:
-        """Put a good disk back; what a filesystem made of the bad one takes a reboot."""
-        spec = self.bed.node(node)
-        assert spec.role is Role.STORAGE
+        """Put a good disk back; a filesystem that has shut itself down comes back by itself."""
+        assert self.bed.node(node).role is Role.STORAGE
         self._heal_when_up(node)
-        with suppress(CommandError):
-            done = self.bed.sh(
-                node,
-                "for mount in $(findmnt -rno TARGET -S /dev/mapper/lab-disk1); do"
-                " touch $mount/.writable && rm $mount/.writable || exit 1; done",
-                ok=range(256),
-                timeout_s=20,
-            )
-            if done.status:
-                self.tell(f"the pool's filesystem on {node} is read-only: power off and on")
-                self.bed.cut_power(node)
-                self.give_power_back(node)
+        wait_for(
+            f"the pool on {node} to take writes again",
+            lambda: self._takes_writes(node),
+            within_s=_REBOOT_DEADLINE_S,
+            every_s=2.0,
+        )
+
+    def _takes_writes(self, node: str) -> bool:
+        done = self.bed.sh(
+            node,
+            "for mount in $(findmnt -rno TARGET -S /dev/mapper/lab-disk1); do"
+            " touch $mount/.writable && rm $mount/.writable && exit 0; done; exit 1",
+            ok=range(256),
+            timeout_s=20,
+        )
+        return done.status == 0
 
     def _heal_when_up(self, node: str) -> None:
         spec = self.bed.node(node)

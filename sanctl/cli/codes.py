@@ -318,6 +318,9 @@ _CODES = {
     "good on another node.",
     "SAN-POOL-021": "The pool's files are in use on this node. A node in standby uses none.",
     "SAN-POOL-022": "A device that the inventory names for a cached pool is not there.",
+    "SAN-POOL-023": "The pool's filesystem has shut itself down after an error of its disk and "
+    "takes no writes. It is mounted anew when the disk answers and nothing uses it, and the copies "
+    "in it are filled from their peers.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "
     "has; the nodes' files are already those of the next step, which is safe.",
     "SAN-QUO-002": "A strategy is changed only with every storage node there. One that is away "

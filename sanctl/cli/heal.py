@@ -122,7 +122,7 @@ def _row(side: Side) -> tuple[str, ...]:
     if side.is_untried:
         notes.append("has met no other since it was started")
     if side.replica.is_suspect:
-        notes.append("lost writes that were in RAM")
+        notes.append("lost writes that it had acknowledged")
     kib = side.replica.out_of_sync_kib
     return (
         side.node.value,

@@ -281,6 +281,15 @@ def attach(runner: Runner, name: str) -> None:
     runner.run(["drbdadm", "attach", name], timeout_s=_TIMEOUT_S)
 
 
+def drop_disk(runner: Runner, minor: int) -> None:
+    """Detach from a disk that has failed, as DRBD does at an error: without waiting for it.
+
+    Raises:
+        CommandError: refused.
+    """
+    runner.run(["drbdsetup", "detach", str(minor), "--force"], timeout_s=_TIMEOUT_S)
+
+
 def cut(runner: Runner, name: str) -> None:
     """End the connections as a broken link would: a Primary that loses its peer so is frozen."""
     runner.run(["drbdadm", "disconnect", "--force", name], timeout_s=_TIMEOUT_S)

@@ -18,22 +18,19 @@ import uuid as uuids
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sanctl.drivers import bcache
+from sanctl.drivers import bcache, poolnotes
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache import Mode
 from sanctl.model.poolcache import Attachment, CacheState, Superblock
 from sanctl.plan.assembly import Act, assemble
 from sanctl.system import journal
-from sanctl.system.files import flocked, read_text_or, sync_folder, write_atomically
+from sanctl.system.files import flocked, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool, PoolCache
 
 _RUNTIME = "/run/sanctl"
-_NOTES = "/var/lib/sanctl/pools"
-_WRITE_BACK = "write-back"
-_STOPPED = "stopped"
 _LOST = "flash-lost"
 _RATE = "flash-rate"
 _STEP_S = 10.0
@@ -71,8 +68,8 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
     with locked(pool):
         _await_devices(cache, patience_s)
         origin, flash = superblock(str(cache.origin)), superblock(str(cache.flash))
-        stopped = read_text_or(_note(pool, _STOPPED), "")
-        _clear(pool, _STOPPED)
+        stopped = poolnotes.read(pool.name, poolnotes.STOPPED)
+        poolnotes.clear(pool.name, poolnotes.STOPPED)
         act = assemble(
             label=label_of(pool),
             origin=origin,
@@ -167,7 +164,7 @@ def stop(pool: Pool) -> None:
         bcache.stop(str(cache.origin), within_s=_STEP_S)
         written = superblock(str(cache.origin))
         if seen.has_flash and written is not None and written.state is Attachment.CLEAN:
-            _write(pool, _STOPPED, written.set_uuid)
+            poolnotes.write(pool.name, poolnotes.STOPPED, written.set_uuid)
     tell(pool, "let go of disk and flash", step="stop")
 
 
@@ -205,7 +202,7 @@ def _step(
     _set_flag(_runtime(pool, "attached"), is_set=True)
     if wanted is Mode.WRITE_BACK:
         if seen.mode is not Mode.WRITE_BACK or not is_noted(pool):
-            _write(pool, _WRITE_BACK, "")
+            poolnotes.write(pool.name, poolnotes.WRITE_BACK)
             at("pool-cache-noted")
             bcache.set_mode(disk, Mode.WRITE_BACK)
             tell(pool, "write-back: writes end when they are on flash", step="write-back")
@@ -240,15 +237,26 @@ def _leave(pool: Pool, disk: str, seen: bcache.Seen, at: Callable[[str], None]) 
     at("pool-cache-clean")
     bcache.flush(now.disk)
     at("pool-cache-flushed")
-    _clear(pool, _WRITE_BACK)
+    poolnotes.clear(pool.name, poolnotes.WRITE_BACK)
     tell(pool, "write-through: the slow disk has all that was on flash", step="write-through")
     return True
 
 
+def note_loss(pool: Pool) -> None:
+    """Before a copy in a pool is brought up to date: flash that is gone is not trusted again.
+
+    The disk would have been stopped if anything had been on that flash alone (super.c,
+    conditional_stop_bcache_device).
+    """
+    seen = bcache.observe(str(cached(pool).origin))
+    if seen is not None and seen.disk and not seen.has_flash:
+        with locked(pool):
+            poolnotes.clear(pool.name, poolnotes.WRITE_BACK)
+
+
 def _attach_again(pool: Pool, cache: PoolCache) -> str:
     """Attach flash that `none` had freed; not flash that has failed: an operator looks first."""
-    # The disk would have been stopped if anything had been on that flash alone.
-    _clear(pool, _WRITE_BACK)
+    poolnotes.clear(pool.name, poolnotes.WRITE_BACK)  # as in note_loss
     if os.path.exists(_runtime(pool, "attached")):
         _set_flag(_runtime(pool, _LOST), is_set=True)
         _set_flag(_runtime(pool, "attached"), is_set=False)
@@ -292,8 +300,8 @@ def forget_loss(pool: Pool) -> None:
 
 def forget_notes(pool: Pool) -> None:
     """Forget what is noted about a pool's flash: its disk is made anew."""
-    _clear(pool, _WRITE_BACK)
-    _clear(pool, _STOPPED)
+    poolnotes.clear(pool.name, poolnotes.WRITE_BACK)
+    poolnotes.clear(pool.name, poolnotes.STOPPED)
 
 
 def _state(pool: Pool, seen: bcache.Seen, wanted: Mode, reason: str) -> CacheState:
@@ -346,7 +354,7 @@ def _is_ours(pool: Pool, device: str) -> bool:
 
 def is_noted(pool: Pool) -> bool:
     """Whether data may be on flash alone, by sanctl's own note."""
-    return os.path.exists(_note(pool, _WRITE_BACK))
+    return poolnotes.exists(pool.name, poolnotes.WRITE_BACK)
 
 
 def _await_devices(cache: PoolCache, patience_s: float) -> None:
@@ -378,23 +386,6 @@ def _await_disk(pool: Pool, cache: PoolCache) -> None:
 def _note_rate(pool: Pool, written: int, took_s: float) -> None:
     if written >= _TELLING_BYTES:
         write_atomically(_runtime(pool, _RATE), str(max(round(written / max(took_s, 0.1)), 1)))
-
-
-def _note(pool: Pool, kind: str) -> str:
-    return f"{_NOTES}/{pool.name}.{kind}"
-
-
-def _write(pool: Pool, kind: str, text: str) -> None:
-    if not os.path.isdir(_NOTES):
-        os.makedirs(_NOTES, mode=0o700)
-        sync_folder(os.path.dirname(_NOTES))
-    write_atomically(_note(pool, kind), text)
-
-
-def _clear(pool: Pool, kind: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_note(pool, kind))
-        sync_folder(_NOTES)
 
 
 def _runtime(pool: Pool, kind: str) -> str:

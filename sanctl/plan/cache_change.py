@@ -158,7 +158,7 @@ def _suspect(device: DeviceSpec, node: NodeName) -> Finding:
         code="SAN-HLT-057",
         severity=Severity.WARNING,
         subject=f"device {device.name}",
-        what=f"the replica on {node} lost writes that were in RAM",
+        what=f"the replica on {node} lost writes that it had acknowledged",
         why="it is kept from serving; it is filled anew once another one serves",
         do=f"wait for that; if none may serve: 'sanctl device heal {device.name}'",
     )

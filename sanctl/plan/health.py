@@ -79,6 +79,13 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
         )
 
 
+_POOL_REASONS = {
+    "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
+}
+_POOL_ADVICE = {
+    "SAN-POOL-023": "none, if the disk answers again: it is mounted anew by itself, and its copies "
+    "are filled from their peers; else replace the disk",
+}
 _NODE_ADVICE = {
     NodeState.OFFLINE: (
         WARNING,
@@ -246,14 +253,16 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
             subject = f"pool {pool.name} on {node}"
             usage = cluster.pool(pool.name, node)
             if usage is None or usage.error is not None:
-                reason = "nothing has been published" if usage is None else usage.error
+                reason = (usage.error if usage else None) or "nothing has been published"
                 yield Finding(
                     code="SAN-HLT-061",
                     severity=CRITICAL,
                     subject=subject,
-                    what=f"it cannot be used: {reason}",
+                    what=f"it cannot be used: {_POOL_REASONS.get(reason, reason)}",
                     why="the replicas in it cannot be started",
-                    do=f"'sanctl doctor' on {node}; is {pool.path} mounted?",
+                    do=_POOL_ADVICE.get(
+                        reason, f"'sanctl doctor' on {node}; is {pool.path} mounted?"
+                    ),
                 )
                 continue
             yield from cache_findings(pool, node, usage.cache)

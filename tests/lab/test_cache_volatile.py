@@ -20,6 +20,8 @@ from sanctl.lab import faults
 from sanctl.lab.faults import Disk
 from sanctl.lab.spec import NodeSpec
 from sanctl.system.runner import LocalRunner
+from tests import blocks
+from tests.blocks import Stretch
 from tests.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
@@ -29,7 +31,8 @@ MIB = 2**20
 BLOCKS = 200
 FILES = 20
 # Beyond what filesystems and DRBD touch by themselves; another stretch for each test.
-AT_BLOCK = {"write-through": 0, "none": 1000, "cheated": 2000, "flushed": 2400, "alone": 2800}
+AT_BLOCK = {"write-through": 0, "none": 1000, "flushed": 2400, "alone": 2800}
+CHEATED_AT_BLOCK = {"write-through": 2000, "none": 3400}
 BACK_DEADLINE_S = 400.0
 
 
@@ -64,24 +67,11 @@ def set_cache(bed: Bed, mode: str) -> None:
 
 
 def write(scene: Scene, path: str, at: int, *, flushed: bool) -> None:
-    """Write numbered blocks one after the other, each acknowledged before the next."""
-    lines = f"seq -f 'block %06g {at}' 1 {BLOCKS}"
-    scene.host.sh(
-        f"{lines} | while read -r line; do printf '%-4095s\\n' \"$line\"; done |"
-        f" dd of={path} bs=4096 seek={at} oflag=direct iflag=fullblock"
-        f" conv=notrunc{',fsync' if flushed else ''}",
-        timeout_s=180,
-    )
+    blocks.write(scene.host, path, Stretch(at, BLOCKS), flushed=flushed)
 
 
 def found(scene: Scene, path: str, at: int) -> int:
-    """How many of the blocks are there, read from the device."""
-    out = scene.host.sh(
-        f"dd if={path} bs=4096 skip={at} count={BLOCKS} iflag=direct 2>/dev/null"
-        f" | tr -d '\\0' | grep -c '^block ...... *{at}' || true",
-        timeout_s=300,
-    )
-    return int(out)
+    return blocks.found(scene.host, path, Stretch(at, BLOCKS))
 
 
 def cut_all(scene: Scene) -> None:
@@ -94,8 +84,8 @@ def cut_all(scene: Scene) -> None:
 def on_disk(bed: Bed, folder: Path, at: int) -> dict[str, int]:
     """How many of the blocks each node's disk holds, by node; the nodes are off."""
     look = (
-        f"dd if=$file bs=4096 skip={at} count={BLOCKS} status=none | tr -d '\\0'"
-        f" | {{ grep -c '^block ...... *{at}' || true; }}"
+        f"dd if=$file bs={blocks.BLOCK_BYTES} skip={at} count={BLOCKS} status=none"
+        f" | {blocks.counting(Stretch(at, BLOCKS))}"
     )
     return {node.name: int(ask_disk(bed, node, folder, look)) for node in bed.storage}
 
@@ -284,12 +274,14 @@ def test_who_is_left_has_all_on_its_disk_before_it_goes_on(
     assert found(scene, path, at + BLOCKS) == BLOCKS
 
 
-def test_a_dropped_flush_is_found_out(scene: Scene, path: str, tmp_path: Path) -> None:
-    set_cache(scene.bed, "write-through")
+@pytest.mark.parametrize("mode", CHEATED_AT_BLOCK)
+def test_a_dropped_flush_is_found_out(scene: Scene, path: str, tmp_path: Path, mode: str) -> None:
+    at = CHEATED_AT_BLOCK[mode]
+    set_cache(scene.bed, mode)
     make_volatile(scene.bed, drops_flushes=True)
-    write(scene, path, AT_BLOCK["cheated"], flushed=True)
+    write(scene, path, at, flushed=True)
     cut_all(scene)
-    held = on_disk(scene.bed, tmp_path, AT_BLOCK["cheated"])
+    held = on_disk(scene.bed, tmp_path, at)
     assert max(held.values()) < BLOCKS
     wait_until_served(scene)
-    assert found(scene, path, AT_BLOCK["cheated"]) < BLOCKS
+    assert found(scene, path, at) < BLOCKS

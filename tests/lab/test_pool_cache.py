@@ -224,13 +224,64 @@ def _taken_out(bed: Bed, node: str) -> bool:
     return not bed.has_power(node)
 
 
+def test_flash_that_fails_with_nothing_on_it_alone_is_not_trusted_again(
+    flash_bed: Bed, load: Load
+) -> None:
+    """In write-back, idle: the disk goes on. What it is sent then, that flash would hide."""
+    bed, host = flash_bed, load.host
+    host.sh(f"systemctl stop {load.run.unit} 2>/dev/null || true", timeout_s=150)
+    set_mode(bed, "write-back")
+    active = observe.active_node(bed, NAME)
+    node = next(each.name for each in bed.storage if each.name != active)
+    pattern_on(load, "old")
+    wait_for(
+        "nothing on flash alone",
+        lambda: kernel_state(bed, node) == ("clean", "writeback"),
+        within_s=90,
+    )
+    break_flash(bed, node, Disk.FAIL)
+    pattern_on(load, "new")
+    # The first of these writes cost the copy its disk, or none was in flight.
+    wait_for("flash to be given up", lambda: kernel_state(bed, node)[0] == "no cache", within_s=90)
+    await_in_sync(bed, but_not=node)
+    pattern_on(load, "last")
+    began_s = bed.cut_power(node)
+    give_power(bed, node)
+    await_log(bed, node, began_s, "was emptied", within_s=240)
+    await_in_sync(bed, but_not=node)
+    wait_for(
+        "the move, once the cluster has heard that the copy is whole",
+        lambda: not bed.sh("n3", f"sanctl device move {NAME} --to {node}", timeout_s=180).status,
+        within_s=60,
+        every_s=3.0,
+    )
+    assert pattern_of(load) == {"last"}
+
+
+def pattern_on(load: Load, word: str) -> None:
+    """Fill a MiB of the device's second half with a word, a line each."""
+    load.host.sh(
+        f"yes {word} | dd of={load.run.device} bs=64k count=16 seek=1024 oflag=direct"
+        " iflag=fullblock conv=notrunc,fsync",
+        timeout_s=120,
+    )
+
+
+def pattern_of(load: Load) -> set[str]:
+    """The words there, but for one that the end has cut."""
+    read = f"dd if={load.run.device} bs=64k count=16 skip=1024 iflag=direct status=none"
+    return set(load.host.sh(f"{read} | sed '$d' | sort -u", timeout_s=120).split())
+
+
+@pytest.mark.parametrize("where", ["standby", "active"])
 def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
-    flash_bed: Bed, writing: None
+    flash_bed: Bed, writing: None, where: str
 ) -> None:
     bed = flash_bed
     set_mode(bed, "write-back")
     active = observe.active_node(bed, NAME)
-    node = next(each.name for each in bed.storage if each.name != active)
+    other = next(each.name for each in bed.storage if each.name != active)
+    node = {"standby": other, "active": active}[where]
     wait_for("writes on flash alone", lambda: kernel_state(bed, node)[0] == "dirty", within_s=60)
     try:
         break_flash(bed, node, Disk.FAIL)
@@ -254,7 +305,12 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
         )
     finally:
         break_flash(bed, node, Disk.OK)
-    assert observe.active_node(bed, NAME) == active
+    # A host is served by a node that has the data.
+    wait_for(
+        "the node with the good copy to serve",
+        lambda: observe.active_node(bed, NAME) != node,
+        within_s=120,
+    )
     assert kernel_state(bed, node)[0] in {"-", "dirty", "clean", "no cache"}
     refused = bed.sh(node, "sanctl pool prepare main --anew --yes", ok=range(256), timeout_s=60)
     assert refused.status == 4 and "SAN-POOL-021" in refused.stderr

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from sanctl.agents import reattach, suspicion
 from sanctl.agents.replica import Device
-from sanctl.drivers import drbd
+from sanctl.drivers import bcache, drbd, flash, poolnotes
 from sanctl.errors import CommandError, Problem
+from sanctl.model.cache import Mode
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.topology import PoolCache, Topology
 from sanctl.system.runner import LocalRunner
+from tests.fakes.topology import topology
 
 GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
 DISKLESS = ResourceState("vol", "Secondary", "no", "Diskless", 1024, (GOOD,))
@@ -27,7 +31,8 @@ def ups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The resources that DRBD was told to bring in line with their files."""
     told: list[str] = []
     monkeypatch.setattr(reattach, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(suspicion, "data_file", lambda _name: None)
+    monkeypatch.setattr(reattach, "load_topology", topology)
+    monkeypatch.setattr(suspicion, "data_file", lambda _name: "/pool/devices/vol.0.data")
     monkeypatch.setattr(suspicion, "is_suspect", lambda _name, _path: False)
     monkeypatch.setattr(drbd, "up", lambda _runner, name: told.append(name))
     monkeypatch.setattr(
@@ -58,6 +63,14 @@ def test_nothing_is_attached_without_good_data_beside_it(
 
 def test_a_suspect_replica_is_left_alone(ups: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspicion, "is_suspect", lambda _name, _path: True)
+    assert give(DISKLESS) is DISKLESS
+    assert ups == []
+
+
+def test_one_that_has_let_go_of_its_files_is_left_alone(
+    ups: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspicion, "data_file", lambda _name: None)
     assert give(DISKLESS) is DISKLESS
     assert ups == []
 
@@ -96,5 +109,54 @@ def test_a_disk_that_still_fails_is_only_told_of(
         raise CommandError(Problem("SAN-CMD-003", "I/O error"))
 
     monkeypatch.setattr(drbd, "up", refuse)
+    assert give(DISKLESS) is DISKLESS
+    assert ups == []
+
+
+GONE = bcache.Seen("bcache0", False, Mode.NONE, True, 0, 0, 0)
+BESIDE = GONE._replace(has_flash=True, mode=Mode.WRITE_BACK)
+
+
+def with_flash() -> Topology:
+    plain = topology()
+    cache = PoolCache(origin=PurePosixPath("/dev/slow"), flash=PurePosixPath("/dev/flash"))
+    return replace(plain, pools=tuple(replace(pool, cache=cache) for pool in plain.pools))
+
+
+@pytest.fixture
+def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ups: list[str]) -> Path:
+    """The note that what is on flash is right; whether it is there is told as DRBD attaches."""
+    monkeypatch.setattr(reattach, "load_topology", with_flash)
+    monkeypatch.setattr(poolnotes, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(flash, "_RUNTIME", str(tmp_path))
+    found = tmp_path / "main.write-back"
+    found.write_text("")
+    monkeypatch.setattr(drbd, "up", lambda _runner, _name: ups.append(str(found.exists())))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_kept"),
+    [(GONE, False), (BESIDE, True), (GONE._replace(disk=""), True), (None, True)],
+)
+@pytest.mark.usefixtures("note")
+def test_flash_that_is_gone_is_not_trusted_once_a_copy_is_filled_without_it(
+    ups: list[str], monkeypatch: pytest.MonkeyPatch, seen: bcache.Seen | None, is_kept: bool
+) -> None:
+    monkeypatch.setattr(bcache, "observe", lambda _origin: seen)
+    assert give(DISKLESS).disk == "Inconsistent"
+    assert ups == [str(is_kept)]
+
+
+def refuse(*_args: object, **_kwargs: object) -> None:
+    raise OSError(30, "Read-only file system")
+
+
+@pytest.mark.usefixtures("note")
+def test_a_copy_is_not_filled_where_that_cannot_be_noted(
+    ups: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bcache, "observe", lambda _origin: GONE)
+    monkeypatch.setattr(poolnotes, "clear", refuse)
     assert give(DISKLESS) is DISKLESS
     assert ups == []

@@ -1,0 +1,47 @@
+"""Notes about a pool that outlive a boot, and are not on the pool: `/var/lib/sanctl/pools`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from sanctl.model.names import PoolName
+from sanctl.system.files import read_text_or, sync_folder, write_atomically
+
+_FOLDER = "/var/lib/sanctl/pools"
+
+WRITE_BACK = "write-back"
+"""What is on the pool's flash is right, and needed (sanctl/plan/assembly.py)."""
+STOPPED = "stopped"
+"""The pool was unmounted in order, with this cache set."""
+SHUT_DOWN = "shut-down"
+"""Its filesystem has shut itself down: what it held may lack acknowledged writes."""
+
+
+def write(pool: PoolName | str, kind: str, text: str = "") -> None:
+    """Write a note; it is on the disk when this returns."""
+    if not os.path.isdir(_FOLDER):
+        os.makedirs(_FOLDER, mode=0o700)
+        sync_folder(os.path.dirname(_FOLDER))
+    write_atomically(_path(pool, kind), text)
+
+
+def clear(pool: PoolName | str, kind: str) -> None:
+    """Remove a note; one that is gone is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_path(pool, kind))
+        sync_folder(_FOLDER)
+
+
+def exists(pool: PoolName | str, kind: str) -> bool:
+    """Whether there is such a note."""
+    return os.path.exists(_path(pool, kind))
+
+
+def read(pool: PoolName | str, kind: str) -> str:
+    """Return what a note says; empty without one."""
+    return read_text_or(_path(pool, kind), "")
+
+
+def _path(pool: PoolName | str, kind: str) -> str:
+    return f"{_FOLDER}/{pool}.{kind}"
