@@ -14,6 +14,9 @@ _RATE = "flush-rate"
 #: Flushing less than this tells nothing of how fast a disk is.
 _TELLING_BYTES = 1 << 20
 _STEPS = 16
+#: A fifth of a node's RAM: what the kernel lets be dirty where nobody says anything
+#: (vm.dirty_ratio). More would make a flush as long as somebody mistyped.
+_MOST_OF_RAM = 5
 
 
 def limit(name: str, limit_bytes: int | None) -> None:
@@ -32,12 +35,23 @@ def limit(name: str, limit_bytes: int | None) -> None:
             os.unlink(note)
         else:
             write_atomically(note, text)
-        limits = [
-            int(read_text_or(f"{RUNTIME}/{entry}", "0") or 0)
-            for entry in os.listdir(RUNTIME)
-            if entry.startswith(_LIMIT) and ".new." not in entry
-        ]
-        filecache.limit_dirty(sum(limits) or None, saved_in=f"{RUNTIME}/dirty-before")
+        wanted = _wanted_bytes()
+        most = min(wanted, most_bytes()) or None
+        filecache.limit_dirty(most, saved_in=f"{RUNTIME}/dirty-before")
+
+
+def _wanted_bytes() -> int:
+    """What the devices in write-back may have dirty together, as their policies say."""
+    return sum(
+        int(read_text_or(f"{RUNTIME}/{entry}", "0") or 0)
+        for entry in os.listdir(RUNTIME)
+        if entry.startswith(_LIMIT) and ".new." not in entry
+    )
+
+
+def most_bytes() -> int:
+    """Return what may be dirty on this node at most: a fifth of its RAM, whatever is wanted."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MOST_OF_RAM
 
 
 def note_rate(used: Usage | None, took_s: float) -> None:
@@ -53,9 +67,11 @@ def words(path: str, limit_bytes: int) -> str:
     """
     used, rate = filecache.usage(path), _flush_rate(path)
     text = f" limit={limit_bytes}"
+    if _wanted_bytes() > most_bytes():
+        text += f" node-limit={most_bytes()}"
     if used is None:
         return text
-    step = max(limit_bytes // _STEPS, 1)
+    step = max(min(limit_bytes, most_bytes()) // _STEPS, 1)
     dirty = -(-used.dirty // step) * step
     text += f" dirty={dirty}"
     return text if rate is None else f"{text} flush-s={-(-dirty // rate)}"

@@ -68,7 +68,7 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
         number = now_s
     else:
         return False
-    if not plan.may_begin(state):
+    if not plan.may_begin(state) or _has_been_done(runner, device, number):
         return False
     # What is on the disks is compared, not what is in RAM.
     readcache.take_out(runner, device)
@@ -83,6 +83,22 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     _keep(runner, device, Verification(number, RUNNING, now_s))
     _say(device, "verify begins")
     return True
+
+
+def _has_been_done(runner: Runner, device: Device, number: int) -> bool:
+    """Whether a node that served before has compared already, as was ordered; it is kept here, too.
+
+    One that was interrupted, as by the move, is begun again.
+    """
+    here = os.uname().nodename
+    for node in device.nodes:
+        if node == here:
+            continue
+        told = parse_shown(attributes.look_up(runner, attribute(device.name), node))
+        if told is not None and told.order == number and plan.has_ended(told):
+            _keep(runner, device, told)
+            return True
+    return False
 
 
 def attend(runner: Runner, device: Device, state: ResourceState) -> bool:

@@ -24,18 +24,21 @@ class Reason(StrEnum):
     NONE = ""
     ONE_COPY = "one-copy"
     """Only one copy is known to be in sync."""
+    COMPARING = "comparing"
+    """The copies are being compared; two are in sync, but for that."""
     NO_FLUSH = "no-flush"
     """DRBD was told not to flush the disk between writes that depend on each other."""
     SUSPECT = "suspect"
-    """It lost what was in RAM."""
+    """It lost writes that it had acknowledged."""
     CHANGING = "changing"
     """The agent has not got there yet."""
 
 
 SENTENCES = {
     Reason.ONE_COPY: "one copy is in sync, so nothing may be in RAM alone",
+    Reason.COMPARING: "the copies are being compared",
     Reason.NO_FLUSH: "DRBD does not flush its disk",
-    Reason.SUSPECT: "it crashed with writes in RAM, or could not flush them",
+    Reason.SUSPECT: "it lost writes that it had acknowledged",
     Reason.CHANGING: "it is being changed",
 }
 
@@ -53,11 +56,21 @@ def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> t
     if is_suspect:
         return Mode.WRITE_THROUGH, Reason.SUSPECT
     if state is None or not has_two_good(state):
-        return Mode.WRITE_THROUGH, Reason.ONE_COPY
+        is_compared = state is not None and has_two_good(_not_comparing(state))
+        return Mode.WRITE_THROUGH, Reason.COMPARING if is_compared else Reason.ONE_COPY
     if has_lost_writes(state):
         # Not entered: a flush that fails later could not be told from this.
         return Mode.WRITE_THROUGH, Reason.NO_FLUSH
     return Mode.WRITE_BACK, Reason.NONE
+
+
+def _not_comparing(state: ResourceState) -> ResourceState:
+    """Return the state as it would be without a verify under way."""
+    peers = tuple(
+        peer._replace(replication="Established") if peer.is_verifying else peer
+        for peer in state.peers
+    )
+    return state._replace(peers=peers)
 
 
 def has_two_good(state: ResourceState) -> bool:

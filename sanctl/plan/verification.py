@@ -6,7 +6,7 @@ import time
 
 from sanctl.model.drbd import ResourceState
 from sanctl.model.sync import Schedule
-from sanctl.model.verification import DIFFERS, REPAIRED, REPAIRING, Order, Verification
+from sanctl.model.verification import DIFFERS, REPAIRED, REPAIRING, SAME, Order, Verification
 
 #: An order that nobody could follow for so long is dropped: whoever gave it has gone.
 ORDER_ENDS_AFTER_S = 24 * 3600
@@ -22,6 +22,11 @@ def is_open(order: Order | None, latest: Verification | None, now_s: int) -> boo
     if order is None or (latest is not None and latest.order >= order.number):
         return False
     return now_s - order.number < ORDER_ENDS_AFTER_S
+
+
+def has_ended(told: Verification) -> bool:
+    """Whether a verify has told of all copies whether they are the same."""
+    return told.result in {SAME, DIFFERS, REPAIRED}
 
 
 def is_due(schedule: Schedule | None, latest: Verification | None, now: time.struct_time) -> bool:

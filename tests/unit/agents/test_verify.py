@@ -87,6 +87,30 @@ def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None
     assert not verify.begin(node, ordered, ACTIVE)
 
 
+@pytest.mark.parametrize(
+    ("result", "number", "is_begun"),
+    [
+        ("same", NOW, False),
+        ("differs", NOW, False),
+        ("repaired", NOW, False),
+        ("interrupted", NOW, True),
+        ("running", NOW, True),
+        ("same", NOW - 60, True),
+    ],
+)
+def test_who_serves_after_a_move_does_not_compare_again(
+    here: Path, result: str, number: int, is_begun: bool
+) -> None:
+    told = Verification(number, result, NOW - 9, NOW - 3, 0)
+    node = Node(told.shown)
+    assert verify.begin(node, device(str(NOW)), ACTIVE) is is_begun
+    if not is_begun:
+        asked = len(node.calls)
+        assert latest(here) == told
+        assert not verify.begin(node, device(str(NOW)), ACTIVE)
+        assert not any(argv[1] == "--query" for argv, _ in node.calls[asked:]), "asked once"
+
+
 def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)

@@ -174,3 +174,21 @@ def test_each_reason_for_no_read_cache() -> None:
 def test_a_quarter_of_the_ram_is_left() -> None:
     assert leaves_enough_ram(30, 20, 75, 100)
     assert not leaves_enough_ram(30, 21, 75, 100)
+
+
+@pytest.mark.parametrize(
+    ("disk", "replication", "reason"),
+    [
+        ("UpToDate", "VerifyS", Reason.COMPARING),
+        ("UpToDate", "VerifyT", Reason.COMPARING),
+        ("Outdated", "VerifyS", Reason.ONE_COPY),
+        ("UpToDate", "SyncSource", Reason.ONE_COPY),
+    ],
+)
+def test_copies_that_are_compared_are_not_called_lost(
+    disk: str, replication: str, reason: Reason
+) -> None:
+    peer = PeerState("peer", "Connected", "Secondary", replication, disk, 0)
+    state = ResourceState("vm1", "Primary", "no", "UpToDate", 1024, (peer,))
+    told = allowed(Mode.WRITE_BACK, state, is_suspect=False)
+    assert told == (Mode.WRITE_THROUGH, reason)
