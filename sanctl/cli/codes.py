@@ -62,7 +62,8 @@ _CODES = {
     "SAN-CACHE-009": "A flash device belongs to one pool, and says which. This one is another's.",
     "SAN-CACHE-010": "The device below a read cache in RAM still offers discards. It is not used: "
     "reads would not see what hosts have unmapped.",
-    "SAN-CACHE-011": "A read cache in RAM has 4 MiB at least; 'none' takes it away.",
+    "SAN-CACHE-011": "A read cache in RAM has 4 MiB at least, and is no larger than its device; "
+    "'none' takes it away.",
     "SAN-CLI-001": "The command line does not read: an unknown command or option, or one that is "
     "missing. Nothing was done.",
     "SAN-CLI-002": "A question was answered with no. Nothing was changed.",
@@ -219,8 +220,10 @@ _CODES = {
     "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or could not flush them. It "
     "is filled anew once another one serves. If all are so, as after a power cut of both nodes, "
     "'sanctl device heal' asks which one to keep.",
-    "SAN-HLT-054": "A replica is in a safer cache mode than wanted. With one copy in sync nothing "
-    "may be in RAM alone.",
+    "SAN-HLT-054": "A replica is not in the cache mode that is wanted; mostly in a safer one. With "
+    "one copy in sync nothing may be in RAM alone, so a device of one copy is never in write-back.",
+    "SAN-HLT-059": "A node lets a fifth of its RAM be dirty at most. The limits of its devices in "
+    "write-back add up to more.",
     "SAN-HLT-055": "When redundancy is lost the survivor flushes before it goes on, and hosts wait "
     "that long. A lower limit for what is dirty makes it shorter.",
     "SAN-HLT-040": "Pacemaker remembers a failed action. It is history until it is cleaned up, "

@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
-from sanctl.cli.cache import MODES, READ_CACHE, cache, policy_of, replica_lines
-from sanctl.cli.environment import Environment, environment
+from sanctl.cli.cache import DIRTY_LIMIT, MODES, READ_CACHE, cache, cache_lines, change_of
+from sanctl.cli.environment import environment, topology_if_readable
 from sanctl.cli.heal import heal
 from sanctl.cli.levels import place, replicas
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.sync_policy import policy_options, policy_words, sync, values_of
 from sanctl.cli.verify import verify
 from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
-from sanctl.errors import ConfigError, Problem, UsageError
+from sanctl.errors import Problem, UsageError
+from sanctl.model.cache import NO_CACHE
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName
@@ -26,6 +27,8 @@ from sanctl.ops.device import (
     move_device,
     resize_device,
 )
+from sanctl.plan.cache_change import lone_words
+from sanctl.plan.cache_policy import cache_policy_words
 from sanctl.plan.creation import CreateRequest
 from sanctl.plan.deletion import check_deletion
 from sanctl.plan.existing import existing_device
@@ -89,8 +92,9 @@ device.add_command(cache)
     type=MODES,
     default="none",
     show_default=True,
-    help="Where acknowledged writes may be: see 'device cache'.",
+    help="Where acknowledged writes may be; none is for most: see 'device cache'.",
 )
+@DIRTY_LIMIT
 @READ_CACHE
 @timeout_option(180)
 @output_option
@@ -104,6 +108,7 @@ def create(
     prefer: str | None,
     initiators: tuple[str, ...],
     cache_mode: str,
+    dirty_limit: str | None,
     read_cache: str | None,
     timeout_s: float,
     output: str,
@@ -120,7 +125,7 @@ def create(
         prefer=prefer,
         initiators=initiators,
         sync=values_of(policy),
-        cache=policy_of(cache_mode, None, read_cache),
+        cache=change_of(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
     )
     topology = env.topology()
     with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
@@ -137,6 +142,9 @@ def create(
         made = outcome.device
         active = outcome.cluster.active_node(made.name)
         print(f"device {made.name}: {made.size}, served by {active}, {outcome.duration_s:.1f} s")
+        lone = lone_words(made)
+        if lone is not None:
+            print(f"cache policy {cache_policy_words(made.cache)}: {lone}")
         _print_access(made, topology)
 
     finish(output, data=device_data(outcome.cluster, outcome.device, topology), text=text)
@@ -162,16 +170,8 @@ def list_devices(output: str) -> None:
         else:
             print("there are no devices")
 
-    topology = _topology_if_readable(env)
+    topology = topology_if_readable(env)
     finish(output, data=[device_data(cluster, d, topology) for d in cluster.cib.devices], text=text)
-
-
-def _topology_if_readable(env: Environment) -> Topology | None:
-    """Return the topology for what it adds to a result; without it there is still a result."""
-    try:
-        return env.topology()
-    except ConfigError:
-        return None
 
 
 @device.command()
@@ -204,8 +204,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
         *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
-        ("cache", str(found.cache)),
-        *(("", line) for line in replica_lines(cluster, found)),
+        ("cache", cache_policy_words(found.cache)),
+        *(("", line) for line in cache_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
@@ -283,7 +283,7 @@ def resize(name: str, size: str, timeout_s: float, output: str) -> None:
         output,
         data={
             "changed": outcome.changed,
-            **device_data(outcome.cluster, outcome.device, _topology_if_readable(env)),
+            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
         },
         text=lambda: print(
             f"device {wanted} has {outcome.device.size}"
@@ -309,7 +309,7 @@ def move(name: str, node: str, timeout_s: float, output: str) -> None:
         data={
             "changed": outcome.changed,
             "duration_s": round(outcome.duration_s, 3),
-            **device_data(outcome.cluster, outcome.device, _topology_if_readable(env)),
+            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
         },
         text=lambda: print(
             f"device {wanted} is served by {target}"

@@ -32,9 +32,14 @@ class ReplicaCache(TypedDict):
     mode: Annotated[str | None, "`none`, `write-through` or `write-back`"]
     reason: Annotated[
         str | None,
-        "why not the wanted one: `one-copy`, `no-flush`, `suspect` or `changing`; null: it is",
+        "why not the wanted one: `one-copy`, `comparing`, `no-flush`, `suspect` or `changing`; "
+        "null: it is",
     ]
     dirty: Annotated[int | None, "bytes in RAM alone, a little rounded up; only in write-back"]
+    node_limit: Annotated[
+        int | None,
+        "bytes that its node lets all its devices have there together; null: as much as they want",
+    ]
     flush_s: Annotated[int | None, "seconds the kernel reckons that takes to flush"]
     read: Annotated[
         int | None, "bytes of RAM that reads are cached in; told where it serves and one is wanted"
@@ -102,8 +107,11 @@ class Device(TypedDict):
 class CacheSet(Device):
     """A device, and what changing its cache policy took."""
 
-    changed: Annotated[bool, "false: it had that policy"]
+    changed: Annotated[bool, "false: it had that policy, or it was only shown"]
     duration_s: Annotated[float, "seconds the change took; hosts write on meanwhile"]
+    in_effect: Annotated[
+        bool, "false: write-back is stored, and `cache.reason` of a replica says what it waits for"
+    ]
 
 
 class Resized(Device):

@@ -112,3 +112,11 @@ class Environment:
 def environment() -> Environment:
     """Return this machine's environment."""
     return Environment()
+
+
+def topology_if_readable(env: Environment) -> Topology | None:
+    """Return the topology for what it adds to a result; without it there is still a result."""
+    try:
+        return env.topology()
+    except ConfigError:
+        return None

@@ -14,6 +14,7 @@ from sanctl.model.health import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Pool, Topology
 from sanctl.plan.cache_change import cache_words as device_cache_words
+from sanctl.plan.cache_change import reason_of
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.placement import room_bytes
 from sanctl.plan.pool_cache import cache_words, wanted_mode
@@ -90,8 +91,9 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> docum
         "resync": resync_data(replica.resync) if replica.resync else None,
         "cache": {
             "mode": replica.cache,
-            "reason": replica.cache_reason,
+            "reason": reason_of(device, replica),
             "dirty": replica.dirty_bytes,
+            "node_limit": replica.dirty_node_limit_bytes,
             "flush_s": replica.flush_s,
             "read": replica.read_bytes,
             "read_reason": replica.read_reason,
@@ -137,7 +139,7 @@ def cache_rows(cluster: Cluster, nodes: Sequence[documents.Node]) -> Iterator[tu
             replica = cluster.replica(device.name, node)
             held = replica.cache == Mode.WRITE_BACK.value or replica.read_bytes
             if held or device.cache.mode is Mode.WRITE_BACK or device.cache.read_bytes:
-                yield f"device {device.name}", node.value, device_cache_words(replica)
+                yield f"device {device.name}", node.value, device_cache_words(device, replica)
     for each in nodes:
         for pool in each["pools"]:
             cache = pool["cache"]

@@ -130,6 +130,9 @@ class ReplicaState:
     dirty_bytes: int | None = None
     """How much is in RAM alone, in write-back."""
     dirty_limit_bytes: int | None = None
+    """How much that may be at most, as its node has last read the policy."""
+    dirty_node_limit_bytes: int | None = None
+    """What the node lets all its devices have in RAM together; told where they want more."""
     flush_s: int | None = None
     """How long the kernel reckons that takes to flush."""
     read_bytes: int | None = None

@@ -209,35 +209,44 @@ class ByteSize:
         Raises:
             UsageError: not a number, or not a positive multiple of 4 KiB.
         """
-        match = _SIZE.fullmatch(text.strip()) if text.isascii() else None
-        if match is None:
-            raise UsageError(
-                Problem(
-                    "SAN-NAME-006",
-                    f"size {text!r} is not a size",
-                    "write a number and a unit: 512M, 10G, 1.5T (binary units; none means bytes)",
-                )
-            )
-        whole, fraction, unit = match.groups(default="")
-        # Integers throughout: a float would round a size nobody asked for.
-        scale = 1 << _UNITS[unit.lower()]
-        numerator = int(whole + fraction) * scale
-        denominator = 10 ** len(fraction)
-        if numerator % denominator:
-            raise UsageError(
-                Problem(
-                    "SAN-NAME-006",
-                    f"size {text!r} is not a whole number of bytes",
-                    "it must be a positive multiple of 4 KiB, at most 8 PiB",
-                )
-            )
-        return cls(bytes=numerator // denominator)
+        return cls(bytes=parse_bytes(text))
 
     def __int__(self) -> int:
         return self.bytes
 
     def __str__(self) -> str:
         return format_bytes(self.bytes)
+
+
+def parse_bytes(text: str) -> int:
+    """Read a number of bytes as `ByteSize.parse` does, whatever it is good for.
+
+    Raises:
+        UsageError: not a number, or not a whole one.
+    """
+    match = _SIZE.fullmatch(text.strip()) if text.isascii() else None
+    if match is None:
+        raise UsageError(
+            Problem(
+                "SAN-NAME-006",
+                f"size {text!r} is not a size",
+                "write a number and a unit: 512M, 10G, 1.5T (binary units; none means bytes)",
+            )
+        )
+    whole, fraction, unit = match.groups(default="")
+    # Integers throughout: a float would round a size nobody asked for.
+    scale = 1 << _UNITS[unit.lower()]
+    numerator = int(whole + fraction) * scale
+    denominator = 10 ** len(fraction)
+    if numerator % denominator:
+        raise UsageError(
+            Problem(
+                "SAN-NAME-006",
+                f"size {text!r} is not a whole number of bytes",
+                "it must be a positive multiple of 4 KiB, at most 8 PiB",
+            )
+        )
+    return int(numerator // denominator)
 
 
 def format_bytes(count: int) -> str:

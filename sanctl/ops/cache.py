@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from sanctl.model.cache import Policy
 from sanctl.model.change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
 from sanctl.ops.device import Outcome
 from sanctl.ops.session import Session
 from sanctl.plan.cache_change import cache_applied, plan_cache
+from sanctl.plan.cache_policy import PolicyChange
 from sanctl.plan.existing import existing_device
 
 
 def set_cache(
-    session: Session,
-    name: DeviceName,
-    policy: Policy,
-    *,
-    keeps_read_cache: bool,
-    timeout_s: float,
+    session: Session, name: DeviceName, change: PolicyChange, *, timeout_s: float
 ) -> Outcome:
-    """Give a device a cache policy, and wait until its replicas are in it, or say why not.
+    """Change a device's cache policy, and wait until its replicas are in it, or say why not.
 
     Away from write-back this returns when all that was in RAM is on the replicas' disks.
 
     Args:
         session: the cluster.
         name: the device.
-        policy: what is wanted.
-        keeps_read_cache: its read cache stays as large as it is wanted now.
+        change: what is to be different.
         timeout_s: how long to wait, in seconds.
 
     Raises:
-        Refused: there is no such device, or Pacemaker would not carry it out.
+        Refused: there is no such device, the change makes no sense for it, or Pacemaker would not
+            carry it out.
         NotConverged: it is stored, and a replica is not there yet.
     """
     begin = session.clock.monotonic_s()
@@ -40,12 +35,12 @@ def set_cache(
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         known[:] = cluster.mon.failures_of(name)
-        return plan_cache(cluster, name, policy, keeps_read_cache=keeps_read_cache)
+        return plan_cache(cluster, name, change)
 
     changes = session.change(decide)
     cluster = session.wait(
         lambda seen: cache_applied(seen, name),
-        waiting_for=f"the replicas of device {name} to be in {policy.mode.value}",
+        waiting_for=f"the replicas of device {name} to have its cache policy",
         timeout_s=timeout_s,
         resources=(name.value,),
         known_failures=tuple(known),

@@ -173,6 +173,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         cache_reason=_known(pairs.get("cache-why")),
         dirty_bytes=_number(pairs.get("dirty")),
         dirty_limit_bytes=_number(pairs.get("limit")),
+        dirty_node_limit_bytes=_number(pairs.get("node-limit")),
         flush_s=_number(pairs.get("flush-s")),
         read_bytes=_number(pairs.get("read")),
         read_reason=_known(pairs.get("read-why")),

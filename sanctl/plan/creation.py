@@ -19,6 +19,7 @@ from sanctl.model.device import (
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.sync import DEFAULT, SyncPolicy
 from sanctl.model.topology import Role, Topology
+from sanctl.plan.cache_policy import read_cache_objections
 from sanctl.plan.generation import generation_problem
 from sanctl.plan.placement import candidates_of, free_minor, metadata_bytes, place, room_bytes
 from sanctl.render.elements import constraint_elements, device_element
@@ -112,6 +113,9 @@ def read_request(request: CreateRequest) -> Wish:
         sync = DEFAULT.changed(request.sync)
     except UsageError as error:
         reader.problems.extend(error.problems)
+    if size is not None:
+        subject = "the device" if name is None else f"device {name}"
+        reader.problems.extend(read_cache_objections(subject, size, request.cache.read_bytes))
     return Wish(
         name=name,
         size=size,

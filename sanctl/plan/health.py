@@ -13,6 +13,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity, sorted_findings
 from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
+from sanctl.plan.cache_change import node_limit_findings
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.pool_cache import cache_findings
@@ -31,6 +32,7 @@ def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device))
+    findings.extend(node_limit_findings(cluster))
     findings.extend(_failure_findings(cluster))
     findings.extend(_leftover_findings(cluster, now_s))
     if topology is not None:

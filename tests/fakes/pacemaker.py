@@ -326,12 +326,12 @@ class FakePacemaker:
 
     def _cache(self, policy: str, *, is_linked: bool) -> str:
         """What an agent tells of its replica's cache."""
-        mode = parse_policy(policy).mode
+        mode, limit_bytes, _ = parse_policy(policy)
         if mode is not Mode.WRITE_BACK:
             return f" cache={mode.value}"
         if not is_linked:
             return " cache=write-through cache-why=one-copy"
-        return " cache=write-back limit=67108864 dirty=4194304 flush-s=1"
+        return f" cache=write-back limit={limit_bytes} dirty=4194304 flush-s=1"
 
     def _read_cache(self, policy: str, role: str) -> str:
         wanted = parse_policy(policy).read_bytes

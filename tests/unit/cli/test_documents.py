@@ -54,6 +54,7 @@ _LIFE = (
     "device complete",
     "device heal vm1",
     "device cache vm1 write-back --dirty-limit 32M",
+    "device cache vm1",
     "device show vm1",
     "device cache vm1 write-through",
     "device cache vm1 write-through",
