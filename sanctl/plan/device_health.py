@@ -163,6 +163,12 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 f"({replica.link or _UNSET}){amount}",
                 "see to the sync network and the other node; it reconnects by itself",
             )
+        elif replica.disk == "Diskless":
+            what, do = (
+                f"replica on {node} has no disk: DRBD dropped it at an error",
+                f"see to the disk (journalctl -k on {node}); once it answers it is used again by "
+                "itself, and the device is served meanwhile",
+            )
         else:
             what, do = (
                 f"replica on {node} is {replica.disk} ({replica.link}){amount}",

@@ -85,8 +85,8 @@ _POOL_REASONS = {
     "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
 }
 _POOL_ADVICE = {
-    "SAN-POOL-023": "none, if the disk answers again: it is mounted anew by itself, and its copies "
-    "are filled from their peers; else replace the disk",
+    "SAN-POOL-023": "it is mounted anew by itself once the disk answers and no device here is "
+    "without another good copy: docs/howto/night-page.md, SAN-POOL-023",
 }
 _NODE_ADVICE = {
     NodeState.OFFLINE: (

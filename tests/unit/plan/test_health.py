@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from sanctl.model.cluster import Cluster, Role
-from sanctl.model.health import Severity, is_degraded
+from sanctl.model.health import Finding, Severity, is_degraded
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.health import judge
@@ -51,11 +51,15 @@ def _healthy() -> FakePacemaker:
     return fake
 
 
-def _codes(fake: FakePacemaker) -> list[str]:
+def _findings(fake: FakePacemaker) -> tuple[Finding, ...]:
     cluster = Cluster(
         cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor())
     )
-    return [finding.code for finding in judge(cluster, topology(), now_s=NOW)]
+    return judge(cluster, topology(), now_s=NOW)
+
+
+def _codes(fake: FakePacemaker) -> list[str]:
+    return [finding.code for finding in _findings(fake)]
 
 
 def test_the_fake_is_healthy() -> None:
@@ -175,14 +179,21 @@ def test_of_several_copies_only_those_that_are_there_are_missed(
     assert set(_codes(fake)) == codes
 
 
+def test_a_disk_that_was_dropped_is_not_waited_for_as_a_resync() -> None:
+    fake = _healthy()
+    fake.attribute("n2", "sanctl-vm1", "disk=Diskless connection=Connected replication=Established")
+    fake.attribute("n2", "sanctl-pool-main", "error=SAN-POOL-023")
+    told = {finding.code: finding for finding in _findings(fake)}
+    assert "journalctl -k on n2" in told["SAN-HLT-035"].do
+    assert "shut itself down" in told["SAN-HLT-061"].what
+    assert "night-page" in told["SAN-HLT-061"].do
+
+
 def test_leftovers_are_notes() -> None:
     fake = _healthy()
     _permanent(fake, "n2", "sanctl-outdated-gone", "0" * 32)
     _permanent(fake, "n3", "sanctl-delete-gone", "u main")
-    cluster = Cluster(
-        cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor())
-    )
-    findings = judge(cluster, topology(), now_s=NOW)
+    findings = _findings(fake)
     assert {f.code for f in findings} == {"SAN-HLT-051", "SAN-HLT-053"}
     assert not is_degraded(findings)
     assert all(f.severity is Severity.NOTE for f in findings)
