@@ -100,8 +100,9 @@ def main() -> None:
             click.echo(error.ctx.get_help(), err=True)
             sys.exit(ExitStatus.USAGE)
         hint = f"'{error.ctx.command_path} --help' shows how" if error.ctx else ""
-        text = error.format_message().splitlines()
-        _fail(ExitStatus.USAGE, Problem("SAN-CLI-001", " ".join(text), hint))
+        # click lists choices on lines of their own, with tabs.
+        text = " ".join(error.format_message().split())
+        _fail(ExitStatus.USAGE, Problem("SAN-CLI-001", text, hint))
     except click.ClickException as error:
         _fail(ExitStatus.USAGE, Problem("SAN-CLI-001", error.format_message()))
     except SanctlError as error:
