@@ -15,8 +15,7 @@ from sanctl.agents import aground, ballot, ocf, replica, told
 from sanctl.drivers import attributes, flash, loop, marks, pool
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
-from sanctl.model.cache import Mode
-from sanctl.model.poolcache import WISH
+from sanctl.model.poolcache import WISH, parse_wish
 from sanctl.model.quorum import ATTRIBUTE
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
@@ -129,9 +128,8 @@ def _cache_words(one: Pool, noted: dict[str, str]) -> str:
     """Bring a pool's flash towards the wanted mode, and say where it is."""
     if one.cache is None:
         return ""
-    word = noted.get(f"{WISH}{one.name}", "")
-    wanted = Mode(word) if word in set(Mode) else one.cache.mode
-    return f" {flash.follow(one, wanted, at=ocf.stop_here_if_asked)}"
+    wish = parse_wish(noted.get(f"{WISH}{one.name}", ""), one.cache.mode)
+    return f" {flash.follow(one, wish, at=ocf.stop_here_if_asked)}"
 
 
 def _have_written_again(noted: dict[str, str]) -> None:

@@ -250,6 +250,9 @@ _CODES = {
     "SAN-HLT-090": "A pool's flash is on its way to the mode that is wanted.",
     "SAN-HLT-091": "A pool's flash has failed or is not there. The slow disk serves without it.",
     "SAN-HLT-092": "So much is on flash alone that the slow disk needs minutes for it.",
+    "SAN-HLT-093": "What a pool's flash is in on a node is not known, and it was not left as is "
+    "wanted: the node is in standby, offline, or does not tell. Its data may be on that flash "
+    "alone.",
     "SAN-LAB-001": "A number, a size or a name given for the laboratory does not read, or is out "
     "of range.",
     "SAN-LAB-002": "The laboratory has no node of that name.",
@@ -324,6 +327,9 @@ _CODES = {
     "SAN-POOL-023": "The pool's filesystem has shut itself down after an error of its disk and "
     "takes no writes. It is mounted anew when the disk answers and nothing uses it, and the copies "
     "in it are filled from their peers.",
+    "SAN-POOL-024": "The mode of a pool's flash is stored. A node of the pool is in standby or "
+    "away and has not been seen to follow; its data may be on that flash alone, so leave it in "
+    "until the same command ends with exit status 0.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "
     "has; the nodes' files are already those of the next step, which is safe.",
     "SAN-QUO-002": "A strategy is changed only with every storage node there. One that is away "

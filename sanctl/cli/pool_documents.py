@@ -12,11 +12,16 @@ class PoolCache(TypedDict):
     mode: Annotated[str | None, "what it is in; null: not known"]
     reason: Annotated[
         str | None,
-        "why that is another one: `flash-lost`, `no-flash`, `not-prepared`, `flushing`, `changing`",
+        "why that is another one: `flash-lost`, `no-flash`, `not-prepared`, `flushing`, "
+        "`changing`; or why it is not known: `standby`, `offline`, `unclean`, `maintenance`, "
+        "`pending`, `unknown`: the node is; `no-agent`: its pool agent does not run; `untold`; an "
+        "error code",
     ]
     dirty: Annotated[int | None, "bytes on flash alone, about"]
     flush_s: Annotated[int | None, "how long the slow disk would take for them; null: not known"]
-    hit_percent: Annotated[int | None, "what was found on flash, in steps of five; null: none yet"]
+    hit_percent: Annotated[
+        int | None, "of the reads since the boot, found on flash, in steps of five; null: too few"
+    ]
     words: Annotated[str, "all of it for people"]
 
 
@@ -43,9 +48,9 @@ class PoolModeSet(TypedDict):
     """How a pool's flash is used."""
 
     name: Annotated[str, "the pool"]
-    mode: Annotated[str, "the mode that is wanted"]
+    mode: Annotated[str | None, "the mode that is wanted; null: the nodes' differ"]
     changed: Annotated[bool, "something was to be changed"]
-    duration_s: Annotated[float, "seconds until all nodes were there"]
+    duration_s: Annotated[float, "seconds until all nodes that can follow were there"]
     nodes: Annotated[list[PoolOnNode], "the pool on each of its nodes"]
 
 

@@ -17,7 +17,7 @@ from sanctl.plan.cache_change import cache_words as device_cache_words
 from sanctl.plan.cache_change import reason_of
 from sanctl.plan.device_health import device_findings
 from sanctl.plan.placement import room_bytes
-from sanctl.plan.pool_cache import cache_words, wanted_mode
+from sanctl.plan.pool_cache import mode_wish, node_words, told_state, unknown_reason
 from sanctl.plan.unfinished import unfinished
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ CACHE_COLUMNS = ("CACHE", "NODE", "NOW")
 def cache_rows(cluster: Cluster, nodes: Sequence[documents.Node]) -> Iterator[tuple[str, ...]]:
     """Return the rows of CACHE_COLUMNS: devices with something in RAM, and pools with flash.
 
-    A device with neither a write cache nor a read cache has none.
+    A device with neither a write cache nor a read cache has none. What is wanted of flash is told
+    where it is another mode than there is now.
     """
     for device in cluster.cib.devices:
         for node in device.nodes:
@@ -144,7 +145,9 @@ def cache_rows(cluster: Cluster, nodes: Sequence[documents.Node]) -> Iterator[tu
         for pool in each["pools"]:
             cache = pool["cache"]
             if cache is not None:
-                yield f"pool {pool['name']}", each["name"], cache["words"]
+                is_there = cache["mode"] == cache["wanted"]
+                wanted = "" if is_there else f"; wanted: {cache['wanted']}"
+                yield f"pool {pool['name']}", each["name"], cache["words"] + wanted
 
 
 NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")
@@ -190,19 +193,17 @@ def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.Po
 
 
 def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.PoolCache | None:
-    wanted = wanted_mode(cluster, pool, node)
-    if wanted is None:
+    wish, state = mode_wish(cluster, pool, node), told_state(cluster, pool, node)
+    if wish is None:
         return None
-    usage = cluster.pool(pool.name, node)
-    state = usage.cache if usage is not None else None
     return {
-        "wanted": wanted.value,
+        "wanted": wish.mode.value,
         "mode": state.mode.value if state else None,
-        "reason": (state.reason or None) if state else None,
+        "reason": (state.reason or None) if state else unknown_reason(cluster, pool, node),
         "dirty": state.dirty_bytes if state else None,
         "flush_s": state.flush_s if state else None,
         "hit_percent": state.hit_percent if state else None,
-        "words": cache_words(state),
+        "words": node_words(cluster, pool, node),
     }
 
 

@@ -58,7 +58,7 @@ class Seen(NamedTuple):
         mode: how it is used; none without flash.
         is_clean: nothing is on flash alone.
         dirty_bytes: what is, about.
-        hits: reads and writes found on flash since it was attached.
+        hits: reads found on flash since the disk was registered: since the boot, as a rule.
         misses: those not found there.
     """
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sanctl.drivers import bcache, poolnotes
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache import Mode
-from sanctl.model.poolcache import Attachment, CacheState, Superblock
+from sanctl.model.poolcache import Attachment, CacheState, ModeWish, Superblock
 from sanctl.plan.assembly import Act, assemble
 from sanctl.system import journal
 from sanctl.system.files import flocked, read_text_or, write_atomically
@@ -39,10 +39,13 @@ _POLL_S = 0.2
 _TOLD_STEP = 1 << 20
 #: Writing back less than this tells nothing of how fast a disk is.
 _TELLING_BYTES = 4 << 20
+#: Fewer reads than these tell nothing of how much is found on flash.
+_TELLING_READS = 500
 
 FLASH_LOST = "flash-lost"
 NO_FLASH = "no-flash"
 FLUSHING = "flushing"
+CHANGING = "changing"
 NOT_PREPARED = "not-prepared"
 
 
@@ -168,12 +171,12 @@ def stop(pool: Pool) -> None:
     tell(pool, "let go of disk and flash", step="stop")
 
 
-def follow(pool: Pool, wanted: Mode, *, at: Callable[[str], None]) -> CacheState:
+def follow(pool: Pool, wish: ModeWish, *, at: Callable[[str], None]) -> CacheState:
     """Take the pool one step towards the wanted mode, and return where it is.
 
     Args:
         pool: the pool.
-        wanted: the mode.
+        wish: the mode, and the serial that the answer bears.
         at: told the name of each step that an interruption may follow.
 
     Raises:
@@ -182,13 +185,14 @@ def follow(pool: Pool, wanted: Mode, *, at: Callable[[str], None]) -> CacheState
     cache = cached(pool)
     seen = bcache.observe(str(cache.origin))
     if seen is None and os.path.ismount(pool.path) and not _is_ours(pool, str(cache.origin)):
-        return CacheState(mode=Mode.NONE, wanted=wanted, reason=NOT_PREPARED)
+        return CacheState(mode=Mode.NONE, wanted=wish.mode, reason=NOT_PREPARED, serial=wish.serial)
     if seen is None or not seen.disk or not os.path.exists(f"/dev/{seen.disk}"):
         raise CommandError(lost_problem(pool))
     with locked(pool, wait=False) as is_mine:
-        reason = _step(pool, cache, seen, wanted, at) if is_mine else ""
+        # While another holds it, the mode alone does not tell that all of the step was done.
+        reason = _step(pool, cache, seen, wish.mode, at) if is_mine else CHANGING
     seen = bcache.observe(str(cache.origin)) or seen
-    return _state(pool, seen, wanted, reason)
+    return _state(pool, seen, wish, reason)
 
 
 def _step(
@@ -304,21 +308,23 @@ def forget_notes(pool: Pool) -> None:
     poolnotes.clear(pool.name, poolnotes.STOPPED)
 
 
-def _state(pool: Pool, seen: bcache.Seen, wanted: Mode, reason: str) -> CacheState:
+def _state(pool: Pool, seen: bcache.Seen, wish: ModeWish, reason: str) -> CacheState:
     mode = seen.mode
     if mode is Mode.WRITE_THROUGH and not seen.is_clean:
         mode, reason = Mode.WRITE_BACK, FLUSHING
     dirty = 0 if seen.is_clean else max(-(-seen.dirty_bytes // _TOLD_STEP), 1) * _TOLD_STEP
     rate = read_text_or(_runtime(pool, _RATE), "")
-    asked = seen.hits + seen.misses
+    reads = seen.hits + seen.misses
+    tells = reads >= _TELLING_READS and mode is not Mode.NONE
     return CacheState(
         mode=mode,
-        wanted=wanted,
-        reason=reason or ("" if mode is wanted else "changing"),
+        wanted=wish.mode,
+        reason=reason or ("" if mode is wish.mode else CHANGING),
         dirty_bytes=dirty,
         flush_s=-(-dirty // int(rate)) if dirty and rate.isdecimal() else None,
         # In steps of five: see _TOLD_STEP.
-        hit_percent=seen.hits * 20 // asked * 5 if asked and mode is not Mode.NONE else None,
+        hit_percent=seen.hits * 20 // reads * 5 if tells else None,
+        serial=wish.serial,
     )
 
 

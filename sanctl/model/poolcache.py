@@ -43,16 +43,43 @@ class Superblock(NamedTuple):
     mode: Mode
 
 
+class ModeWish(NamedTuple):
+    """The mode that is wanted of a pool on a node, as its node attribute holds it.
+
+    Attributes:
+        mode: the mode.
+        serial: counts the changes of the wish; 0: it is the inventory's. A node tells what it has
+            done with the serial that it did it for: without, what it told of an earlier wish for
+            the same mode could be taken for the answer to this one.
+    """
+
+    mode: Mode
+    serial: int = 0
+
+    def __str__(self) -> str:
+        """Return it as the node attribute holds it."""
+        return f"{self.mode.value}:{self.serial}"
+
+
+def parse_wish(text: str, default: Mode) -> ModeWish:
+    """Read what `str` writes, or a mode alone; anything else is no wish: the default is wanted."""
+    word, _, serial = text.partition(":")
+    if word not in set(Mode):
+        return ModeWish(default)
+    return ModeWish(Mode(word), int(serial) if serial.isascii() and serial.isdecimal() else 0)
+
+
 class CacheState(NamedTuple):
     """What a node last published of a pool's flash cache.
 
     Attributes:
         mode: what it is in.
         wanted: what it is to be in.
-        reason: why these differ; empty where they do not.
+        reason: why it has not done all that is wanted; empty where it has.
         dirty_bytes: what is on flash alone, about.
         flush_s: how long writing that back would take; None: not known.
-        hit_percent: what was found on flash since it was attached; None: nothing was asked yet.
+        hit_percent: what reads found on flash since the boot; None: too few to tell.
+        serial: that of the wish this is about.
     """
 
     mode: Mode
@@ -61,6 +88,7 @@ class CacheState(NamedTuple):
     dirty_bytes: int = 0
     flush_s: int | None = None
     hit_percent: int | None = None
+    serial: int = 0
 
     def __str__(self) -> str:
         """Return it as the node attribute holds it."""
@@ -73,6 +101,8 @@ class CacheState(NamedTuple):
             words.append(f"flush-s={self.flush_s}")
         if self.hit_percent is not None:
             words.append(f"hits={self.hit_percent}")
+        if self.serial:
+            words.append(f"cache-wish={self.serial}")
         return " ".join(words)
 
 
@@ -86,6 +116,7 @@ def parse_state(pairs: dict[str, str]) -> CacheState | None:
             dirty_bytes=int(pairs.get("dirty", "0")),
             flush_s=int(pairs["flush-s"]) if "flush-s" in pairs else None,
             hit_percent=int(pairs["hits"]) if "hits" in pairs else None,
+            serial=int(pairs.get("cache-wish", "0")),
         )
     except (KeyError, ValueError):
         return None

@@ -6,7 +6,7 @@ import os
 
 from sanctl.drivers import bcache, flash, loop
 from sanctl.drivers import pool as pools
-from sanctl.errors import CommandError, Problem, Refused
+from sanctl.errors import CommandError, NotConverged, Problem, Refused
 from sanctl.model.cache import Mode
 from sanctl.model.change import Change
 from sanctl.model.cluster import Cluster
@@ -14,7 +14,13 @@ from sanctl.model.names import NodeName, PoolName
 from sanctl.model.poolcache import mount_unit
 from sanctl.model.topology import Pool, PoolCache, Topology
 from sanctl.ops.session import Session
-from sanctl.plan.pool_cache import existing_pool, mode_applied, plan_mode, renewal_problems
+from sanctl.plan.pool_cache import (
+    away_problems,
+    existing_pool,
+    mode_applied,
+    plan_mode,
+    renewal_problems,
+)
 from sanctl.system.files import sync_folder, write_atomically
 from sanctl.system.runner import Runner
 
@@ -29,11 +35,12 @@ def set_mode(
 ) -> tuple[Cluster, bool]:
     """Change how a pool's flash is used on all its nodes; return the cluster and if it changed.
 
-    Away from write-back this returns when the slow disks have all that was on flash alone.
+    Away from write-back this returns when the slow disks have all that was on flash alone, on
+    every node of the pool.
 
     Raises:
-        Refused: there is no such pool, or it has no flash; or no quorum.
-        NotConverged: it is stored, and a node is not there yet.
+        Refused: there is no such pool, or it has no flash; no quorum, or maintenance mode.
+        NotConverged: it is stored, and a node is not there yet, or cannot follow before it is back.
     """
     pool = existing_pool(topology, name)
 
@@ -47,23 +54,32 @@ def set_mode(
         timeout_s=timeout_s,
         look="it is stored and goes on by itself: 'journalctl SANCTL_ACTION=pool-cache' on them",
     )
+    problems = away_problems(cluster, pool, mode)
+    if problems:
+        raise NotConverged(*problems)
     return cluster, bool(changes)
 
 
-def prepare(runner: Runner, topology: Topology, name: PoolName) -> tuple[str, ...]:
+def prepare(runner: Runner, topology: Topology, name: PoolName, node: str) -> tuple[str, ...]:
     """Make a pool with a flash cache on this node, or give one that is there its flash.
 
     What holds anything that is not the pool's is refused. Run again after an interruption it
     goes on from what is there.
 
+    Args:
+        runner: starts programs.
+        topology: what cluster.toml says.
+        name: the pool.
+        node: this node.
+
     Returns:
         What was done; nothing where all was there.
 
     Raises:
-        Refused: a device holds something else, or is not there.
+        Refused: the pool is not on this node; a device holds something else, or is not there.
         SanctlError, OSError: a step failed.
     """
-    pool = existing_pool(topology, name)
+    pool = _pool_here(topology, name, node)
     cache = flash.cached(pool)
     bcache.load_module(runner)
     done: list[str] = []
@@ -107,9 +123,10 @@ def refuse_renewal(cluster: Cluster, topology: Topology, name: PoolName, node: s
     """Refuse to make a pool of this node anew while anything in it may be needed.
 
     Raises:
-        Refused: a device has no good copy elsewhere, or its replica is still up here.
+        Refused: the pool is not on this node; a device has no good copy elsewhere, or its replica
+            is still up here.
     """
-    pool = existing_pool(topology, name)
+    pool = _pool_here(topology, name, node)
     problems = list(renewal_problems(cluster, pool, NodeName.parse(node)))
     if any(path.startswith(f"{pool.path}/") for path in loop.backing_files()):
         problems.append(
@@ -143,6 +160,19 @@ def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
     # The last step: until here the notes say that the disk alone must not be used.
     flash.forget_notes(pool)
     flash.forget_loss(pool)
+
+
+def _pool_here(topology: Topology, name: PoolName, node: str) -> Pool:
+    pool = existing_pool(topology, name)
+    if node not in {each.value for each in pool.nodes}:
+        raise Refused(
+            Problem(
+                "SAN-POOL-014",
+                f"{node} is not among the nodes of pool {name}",
+                f"run it on one that is: {', '.join(each.value for each in pool.nodes)}",
+            )
+        )
+    return pool
 
 
 def _format(pool: Pool, cache: PoolCache) -> None:

@@ -63,16 +63,23 @@ def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
         raise Refused(*problems)
 
 
+def maintenance_problems(cluster: Cluster) -> tuple[Problem, ...]:
+    """Return why Pacemaker would not act on anything."""
+    if not cluster.is_maintenance:
+        return ()
+    return (
+        Problem(
+            "SAN-DEV-018",
+            "the cluster is in maintenance mode: Pacemaker leaves everything alone",
+            "end it: crm_attribute --name maintenance-mode --delete",
+        ),
+    )
+
+
 def unmanaged_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
     """Return why Pacemaker would not act on this device."""
     if cluster.is_maintenance:
-        return (
-            Problem(
-                "SAN-DEV-018",
-                "the cluster is in maintenance mode: Pacemaker leaves all devices alone",
-                "end it: crm_attribute --name maintenance-mode --delete",
-            ),
-        )
+        return maintenance_problems(cluster)
     if not device.is_managed:
         return (
             Problem(

@@ -251,6 +251,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
         for node in pool.nodes:
             # In standby its agent is stopped on purpose.
             if cluster.mon.state(node) is not NodeState.ONLINE:
+                yield from cache_findings(cluster, pool, node)
                 continue
             subject = f"pool {pool.name} on {node}"
             usage = cluster.pool(pool.name, node)
@@ -267,7 +268,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
                     ),
                 )
                 continue
-            yield from cache_findings(pool, node, usage.cache)
+            yield from cache_findings(cluster, pool, node)
             if usage.total_bytes and (
                 (usage.total_bytes - usage.free_bytes) * 100
                 >= usage.total_bytes * POOL_NEARLY_FULL_PERCENT

@@ -7,10 +7,14 @@ from pathlib import PurePosixPath
 import pytest
 
 from sanctl.model.cache import Mode
+from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.poolcache import CacheState, mount_unit, parse_state
+from sanctl.model.poolcache import CacheState, ModeWish, mount_unit, parse_state, parse_wish
 from sanctl.model.topology import Pool, PoolCache
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.pool_cache import cache_findings, cache_words
+from tests.fakes.pacemaker import FakePacemaker
 
 NODE = NodeName.parse("n1")
 POOL = Pool(
@@ -27,7 +31,7 @@ THROUGH, BACK = Mode.WRITE_THROUGH, Mode.WRITE_BACK
     "state",
     [
         CacheState(mode=BACK, wanted=BACK, dirty_bytes=1 << 20, flush_s=3, hit_percent=95),
-        CacheState(mode=Mode.NONE, wanted=THROUGH, reason="flash-lost"),
+        CacheState(mode=Mode.NONE, wanted=THROUGH, reason="flash-lost", serial=12),
     ],
 )
 def test_what_an_agent_tells_reads_back(state: CacheState) -> None:
@@ -35,10 +39,24 @@ def test_what_an_agent_tells_reads_back(state: CacheState) -> None:
     assert parse_state(words) == state
 
 
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("write-back:3", ModeWish(BACK, 3)),
+        ("write-back", ModeWish(BACK)),
+        ("write-back:", ModeWish(BACK)),
+        ("", ModeWish(THROUGH)),
+        ("odd:3", ModeWish(THROUGH)),
+    ],
+)
+def test_a_wish_reads_back(text: str, wish: ModeWish) -> None:
+    assert parse_wish(text, THROUGH) == wish
+    assert parse_wish(str(wish), THROUGH) == wish
+
+
 @pytest.mark.parametrize("text", ["", "cache=odd cache-wanted=none", "cache=none dirty=1"])
 def test_what_does_not_read_is_unknown(text: str) -> None:
     assert parse_state(dict(word.split("=", 1) for word in text.split())) is None
-    assert cache_words(None) == "?"
 
 
 def test_it_is_told_in_words() -> None:
@@ -48,13 +66,18 @@ def test_it_is_told_in_words() -> None:
     )
 
 
-def codes(state: CacheState | None, pool: Pool = POOL) -> list[str]:
-    return [finding.code for finding in cache_findings(pool, NODE, state)]
+def codes(state: CacheState) -> list[str]:
+    fake = FakePacemaker()
+    fake.set_permanent("n1", "pool-cache-main", state.wanted.value)
+    fake.attribute("n1", "sanctl-pool-main", f"total=9000000 free=9000000 {state}")
+    cluster = Cluster(
+        cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor())
+    )
+    return [finding.code for finding in cache_findings(cluster, POOL, NODE)]
 
 
 def test_findings() -> None:
     assert codes(CacheState(BACK, BACK)) == []
-    assert codes(None) == []
     assert codes(CacheState(BACK, THROUGH, "flushing")) == ["SAN-HLT-090"]
     assert codes(CacheState(Mode.NONE, THROUGH, "flash-lost")) == ["SAN-HLT-091"]
     assert codes(CacheState(BACK, BACK, "", 1 << 40, 301)) == ["SAN-HLT-092"]
