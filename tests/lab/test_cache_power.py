@@ -71,7 +71,8 @@ def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
         told = json.loads(text)["data"]
         if not told or told["condition"] != "blocked":
             return None
-        return dict(told) if all(copy["suspect"] for copy in told["copies"]) else None
+        known = (copy["suspect"] and copy["generation"] for copy in told["copies"])
+        return dict(told) if all(known) else None
 
     shown = wait_for("both copies to be suspect", blocked, within_s=BACK_DEADLINE_S, every_s=5.0)
     assert [copy["node"] for copy in shown["copies"] if copy["served_last"]] == [active]

@@ -240,13 +240,13 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
 
 
 def has_two_suspects(bed: Bed) -> bool:
-    """Whether nobody may serve, and both copies are known to have lost what was in RAM."""
+    """Whether nobody may serve, both copies lost writes, and it is known which data they hold."""
     text = bed.sh("n3", f"sanctl device heal {NAME} --output json", ok=range(256)).stdout
     told = json.loads(text)["data"]
     return (
         bool(told)
         and told["condition"] == "blocked"
-        and all(copy["suspect"] for copy in told["copies"])
+        and all(copy["suspect"] and copy["generation"] for copy in told["copies"])
     )
 
 

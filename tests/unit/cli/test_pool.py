@@ -85,7 +85,7 @@ def test_hits_are_told_with_the_mode(do: Do, bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("bench")
-@pytest.mark.parametrize("words", ["pool cache main writeback", "device cache vm1"])
+@pytest.mark.parametrize("words", ["pool cache main writeback", "device sync"])
 def test_a_wrong_or_missing_mode_is_told_in_one_line(do: Do, words: str) -> None:
     status, _, err = do(words)
     assert status == 2
