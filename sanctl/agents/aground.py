@@ -22,11 +22,12 @@ import contextlib
 import json
 import os
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf, replica, resource_file, suspicion
 from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import drbd, loop, mounts, poolnotes
+from sanctl.drivers import attributes, drbd, loop, mounts, poolnotes
 from sanctl.drivers.pool import check, files_of
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
@@ -37,16 +38,28 @@ from sanctl.system.runner import Runner
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
-START_ANEW = "its pool was mounted anew after an error of its disk; it is started anew"
-_WAIT_S = 45.0
+WHY_ANEW = "its pool was mounted anew after an error of its disk; it is started anew"
+_WAIT_S = 5.0
 _POLL_S = 0.5
+# A node that serves waits until its peer's agents have looked at theirs: what failed may be common.
+_PEER_LOOKS_S = 15.0
+#: So often the pool's agent does it by itself: a disk that goes on failing is for an operator.
+MOST_A_DAY = 3
+_TIMES = "mounted-anew"
+_DAY_S = 24 * 3600
 
 
-def give_up(runner: Runner, device: Device, state: ResourceState) -> str:
+class Verdict(StrEnum):
+    """What there is to be done about a replica."""
+
+    AFLOAT = "afloat"
+    AGROUND = "aground"
+    """It has no disk, and there is nothing else to be done for it."""
+    START_ANEW = "start anew"
+
+
+def give_up(runner: Runner, device: Device, state: ResourceState) -> Verdict:
     """Give a replica's files up, as far as it goes, if their filesystem has shut itself down.
-
-    Returns:
-        Why the replica is to be stopped and started; empty if it is not.
 
     Raises:
         SanctlError, OSError: it could not be done; the next monitor tries again.
@@ -54,15 +67,18 @@ def give_up(runner: Runner, device: Device, state: ResourceState) -> str:
     data = suspicion.data_file(device.name)
     is_out = state.disk == "Diskless" and not state.is_primary
     if data is None:
-        return START_ANEW if is_out and _is_usable(device) else ""
-    if not mounts.is_shut_down(os.path.dirname(data)):
-        return ""
+        if not is_out:
+            return Verdict.AFLOAT
+        return Verdict.START_ANEW if _is_usable(device) else Verdict.AGROUND
+    if not _is_shut_down(device, data, is_tried=state.disk == "Diskless"):
+        return Verdict.AFLOAT
     note(device.pool)
     if state.disk != "Diskless":
-        if any(peer.is_in_contact and peer.disk == "UpToDate" for peer in state.peers):
-            drbd.drop_disk(runner, device.minor)
-            _tell(f"{device.name}: its disk is dropped", step="dropped", device=device.name)
-        return ""
+        if not _may_drop(runner, device, state):
+            return Verdict.AFLOAT
+        drbd.drop_disk(runner, device.minor)
+        _tell(f"{device.name}: its disk is dropped", step="dropped", device=device.name)
+        return Verdict.AGROUND
     found = mounts.of(data)
     if is_out and found is not None and mounts.answers(found.source):
         # Before: the loop device that it names may be another file's a moment later.
@@ -70,30 +86,99 @@ def give_up(runner: Runner, device: Device, state: ResourceState) -> str:
         ocf.stop_here_if_asked("aground-forgotten")
         replica.detach_files(runner, device)
         _tell(f"{device.name}: it has let go of its files", step="let-go", device=device.name)
-    return ""
+    return Verdict.AGROUND
+
+
+def _is_shut_down(device: Device, data: str, *, is_tried: bool) -> bool:
+    """Whether a replica's filesystem has shut itself down, or had when the pool's agent looked.
+
+    Trying it out is for the pool's agent, and for a disk that DRBD has dropped.
+    """
+    folder = os.path.dirname(data)
+    if poolnotes.exists(device.pool, poolnotes.SHUT_DOWN) or mounts.says_it_is_shut_down(folder):
+        return True
+    return is_tried and mounts.is_shut_down(folder)
+
+
+def _may_drop(runner: Runner, device: Device, state: ResourceState) -> bool:
+    """Whether a disk that is attached may be dropped: another copy is good, and not aground itself.
+
+    A Primary of DRBD 9 keeps its own: without a disk it may be none of a majority any more.
+    """
+    good = [peer for peer in state.peers if peer.is_in_contact and peer.disk == "UpToDate"]
+    if not good or (state.is_primary and state.has_quorum is not None):
+        return False
+    if state.is_primary and poolnotes.age_s(device.pool, poolnotes.SHUT_DOWN) < _PEER_LOOKS_S:
+        return False
+    here = os.uname().nodename
+    told = f"sanctl-pool-{device.pool}"
+    others = [node for node in device.nodes if node != here]
+    # Of two copies that is the other one; of more, one that is aground too is one too many.
+    return not any("error=" in attributes.look_up(runner, told, node) for node in others)
+
+
+def refuse(device: Device) -> None:
+    """Refuse to make a replica Primary that lies on a filesystem that has shut itself down.
+
+    Raises:
+        CommandError: it does; a copy that is good serves in its place, if there is one.
+    """
+    data = suspicion.data_file(device.name)
+    if data is not None and _is_shut_down(device, data, is_tried=False):
+        raise CommandError(shut_down_problem(device.pool, f"{device.name} may lack writes here"))
+
+
+def before_stop(device: Device) -> None:
+    """Note what a stop would leave to nobody: a replica's filesystem has shut itself down.
+
+    Monitors end with it, and so they do in maintenance mode.
+    """
+    data = suspicion.data_file(device.name)
+    if data is None:
+        return
+    with contextlib.suppress(SanctlError, OSError):  # whatever it is, the stop goes on
+        if mounts.is_shut_down(os.path.dirname(data)):
+            pools = replica.load_topology().pools
+            name = next((str(one.name) for one in pools if data.startswith(f"{one.path}/")), "")
+            note(device.pool or name)
+
+
+def note(pool: str) -> None:
+    """Note durably, and not in the pool, that its copies may lack acknowledged writes.
+
+    Where the node's own disk takes no writes either, nothing is left to note it on: that is said,
+    and what follows is done all the same.
+    """
+    if poolnotes.exists(pool, poolnotes.SHUT_DOWN):
+        return
+    try:
+        poolnotes.write(pool, poolnotes.SHUT_DOWN)
+    except OSError as error:
+        _tell(f"pool {pool}: that it has shut itself down cannot be noted: {error}", step="unnoted")
+        return
+    _tell(f"pool {pool}: its filesystem has shut itself down", step="noted")
 
 
 def _is_usable(device: Device) -> bool:
     where = replica.load_topology().pool(device.pool)
-    if where is None or mounts.is_shut_down(str(where.path)):
+    if where is None or os.path.exists(_mount_note(device.pool)):
         return False
-    return os.path.isdir(f"{where.path}/devices")
+    try:
+        check(str(where.path), where.uuid)
+    except SanctlError:
+        return False
+    return not mounts.is_shut_down(str(where.path))
 
 
-def note(pool: str) -> None:
-    """Note durably, and not in the pool, that its copies may lack acknowledged writes."""
-    if not poolnotes.exists(pool, poolnotes.SHUT_DOWN):
-        poolnotes.write(pool, poolnotes.SHUT_DOWN)
-        _tell(f"pool {pool}: its filesystem has shut itself down", step="noted")
-
-
-def admit(runner: Runner, pool: Pool, device: Device, *, within_s: float) -> None:
+def admit(runner: Runner, pool: Pool, device: Device) -> None:
     """Before a replica is started in a pool: get it off a filesystem that has shut itself down.
+
+    Not waited for long: what the others here have to do may come after this start.
 
     Raises:
         SanctlError, OSError: it takes no writes, and cannot be mounted anew in time.
     """
-    deadline = time.monotonic() + min(within_s, _WAIT_S)
+    deadline = time.monotonic() + _WAIT_S
     while True:
         try:
             refloat(runner, pool)
@@ -107,42 +192,61 @@ def admit(runner: Runner, pool: Pool, device: Device, *, within_s: float) -> Non
         suspicion.forgive(files_of(str(pool.path), device.name, device.uuid).data)
 
 
-def refloat(runner: Runner, pool: Pool) -> None:
+def refloat(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> None:
     """Mount a pool's filesystem anew if it has shut itself down and nothing uses it.
+
+    Args:
+        runner: starts umount and mount.
+        pool: the pool.
+        most_a_day: how often in a day; None: an operator has stopped and started what is on it.
 
     Raises:
         SanctlError, OSError: it is still shut down; the next call goes on.
     """
     path, name = str(pool.path), str(pool.name)
+    is_noted = poolnotes.exists(name, poolnotes.SHUT_DOWN)
     is_shut = mounts.is_shut_down(path)
-    if not is_shut and not os.path.exists(_mount_note(name)):
-        if poolnotes.exists(name, poolnotes.SHUT_DOWN):
-            with _locked(name):
-                _distrust(pool)
+    if not is_shut and not is_noted and not os.path.exists(_mount_note(name)):
         return
-    if is_shut:
-        note(name)
-    with _locked(name):
-        if mounts.is_shut_down(path):
-            _unmount(runner, name, path)
+    with flocked(f"{RUNTIME}/pool-{name}.aground", wait=False) as is_mine:
+        if not is_mine:
+            raise CommandError(shut_down_problem(name, "somebody is at it"))
+        if is_shut and mounts.is_shut_down(path):
+            note(name)
+            _unmount(runner, pool, most_a_day)
         known = _known(name)
         if known is not None and not os.path.ismount(known.path):
             mounts.mount(runner, known)
             _tell(f"pool {name}: its filesystem is mounted anew", step="mounted")
+            if mounts.is_shut_down(path):
+                raise CommandError(
+                    shut_down_problem(name, f"{known.source} is mounted elsewhere, too")
+                )
         _distrust(pool)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_mount_note(name))
 
 
-def _unmount(runner: Runner, name: str, path: str) -> None:
+def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
+    name, path = str(pool.name), str(pool.path)
     found = mounts.of(path)
-    if found is None:
-        return
-    if users := sorted(f for f in loop.backing_files() if f.startswith(f"{found.path}/")):
+    if found is None or found.path != path or found.root != "/":
+        raise CommandError(shut_down_problem(name, f"{path} is not a filesystem's only mount"))
+    if users := sorted(file for file in loop.backing_files() if file.startswith(f"{path}/")):
         raise CommandError(shut_down_problem(name, f"{users[0]} is in use"))
     if not mounts.answers(found.source):
         raise CommandError(shut_down_problem(name, f"{found.source} does not answer"))
-    text = json.dumps([found.path, found.source, found.kind, sorted(found.options)])
+    if mounts.is_damaged(found):
+        raise CommandError(shut_down_problem(name, "it is damaged, and has to be checked (fsck)"))
+    now_s = int(time.time())
+    before = [at for at in map(int, poolnotes.read(name, _TIMES).split()) if now_s - at < _DAY_S]
+    if most_a_day is not None and len(before) >= most_a_day:
+        raise CommandError(
+            shut_down_problem(name, f"that was done {len(before)} times within a day")
+        )
+    with contextlib.suppress(OSError):
+        poolnotes.write(name, _TIMES, " ".join(map(str, (*before, now_s))))
+    text = json.dumps([*found[:5], sorted(found.options)])
     write_whole(_mount_note(name), text)
     ocf.stop_here_if_asked("aground-noted")
     mounts.unmount(runner, found.path)
@@ -155,17 +259,15 @@ def _distrust(pool: Pool) -> None:
     if not poolnotes.exists(name, poolnotes.SHUT_DOWN):
         return
     check(str(pool.path), pool.uuid)
+    used = set(loop.backing_files())
     with contextlib.suppress(FileNotFoundError):  # a pool that no device was made in
         for entry in sorted(os.listdir(folder)):
-            if entry.endswith(".data"):
+            # One that is in use has been so since before: nothing was unmounted below it.
+            if entry.endswith(".data") and f"{folder}/{entry}" not in used:
                 suspicion.distrust(f"{folder}/{entry}")
     ocf.stop_here_if_asked("aground-distrusted")
     poolnotes.clear(name, poolnotes.SHUT_DOWN)
     _tell(f"pool {name}: its copies may lack writes; they are filled anew", step="distrusted")
-
-
-def _locked(pool: str) -> contextlib.AbstractContextManager[bool]:
-    return flocked(f"{RUNTIME}/pool-{pool}.aground")
 
 
 def shut_down_problem(pool: str, why: str) -> Problem:
@@ -173,15 +275,16 @@ def shut_down_problem(pool: str, why: str) -> Problem:
     return Problem(
         "SAN-POOL-023",
         f"pool {pool}: its filesystem has shut itself down, and is not mounted anew yet: {why}",
-        "it is mounted anew when its disk answers and the devices here have let go of it",
+        "see docs/howto/night-page.md, SAN-POOL-023",
     )
 
 
 def _known(pool: str) -> mounts.Mount | None:
     """Return what was mounted, of a pool that was unmounted here and is to be mounted again."""
     with contextlib.suppress(ValueError):
-        path, source, kind, options = json.loads(read_text_or(_mount_note(pool), ""))
-        return mounts.Mount(path, source, kind, frozenset(options), frozenset())
+        told = json.loads(read_text_or(_mount_note(pool), ""))
+        path, number, root, source, kind, options = told
+        return mounts.Mount(path, number, root, source, kind, frozenset(options), frozenset())
     return None
 
 

@@ -68,11 +68,11 @@ def publish(
     """
     try:
         _publish(runner, device, state, apart)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         complain(device.name, error)
 
 
-def complain(name: str, error: SanctlError) -> None:
+def complain(name: str, error: SanctlError | OSError) -> None:
     """Log that the cluster could not be told something."""
     journal.write(
         f"{name}: the cluster could not be told this replica's state: {error}",

@@ -103,7 +103,7 @@ def start() -> int:
                 "run the playbook again on every node",
             )
         )
-    aground.admit(_RUNNER, where, device, within_s=ocf.remaining_s(60.0) / 2)
+    aground.admit(_RUNNER, where, device)
     pool.check(str(where.path), where.uuid)
     membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
@@ -160,6 +160,7 @@ def promote() -> int:
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
     cache.refuse_suspect(device.name)
+    aground.refuse(device)
     if newborn.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
@@ -262,6 +263,7 @@ def take_down(device: Device) -> None:
         SanctlError: something of it is left.
     """
     steps = ocf.Steps(device.name, "stop")
+    aground.before_stop(device)
     _demote(device, steps)
     lio.remove(device.name, device.minor)
     steps.done("target", "target removed")
@@ -325,13 +327,16 @@ def monitor() -> int:
         state: ResourceState | None = found.drbd
         apart = ""
         try:
-            if why := aground.give_up(_RUNNER, device, found.drbd):
-                ocf.exit_reason(why)
+            verdict = aground.give_up(_RUNNER, device, found.drbd)
+            if verdict is aground.Verdict.START_ANEW:
+                ocf.exit_reason(aground.WHY_ANEW)
                 return ocf.ERR_GENERIC
             if not is_blank(found.drbd, copies=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
                 newborn.is_new(_RUNNER, device)
-            if found.is_active or found.is_standby:
+            if verdict is aground.Verdict.AGROUND:
+                state = drbd.observe(_RUNNER, device.name) or state
+            elif found.is_active or found.is_standby:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)

@@ -37,7 +37,13 @@ def limit(name: str, limit_bytes: int | None) -> None:
             write_atomically(note, text)
         wanted = _wanted_bytes()
         most = min(wanted, most_bytes()) or None
-        filecache.limit_dirty(most, saved_in=f"{RUNTIME}/dirty-before")
+        try:
+            filecache.limit_dirty(most, saved_in=f"{RUNTIME}/dirty-before")
+        except OSError:
+            # Not told to the kernel: what is noted must not say so.
+            if limit_bytes is not None:
+                os.unlink(note)
+            raise
 
 
 def _wanted_bytes() -> int:

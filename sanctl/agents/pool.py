@@ -8,6 +8,7 @@ count votes as the cluster wants it.
 from __future__ import annotations
 
 import os
+import time
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.poolcache import WISH, parse_wish
 from sanctl.model.quorum import ATTRIBUTE
 from sanctl.system import journal
-from sanctl.system.runner import LocalRunner
+from sanctl.system.runner import HurriedRunner, LocalRunner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool
@@ -30,6 +31,8 @@ _RUNNING = f"{_RUNTIME}/pools-running"
 # cluster's status with every monitor.
 _STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
+# What a monitor needs beside mounting a filesystem anew.
+_REST_S = 8.0
 _MARK = marks.attribute("")
 _POOL = "sanctl-pool-"
 
@@ -62,7 +65,7 @@ def start() -> int:
         file.write("")
     # The cluster forgets what a node published when the node leaves.
     ballot.forget()
-    _look()
+    _look(may_mount=False)
     return ocf.SUCCESS
 
 
@@ -97,7 +100,8 @@ def _pools_here() -> list[Pool]:
     ]
 
 
-def _look() -> None:
+def _look(*, may_mount: bool = True) -> None:
+    """Publish, reap and mount anew; the last may take its time, which a start has not."""
     usable: dict[str, str] = {}
     words: list[str] = []
     noted = _notes_of_this_node()
@@ -106,7 +110,8 @@ def _look() -> None:
         name, path = str(one.name), str(one.path)
         try:
             cache = _cache_words(one, noted)
-            aground.refloat(_RUNNER, one)
+            if may_mount:
+                aground.refloat(_hurried(), one, most_a_day=aground.MOST_A_DAY)
             pool.check(path, one.uuid)
             total, free = pool.space_bytes(path)
             step = max(total // _STEPS, 1)
@@ -122,6 +127,11 @@ def _look() -> None:
     _publish(words)
     _reap(usable, noted)
     ballot.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
+
+
+def _hurried() -> HurriedRunner:
+    """What it starts has ended before the cluster calls the monitor too late."""
+    return HurriedRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _REST_S)
 
 
 def _cache_words(one: Pool, noted: dict[str, str]) -> str:

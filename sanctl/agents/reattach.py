@@ -15,7 +15,7 @@ import time
 
 from sanctl.agents import suspicion
 from sanctl.agents.replica import RUNTIME, Device, load_topology
-from sanctl.drivers import drbd, flash
+from sanctl.drivers import drbd, flash, poolnotes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -44,8 +44,8 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     if not any(peer.is_in_contact and peer.disk == "UpToDate" for peer in state.peers):
         return state
     data = suspicion.data_file(device.name)
-    if data is None:
-        return state  # It has let go of its files (aground.py), and is started anew.
+    if data is None or poolnotes.exists(device.pool, poolnotes.SHUT_DOWN):
+        return state  # It lets go of its files (aground.py), and is started anew.
     if suspicion.is_suspect(device.name, data):
         return state  # it would be compared by what it has lost (docs/adr/0027)
     tries, tried_s = _tried(device)

@@ -19,7 +19,8 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     Raises:
         SanctlError: it could not be done; the next monitor tries again.
     """
-    if state.is_primary or not suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
+    data = suspicion.data_file(device.name)
+    if state.is_primary or data is None or not suspicion.is_suspect(device.name, data):
         return state
     if not serving.node(runner, device):
         return state

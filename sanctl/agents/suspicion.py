@@ -81,7 +81,10 @@ def is_suspect(name: str, path: str | None) -> bool:
         return True
     if path is None:
         return False
-    marker = read_text_or(marker_of(path), "")
+    try:
+        marker = read_text_or(marker_of(path), "")
+    except OSError:
+        return True  # not known to be whole: the disk does not answer
     return bool(marker) and marker != read_text(_BOOT_ID)
 
 

@@ -303,9 +303,10 @@ def forget_loss(pool: Pool) -> None:
 
 
 def forget_notes(pool: Pool) -> None:
-    """Forget what is noted about a pool's flash: its disk is made anew."""
+    """Forget what is noted about a pool: its disk is made anew."""
     poolnotes.clear(pool.name, poolnotes.WRITE_BACK)
     poolnotes.clear(pool.name, poolnotes.STOPPED)
+    poolnotes.clear(pool.name, poolnotes.SHUT_DOWN)
 
 
 def _state(pool: Pool, seen: bcache.Seen, wish: ModeWish, reason: str) -> CacheState:

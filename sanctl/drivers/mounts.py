@@ -1,25 +1,33 @@
 """The filesystem that a pool lies on: whether it has shut itself down, and mounting it anew.
 
 A filesystem whose journal could not be written takes no more writes, for as long as it is mounted,
-whatever its disk does afterwards. ext4 and btrfs call themselves read-only then, under a mount that
-is not (ext4(5), errors=; `emergency_ro` since Linux 6.15); XFS answers everything with EIO.
+whatever its disk does afterwards. XFS answers everything with EIO then, btrfs calls itself
+read-only. ext4 did so until Linux 6.11, too; since then (and in 5.15 and 6.1 as maintained) it says
+nothing of it, and from 6.15 on `emergency_ro`. So it is tried out: a file without a name starts a
+transaction, which an aborted journal refuses (fs/ext4/ext4_jbd2.c, ext4_journal_check_start).
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
+import select
 from typing import NamedTuple
 
 from sanctl.errors import SanctlError
-from sanctl.system.files import read_text
+from sanctl.system.files import read_text, read_text_or
 from sanctl.system.runner import Runner
 
 _MOUNTS = "/proc/self/mountinfo"
+_RUNTIME = "/run/sanctl"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHUT = frozenset({"ro", "emergency_ro", "shutdown"})
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 8.0
+_TRY_S = 3.0
+#: What a damaged filesystem is called, and not one whose disk has failed (fs/ext4/super.c).
+_DAMAGED = frozenset({errno.EUCLEAN, errno.EBADMSG})
 _READ_BYTES = 4096
 
 
@@ -28,6 +36,8 @@ class Mount(NamedTuple):
 
     Attributes:
         path: where it is mounted.
+        number: of the device, `major:minor`.
+        root: the folder of the filesystem that is mounted there; `/` is all of it.
         source: what is.
         kind: the filesystem's type.
         options: of this mount.
@@ -35,6 +45,8 @@ class Mount(NamedTuple):
     """
 
     path: str
+    number: str
+    root: str
     source: str
     kind: str
     options: frozenset[str]
@@ -56,6 +68,8 @@ def parse(text: str) -> list[Mount]:
             found.append(
                 Mount(
                     path=_unescape(head[4]),
+                    number=head[2],
+                    root=_unescape(head[3]),
                     source=_unescape(tail[1]),
                     kind=tail[0],
                     options=frozenset(head[5].split(",")),
@@ -83,15 +97,91 @@ def of(path: str) -> Mount | None:
     return over(os.path.realpath(path), parse(read_text(_MOUNTS)))
 
 
-def is_shut_down(path: str) -> bool:
-    """Whether the filesystem at a path takes no more writes until it is mounted anew."""
+def says_it_is_shut_down(path: str) -> bool:
+    """Whether the filesystem at a path says that it takes no more writes; it may say nothing."""
     try:
         os.stat(path)
     except OSError as error:
         # A path that is not there is something else: not mounted.
         return error.errno in {errno.EIO, errno.ESHUTDOWN}
+    mounts = parse(read_text(_MOUNTS))
+    found = over(os.path.realpath(path), mounts)
+    if found is None or not found.is_shut_down:
+        return False
+    # Mounted elsewhere, too, and made read-only there by hand: that is of the filesystem, as well.
+    return all("ro" not in one.options for one in mounts if one.number == found.number)
+
+
+def is_shut_down(path: str) -> bool:
+    """Whether the filesystem at a path takes no more writes until it is mounted anew.
+
+    It is tried out, which costs two small transactions. One that gives no answer is not known to
+    be; neither is one that is mounted read-only.
+    """
+    if says_it_is_shut_down(path):
+        return True
     found = of(path)
-    return found is not None and found.is_shut_down
+    if found is None or "ro" in found.options or "ro" in found.own:
+        return False
+    refused = _try(path)
+    return refused in {errno.EROFS, errno.ESHUTDOWN} or (
+        refused == errno.EIO and answers(found.source)
+    )
+
+
+def _try(path: str) -> int | None:
+    """Make a file without a name; return the error, 0 without one, None where nothing comes back.
+
+    In a process of its own: a disk that hangs must not hold who asks. While one of these hangs no
+    other is started.
+    """
+    os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
+    lock = os.open(
+        f"{_RUNTIME}/try{path.replace('/', '-')}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        _tried(path, writing)
+    # The child has it still: the lock is of the open file, and goes with its last holder.
+    os.close(lock)
+    os.close(writing)
+    try:
+        ready, _, _ = select.select([reading], [], [], _TRY_S)
+        told = os.read(reading, 16) if ready else b""
+    finally:
+        os.close(reading)
+    if told:
+        os.waitpid(child, 0)
+    return int(told) if told else None
+
+
+def _tried(path: str, writing: int) -> None:
+    """What that process does; it never comes back."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):  # whoever waits for their end must not wait for this
+            os.dup2(null, standard)
+        try:
+            os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            number = 0
+        except OSError as error:
+            number = error.errno or errno.EIO
+        os.write(writing, str(number).encode())
+    finally:
+        os._exit(0)
+
+
+def is_damaged(found: Mount) -> bool:
+    """Whether a filesystem has shut itself down for being damaged: a mount is no cure for that."""
+    device = os.path.basename(os.path.realpath(found.source))
+    told = read_text_or(f"/sys/fs/ext4/{device}/last_error_errcode", "0").strip()
+    return told.isdecimal() and int(told) in _DAMAGED
 
 
 def answers(device: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 
 from sanctl.model.names import PoolName
 from sanctl.system.files import read_text_or, sync_folder, write_atomically
@@ -41,6 +42,14 @@ def exists(pool: PoolName | str, kind: str) -> bool:
 def read(pool: PoolName | str, kind: str) -> str:
     """Return what a note says; empty without one."""
     return read_text_or(_path(pool, kind), "")
+
+
+def age_s(pool: PoolName | str, kind: str) -> float:
+    """Return how old a note is; 0 without one, or where the clock was put back since."""
+    try:
+        return max(time.time() - os.stat(_path(pool, kind)).st_mtime, 0.0)
+    except FileNotFoundError:
+        return 0.0
 
 
 def _path(pool: PoolName | str, kind: str) -> str:

@@ -24,9 +24,14 @@ def is_open(order: Order | None, latest: Verification | None, now_s: int) -> boo
     return now_s - order.number < ORDER_ENDS_AFTER_S
 
 
-def has_ended(told: Verification) -> bool:
-    """Whether a verify has told of all copies whether they are the same."""
-    return told.result in {SAME, DIFFERS, REPAIRED}
+def has_ended(told: Verification, order: Order | None, number: int) -> bool:
+    """Whether what another node tells is a verify of this number, with nothing left to be done.
+
+    Differences that are to be repaired are left: who serves now finds them again.
+    """
+    is_to_repair = order is not None and order.is_repair and order.number == number
+    done = {SAME, REPAIRED} if is_to_repair else {SAME, DIFFERS, REPAIRED}
+    return told.order == number and told.result in done
 
 
 def is_due(schedule: Schedule | None, latest: Verification | None, now: time.struct_time) -> bool:

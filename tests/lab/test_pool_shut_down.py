@@ -64,6 +64,8 @@ def stretches(nr: int) -> list[Stretch]:
 def shut_down_under_load(scene: Scene, path: str, node: str, nr: int) -> float:
     """Have a node's disk fail for a moment while a host writes; return when, after it writes."""
     bed = scene.bed
+    # Not that often within a day, as tests do it.
+    bed.sh(node, "rm -f /var/lib/sanctl/pools/main.mounted-anew")
     began_s = time.time()
     writer = Thread(target=blocks.write_side_by_side, args=(scene.host, path, stretches(nr)))
     writer.start()

@@ -8,9 +8,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from sanctl.agents import aground, ocf, replica, resource_file, suspicion
+from sanctl.agents.aground import Verdict
 from sanctl.agents.replica import Device
-from sanctl.drivers import drbd, loop, mounts, poolnotes
-from sanctl.errors import CommandError
+from sanctl.drivers import attributes, drbd, loop, mounts, poolnotes
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import Pool
 from sanctl.system.runner import LocalRunner
@@ -44,6 +45,10 @@ class Node:
     is_shut: bool = True
     is_mounted: bool = True
     answers: bool = True
+    is_damaged: bool = False
+    says: bool = True
+    root: str = "/"
+    peer: str = "total=1 free=1"
     files: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     dies_at: int = -1
@@ -56,7 +61,9 @@ class Node:
     @property
     def mount(self) -> mounts.Mount:
         own = frozenset({"emergency_ro"} if self.is_shut else {"rw"})
-        return mounts.Mount(str(self.pool.path), "/dev/sdb", "ext4", frozenset({"rw"}), own)
+        return mounts.Mount(
+            str(self.pool.path), "8:16", self.root, "/dev/sdb", "ext4", frozenset({"rw"}), own
+        )
 
     def does(self, what: str) -> None:
         if len(self.done) == self.dies_at:
@@ -97,6 +104,10 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(aground, "_POLL_S", 0.01)
     monkeypatch.setattr(poolnotes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(mounts, "is_shut_down", lambda _path: made.is_shut)
+    monkeypatch.setattr(mounts, "says_it_is_shut_down", lambda _path: made.says and made.is_shut)
+    monkeypatch.setattr(mounts, "is_damaged", lambda _mount: made.is_damaged)
+    monkeypatch.setattr(attributes, "look_up", lambda _runner, _name, _node: made.peer)
+    monkeypatch.setattr(aground, "_PEER_LOOKS_S", 0.0)
     monkeypatch.setattr(mounts, "of", lambda _path: made.mount)
     monkeypatch.setattr(mounts, "answers", lambda _source: made.answers)
     monkeypatch.setattr(mounts, "unmount", made.unmount)
@@ -119,40 +130,92 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 def _need(is_there: bool) -> None:
     if not is_there:
-        raise OSError(2, "not mounted")
+        raise CommandError(Problem("SAN-POOL-001", "not mounted"))
 
 
-def give_up(state: ResourceState) -> str:
+def give_up(state: ResourceState) -> Verdict:
     return aground.give_up(RUNNER, DEVICE, state)
 
 
 @pytest.mark.parametrize("state", [ATTACHED, DISKLESS, ATTACHED._replace(role="Primary")])
 def test_a_filesystem_that_takes_writes_is_left_alone(node: Node, state: ResourceState) -> None:
     node.is_shut = False
-    assert give_up(state) == ""
+    assert give_up(state) is Verdict.AFLOAT
+    aground.refuse(DEVICE)
+    aground.before_stop(DEVICE)
     aground.refloat(RUNNER, node.pool)
-    aground.admit(RUNNER, node.pool, DEVICE, within_s=1)
-    assert node.done == [] and node.markers() == ["", ""]
+    aground.admit(RUNNER, node.pool, DEVICE)
+    assert node.done == [] and node.markers() == ["", ""] and not node.is_noted()
 
 
 @pytest.mark.parametrize(
-    ("state", "done"),
+    ("state", "done", "verdict"),
     [
-        (ATTACHED, ["drop 7"]),
-        (ATTACHED._replace(role="Primary"), ["drop 7"]),
-        (ATTACHED._replace(peers=()), []),
-        (ATTACHED._replace(peers=(GOOD._replace(disk="Outdated"),)), []),
-        (ATTACHED._replace(peers=(GOOD._replace(connection="Connecting"),)), []),
-        (DISKLESS, ["forget", "aground-forgotten", "let go"]),
-        (DISKLESS._replace(role="Primary"), []),
+        (ATTACHED, ["drop 7"], Verdict.AGROUND),
+        (ATTACHED._replace(role="Primary"), ["drop 7"], Verdict.AGROUND),
+        (ATTACHED._replace(role="Primary", has_quorum=True), [], Verdict.AFLOAT),
+        (ATTACHED._replace(peers=()), [], Verdict.AFLOAT),
+        (ATTACHED._replace(peers=(GOOD._replace(disk="Outdated"),)), [], Verdict.AFLOAT),
+        (ATTACHED._replace(peers=(GOOD._replace(connection="Connecting"),)), [], Verdict.AFLOAT),
+        (DISKLESS, ["forget", "aground-forgotten", "let go"], Verdict.AGROUND),
+        (DISKLESS._replace(role="Primary"), [], Verdict.AGROUND),
     ],
 )
 def test_a_replica_gives_up_what_its_peer_has(
-    node: Node, state: ResourceState, done: list[str]
+    node: Node, state: ResourceState, done: list[str], verdict: Verdict
 ) -> None:
-    assert give_up(state) == ""
+    assert give_up(state) is verdict
     assert node.done == done
     assert node.is_noted(), "whatever it may do"
+    if node.files:
+        with pytest.raises(CommandError, match="SAN-POOL-023"):
+            aground.refuse(DEVICE)
+
+
+def test_what_the_kernel_does_not_say_is_known_from_the_pools_agent(node: Node) -> None:
+    node.says = False
+    assert give_up(ATTACHED) is Verdict.AFLOAT, "not tried out by each device"
+    node.files, files = [], node.files
+    node.is_mounted = node.answers = False
+    with pytest.raises(CommandError):
+        aground.refloat(RUNNER, node.pool)
+    node.files = files
+    assert give_up(ATTACHED) is Verdict.AGROUND
+
+
+def test_a_disk_that_was_dropped_is_looked_into_before_it_is_attached_again(node: Node) -> None:
+    node.says = False
+    assert give_up(DISKLESS) is Verdict.AGROUND
+    assert node.is_noted()
+
+
+def test_a_peer_that_is_aground_itself_is_no_reason_to_drop_a_disk(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.peer = "error=SAN-POOL-023"
+    assert give_up(ATTACHED) is Verdict.AFLOAT
+    node.peer = "total=1"
+    monkeypatch.setattr(aground, "_PEER_LOOKS_S", 60.0)
+    assert give_up(ATTACHED._replace(role="Primary")) is Verdict.AFLOAT, "the peer has not looked"
+    assert give_up(ATTACHED) is Verdict.AGROUND
+    assert node.done == ["drop 7"]
+
+
+def test_a_stop_leaves_the_note_that_no_monitor_wrote(node: Node) -> None:
+    node.says = False
+    aground.before_stop(DEVICE._replace(pool=""))
+    assert node.is_noted()
+
+
+def test_where_nothing_can_be_noted_the_disk_is_dropped_all_the_same(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(poolnotes, "write", refuse)
+    assert give_up(ATTACHED) is Verdict.AGROUND
+    assert node.done == ["drop 7"]
 
 
 def test_a_disk_that_does_not_answer_is_waited_for(node: Node) -> None:
@@ -169,17 +232,44 @@ def test_it_is_not_unmounted_under_another_device(node: Node) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
         aground.refloat(RUNNER, node.pool)
     with pytest.raises(CommandError, match="SAN-POOL-023"):
-        aground.admit(RUNNER, node.pool, DEVICE, within_s=1)
+        aground.admit(RUNNER, node.pool, DEVICE)
     assert node.done == [] and node.is_noted()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [({"is_damaged": True}, "damaged"), ({"root": "/pools"}, "only mount")],
+)
+def test_what_a_mount_does_not_cure_is_left(node: Node, wrong: dict[str, object], why: str) -> None:
+    node.files = []
+    for name, value in wrong.items():
+        setattr(node, name, value)
+    with pytest.raises(CommandError, match=why):
+        aground.refloat(RUNNER, node.pool)
+    assert node.done == []
+
+
+def test_a_disk_that_goes_on_failing_is_left_to_an_operator(node: Node) -> None:
+    node.files = []
+    for _ in range(aground.MOST_A_DAY):
+        node.is_shut = True
+        aground.refloat(RUNNER, node.pool, most_a_day=aground.MOST_A_DAY)
+    node.is_shut = True
+    with pytest.raises(CommandError, match="3 times within a day"):
+        aground.refloat(RUNNER, node.pool, most_a_day=aground.MOST_A_DAY)
+    aground.admit(RUNNER, node.pool, DEVICE)
+    assert not node.is_shut, "a start is an operator's"
 
 
 def test_it_is_started_anew_when_the_pool_is_back_and_not_before(node: Node) -> None:
     node.files = []
-    assert give_up(DISKLESS) == ""
+    assert give_up(DISKLESS) is Verdict.AGROUND
     aground.refloat(RUNNER, node.pool)
-    assert give_up(DISKLESS) == aground.START_ANEW
-    assert give_up(DISKLESS._replace(role="Primary")) == ""
-    assert give_up(ATTACHED) == ""
+    assert give_up(DISKLESS) is Verdict.START_ANEW
+    assert give_up(DISKLESS._replace(role="Primary")) is Verdict.AFLOAT
+    assert give_up(ATTACHED) is Verdict.AFLOAT
+    node.is_mounted = False
+    assert give_up(DISKLESS) is Verdict.AGROUND
 
 
 def test_whoever_dies_is_followed_by_one_that_goes_on(node: Node) -> None:
@@ -206,21 +296,28 @@ def test_whoever_dies_is_followed_by_one_that_goes_on(node: Node) -> None:
 def test_a_boot_in_its_place_changes_nothing(node: Node) -> None:
     """The note is there and the filesystem well: the first start marks, before it starts."""
     aground.note("main")
-    node.is_shut = False
+    node.is_shut, node.files = False, []
     node.is_mounted = False
-    with pytest.raises(OSError, match="not mounted"):
-        aground.admit(RUNNER, node.pool, DEVICE, within_s=1)
+    with pytest.raises(CommandError, match="not mounted"):
+        aground.admit(RUNNER, node.pool, DEVICE)
     assert node.is_noted(), "an empty folder tells nothing of the copies"
     node.is_mounted = True
-    aground.admit(RUNNER, node.pool, DEVICE, within_s=1)
+    aground.admit(RUNNER, node.pool, DEVICE)
     assert node.markers() == [MARKED, MARKED] and not node.is_noted()
 
 
 def test_an_only_copy_is_trusted_again(node: Node) -> None:
     aground.note("main")
-    node.is_shut = False
-    aground.admit(RUNNER, node.pool, DEVICE._replace(nodes=("n1",)), within_s=1)
+    node.is_shut, node.files = False, []
+    aground.admit(RUNNER, node.pool, DEVICE._replace(nodes=("n1",)))
     assert node.markers() == [MARKED, ""]
+
+
+def test_a_copy_that_is_in_use_was_not_unmounted_and_is_whole(node: Node) -> None:
+    aground.note("main")
+    node.is_shut = False
+    aground.refloat(RUNNER, node.pool)
+    assert node.markers() == [MARKED, ""] and not node.is_noted()
 
 
 def test_a_copy_that_is_marked_is_suspect(node: Node) -> None:

@@ -32,6 +32,7 @@ def ups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     told: list[str] = []
     monkeypatch.setattr(reattach, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(reattach, "load_topology", topology)
+    monkeypatch.setattr(poolnotes, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(suspicion, "data_file", lambda _name: "/pool/devices/vol.0.data")
     monkeypatch.setattr(suspicion, "is_suspect", lambda _name, _path: False)
     monkeypatch.setattr(drbd, "up", lambda _runner, name: told.append(name))
@@ -71,6 +72,12 @@ def test_one_that_has_let_go_of_its_files_is_left_alone(
     ups: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suspicion, "data_file", lambda _name: None)
+    assert give(DISKLESS) is DISKLESS
+    assert ups == []
+
+
+def test_one_whose_pool_has_shut_itself_down_is_left_alone(ups: list[str]) -> None:
+    poolnotes.write(DEVICE.pool, poolnotes.SHUT_DOWN)
     assert give(DISKLESS) is DISKLESS
     assert ups == []
 

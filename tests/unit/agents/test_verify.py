@@ -111,6 +111,12 @@ def test_who_serves_after_a_move_does_not_compare_again(
         assert not any(argv[1] == "--query" for argv, _ in node.calls[asked:]), "asked once"
 
 
+def test_differences_that_are_to_be_repaired_are_looked_for_again(here: Path) -> None:
+    told = Verification(NOW, "differs", NOW - 9, NOW - 3, 8)
+    assert verify.begin(Node(told.shown), device(f"{NOW}:repair"), ACTIVE)
+    assert latest(here).result == "running"
+
+
 def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from sanctl.drivers import mounts
 from sanctl.errors import CommandError, Problem
+from sanctl.system.files import read_text_or
 from tests.fakes.runner import Answer, FakeRunner
 
 # As Linux 7.2 prints them: the second after an aborted journal, the third as before 6.15.
@@ -63,18 +65,103 @@ def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "stat", stat)
 
     fails_with(errno.EIO)
-    assert mounts.is_shut_down("/pool")
+    assert mounts.says_it_is_shut_down("/pool")
     fails_with(errno.ENOENT)
-    assert not mounts.is_shut_down("/pool")
+    assert not mounts.says_it_is_shut_down("/pool")
 
 
-def test_this_machine_has_none() -> None:
-    assert not mounts.is_shut_down("/")
+def test_this_machine_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounts, "_RUNTIME", str(tmp_path))
+    assert not mounts.is_shut_down(str(tmp_path))
     assert mounts.of("/") is not None
     assert not mounts.answers("/dev/no-such-device")
 
 
-KNOWN = mounts.Mount("/pool", "/dev/sdb", "ext4", frozenset({"rw", "noatime"}), frozenset())
+def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = tmp_path / "mountinfo"
+    monkeypatch.setattr(mounts, "_MOUNTS", str(listed))
+    mine = f"41 20 253:0 / {tmp_path} rw - ext4 /dev/sdb ro"
+    listed.write_text(f"{mine}\n")
+    assert mounts.says_it_is_shut_down(str(tmp_path))
+    listed.write_text(f"{mine}\n42 20 253:0 /x /elsewhere ro - ext4 /dev/sdb ro\n")
+    assert not mounts.says_it_is_shut_down(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("refused", "answers", "is_shut"),
+    [
+        (0, True, False),
+        (errno.EROFS, True, True),
+        (errno.EROFS, False, True),
+        (errno.ESHUTDOWN, True, True),
+        # A disk that has failed is one thing, a filesystem that has because of it another.
+        (errno.EIO, True, True),
+        (errno.EIO, False, False),
+        (errno.ENOSPC, True, False),
+        (errno.EOPNOTSUPP, True, False),
+        (None, True, False),
+    ],
+)
+def test_it_is_tried_out_where_the_kernel_does_not_say(
+    monkeypatch: pytest.MonkeyPatch, refused: int | None, answers: bool, is_shut: bool
+) -> None:
+    monkeypatch.setattr(mounts, "says_it_is_shut_down", lambda _path: False)
+    monkeypatch.setattr(mounts, "of", lambda _path: KNOWN)
+    monkeypatch.setattr(mounts, "_try", lambda _path: refused)
+    monkeypatch.setattr(mounts, "answers", lambda _source: answers)
+    assert mounts.is_shut_down("/pool") is is_shut
+
+
+def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounts, "says_it_is_shut_down", lambda _path: False)
+    monkeypatch.setattr(mounts, "of", lambda _path: KNOWN._replace(options=frozenset({"ro"})))
+    assert not mounts.is_shut_down("/pool")
+
+
+def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process is a reader of a pipe that nobody writes to, for as long as this lasts."""
+    monkeypatch.setattr(mounts, "_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(mounts, "_TRY_S", 0.05)
+    assert mounts._try(str(tmp_path)) == 0
+    assert mounts._try(str(tmp_path / "none")) == errno.ENOENT
+    reading, writing = os.pipe()
+    with monkeypatch.context() as patched:
+
+        def hangs(_path: str, _told: int) -> None:
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+
+        patched.setattr(mounts, "_tried", hangs)
+        assert mounts._try(str(tmp_path)) is None
+    assert mounts._try(str(tmp_path)) is None, "one is still out"
+    os.close(writing)
+    os.waitpid(-1, 0)
+    os.close(reading)
+    assert mounts._try(str(tmp_path)) == 0
+
+
+def test_a_damaged_one_is_told_from_one_whose_disk_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "errcode"
+    monkeypatch.setattr(
+        "sanctl.drivers.mounts.read_text_or",
+        lambda _path, default: read_text_or(str(told), default),
+    )
+    assert not mounts.is_damaged(KNOWN), "no ext4"
+    for number, is_damaged in ((errno.EIO, False), (errno.EUCLEAN, True), (errno.EBADMSG, True)):
+        told.write_text(f"{number}\n")
+        assert mounts.is_damaged(KNOWN) is is_damaged
+
+
+KNOWN = mounts.Mount(
+    "/pool", "8:16", "/", "/dev/sdb", "ext4", frozenset({"rw", "noatime"}), frozenset()
+)
 REFUSED = CommandError(Problem("SAN-CMD-003", "Unit pool.mount not found."))
 
 
