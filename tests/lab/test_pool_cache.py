@@ -225,66 +225,6 @@ def _taken_out(bed: Bed, node: str) -> bool:
     return not bed.has_power(node)
 
 
-def test_flash_that_fails_with_nothing_on_it_alone_is_not_trusted_again(
-    flash_bed: Bed, load: Load
-) -> None:
-    """In write-back, idle but for reads: the disk goes on, and that flash would hide its writes."""
-    bed, host = flash_bed, load.host
-    host.sh(f"systemctl stop {load.run.unit} 2>/dev/null || true", timeout_s=150)
-    set_mode(bed, "write-back")
-    node = observe.active_node(bed, NAME)
-    pattern_on(load, "old")
-    # Otherwise a tenth of the flash stays dirty for as long as it takes at 4 KiB a second.
-    bed.sh(node, f"echo 0 >{SLOW}/bcache/writeback_percent")
-    wait_for(
-        "nothing on flash alone",
-        lambda: kernel_state(bed, node) == ("clean", "writeback"),
-        within_s=90,
-    )
-    break_flash(bed, node, Disk.FAIL)
-    # A write would be dirty before it fails, and the kernel would stop the disk.
-    wait_for(
-        "reads to find out",
-        lambda: pattern_of(load) == {"old"} and kernel_state(bed, node)[0] == "no cache",
-        within_s=90,
-        every_s=0.2,
-    )
-    pattern_on(load, "new")
-    await_in_sync(bed)
-    began_s = bed.cut_power(node)
-    other = load.peer_of(node)
-    wait_for("the other node to serve", lambda: serves(bed, other), within_s=180)
-    give_power(bed, node)
-    await_log(bed, node, began_s, "was emptied", within_s=240)
-    await_in_sync(bed)
-    wait_for(
-        "the move, once the cluster has heard that the copy is whole",
-        lambda: not bed.sh("n3", f"sanctl device move {NAME} --to {node}", timeout_s=180).status,
-        within_s=60,
-        every_s=3.0,
-    )
-    assert pattern_of(load) == {"new"}
-
-
-def serves(bed: Bed, node: str) -> bool:
-    return observe.active_node(bed, NAME) == node
-
-
-def pattern_on(load: Load, word: str) -> None:
-    """Fill a MiB of the device's second half with a word, a line each."""
-    load.host.sh(
-        f"yes {word} | dd of={load.run.device} bs=64k count=16 seek=1024 oflag=direct"
-        " iflag=fullblock conv=notrunc,fsync",
-        timeout_s=120,
-    )
-
-
-def pattern_of(load: Load) -> set[str]:
-    """The words there, but for one that the end has cut."""
-    read = f"dd if={load.run.device} bs=64k count=16 skip=1024 iflag=direct status=none"
-    return set(load.host.sh(f"{read} | sed '$d' | sort -u", timeout_s=120).split())
-
-
 @pytest.mark.parametrize("where", ["standby", "active"])
 def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
     flash_bed: Bed, writing: None, where: str
