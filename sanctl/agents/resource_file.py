@@ -174,10 +174,11 @@ def forget_disk(name: str) -> None:
     """Have the file that is there name no disk that exists, for a replica that stays up without.
 
     drbdadm would look into the loop device that it named, which may be over another file by then.
+    What it names instead is the device's own: drbdadm takes no file where two name the same.
     """
     text = read_text_or(path_of(name), "")
     if text:
-        gone = _METADATA.sub("    \\1 /dev/sanctl-let-go;", text)
+        gone = _METADATA.sub(f"    \\1 /dev/sanctl-let-go/{name};", text)
         write_atomically(path_of(name), gone, mode=0o600)
 
 

@@ -326,3 +326,21 @@ def test_a_copy_that_is_marked_is_suspect(node: Node) -> None:
     assert suspicion.is_suspect("vol", data)
     suspicion.forgive(data)
     assert not suspicion.is_suspect("vol", data)
+
+
+@pytest.mark.parametrize("keyword", ["flexible-meta-disk", "meta-disk"])
+def test_what_is_named_in_place_of_the_metadata_is_each_devices_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyword: str
+) -> None:
+    """Seen with three devices: drbdadm refused all of them, and a start failed for it."""
+    monkeypatch.setattr(replica, "RUNTIME", str(tmp_path))
+    (tmp_path / "drbd.d").mkdir()
+    named = set()
+    for name in ("a", "b"):
+        file = tmp_path / f"drbd.d/{name}.res"
+        file.write_text(f"  volume 0 {{\n    disk /dev/dm-1;\n    {keyword} /dev/loop1;\n  }}\n")
+        resource_file.forget_disk(name)
+        text = file.read_text()
+        assert "loop1" not in text and f"    {keyword} /dev/" in text
+        named.add(text)
+    assert len(named) == 2
