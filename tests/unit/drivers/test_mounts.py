@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
 ) -> None:
     """The other process is a reader of a pipe that nobody writes to, for as long as this lasts."""
     monkeypatch.setattr(mounts, "_RUNTIME", str(tmp_path / "run"))
-    monkeypatch.setattr(mounts, "_TRY_S", 0.05)
+    monkeypatch.setattr(mounts, "_TRY_S", 60.0)
     assert mounts._try(str(tmp_path)) == 0
     assert mounts._try(str(tmp_path / "none")) == errno.ENOENT
     reading, writing = os.pipe()
@@ -137,10 +138,13 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
             os._exit(0)
 
         patched.setattr(mounts, "_tried", hangs)
+        patched.setattr(mounts, "_TRY_S", 0.05)
         assert mounts._try(str(tmp_path)) is None
     assert mounts._try(str(tmp_path)) is None, "one is still out"
     os.close(writing)
-    os.waitpid(-1, 0)
+    (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
+    with held.open() as lock:  # free once that process has gone
+        fcntl.flock(lock, fcntl.LOCK_EX)
     os.close(reading)
     assert mounts._try(str(tmp_path)) == 0
 
