@@ -139,8 +139,9 @@ def before_stop(device: Device) -> None:
     with contextlib.suppress(SanctlError, OSError):  # whatever it is, the stop goes on
         if mounts.is_shut_down(os.path.dirname(data)):
             pools = replica.load_topology().pools
-            name = next((str(one.name) for one in pools if data.startswith(f"{one.path}/")), "")
-            note(device.pool or name)
+            over = (str(one.name) for one in pools if data.startswith(f"{one.path}/"))
+            if name := device.pool or next(over, ""):
+                note(name)
 
 
 def note(pool: str) -> None:
