@@ -69,7 +69,13 @@ def give_up(runner: Runner, device: Device, state: ResourceState) -> Verdict:
     if data is None:
         if not is_out:
             return Verdict.AFLOAT
-        return Verdict.START_ANEW if _is_usable(device) else Verdict.AGROUND
+        if _is_usable(device):
+            return Verdict.START_ANEW
+        if replica.attached_files(device):
+            # Whoever let go of the first of its files was killed before the last.
+            resource_file.forget_disk(device.name)
+            replica.detach_files(runner, device)
+        return Verdict.AGROUND
     if not _is_shut_down(device, data, is_tried=state.disk == "Diskless"):
         return Verdict.AFLOAT
     note(device.pool)
@@ -171,10 +177,11 @@ def _is_usable(device: Device) -> bool:
     return not mounts.is_shut_down(str(where.path))
 
 
-def admit(runner: Runner, pool: Pool, device: Device) -> None:
+def admit(runner: Runner, pool: Pool) -> None:
     """Before a replica is started in a pool: get it off a filesystem that has shut itself down.
 
-    Not waited for long: what the others here have to do may come after this start.
+    Not waited for long: what the others here have to do may come after this start, a demotion for
+    one. It is made again once the pool is there (retry.py).
 
     Raises:
         SanctlError, OSError: it takes no writes, and cannot be mounted anew in time.
@@ -189,6 +196,14 @@ def admit(runner: Runner, pool: Pool, device: Device) -> None:
             if time.monotonic() > deadline:
                 raise
         time.sleep(_POLL_S)
+
+
+def trust_only_copy(pool: Pool, device: Device) -> None:
+    """Call an only copy good again after that: there is none that it could be filled from.
+
+    Raises:
+        OSError: the pool takes no writes.
+    """
     if len(device.nodes) == 1:
         suspicion.forgive(files_of(str(pool.path), device.name, device.uuid).data)
 

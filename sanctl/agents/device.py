@@ -40,6 +40,7 @@ from sanctl.agents import (
     replica,
     resource_file,
     resync,
+    retry,
     stuck,
     suspicion,
     verify,
@@ -103,8 +104,10 @@ def start() -> int:
                 "run the playbook again on every node",
             )
         )
-    aground.admit(_RUNNER, where, device)
-    pool.check(str(where.path), where.uuid)
+    with retry.noted(device):
+        aground.admit(_RUNNER, where)
+        pool.check(str(where.path), where.uuid)
+    aground.trust_only_copy(where, device)
     membership.part(_RUNNER, device)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
@@ -318,6 +321,7 @@ def monitor() -> int:
     if found.is_absent:
         return ocf.NOT_RUNNING
     if found.drbd is not None and ocf.is_probe() and pair.is_left_over(_RUNNER, found.drbd):
+        retry.note(device, retry.MONITOR)
         ocf.exit_reason(
             "it was up while the cluster software was not, and is without its peer: it may be old,"
             " and is started anew"
@@ -329,6 +333,7 @@ def monitor() -> int:
         try:
             verdict = aground.give_up(_RUNNER, device, found.drbd)
             if verdict is aground.Verdict.START_ANEW:
+                retry.note(device, retry.MONITOR)
                 ocf.exit_reason(aground.WHY_ANEW)
                 return ocf.ERR_GENERIC
             if not is_blank(found.drbd, copies=len(device.nodes)):

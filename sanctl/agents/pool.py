@@ -12,7 +12,7 @@ import time
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from sanctl.agents import aground, ballot, ocf, replica, told
+from sanctl.agents import aground, ballot, ocf, replica, retry, told
 from sanctl.drivers import attributes, flash, loop, marks, pool
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
@@ -101,9 +101,13 @@ def _pools_here() -> list[Pool]:
 
 
 def _look(*, may_mount: bool = True) -> None:
-    """Publish, reap and mount anew; the last may take its time, which a start has not."""
+    """Publish, reap and mount anew; the last may take its time, which a start has not.
+
+    So may having failures forgotten.
+    """
     usable: dict[str, str] = {}
     words: list[str] = []
+    hurried = _hurried()
     noted = _notes_of_this_node()
     _have_written_again(noted)
     for one in _pools_here():
@@ -111,7 +115,7 @@ def _look(*, may_mount: bool = True) -> None:
         try:
             cache = _cache_words(one, noted)
             if may_mount:
-                aground.refloat(_hurried(), one, most_a_day=aground.MOST_A_DAY)
+                aground.refloat(hurried, one, most_a_day=aground.MOST_A_DAY)
             pool.check(path, one.uuid)
             total, free = pool.space_bytes(path)
             step = max(total // _STEPS, 1)
@@ -126,6 +130,8 @@ def _look(*, may_mount: bool = True) -> None:
             words.append(f"{name}=error={code}")
     _publish(words)
     _reap(usable, noted)
+    if may_mount:
+        _clean_up(hurried, usable)
     ballot.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
 
 
@@ -159,6 +165,15 @@ def _have_written_again(noted: dict[str, str]) -> None:
         action="attributes",
     )
     attributes.write_all(_RUNNER)
+
+
+def _clean_up(runner: HurriedRunner, usable: dict[str, str]) -> None:
+    try:
+        failures = retry.over(runner, usable)
+        if failures and _is_quorate():
+            retry.have_forgotten(runner, failures)
+    except (SanctlError, OSError) as error:
+        journal.write(f"failures: {error}", priority=journal.WARNING, action="retry")
 
 
 def _publish(words: list[str]) -> None:
@@ -238,6 +253,7 @@ def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
         if noted.get(marks.attribute(device)) == uuid:
             attributes.forget(_RUNNER, os.uname().nodename, marks.attribute(device), timeout_s=20.0)
         attributes.forget(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
+        retry.forget(device, retry.START, retry.MONITOR)
         journal.write(
             f"{device}: deleted, files removed from pool {pool_name}",
             priority=journal.NOTICE,

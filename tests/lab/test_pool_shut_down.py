@@ -19,12 +19,14 @@ from sanctl.demo.scene import Scene
 from sanctl.lab import faults
 from sanctl.lab.faults import Disk
 from sanctl.system.runner import LocalRunner
-from tests import blocks
+from tests import blocks, steps
 from tests.blocks import Stretch
 
 pytestmark = pytest.mark.faults
 
 NAME = "shut0"
+#: In the same pool; nothing is written to them.
+BESIDE = ("shut1", "shut2")
 #: Next to one another, each written from its begin to its end while the others are.
 STRETCHES, BLOCKS = 64, 100
 BACK_DEADLINE_S = 400.0
@@ -32,11 +34,14 @@ BACK_DEADLINE_S = 400.0
 
 @pytest.fixture(scope="module")
 def path(scene: Scene) -> Iterator[str]:
+    for beside, prefer in zip(BESIDE, ("n1", "n2"), strict=True):
+        scene.create(beside, "64M", prefer=prefer)
     target = scene.create(NAME, "256M", prefer="n1")
     yield scene.host.login(target, scene.portals())
     for node in scene.bed.storage:
         break_disk(scene.bed, node.name, Disk.OK)
-    scene.delete(NAME)
+    for name in (NAME, *BESIDE):
+        scene.delete(name)
 
 
 def break_disk(bed: Bed, node: str, does: Disk) -> None:
@@ -79,14 +84,17 @@ def shut_down_under_load(scene: Scene, path: str, node: str, nr: int) -> float:
 
 
 def assert_whole_on(scene: Scene, path: str, node: str, nr: int) -> None:
-    """Both copies are in sync, and each block is there once this node serves."""
+    """All copies are in sync, and each block is there once this node serves."""
     bed = scene.bed
-    wait_for(
-        "both copies in sync",
-        lambda: observe.in_sync(bed, observe.active_node(bed, NAME), NAME),
-        within_s=BACK_DEADLINE_S,
-        every_s=3.0,
-    )
+    for name in (NAME, *BESIDE):
+        wait_for(
+            f"both copies of {name} in sync",
+            lambda device=name: (  # type: ignore[misc]
+                observe.in_sync(bed, observe.active_node(bed, device), device)
+            ),
+            within_s=BACK_DEADLINE_S,
+            every_s=3.0,
+        )
     for active in (node, "n1"):
         wait_for(
             "the move, once the cluster has heard that the copy is whole",
@@ -117,6 +125,12 @@ def test_it_is_mounted_anew_and_the_copy_filled(
     )
     assert_whole_on(scene, path, node, nr)
     assert takes_writes(bed, node)
+    wait_for(
+        "nothing to be left for an operator",
+        lambda: not steps.findings(bed, "n3", "status"),
+        within_s=60,
+        every_s=3.0,
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -52,6 +53,8 @@ class Node:
     files: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     dies_at: int = -1
+    now_s: float = 0.0
+    lets_go_at_s: float = math.inf
 
     @property
     def pool(self) -> Pool:
@@ -69,6 +72,17 @@ class Node:
         if len(self.done) == self.dies_at:
             raise Died
         self.done.append(what)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time(self) -> float:
+        return 1_800_000_000.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        if self.now_s >= self.lets_go_at_s:
+            self.files = []
 
     def markers(self) -> list[str]:
         devices = sorted((self.folder / "pool/devices").glob("*.data"))
@@ -100,8 +114,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     (tmp_path / "pool" / ".sanctl-pool").write_text(made.pool.uuid)
     made.files = [f"{devices}/vol.{'0' * 32}.data"]
     monkeypatch.setattr(aground, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(aground, "_WAIT_S", 0.1)
-    monkeypatch.setattr(aground, "_POLL_S", 0.01)
+    monkeypatch.setattr(aground, "time", made)
     monkeypatch.setattr(poolnotes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(mounts, "is_shut_down", lambda _path: made.is_shut)
     monkeypatch.setattr(mounts, "says_it_is_shut_down", lambda _path: made.says and made.is_shut)
@@ -144,7 +157,7 @@ def test_a_filesystem_that_takes_writes_is_left_alone(node: Node, state: Resourc
     aground.refuse(DEVICE)
     aground.before_stop(DEVICE)
     aground.refloat(RUNNER, node.pool)
-    aground.admit(RUNNER, node.pool, DEVICE)
+    aground.admit(RUNNER, node.pool)
     assert node.done == [] and node.markers() == ["", ""] and not node.is_noted()
 
 
@@ -232,8 +245,14 @@ def test_it_is_not_unmounted_under_another_device(node: Node) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
         aground.refloat(RUNNER, node.pool)
     with pytest.raises(CommandError, match="SAN-POOL-023"):
-        aground.admit(RUNNER, node.pool, DEVICE)
+        aground.admit(RUNNER, node.pool)
     assert node.done == [] and node.is_noted()
+
+
+def test_a_start_waits_for_others_that_are_about_to_let_go(node: Node) -> None:
+    node.lets_go_at_s = 2.0
+    aground.admit(RUNNER, node.pool)
+    assert not node.is_shut and node.markers() == [MARKED, MARKED]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +276,7 @@ def test_a_disk_that_goes_on_failing_is_left_to_an_operator(node: Node) -> None:
     node.is_shut = True
     with pytest.raises(CommandError, match="3 times within a day"):
         aground.refloat(RUNNER, node.pool, most_a_day=aground.MOST_A_DAY)
-    aground.admit(RUNNER, node.pool, DEVICE)
+    aground.admit(RUNNER, node.pool)
     assert not node.is_shut, "a start is an operator's"
 
 
@@ -270,6 +289,14 @@ def test_it_is_started_anew_when_the_pool_is_back_and_not_before(node: Node) -> 
     assert give_up(ATTACHED) is Verdict.AFLOAT
     node.is_mounted = False
     assert give_up(DISKLESS) is Verdict.AGROUND
+
+
+def test_one_that_was_killed_as_it_let_go_lets_go_of_the_rest(node: Node) -> None:
+    node.files = [str(node.folder / f"pool/devices/vol.{'0' * 32}.meta")]
+    assert give_up(DISKLESS) is Verdict.AGROUND
+    assert node.done == ["forget", "let go"]
+    assert give_up(DISKLESS) is Verdict.AGROUND
+    assert node.done == ["forget", "let go"]
 
 
 def test_whoever_dies_is_followed_by_one_that_goes_on(node: Node) -> None:
@@ -299,17 +326,20 @@ def test_a_boot_in_its_place_changes_nothing(node: Node) -> None:
     node.is_shut, node.files = False, []
     node.is_mounted = False
     with pytest.raises(CommandError, match="not mounted"):
-        aground.admit(RUNNER, node.pool, DEVICE)
+        aground.admit(RUNNER, node.pool)
     assert node.is_noted(), "an empty folder tells nothing of the copies"
     node.is_mounted = True
-    aground.admit(RUNNER, node.pool, DEVICE)
+    aground.admit(RUNNER, node.pool)
     assert node.markers() == [MARKED, MARKED] and not node.is_noted()
 
 
 def test_an_only_copy_is_trusted_again(node: Node) -> None:
     aground.note("main")
     node.is_shut, node.files = False, []
-    aground.admit(RUNNER, node.pool, DEVICE._replace(nodes=("n1",)))
+    aground.admit(RUNNER, node.pool)
+    aground.trust_only_copy(node.pool, DEVICE)
+    assert node.markers() == [MARKED, MARKED], "it has another"
+    aground.trust_only_copy(node.pool, DEVICE._replace(nodes=("n1",)))
     assert node.markers() == [MARKED, ""]
 
 
