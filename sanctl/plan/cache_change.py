@@ -14,7 +14,7 @@ from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.plan.cache_policy import PolicyChange, objections
 from sanctl.plan.caching import READ_SENTENCES, SENTENCES, ReadReason, Reason
 from sanctl.plan.existing import existing_device, refuse_unless_changeable
-from sanctl.plan.goal import Progress
+from sanctl.plan.goal import Progress, not_shown
 
 _SENTENCES = {reason.value: words for reason, words in SENTENCES.items()} | {
     reason.value: words for reason, words in READ_SENTENCES.items()
@@ -51,8 +51,7 @@ def plan_cache(cluster: Cluster, name: DeviceName, change: PolicyChange) -> tupl
 def cache_applied(cluster: Cluster, name: DeviceName) -> Progress:
     """A policy is applied when every running replica is in its mode, or says why it is not.
 
-    And Pacemaker shows again who serves. It notes a reload as a start: until it has promoted what
-    was promoted once more, for a second, the device would be shown as served by nobody.
+    And Pacemaker shows again who serves.
     """
     device = cluster.cib.device(name)
     if device is None:
@@ -85,7 +84,7 @@ def _what_is_left(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
         return f", not yet at most {format_bytes(device.cache.dirty_bytes)} dirty"
     if not _has_read_cache(device, replica):
         return f", not yet {format_bytes(device.cache.read_bytes)} for reads"
-    if replica.role == "Primary" and cluster.mon.role(device.name, node) is not Role.PROMOTED:
+    if node in not_shown(cluster, device):
         return ", not yet shown by Pacemaker as serving"
     return ""
 

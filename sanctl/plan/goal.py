@@ -62,14 +62,39 @@ def moved(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:
     return Progress(is_done=cluster.active_node(name) == node.value, seen=describe(cluster, device))
 
 
+def not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
+    """Return the nodes whose replica is Primary and that Pacemaker does not show as promoted.
+
+    It notes a reload as a start: until it has promoted what was promoted once more, for a second,
+    the device would be shown as served by nobody.
+    """
+    return tuple(
+        node
+        for node in device.nodes
+        if cluster.replica(device.name, node).role == "Primary"
+        and cluster.mon.role(device.name, node) is Role.UNPROMOTED
+    )
+
+
+def _told(cluster: Cluster, device: DeviceSpec, *, is_applied: bool, seen: str) -> Progress:
+    """Return what a change that replicas apply themselves has got to."""
+    unseen = not_shown(cluster, device)
+    if is_applied and unseen:
+        nodes = ", ".join(map(str, unseen))
+        return Progress(is_done=False, seen=f"{seen}; Pacemaker does not show {nodes} as serving")
+    return Progress(is_done=is_applied, seen=seen)
+
+
 def resized(cluster: Cluster, name: DeviceName) -> Progress:
     """A resize is done when every replica reports the new size."""
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")
     sizes = {node: cluster.replica(name, node).size_bytes for node in device.nodes}
-    return Progress(
-        is_done=all(size == device.size.bytes for size in sizes.values()),
+    return _told(
+        cluster,
+        device,
+        is_applied=all(size == device.size.bytes for size in sizes.values()),
         seen=", ".join(
             f"{node}: {'?' if size is None else f'{size} bytes'}"
             for node, size in sorted(sizes.items())
@@ -88,9 +113,8 @@ def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progres
         if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
     }
     behind = sorted(str(node) for node, value in lists.items() if value != expected)
-    return Progress(
-        is_done=not behind, seen=f"not yet applied on {', '.join(behind)}" if behind else "applied"
-    )
+    seen = f"not yet applied on {', '.join(behind)}" if behind else "applied"
+    return _told(cluster, device, is_applied=not behind, seen=seen)
 
 
 def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
@@ -104,9 +128,8 @@ def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
         if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
         and cluster.replica(name, node).policy != str(device.sync)
     )
-    return Progress(
-        is_done=not behind, seen=f"not yet in force on {', '.join(behind)}" if behind else "applied"
-    )
+    seen = f"not yet in force on {', '.join(behind)}" if behind else "applied"
+    return _told(cluster, device, is_applied=not behind, seen=seen)
 
 
 def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]) -> Progress:

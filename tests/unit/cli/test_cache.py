@@ -156,7 +156,18 @@ def test_a_reason_of_before_is_not_told(do: Do, env: FakeEnvironment) -> None:
     assert data["replicas"][1]["cache"]["reason"] is None
 
 
-def test_it_returns_when_pacemaker_shows_again_who_serves(do: Do, env: FakeEnvironment) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "device cache vm1 write-back",
+        "device resize vm1 2G",
+        "device sync vm1 --priority 7",
+        "target allow vm1 iqn.2026-11.net.example:host1",
+    ],
+)
+def test_it_returns_when_pacemaker_shows_again_who_serves(
+    do: Do, env: FakeEnvironment, command: str
+) -> None:
     """Pacemaker notes a reload as a start, and promotes what was promoted once more."""
 
     def reload() -> None:
@@ -164,12 +175,13 @@ def test_it_returns_when_pacemaker_shows_again_who_serves(do: Do, env: FakeEnvir
         env.pacemaker.roles["vm1", "n1"] = Role.UNPROMOTED
 
     env.pacemaker.after_patch = reload
-    data = data_of(do("device cache vm1 write-back --output json")[1])
-    assert (data["state"], data["active_node"]) == ("ok", "n1")
-    assert data["replicas"][0]["role"] == "Promoted"
+    data = data_of(do(f"{command} --output json")[1])
     shown = data_of(do("device show vm1 --output json")[1])
-    assert shown == {key: data[key] for key in shown}
+    assert (shown["state"], shown["active_node"]) == ("ok", "n1")
     assert shown["target"] == "iqn.2026-11.net.example:lab.vm1"
+    if command.startswith("device cache"):
+        assert data["replicas"][0]["role"] == "Promoted"
+        assert shown == {key: data[key] for key in shown}
 
 
 def test_without_a_mode_it_shows_what_there_is(do: Do, env: FakeEnvironment) -> None:
