@@ -109,6 +109,9 @@ def start() -> int:
         pool.check(str(where.path), where.uuid)
     aground.trust_only_copy(where, device)
     membership.part(_RUNNER, device)
+    if found.drbd is None:
+        # An interrupted action may have left it; its loop devices may be others' by now.
+        resource_file.forget_disk(device.name)
     files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
     first = meeting.first(_RUNNER, device)
@@ -282,6 +285,7 @@ def take_down(device: Device) -> None:
         drbd.cut(_RUNNER, device.name)
         drbd.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
+    resource_file.forget_disk(device.name)
     replica.detach_files(_RUNNER, device)
     resource_file.drop(device.name)
     announce.withdraw(_RUNNER, device)

@@ -18,6 +18,9 @@ def begin_anew(runner: Runner, device: Device) -> None:
         return
     files = pool.files_of(str(where.path), device.name, device.uuid)
     drbd.down(runner, device.name)
+    # Before: another replica here may be given that loop device, and drbdadm takes no two files
+    # that name the same one.
+    resource_file.forget_disk(device.name)
     loop.detach(runner, files.metadata)
     pool.forget_metadata(files)
     suspicion.clear(device.name, files.data)
