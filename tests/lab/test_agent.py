@@ -81,14 +81,14 @@ class Replica:
         return self.bed.sh(self.node, script, timeout_s=90, ok=range(256)).status
 
     def left_over(self) -> str:
-        """Return what the kernel still has of the device; empty when nothing."""
+        """Return what there still is of the device, but for a note of a failed start."""
         return self.bed.sh(
             self.node,
             f"dmsetup ls | grep {NAME}; losetup -a | grep {NAME};"
             f" ls /run/sanctl/drbd.d | grep {NAME};"
             f" drbdsetup events2 --now | grep name:{NAME};"
-            f" find /sys/kernel/config/target -name '*{NAME}*'; ls /run/sanctl | grep {NAME};"
-            f" ls /dev/mapper | grep {NAME}",
+            f" find /sys/kernel/config/target -name '*{NAME}*'; ls /dev/mapper | grep {NAME};"
+            f" ls /run/sanctl | grep -v ^failed- | grep {NAME}",
             ok=range(256),
         ).stdout
 
@@ -354,11 +354,12 @@ def test_two_missing_files_are_never_a_new_device(pair: tuple[Replica, Replica])
 def test_an_unmounted_pool_is_an_error_not_an_empty_pool(pair: tuple[Replica, Replica]) -> None:
     one, _ = pair
     assert one.run("stop") == SUCCESS
-    marker = "/srv/sanctl/main/.sanctl-pool"
+    marker, note = "/srv/sanctl/main/.sanctl-pool", f"/run/sanctl/failed-start-{NAME}"
     one.bed.sh("n1", f"mv {marker} {marker}.away")
     try:
         assert one.run("start") == GENERIC
         assert one.left_over() == ""
+        assert one.bed.sh("n1", f"cat {note}").stdout == "main 0"
     finally:
         one.bed.sh("n1", f"mv {marker}.away {marker}")
     # The pools' own agent may have looked meanwhile, or be about to say what it saw: whoever comes
@@ -370,5 +371,10 @@ def test_an_unmounted_pool_is_an_error_not_an_empty_pool(pair: tuple[Replica, Re
     wait_for(
         "the pool is usable again",
         lambda: one.bed.sh("n1", usable, ok=range(256)).status == 0,
+        within_s=60,
+    )
+    wait_for(
+        "the failed start to be over",
+        lambda: one.bed.sh("n1", f"test -e {note}", ok=range(256)).status == 1,
         within_s=60,
     )
