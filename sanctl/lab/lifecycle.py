@@ -139,9 +139,9 @@ def leftovers(name: str) -> list[str]:
 
 
 def _make_files(lab: Lab, runner: Runner) -> None:
-    # One that lab.json does not tell of was killed as it was made or removed: nothing of it runs.
-    if lab.directory.exists():
-        shutil.rmtree(lab.directory)
+    # Left empty by a removal. What is not empty may be another command's, at work on it.
+    with suppress(OSError):
+        lab.directory.rmdir()
     lab.directory.mkdir(parents=True, mode=0o700)
     lab.bmc_password_file.touch(mode=0o600)
     # IPMI 2.0 allows 20 bytes.

@@ -90,6 +90,14 @@ def test_what_the_cluster_may_not_have_heard_of_yet_waits(
     assert asked() == ([cleanup("a")] if is_asked else [])
 
 
+def test_its_age_counts_from_the_failure(runtime: Path) -> None:
+    """A start may wait for its pool for longer than that."""
+    with pytest.raises(CommandError, match="not mounted"), retry.noted(device("a")):
+        age(runtime)
+        raise GONE
+    assert asked() == []
+
+
 def test_a_start_that_succeeds_has_no_failure(runtime: Path) -> None:
     fail("a")
     with retry.noted(device("a")):
