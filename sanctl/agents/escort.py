@@ -50,6 +50,8 @@ _LINGER_S = 4.0
 _STUCK_AFTER_S = 15.0
 _RATE_OVER_S = 10.0
 _PARTING_S = 5.0
+# Longer than anybody holds the lock who only asks.
+_ASKED_S = 0.5
 
 
 def kick(runner: Runner) -> None:
@@ -65,9 +67,11 @@ def wants_company(device: Device, state: ResourceState) -> bool:
     if any(peer.is_target or peer.is_verifying or "user" in peer.held for peer in state.peers):
         return True
     latest = latest_of(device)
-    return latest is not None and (
+    if latest is not None and (
         latest.stage == WIDENING or (latest.stage == RUNNING and state.is_in_sync)
-    )
+    ):
+        return True
+    return verify.wants_company(device, state)
 
 
 def latest_of(device: Device) -> Resync | None:
@@ -84,7 +88,8 @@ def forget(device: Device) -> None:
 def _is_accompanied() -> bool:
     handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
@@ -96,9 +101,7 @@ def main() -> int:
     """Accompany what runs here until nothing does."""
     os.makedirs(RUNTIME, mode=0o700, exist_ok=True)
     handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _is_mine(handle):
         return 0  # Somebody does.
     company = Company(LocalRunner())
     idle_since = time.monotonic()
@@ -109,6 +112,19 @@ def main() -> int:
             company.leave()
             return 0
         time.sleep(_LOOK_EVERY_S)
+
+
+def _is_mine(handle: int) -> bool:
+    until = time.monotonic() + _ASKED_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
 
 
 class _Track:

@@ -104,6 +104,11 @@ def _has_been_done(runner: Runner, device: Device, number: int) -> bool:
     return False
 
 
+def wants_company(device: Device, state: ResourceState) -> bool:
+    """Whether `attend` should be called for a device of which nothing is seen to run."""
+    return plan.is_left(Order.parse(device.verify), _latest(device), state, int(time.time()))
+
+
 def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
     """Write down how a verify ended, repair what one found; return whether one runs or may.
 
@@ -122,17 +127,17 @@ def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
     if latest is not None and latest.result == RUNNING:
         _end(runner, device, state, latest)
         return False
-    if latest is not None and latest.result == REPAIRING:
-        if state.is_in_sync and not state.out_of_sync_kib:
-            _keep(runner, device, latest._replace(result=REPAIRED, ended_s=int(time.time())))
-            _say(device, f"repaired: {latest.found_kib} KiB were sent anew")
-            return False
-        return True
     order = Order.parse(device.verify)
     now_s = int(time.time())
+    is_repairing = latest is not None and latest.result == REPAIRING
+    if latest is not None and is_repairing and state.is_in_sync and not state.out_of_sync_kib:
+        _keep(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
+        _say(device, f"repaired: {latest.found_kib} KiB were sent anew")
+        return False
     if not plan.may_repair(order, latest, state, now_s):
         # The peer may still be at it.
-        return order is not None and order.is_repair and now_s - order.number < _LEAD_S
+        may_come = order is not None and order.is_repair and now_s - order.number < _LEAD_S
+        return is_repairing or may_come
     assert order is not None
     told = parse_shown(attributes.look_up(runner, attribute(device.name), _serving(device)))
     if not plan.has_found(order, told):

@@ -6,10 +6,20 @@ import time
 
 from sanctl.model.drbd import ResourceState
 from sanctl.model.sync import Schedule
-from sanctl.model.verification import DIFFERS, REPAIRED, REPAIRING, SAME, Order, Verification
+from sanctl.model.verification import (
+    DIFFERS,
+    REPAIRED,
+    REPAIRING,
+    RUNNING,
+    SAME,
+    Order,
+    Verification,
+)
 
 #: An order that nobody could follow for so long is dropped: whoever gave it has gone.
 ORDER_ENDS_AFTER_S = 24 * 3600
+#: A repair of which nothing has come by then is begun again: its contact never ended.
+_REPEAT_AFTER_S = 30
 
 
 def may_begin(state: ResourceState) -> bool:
@@ -60,7 +70,7 @@ def may_repair(
     """
     if order is None or not order.is_repair or now_s - order.number >= ORDER_ENDS_AFTER_S:
         return False
-    if own is not None and own.order >= order.number and own.result in {REPAIRING, REPAIRED}:
+    if own is not None and own.order >= order.number and not _may_follow(own, now_s):
         return False
     return (
         state.role == "Secondary"
@@ -69,6 +79,28 @@ def may_repair(
         and state.peers[0].role == "Primary"
         and (state.out_of_sync_kib or 0) > 0
     )
+
+
+def _may_follow(own: Verification, now_s: int) -> bool:
+    """Whether a repair may begin after what was noted here for the same order."""
+    if own.result == REPAIRING:
+        return not 0 <= now_s - own.began_s < _REPEAT_AFTER_S
+    return own.result != REPAIRED
+
+
+def is_left(
+    order: Order | None, own: Verification | None, state: ResourceState, now_s: int
+) -> bool:
+    """Whether something of a verify is left here that somebody should see to.
+
+    Told by what is so, never by having seen the verify run: one may begin and end between two
+    looks, and who was to finish it may have been killed.
+    """
+    if own is not None and own.result == RUNNING:
+        return True
+    if own is not None and own.result == REPAIRING and state.is_in_contact:
+        return True
+    return may_repair(order, own, state, now_s)
 
 
 def has_found(order: Order, told: Verification | None) -> bool:

@@ -332,6 +332,38 @@ def test_verify_finds_what_was_altered_and_repairs_it(scene: Scene, device: str)
 
 
 @pytest.mark.faults
+def test_a_repair_is_made_though_its_node_did_not_see_the_verify(scene: Scene, device: str) -> None:
+    """Whoever accompanies what runs there is on its way out, and gone before the verify ends."""
+    bed = scene.bed
+    alter(bed, device, 24 * MIB)
+    unit = "sanctl-test-lock.service"
+    held = f"systemd-run --quiet --unit {unit} flock /run/sanctl/resync.lock sleep infinity"
+    bed.sh("n2", f"systemctl stop sanctl-resync.service; {held}", timeout_s=60)
+
+    def told(node: str) -> list[str]:
+        path = f"/srv/sanctl/*/devices/{device}.*.verify"
+        lines = bed.sh(node, f"cat {path}", ok=(0, 1)).stdout.splitlines()
+        return lines[-1].split(",")[:2] if lines else ["", ""]
+
+    before = told("n1")[0]
+    try:
+        order = f"sanctl device verify {device} --repair --timeout 1"
+        bed.sh("n3", order, timeout_s=60, ok=range(1, 256))
+        wait_for(
+            "the verify to end",
+            lambda: told("n1")[0] != before and told("n1")[1] == "differs",
+            within_s=SETTLE_S,
+        )
+    finally:
+        bed.sh("n2", f"systemctl stop {unit}", timeout_s=60)
+
+    ordered = told("n1")[0]
+    wait_for("the repair", lambda: told("n2") == [ordered, "repaired"], within_s=60)
+    text = bed.sh("n3", f"sanctl device verify {device} --output json", timeout_s=300).stdout
+    assert json.loads(text)["data"]["verify"]["result"] == "same"
+
+
+@pytest.mark.faults
 def test_a_schedule_begins_a_verify_by_itself(scene: Scene, device: str) -> None:
     """In its hour, once; and what it finds is complained of."""
     bed = scene.bed

@@ -8,8 +8,24 @@ import pytest
 
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.sync import Schedule
-from sanctl.model.verification import DIFFERS, REPAIRED, SAME, Order, Verification
-from sanctl.plan.verification import has_found, is_due, is_open, may_begin, may_repair
+from sanctl.model.verification import (
+    DIFFERS,
+    INTERRUPTED,
+    REPAIRED,
+    REPAIRING,
+    RUNNING,
+    SAME,
+    Order,
+    Verification,
+)
+from sanctl.plan.verification import (
+    has_found,
+    is_due,
+    is_left,
+    is_open,
+    may_begin,
+    may_repair,
+)
 
 NOW = 1_800_000_000
 PEER = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 8)
@@ -76,6 +92,33 @@ def test_only_a_standby_in_contact_repairs_and_only_what_is_marked() -> None:
     ):
         peer = PEER._replace(**change)
         assert not may_repair(order, None, STANDBY._replace(peers=(peer,)), NOW + 9), change
+
+
+def test_a_repair_whose_contact_never_ended_is_begun_again() -> None:
+    order = Order(NOW, True)
+    own = Verification(NOW, REPAIRING, NOW + 9)
+    assert not may_repair(order, own, STANDBY, NOW + 9)
+    assert not may_repair(order, own, STANDBY, NOW + 38)
+    assert may_repair(order, own, STANDBY, NOW + 39)
+    # The clock was set back.
+    assert may_repair(order, own, STANDBY, NOW + 8)
+    sent = STANDBY._replace(peers=(PEER._replace(out_of_sync_kib=0),))
+    assert not may_repair(order, own, sent, NOW + 39)
+    assert may_repair(order, own._replace(result=INTERRUPTED), STANDBY, NOW + 9)
+
+
+def test_who_has_not_seen_a_verify_run_finishes_it_all_the_same() -> None:
+    order = Order(NOW, True)
+    alone = STANDBY._replace(peers=(PEER._replace(connection="Connecting"),))
+    assert is_left(order, None, STANDBY, NOW + 9)
+    assert is_left(order, Verification(NOW, REPAIRING, NOW + 9), STANDBY, NOW + 10)
+    assert not is_left(order, Verification(NOW, REPAIRING, NOW + 9), alone, NOW + 10)
+    assert is_left(None, Verification(NOW, RUNNING, NOW), alone, NOW + 10)
+    assert is_left(None, Verification(NOW, RUNNING, NOW), ACTIVE, NOW + 10)
+    assert not is_left(order, Verification(NOW, REPAIRED, NOW), STANDBY, NOW + 10)
+    assert not is_left(order, Verification(NOW, DIFFERS, NOW), ACTIVE, NOW + 10)
+    assert not is_left(Order(NOW, False), None, STANDBY, NOW + 9)
+    assert not is_left(None, None, STANDBY, NOW + 9)
 
 
 def test_the_word_of_another_verify_does_not_count() -> None:
