@@ -6,6 +6,7 @@ none, and the import is a good part of what such a short process costs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import time
@@ -16,6 +17,7 @@ from sanctl.errors import CommandError, Problem
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _SHOWN_CHARACTERS = 400
+_KILLED_S = 0.2
 
 
 class CommandResult(NamedTuple):
@@ -95,9 +97,14 @@ class LocalRunner:
                 Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
             ) from error
         except subprocess.TimeoutExpired as error:
-            # Not waited for: a program that hangs in the kernel does not even end when killed, and
-            # whoever started it has to go on to its own defined end.
+            # Hardly waited for: a program that hangs in the kernel does not even end when killed,
+            # and whoever started it has to go on to its own defined end.
             process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_KILLED_S)
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
             raise CommandError(
                 Problem("SAN-CMD-002", f"no answer within {timeout_s:g} s: {shown}")
             ) from error
