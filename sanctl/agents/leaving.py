@@ -15,8 +15,8 @@ import re
 import sys
 
 from sanctl.agents.device import take_down
-from sanctl.agents.replica import RUNTIME, Device
-from sanctl.drivers import loop
+from sanctl.agents.replica import Device
+from sanctl.drivers import drbd, loop
 from sanctl.errors import SanctlError
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
@@ -50,7 +50,7 @@ def left_up() -> list[Device]:
 
     A start writes that file before anything of the device is in the kernel, a stop drops it last.
     """
-    folder = f"{RUNTIME}/drbd.d"
+    folder = drbd.RESOURCE_FILES
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     found = []
     for entry in names:

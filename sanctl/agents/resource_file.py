@@ -22,6 +22,8 @@ _METADATA = re.compile(r"^    ((?:flexible-)?meta-disk) [^;]+;$", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 _INCLUDE = "/etc/drbd.d/sanctl.res"
+# As in the drbd.conf that drbd-utils brings, which goes on with all resources.
+_COMMON = "/etc/drbd.d/global_common.conf"
 _HANDLERS = "/usr/lib/sanctl"
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
 
@@ -81,7 +83,7 @@ def write(
         raise CommandError(
             Problem("SAN-AGENT-003", f"{_SECRET} is missing or empty", "run the playbook")
         )
-    _include()
+    _include(device.name)
     write_atomically(
         path_of(device.name),
         render_resource(
@@ -211,21 +213,26 @@ def path_of(name: str) -> str:
     On tmpfs, because it names loop devices, which are others after a boot: drbdadm refuses all
     resources when an old file of one names the loop device of another.
     """
-    return f"{replica.RUNTIME}/drbd.d/{name}.res"
+    return f"{drbd.RESOURCE_FILES}/{name}.res"
 
 
 def drop(name: str) -> None:
-    """Remove a device's DRBD resource file."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path_of(name))
+    """Remove a device's DRBD resource file, the last that is left of a replica."""
+    for path in (drbd.configuration_of(name), path_of(name)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
-def _include() -> None:
-    """Make drbdadm, and so DRBD's handlers, read the resource files that the agents write."""
-    os.makedirs(f"{replica.RUNTIME}/drbd.d", mode=0o700, exist_ok=True)
-    wanted = f'include "{replica.RUNTIME}/drbd.d/*.res";\n'
-    if read_text_or(_INCLUDE, "") != wanted:
-        write_atomically(_INCLUDE, wanted)
+def _include(name: str) -> None:
+    """Make an operator's drbdadm read all resource files, and ours, and DRBD's handlers, one."""
+    os.makedirs(drbd.RESOURCE_FILES, mode=0o700, exist_ok=True)
+    for path, read in (
+        (_INCLUDE, (f"{drbd.RESOURCE_FILES}/*.res",)),
+        (drbd.configuration_of(name), (_COMMON, path_of(name))),
+    ):
+        wanted = "".join(f'include "{each}";\n' for each in read)
+        if read_text_or(path, "") != wanted:
+            write_atomically(path, wanted)
 
 
 def bring_up(

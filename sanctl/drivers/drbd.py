@@ -1,11 +1,13 @@
 """DRBD through its own tools: drbdadm for what needs the resource file, drbdsetup for the rest.
 
-drbdadm reads every resource file of the node; drbdsetup talks to the kernel at once. So the
-failover path (`primary`, `secondary`, `observe`) uses drbdsetup only.
+drbdadm is given the one file of the resource that it is asked about: by itself it reads all of the
+node, and fails when any of them is not as it should be (docs/adr/0045). drbdsetup talks to the
+kernel at once. So the failover path (`primary`, `secondary`, `observe`) uses drbdsetup only.
 """
 
 from __future__ import annotations
 
+import os
 import re
 
 from sanctl.errors import CommandError, Problem
@@ -24,6 +26,8 @@ from sanctl.system.runner import Runner
 _TIMEOUT_S = 20.0
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
+#: Where the agents write resource files.
+RESOURCE_FILES = "/run/sanctl/drbd.d"
 _DEBUG = "/sys/kernel/debug/drbd/resources"
 
 
@@ -157,15 +161,29 @@ def send_differences(runner: Runner, name: str, peer: int) -> None:
     )
 
 
+def configuration_of(name: str) -> str:
+    """Return where the file lies that has drbdadm read one resource, and what is common to all.
+
+    `new-resource` and `new-minor` put it down as the one that DRBD's handlers are to read, until
+    the resource is down (drbdadm_main.c and registry.c of drbd-utils).
+    """
+    return f"{RESOURCE_FILES}/{name}.conf"
+
+
+def _adm(name: str, *words: str) -> list[str]:
+    path = configuration_of(name)
+    # A replica that an older release has started has none, until its file is written again.
+    only = ["--config-file", path] if os.path.exists(path) else []
+    return ["drbdadm", *only, *words, name]
+
+
 def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
     """Write new metadata: the replica is Inconsistent and has never held data.
 
     DRBD 9 gets room for all four copies from the start: an attached resource cannot grow it.
     """
     peers = ["--max-peers=3"] if kernel_generation >= 9 else []
-    runner.run(
-        ["drbdadm", "create-md", "--force", *peers, name], timeout_s=120.0, stdin="yes\nyes\n"
-    )
+    runner.run(_adm(name, "create-md", "--force", *peers), timeout_s=120.0, stdin="yes\nyes\n")
 
 
 def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generation: int) -> int:
@@ -190,7 +208,7 @@ def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generati
 
 def up(runner: Runner, name: str) -> None:
     """Attach and connect, or bring what is up in line with the resource file."""
-    runner.run(["drbdadm", "adjust", name], timeout_s=_TIMEOUT_S)
+    runner.run(_adm(name, "adjust"), timeout_s=_TIMEOUT_S)
 
 
 def up_alone(runner: Runner, name: str, minor: int) -> None:
@@ -206,11 +224,11 @@ def up_alone(runner: Runner, name: str, minor: int) -> None:
     if generation() >= 9:
         up(runner, name)
         return
-    runner.run(["drbdadm", "new-resource", name], timeout_s=_TIMEOUT_S)
-    runner.run(["drbdadm", "new-minor", name], timeout_s=_TIMEOUT_S)
+    runner.run(_adm(name, "new-resource"), timeout_s=_TIMEOUT_S)
+    runner.run(_adm(name, "new-minor"), timeout_s=_TIMEOUT_S)
     state = observe(runner, name)
     if state is None or state.disk == "Diskless":
-        runner.run(["drbdadm", "attach", name], timeout_s=_TIMEOUT_S)
+        runner.run(_adm(name, "attach"), timeout_s=_TIMEOUT_S)
     else:
         runner.run(
             ["drbdsetup", "disk-options", str(minor), "--fencing=dont-care"], timeout_s=_TIMEOUT_S
@@ -277,8 +295,8 @@ def attach(runner: Runner, name: str) -> None:
         return
     for part in ("new-resource", "new-minor"):
         # One that is there is refused, which is fine.
-        runner.run(["drbdadm", part, name], timeout_s=_TIMEOUT_S, ok=range(256))
-    runner.run(["drbdadm", "attach", name], timeout_s=_TIMEOUT_S)
+        runner.run(_adm(name, part), timeout_s=_TIMEOUT_S, ok=range(256))
+    runner.run(_adm(name, "attach"), timeout_s=_TIMEOUT_S)
 
 
 def drop_disk(runner: Runner, minor: int) -> None:
@@ -292,7 +310,7 @@ def drop_disk(runner: Runner, minor: int) -> None:
 
 def cut(runner: Runner, name: str) -> None:
     """End the connections as a broken link would: a Primary that loses its peer so is frozen."""
-    runner.run(["drbdadm", "disconnect", "--force", name], timeout_s=_TIMEOUT_S)
+    runner.run(_adm(name, "disconnect", "--force"), timeout_s=_TIMEOUT_S)
 
 
 def down(runner: Runner, name: str) -> None:
@@ -302,7 +320,7 @@ def down(runner: Runner, name: str) -> None:
 
 def disconnect(runner: Runner, name: str) -> None:
     """End the connections; ones that have ended are fine."""
-    runner.run(["drbdadm", "disconnect", name], timeout_s=_TIMEOUT_S, ok=range(256))
+    runner.run(_adm(name, "disconnect"), timeout_s=_TIMEOUT_S, ok=range(256))
 
 
 def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:
@@ -332,7 +350,7 @@ def connect_discarding(runner: Runner, name: str) -> None:
     Of replicas that have not diverged DRBD resyncs the older one, whatever is asked here
     (drbdsetup-8.4(8), --discard-my-data).
     """
-    runner.run(["drbdadm", "connect", "--discard-my-data", name], timeout_s=_TIMEOUT_S)
+    runner.run(_adm(name, "connect", "--discard-my-data"), timeout_s=_TIMEOUT_S)
 
 
 def call_up_to_date(runner: Runner, name: str, minor: int) -> None:

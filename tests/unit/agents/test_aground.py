@@ -363,7 +363,7 @@ def test_what_is_named_in_place_of_the_metadata_is_each_devices_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyword: str
 ) -> None:
     """Seen with three devices: drbdadm refused all of them, and a start failed for it."""
-    monkeypatch.setattr(replica, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     (tmp_path / "drbd.d").mkdir()
     named = set()
     for name in ("a", "b"):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import replica, resource_file
+from sanctl.agents import resource_file
+from sanctl.drivers import drbd
 from sanctl.model.sync import DEFAULT
 from sanctl.render.drbd import Backing, ReplicaAddress, render_resource
 
@@ -14,7 +15,7 @@ from sanctl.render.drbd import Backing, ReplicaAddress, render_resource
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file as it is rendered, in its place."""
-    monkeypatch.setattr(replica, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     rendered = render_resource(
         name="vol1",
         minor=1,
@@ -48,6 +49,6 @@ def test_it_comes_and_goes_and_nothing_else_changes(text: str) -> None:
 
 
 def test_what_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     assert not resource_file.set_flushes("vol1", on=False)
     assert resource_file.flushes("vol1")

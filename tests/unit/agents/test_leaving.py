@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents import leaving
 from sanctl.agents.replica import Device
-from sanctl.drivers import loop
+from sanctl.drivers import drbd, loop
 from sanctl.errors import CommandError, Problem
 from sanctl.system import journal
 from tests.fakes.runner import FakeRunner
@@ -32,7 +32,7 @@ def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, st
         if device.name == "vm1":
             raise CommandError(Problem("SAN-CMD-002", "no answer within 50 s"))
 
-    monkeypatch.setattr(leaving, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     monkeypatch.setattr(leaving, "take_down", take_down)
     monkeypatch.setattr(loop, "backing_files", lambda: [f"/srv/main/devices/vm1.{UUID}.data"])
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -74,6 +74,6 @@ def test_a_running_cluster_is_left_alone(
 
 
 def test_nothing_is_left_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     systemd(monkeypatch, system="stopping", pacemaker="inactive")
     assert leaving.put_down() == 0

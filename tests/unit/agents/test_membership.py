@@ -36,6 +36,9 @@ class Node:
     def _answer(self, argv: Sequence[str]) -> Answer:
         if argv[1] == "events2":
             return _EVENTS.format(connection=self.connection)
+        if argv[1] == "--config-file":
+            assert argv[2] == drbd.configuration_of("vol1")
+            argv = [argv[0], *argv[3:]]
         self.asked.append(" ".join(argv))
         if argv[1] == self.failing:
             return _REFUSED
@@ -48,7 +51,7 @@ class Node:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
-    monkeypatch.setattr(replica, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     monkeypatch.setattr(membership, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(resource_file, "_INCLUDE", str(tmp_path / "include.res"))
     monkeypatch.setattr(resource_file, "_SECRET", str(secret))

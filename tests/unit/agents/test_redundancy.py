@@ -19,7 +19,6 @@ from sanctl.agents import (
     dirty,
     fencing,
     redundancy,
-    replica,
     resource_file,
     resync,
     suspicion,
@@ -204,8 +203,9 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         folder.mkdir()
         node = Node(folder, n2, n3)
         (folder / "boot_id").write_text("this boot\n")
-        for module in (cache, dirty, suspicion, replica):
+        for module in (cache, dirty, suspicion):
             monkeypatch.setattr(module, "RUNTIME", str(folder))
+        monkeypatch.setattr(drbd, "RESOURCE_FILES", str(folder / "drbd.d"))
         monkeypatch.setattr(suspicion, "_BOOT_ID", str(folder / "boot_id"))
         monkeypatch.setattr(loop, "backing_files", lambda: [node.path])
         monkeypatch.setattr(filecache, "observe", node.held)
