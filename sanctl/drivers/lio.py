@@ -13,7 +13,9 @@ rtslib: the failover path has to start quickly, and every order here matters. Th
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -27,6 +29,7 @@ _DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same told 
 # takes longer for one request than ko-count. LIO's own limit is 4 GiB.
 _ZEROS_BLOCKS_MAX = 2048
 _UNMAP = ("emulate_tpws", "emulate_tpu")
+_PORTAL_FREE_S, _POLL_S = 5.0, 0.1
 
 ACTIVE_OPTIMIZED = 0
 STANDBY = 2
@@ -198,8 +201,27 @@ def create(target: Target, block_device: str) -> None:
     _bind_group(lun, f"sanctl-{target.node_id}")
     set_initiators(target.name, target.initiators)
     for portal in target.portals:
-        os.makedirs(f"{tpg}/np/{portal}", exist_ok=True)
+        _make_portal(f"{tpg}/np/{portal}")
     _set(f"{tpg}/enable", "1")
+
+
+def _make_portal(path: str) -> None:
+    """Make a portal, also in the moment in which another device's stop takes its own away.
+
+    All targets with a portal share what listens there. While a stop resets or ends that, the kernel
+    does not find it and binds the address once more, which is still taken (iscsi_target.c,
+    iscsit_get_np, iscsit_add_np and iscsit_del_np).
+    """
+    deadline = time.monotonic() + _PORTAL_FREE_S
+    while True:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)
+        else:
+            return
 
 
 def _create_backstore(target: Target, block_device: str) -> str:

@@ -1,7 +1,10 @@
-"""What is told of LIO from its attributes alone."""
+"""What is told of LIO from its attributes alone, and how portals are made."""
 
 from __future__ import annotations
 
+import errno
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -21,3 +24,54 @@ def test_limits_are_set_where_hosts_read_them(
     if atomic is not None:
         (tmp_path / "attrib" / "atomic_max_len").write_text(atomic)
     assert lio.has_long_block_limits(str(tmp_path)) is is_long
+
+
+class Listener:
+    """What listens on the node's portal, and takes no other until `free_at_s`; time goes by here.
+
+    `refusal` is what the kernel says until then.
+    """
+
+    def __init__(self, free_at_s: float, refusal: int = errno.EADDRINUSE) -> None:
+        self.now_s = 0.0
+        self.free_at_s = free_at_s
+        self.refusal = refusal
+        self.made: list[str] = []
+
+    def makedirs(self, path: str, *, exist_ok: bool) -> None:
+        if self.now_s < self.free_at_s:
+            raise OSError(self.refusal, os.strerror(self.refusal), path)
+        self.made.append(path)
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+
+    def takes_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "makedirs", self.makedirs)
+        monkeypatch.setattr(time, "sleep", self.sleep)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+
+
+def test_a_portal_waits_for_another_devices_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a start that meets another device's stop fails for good."""
+    listener = Listener(free_at_s=2.0)
+    listener.takes_over(monkeypatch)
+    lio._make_portal("np/10.0.0.1:3260")
+    assert listener.made == ["np/10.0.0.1:3260"]
+    assert listener.now_s == pytest.approx(2.0, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "waits_s"),
+    [(errno.EADDRINUSE, 5.0), (errno.EADDRNOTAVAIL, 0.0)],
+    ids=["somebody else's for good", "not of this node"],
+)
+def test_a_portal_that_is_not_to_be_had_fails(
+    monkeypatch: pytest.MonkeyPatch, refusal: int, waits_s: float
+) -> None:
+    listener = Listener(free_at_s=60.0, refusal=refusal)
+    listener.takes_over(monkeypatch)
+    with pytest.raises(OSError, match="np/10") as raised:
+        lio._make_portal("np/10.0.0.1:3260")
+    assert raised.value.errno == refusal
+    assert listener.now_s == pytest.approx(waits_s, abs=0.2)
