@@ -21,7 +21,7 @@ def begin_anew(runner: Runner, device: Device) -> None:
     # Before: another replica here may be given that loop device, and drbdadm takes no two files
     # that name the same one.
     resource_file.forget_disk(device.name)
-    loop.detach(runner, files.metadata)
+    loop.detach(files.metadata)
     pool.forget_metadata(files)
     suspicion.clear(device.name, files.data)
     replica.prepare_files(runner, device, str(where.path))

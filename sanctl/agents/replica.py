@@ -177,7 +177,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
     os.makedirs(os.path.dirname(files.data), mode=0o700, exist_ok=True)
     if not os.path.exists(files.data):
         # First the metadata goes, then the empty file comes: it joins as what it is, Inconsistent.
-        loop.detach(runner, files.metadata)
+        loop.detach(files.metadata)
         pool.forget_metadata(files)
     _refuse_truncated(runner, device, files)
     grown = pool.allocate(files.data, device.size_bytes)
@@ -186,7 +186,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
         pool.allocate(files.metadata, pool.metadata_bytes(device.size_bytes))
         metadata = loop.attach(runner, files.metadata)
     else:
-        loop.detach(runner, f"{files.metadata}.new")
+        loop.detach(f"{files.metadata}.new")
         pool.allocate(f"{files.metadata}.new", pool.metadata_bytes(device.size_bytes))
         metadata = loop.attach(runner, f"{files.metadata}.new")
     if grown:
@@ -232,8 +232,8 @@ def detach_files(runner: Runner, device: Device) -> None:
     backing.remove(runner, device.name)
     ramcache.drop_parts(runner, device.name)
     for path in attached_files(device):
-        loop.detach(runner, path)
-    drop_shape(runner, device.name)
+        loop.detach(path)
+    drop_shape(device.name)
 
 
 def wait_until_detached(device: Device) -> None:
@@ -314,21 +314,21 @@ def make_gate(runner: Runner, device: Device, state: ResourceState | None) -> No
 def _shape(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
     """An empty loop device with the limits of a device file, for a moment."""
     path = _shape_file(name)
-    drop_shape(runner, name)
+    drop_shape(name)
     pool.allocate(path, size_bytes)
     try:
         yield loop.attach(runner, path, direct_io=False)
     finally:
-        drop_shape(runner, name)
+        drop_shape(name)
 
 
 def _shape_file(name: str) -> str:
     return f"{RUNTIME}/shape-{name}"
 
 
-def drop_shape(runner: Runner, name: str) -> None:
+def drop_shape(name: str) -> None:
     """Take away the momentary loop device, also one that an interrupted action left."""
-    loop.detach(runner, _shape_file(name))
+    loop.detach(_shape_file(name))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_shape_file(name))
 

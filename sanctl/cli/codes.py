@@ -330,6 +330,7 @@ _CODES = {
     "SAN-POOL-024": "The mode of a pool's flash is stored. A node of the pool is in standby or "
     "away and has not been seen to follow; its data may be on that flash alone, so leave it in "
     "until the same command ends with exit status 0.",
+    "SAN-POOL-025": "A loop device could not be taken off its file; the line says why.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "
     "has; the nodes' files are already those of the next step, which is safe.",
     "SAN-QUO-002": "A strategy is changed only with every storage node there. One that is away "

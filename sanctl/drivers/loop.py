@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 
+from sanctl.errors import CommandError, Problem
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 _DELETED = " (deleted)"
 # linux/loop.h; struct loop_info64 has that many bytes.
-_SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C04, 0x4C05, 232
+_CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
 
 
 def find(path: str) -> str | None:
@@ -44,9 +46,14 @@ def _all() -> Iterator[tuple[str, str]]:
     """Read from sysfs: no process, no open of any device."""
     for entry in sorted(os.listdir("/sys/block")):
         if entry.startswith("loop"):
-            backing = read_text_or(f"/sys/block/{entry}/loop/backing_file", "").rstrip("\n")
+            backing = _backing(f"/dev/{entry}")
             if backing:
                 yield f"/dev/{entry}", backing
+
+
+def _backing(device: str) -> str:
+    name = device.removeprefix("/dev/")
+    return read_text_or(f"/sys/block/{name}/loop/backing_file", "").rstrip("\n")
 
 
 def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
@@ -90,8 +97,31 @@ def grow(runner: Runner, device: str) -> None:
     runner.run(["losetup", "--set-capacity", device], timeout_s=_TIMEOUT_S)
 
 
-def detach(runner: Runner, path: str) -> None:
-    """Take the loop device off the file, also off a deleted one; none there is fine."""
-    present = find(path) or find(path + _DELETED)
-    if present is not None:
-        runner.run(["losetup", "--detach", present], timeout_s=_TIMEOUT_S)
+def detach(path: str) -> None:
+    """Take all loop devices off the file, also off deleted ones of that name; none is fine.
+
+    One that somebody else holds open, as udev does for a moment, goes when that is closed, and may
+    be over another replica's file right after. So each is held open itself, which keeps it where
+    it is, and looked at again (loop_clr_fd and lo_release in drivers/block/loop.c).
+
+    Raises:
+        CommandError: the kernel refused.
+    """
+    for device, backing in _all():
+        if backing.removesuffix(_DELETED) == path:
+            _detach_if_over(path, device)
+
+
+def _detach_if_over(path: str, device: str) -> None:
+    try:
+        handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if _backing(device).removesuffix(_DELETED) == path:
+                fcntl.ioctl(handle, _CLR_FD)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # It is over no file any more, or is being taken off.
+            raise CommandError(
+                Problem("SAN-POOL-025", f"{device} stays over {path}: {error.strerror}")
+            ) from error

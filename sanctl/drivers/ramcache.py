@@ -155,7 +155,7 @@ def drop_parts(runner: Runner, name: str) -> None:
         backing.drop_loaded(runner, name)
     mapper.remove(runner, _of(name))
     for path in _files(name):
-        loop.detach(runner, path)
+        loop.detach(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from sanctl.drivers import loop, mapper
+from sanctl.errors import CommandError
 from sanctl.system import files
+from sanctl.system.runner import LocalRunner
+
+VOL, OTHER = "/pool/devices/vol.1.meta", "/pool/devices/other.1.meta"
+CLEARED = [0x4C01]  # LOOP_CLR_FD
 
 
 def test_a_device_detached_while_it_is_read_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +61,102 @@ def test_another_error_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(files, "read_text", read)
     with pytest.raises(OSError, match="Input"):
         loop.backing_files()
+
+
+def detach_vol(
+    monkeypatch: pytest.MonkeyPatch, before: str, held: str, error: int = 0
+) -> list[int]:
+    """Detach `VOL`'s device, over `before` in the list and over `held` once it is open.
+
+    Returns:
+        What was asked of it; the kernel answers with `error`.
+    """
+    told, asked, open_file = iter([before, held]), [], os.open
+
+    def ioctl(_handle: int, request: int) -> None:
+        asked.append(request)
+        if error:
+            raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "listdir", lambda _: ["loop3"])
+    monkeypatch.setattr(files, "read_text", lambda _: f"{next(told)}\n")
+    monkeypatch.setattr(os, "open", lambda _, flags: open_file(os.devnull, flags))
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    loop.detach(VOL)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("before", "held", "asked"),
+    [
+        (VOL, VOL, CLEARED),
+        (VOL, f"{VOL} (deleted)", CLEARED),
+        (f"{VOL} (deleted)", f"{VOL} (deleted)", CLEARED),
+        (VOL, OTHER, []),
+        (VOL, "", []),
+        (OTHER, OTHER, []),
+    ],
+)
+def test_only_what_is_over_the_file_while_it_is_held_is_detached(
+    monkeypatch: pytest.MonkeyPatch, before: str, held: str, asked: list[int]
+) -> None:
+    """A device that a probe held open goes late, and its number is another replica's by then."""
+    assert detach_vol(monkeypatch, before, held) == asked
+
+
+def test_a_device_that_is_gone_is_detached(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert detach_vol(monkeypatch, VOL, VOL, errno.ENXIO) == CLEARED
+    with pytest.raises(CommandError, match=r"SAN-POOL-025.*/dev/loop3 stays over"):
+        detach_vol(monkeypatch, VOL, VOL, errno.EINTR)
+
+
+@pytest.fixture
+def attached(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A file, and the loop device of this machine that is over it."""
+    file = tmp_path / "vol.meta"
+    file.write_bytes(bytes(1 << 20))
+    try:
+        device = loop.attach(LocalRunner(), str(file), direct_io=False)
+    except CommandError as error:
+        pytest.skip(f"no loop device to be had: {error}")
+    yield file, device
+    for path in loop.backing_files():
+        if path.startswith(f"{tmp_path}/"):
+            loop.detach(path)
+
+
+def stays_attached(path: Path) -> bool:
+    """Whether a loop device stays over the file; udev of this machine may have it open, too."""
+    deadline = time.monotonic() + 5.0
+    while str(path) in loop.backing_files() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return str(path) in loop.backing_files()
+
+
+def test_the_kernel_leaves_a_device_that_is_over_another_file(
+    attached: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, device = attached
+    other = file.rename(file.with_name("other.meta"))
+    monkeypatch.setattr(loop, "_all", lambda: iter([(device, str(file))]))
+    loop.detach(str(file))
+    monkeypatch.undo()
+    assert loop.find(str(other)) == device
+    other.unlink()
+    loop.detach(str(other))
+    assert not stays_attached(other), "a deleted file's goes, too"
+
+
+def test_the_kernel_detaches_what_is_held_open_when_that_is_closed(
+    attached: tuple[Path, str],
+) -> None:
+    file, device = attached
+    handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        loop.detach(str(file))
+        loop.detach(str(file))
+        assert loop.find(str(file)) == device
+    finally:
+        os.close(handle)
+    assert not stays_attached(file)
+    loop.detach(str(file))
