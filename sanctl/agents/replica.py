@@ -170,8 +170,9 @@ def load_modules(runner: Runner) -> None:
 def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.DeviceFiles:
     """Make what is missing of the device's files, with loop devices over them.
 
-    A metadata file has its final name only once it holds metadata: a start that died between
-    begins again with new metadata, which makes the replica Inconsistent and so harmless.
+    A metadata file has its final name only once it holds metadata, and before DRBD attaches it: a
+    start that died between begins again with new metadata, which makes the replica Inconsistent
+    and so harmless.
     """
     files = pool.files_of(pool_path, device.name, device.uuid)
     os.makedirs(os.path.dirname(files.data), mode=0o700, exist_ok=True)
@@ -187,6 +188,10 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
         metadata = loop.attach(runner, files.metadata)
     else:
         loop.detach(f"{files.metadata}.new")
+        # Made anew: the loop device over what was left may be held open, and go only later. It
+        # would be found for the new metadata, and its number may be another replica's by then.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{files.metadata}.new")
         pool.allocate(f"{files.metadata}.new", pool.metadata_bytes(device.size_bytes))
         metadata = loop.attach(runner, f"{files.metadata}.new")
     if grown:
