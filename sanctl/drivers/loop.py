@@ -6,8 +6,10 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
+from functools import partial
 
 from sanctl.errors import CommandError, Problem
+from sanctl.system import apart
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -105,23 +107,21 @@ def detach(path: str) -> None:
     it is, and looked at again (loop_clr_fd and lo_release in drivers/block/loop.c).
 
     Raises:
-        CommandError: the kernel refused.
+        CommandError: the kernel refused, or did not answer.
     """
     for device, backing in _all():
-        if backing.removesuffix(_DELETED) == path:
-            _detach_if_over(path, device)
+        if backing.removesuffix(_DELETED) != path:
+            continue
+        number = apart.error_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
+        if number not in {0, errno.ENXIO}:  # over no file any more, or being taken off
+            why = "no answer" if number is None else os.strerror(number)
+            raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}"))
 
 
 def _detach_if_over(path: str, device: str) -> None:
+    handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if _backing(device).removesuffix(_DELETED) == path:
-                fcntl.ioctl(handle, _CLR_FD)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        if error.errno != errno.ENXIO:  # It is over no file any more, or is being taken off.
-            raise CommandError(
-                Problem("SAN-POOL-025", f"{device} stays over {path}: {error.strerror}")
-            ) from error
+        if _backing(device).removesuffix(_DELETED) == path:
+            fcntl.ioctl(handle, _CLR_FD)
+    finally:
+        os.close(handle)

@@ -13,10 +13,10 @@ import errno
 import fcntl
 import os
 import re
-import select
 from typing import NamedTuple
 
 from sanctl.errors import SanctlError
+from sanctl.system import apart
 from sanctl.system.files import read_text, read_text_or
 from sanctl.system.runner import Runner
 
@@ -144,37 +144,15 @@ def _try(path: str) -> int | None:
     except BlockingIOError:
         os.close(lock)
         return None
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    child = os.fork()
-    if child == 0:
-        _tried(path, writing)
-    # The child has it still: the lock is of the open file, and goes with its last holder.
-    os.close(lock)
-    os.close(writing)
+    # The child has it, too: the lock is of the open file, and goes with its last holder.
     try:
-        ready, _, _ = select.select([reading], [], [], _TRY_S)
-        told = os.read(reading, 16) if ready else b""
+        return apart.error_of(lambda: _make(path), within_s=_TRY_S, keep=(lock,))
     finally:
-        os.close(reading)
-    if told:
-        os.waitpid(child, 0)
-    return int(told) if told else None
+        os.close(lock)
 
 
-def _tried(path: str, writing: int) -> None:
-    """What that process does; it never comes back."""
-    try:
-        null = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):  # whoever waits for their end must not wait for this
-            os.dup2(null, standard)
-        try:
-            os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-            number = 0
-        except OSError as error:
-            number = error.errno or errno.EIO
-        os.write(writing, str(number).encode())
-    finally:
-        os._exit(0)
+def _make(path: str) -> None:
+    os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def is_damaged(found: Mount) -> bool:

@@ -6,14 +6,14 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sanctl.drivers import loop, mapper
 from sanctl.errors import CommandError
-from sanctl.system import files
+from sanctl.system import apart, files
 from sanctl.system.runner import LocalRunner
 
 VOL, OTHER = "/pool/devices/vol.1.meta", "/pool/devices/other.1.meta"
@@ -78,6 +78,14 @@ def detach_vol(
         if error:
             raise OSError(error, os.strerror(error))
 
+    def error_of(call: Callable[[], None], *, within_s: float) -> int:
+        try:
+            call()
+        except OSError as refusal:
+            return refusal.errno or errno.EIO
+        return 0
+
+    monkeypatch.setattr(apart, "error_of", error_of)
     monkeypatch.setattr(os, "listdir", lambda _: ["loop3"])
     monkeypatch.setattr(files, "read_text", lambda _: f"{next(told)}\n")
     monkeypatch.setattr(os, "open", lambda _, flags: open_file(os.devnull, flags))
@@ -108,6 +116,13 @@ def test_a_device_that_is_gone_is_detached(monkeypatch: pytest.MonkeyPatch) -> N
     assert detach_vol(monkeypatch, VOL, VOL, errno.ENXIO) == CLEARED
     with pytest.raises(CommandError, match=r"SAN-POOL-025.*/dev/loop3 stays over"):
         detach_vol(monkeypatch, VOL, VOL, errno.EINTR)
+
+
+def test_a_detach_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_all", lambda: iter([("/dev/loop3", VOL)]))
+    monkeypatch.setattr(apart, "error_of", lambda *_, **__: None)
+    with pytest.raises(CommandError, match=r"SAN-POOL-025.*no answer"):
+        loop.detach(VOL)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -124,28 +125,26 @@ def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch)
 def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other process is a reader of a pipe that nobody writes to, for as long as this lasts."""
+    """The other process waits for a file, for as long as this lasts."""
     monkeypatch.setattr(mounts, "_RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(mounts, "_TRY_S", 60.0)
     assert mounts._try(str(tmp_path)) == 0
     assert mounts._try(str(tmp_path / "none")) == errno.ENOENT
-    reading, writing = os.pipe()
+    until = tmp_path / "until"
     with monkeypatch.context() as patched:
 
-        def hangs(_path: str, _told: int) -> None:
-            os.close(writing)
-            os.read(reading, 1)
-            os._exit(0)
+        def hangs(_path: str) -> None:
+            while not until.exists():
+                time.sleep(0.01)
 
-        patched.setattr(mounts, "_tried", hangs)
+        patched.setattr(mounts, "_make", hangs)
         patched.setattr(mounts, "_TRY_S", 0.05)
         assert mounts._try(str(tmp_path)) is None
     assert mounts._try(str(tmp_path)) is None, "one is still out"
-    os.close(writing)
+    until.touch()
     (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
     with held.open() as lock:  # free once that process has gone
         fcntl.flock(lock, fcntl.LOCK_EX)
-    os.close(reading)
     assert mounts._try(str(tmp_path)) == 0
 
 
