@@ -22,6 +22,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -177,11 +178,13 @@ def _is_usable(device: Device) -> bool:
     return not mounts.is_shut_down(str(where.path))
 
 
-def admit(runner: Runner, pool: Pool) -> None:
-    """Before a replica is started in a pool: get it off a filesystem that has shut itself down.
+@contextlib.contextmanager
+def admitted(runner: Runner, pool: Pool) -> Iterator[None]:
+    """Start a replica in a pool: get it off a filesystem that has shut itself down, before.
 
-    Not waited for long: what the others here have to do may come after this start, a demotion for
-    one. It is made again once the pool is there (retry.py).
+    Nobody unmounts it in here: what is made in a folder that nothing is mounted on would be a new
+    replica on the node's own disk. Not waited for long: what the others here have to do may come
+    after this start, a demotion for one. It is made again once the pool is there (retry.py).
 
     Raises:
         SanctlError, OSError: it takes no writes, and cannot be mounted anew in time.
@@ -190,12 +193,22 @@ def admit(runner: Runner, pool: Pool) -> None:
     while True:
         try:
             refloat(runner, pool)
-            break
         except (SanctlError, OSError):
             # Other replicas here are still letting go of it.
             if time.monotonic() > deadline:
                 raise
+        else:
+            with flocked(_lock(pool), wait=False, shared=True) as is_held:
+                if is_held:
+                    yield
+                    return
+            if time.monotonic() > deadline:
+                raise CommandError(shut_down_problem(str(pool.name), "somebody is at it"))
         time.sleep(_POLL_S)
+
+
+def _lock(pool: Pool) -> str:
+    return f"{RUNTIME}/pool-{pool.name}.aground"
 
 
 def trust_only_copy(pool: Pool, device: Device) -> None:
@@ -224,7 +237,7 @@ def refloat(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
     is_shut = mounts.is_shut_down(path)
     if not is_shut and not is_noted and not os.path.exists(_mount_note(name)):
         return
-    with flocked(f"{RUNTIME}/pool-{name}.aground", wait=False) as is_mine:
+    with flocked(_lock(pool), wait=False) as is_mine:
         if not is_mine:
             raise CommandError(shut_down_problem(name, "somebody is at it"))
         if is_shut and mounts.is_shut_down(path):

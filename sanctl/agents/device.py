@@ -15,6 +15,7 @@ The orders that keep data safe:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -104,15 +105,16 @@ def start() -> int:
                 "run the playbook again on every node",
             )
         )
-    with retry.noted(device):
-        aground.admit(_RUNNER, where)
-        pool.check(str(where.path), where.uuid)
-    aground.trust_only_copy(where, device)
-    membership.part(_RUNNER, device)
-    if found.drbd is None:
-        # An interrupted action may have left it; its loop devices may be others' by now.
-        resource_file.forget_disk(device.name)
-    files = replica.prepare_files(_RUNNER, device, str(where.path))
+    with contextlib.ExitStack() as mounted:
+        with retry.noted(device):
+            mounted.enter_context(aground.admitted(_RUNNER, where))
+            pool.check(str(where.path), where.uuid)
+        aground.trust_only_copy(where, device)
+        membership.part(_RUNNER, device)
+        if found.drbd is None:
+            # An interrupted action may have left it; its loop devices may be others' by now.
+            resource_file.forget_disk(device.name)
+        files = replica.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
     first = meeting.first(_RUNNER, device)
     resource_file.write(_RUNNER, device, files, only=first or "")

@@ -31,27 +31,21 @@ def limit(name: str, limit_bytes: int | None) -> None:
     if read_text_or(note, "") == text:
         return
     with flocked(f"{RUNTIME}/dirty.lock"):
+        wanted = _wanted_bytes(beside=name) + (limit_bytes or 0)
+        filecache.limit_dirty(min(wanted, most_bytes()) or None, saved_in=f"{RUNTIME}/dirty-before")
+        # Noted once the kernel has been told: whoever is killed before comes here again.
         if limit_bytes is None:
             os.unlink(note)
         else:
             write_atomically(note, text)
-        wanted = _wanted_bytes()
-        most = min(wanted, most_bytes()) or None
-        try:
-            filecache.limit_dirty(most, saved_in=f"{RUNTIME}/dirty-before")
-        except OSError:
-            # Not told to the kernel: what is noted must not say so.
-            if limit_bytes is not None:
-                os.unlink(note)
-            raise
 
 
-def _wanted_bytes() -> int:
-    """What the devices in write-back may have dirty together, as their policies say."""
+def _wanted_bytes(*, beside: str = "") -> int:
+    """What the devices in write-back, all or all beside one, may have dirty by their policies."""
     return sum(
         int(read_text_or(f"{RUNTIME}/{entry}", "0") or 0)
         for entry in os.listdir(RUNTIME)
-        if entry.startswith(_LIMIT) and ".new." not in entry
+        if entry.startswith(_LIMIT) and ".new." not in entry and entry != f"{_LIMIT}{beside}"
     )
 
 

@@ -86,15 +86,17 @@ def sync_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def flocked(path: str, *, wait: bool = True) -> Iterator[bool]:
+def flocked(path: str, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
     """Hold a kernel lock on a file; without `wait` only if nobody else does: yields whether.
 
-    It ends with the process, whatever ends that.
+    One that is shared keeps out only who wants it alone. It ends with the process, whatever ends
+    that.
     """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(handle, kind | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             yield False
         else:

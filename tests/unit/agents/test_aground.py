@@ -15,6 +15,7 @@ from sanctl.drivers import attributes, drbd, loop, mounts, poolnotes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import Pool
+from sanctl.system.files import flocked
 from sanctl.system.runner import LocalRunner
 from tests.fakes.topology import topology
 
@@ -150,6 +151,11 @@ def give_up(state: ResourceState) -> Verdict:
     return aground.give_up(RUNNER, DEVICE, state)
 
 
+def admit(node: Node) -> None:
+    with aground.admitted(RUNNER, node.pool):
+        pass
+
+
 @pytest.mark.parametrize("state", [ATTACHED, DISKLESS, ATTACHED._replace(role="Primary")])
 def test_a_filesystem_that_takes_writes_is_left_alone(node: Node, state: ResourceState) -> None:
     node.is_shut = False
@@ -157,7 +163,7 @@ def test_a_filesystem_that_takes_writes_is_left_alone(node: Node, state: Resourc
     aground.refuse(DEVICE)
     aground.before_stop(DEVICE)
     aground.refloat(RUNNER, node.pool)
-    aground.admit(RUNNER, node.pool)
+    admit(node)
     assert node.done == [] and node.markers() == ["", ""] and not node.is_noted()
 
 
@@ -245,13 +251,32 @@ def test_it_is_not_unmounted_under_another_device(node: Node) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
         aground.refloat(RUNNER, node.pool)
     with pytest.raises(CommandError, match="SAN-POOL-023"):
-        aground.admit(RUNNER, node.pool)
+        admit(node)
     assert node.done == [] and node.is_noted()
+
+
+def test_nothing_is_unmounted_below_a_start(node: Node) -> None:
+    """It has looked, and would make its files in the folder that nothing is mounted on."""
+    node.is_shut, node.files = False, []
+    with aground.admitted(RUNNER, node.pool), aground.admitted(RUNNER, node.pool):
+        node.is_shut = True
+        with pytest.raises(CommandError, match="somebody is at it"):
+            aground.refloat(RUNNER, node.pool)
+        assert node.done == []
+    aground.refloat(RUNNER, node.pool)
+    assert "unmount" in node.done
+    with (
+        flocked(str(node.folder / "pool-main.aground")),
+        pytest.raises(CommandError, match="somebody is at it"),
+    ):
+        admit(node)
+    with pytest.raises(OSError, match="of the start"), aground.admitted(RUNNER, node.pool):
+        raise OSError("of the start")
 
 
 def test_a_start_waits_for_others_that_are_about_to_let_go(node: Node) -> None:
     node.lets_go_at_s = 2.0
-    aground.admit(RUNNER, node.pool)
+    admit(node)
     assert not node.is_shut and node.markers() == [MARKED, MARKED]
 
 
@@ -276,7 +301,7 @@ def test_a_disk_that_goes_on_failing_is_left_to_an_operator(node: Node) -> None:
     node.is_shut = True
     with pytest.raises(CommandError, match="3 times within a day"):
         aground.refloat(RUNNER, node.pool, most_a_day=aground.MOST_A_DAY)
-    aground.admit(RUNNER, node.pool)
+    admit(node)
     assert not node.is_shut, "a start is an operator's"
 
 
@@ -326,17 +351,17 @@ def test_a_boot_in_its_place_changes_nothing(node: Node) -> None:
     node.is_shut, node.files = False, []
     node.is_mounted = False
     with pytest.raises(CommandError, match="not mounted"):
-        aground.admit(RUNNER, node.pool)
+        admit(node)
     assert node.is_noted(), "an empty folder tells nothing of the copies"
     node.is_mounted = True
-    aground.admit(RUNNER, node.pool)
+    admit(node)
     assert node.markers() == [MARKED, MARKED] and not node.is_noted()
 
 
 def test_an_only_copy_is_trusted_again(node: Node) -> None:
     aground.note("main")
     node.is_shut, node.files = False, []
-    aground.admit(RUNNER, node.pool)
+    admit(node)
     aground.trust_only_copy(node.pool, DEVICE)
     assert node.markers() == [MARKED, MARKED], "it has another"
     aground.trust_only_copy(node.pool, DEVICE._replace(nodes=("n1",)))

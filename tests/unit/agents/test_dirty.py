@@ -42,6 +42,28 @@ def test_it_is_never_more_than_the_node_allows(limits: list[int | None]) -> None
     assert dirty.words("a", 8 * MIB) == f" limit={8 * MIB}"
 
 
+@pytest.mark.parametrize("change", [64 * MIB, 8 * MIB, None])
+def test_what_the_kernel_was_not_told_is_told_again(
+    limits: list[int | None], monkeypatch: pytest.MonkeyPatch, change: int | None
+) -> None:
+    """Killed, or refused, before it was told or after: the next call is the same."""
+    dirty.limit("a", 32 * MIB)
+    for dies_before in (True, False):
+
+        def dies(most: int | None, saved_in: str, *, dies_before: bool = dies_before) -> None:
+            if not dies_before:
+                limits.append(most)
+            raise OSError("refused")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(filecache, "limit_dirty", dies)
+            with pytest.raises(OSError, match="refused"):
+                dirty.limit("a", change)
+    dirty.limit("a", change)
+    dirty.limit("a", change)
+    assert limits == [32 * MIB, change, change]
+
+
 def test_a_node_allows_a_fifth_of_its_ram() -> None:
     total_kib = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1])
     assert dirty.most_bytes() == pytest.approx(total_kib * 1024 / 5, rel=0.01)
