@@ -34,7 +34,7 @@ from sanctl.model.verification import (
     Verification,
     parse_shown,
 )
-from sanctl.parse.drbd import parse_difference
+from sanctl.parse.drbd import parse_difference, parse_verified
 from sanctl.plan import verification as plan
 from sanctl.system import journal
 from sanctl.system.files import read_text_or, write_atomically, write_whole
@@ -106,7 +106,9 @@ def _has_been_done(runner: Runner, device: Device, number: int) -> bool:
 
 def wants_company(device: Device, state: ResourceState) -> bool:
     """Whether `attend` should be called for a device of which nothing is seen to run."""
-    return plan.is_left(Order.parse(device.verify), _latest(device), state, int(time.time()))
+    # With DRBD 9 no standby repairs.
+    order = Order.parse(device.verify) if drbd.generation() < 9 else None
+    return plan.is_left(order, _latest(device), state, int(time.time()))
 
 
 def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
@@ -116,6 +118,9 @@ def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
         SanctlError: the cluster or DRBD did not answer.
     """
     latest = _latest(device)
+    if latest is not None and latest.result in {RUNNING, REPAIRING}:
+        # It may have been begun since `state` was looked at, and would seem to have ended.
+        state = drbd.observe(runner, device.name) or state
     if any(peer.is_verifying for peer in state.peers):
         return True
     if drbd.generation() >= 9:
@@ -130,10 +135,14 @@ def attend(runner: Runner, device: Device, state: ResourceState) -> bool:
     order = Order.parse(device.verify)
     now_s = int(time.time())
     is_repairing = latest is not None and latest.result == REPAIRING
-    if latest is not None and is_repairing and state.is_in_sync and not state.out_of_sync_kib:
-        _keep(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
-        _say(device, f"repaired: {latest.found_kib} KiB were sent anew")
-        return False
+    if latest is not None and is_repairing:
+        if state.is_in_sync and not state.out_of_sync_kib:
+            _keep(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
+            _say(device, f"repaired: {latest.found_kib} KiB were sent anew")
+            return False
+        if state.is_primary or not plan.is_in_force(order, latest, now_s):
+            _break_off(runner, device, latest, "the repair is no longer wanted, or not here")
+            return False
     if not plan.may_repair(order, latest, state, now_s):
         # The peer may still be at it.
         may_come = order is not None and order.is_repair and now_s - order.number < _LEAD_S
@@ -160,13 +169,19 @@ def _attend_several(
     now_s = int(time.time())
     peer = next((each for each in state.peers if left and each.node_id == left[0]), None)
     is_repairing = latest.result == REPAIRING
+    if not state.is_primary:
+        # What is sent anew is what this node has, and another may serve by now.
+        _break_off(runner, device, latest, "this node serves no more")
+        return False
     if peer is None or not peer.is_in_contact or not (peer.is_in_sync or is_repairing):
-        _keep(runner, device, latest._replace(result=INTERRUPTED, ended_s=now_s))
-        _say(device, "verify was interrupted: the replicas lost contact")
+        _break_off(runner, device, latest, "the replicas lost contact")
         return False
     found_kib = peer.out_of_sync_kib or 0
     if is_repairing and (found_kib or not peer.is_in_sync):
         return True
+    if not is_repairing and not _came_to_its_end(device, peer.name):
+        _break_off(runner, device, latest, "DRBD has not told of its end")
+        return False
     order = Order.parse(device.verify)
     is_repair = order is not None and order.is_repair and order.number == latest.order
     if not is_repairing and found_kib:
@@ -214,14 +229,34 @@ def _serving(device: Device) -> str:
 
 
 def _end(runner: Runner, device: Device, state: ResourceState, latest: Verification) -> None:
-    done = latest._replace(ended_s=int(time.time()))
     if not state.is_in_sync:
-        _keep(runner, device, done._replace(result=INTERRUPTED))
-        _say(device, "verify was interrupted: the replicas lost contact")
+        _break_off(runner, device, latest, "the replicas lost contact")
+        return
+    if not _came_to_its_end(device):
+        _break_off(runner, device, latest, "DRBD has not told of its end")
         return
     found = state.out_of_sync_kib or 0
     ranges = tuple(_ranges(device)) if found else ()
-    _conclude(runner, device, done._replace(found_kib=found, ranges=ranges))
+    done = latest._replace(ended_s=int(time.time()), found_kib=found, ranges=ranges)
+    _conclude(runner, device, done)
+
+
+def _break_off(runner: Runner, device: Device, latest: Verification, why: str) -> None:
+    _keep(runner, device, latest._replace(result=INTERRUPTED, ended_s=int(time.time())))
+    _say(device, f"verify was interrupted: {why}")
+
+
+def _came_to_its_end(device: Device, peer: str = "") -> bool:
+    """Whether DRBD says so, behind the mark of the verify's beginning.
+
+    Replicas in sync are not enough: contact may have been lost and a resync been made since, or
+    this node crashed, which takes the mark with it.
+    """
+    since, _ = _marked(device.name)
+    return since >= 0 and any(
+        number > since and parse_verified(text) == (device.minor, peer)
+        for number, text in kmsg.records()
+    )
 
 
 def _ranges(device: Device) -> list[str]:
@@ -237,9 +272,10 @@ def _mark(name: str, since: int, peers: Sequence[int] = ()) -> None:
 
 
 def _marked(name: str) -> tuple[int, list[int]]:
+    """Return what `_mark` noted; -1 where it has not, or not in this life of the replica."""
     words = read_text_or(_path(name), "").split()
     numbers = [int(word) for word in words if word.isdecimal()]
-    return (numbers[0], numbers[1:]) if numbers else (0, [])
+    return (numbers[0], numbers[1:]) if numbers else (-1, [])
 
 
 def _path(name: str) -> str:

@@ -77,7 +77,7 @@ def _print(name: str, done: Verified) -> None:
     told = done.verification
     took = f"compared in {max(1, told.ended_s - told.began_s)} s from {done.node}"
     if told.result == INTERRUPTED:
-        print(f"device {name}: the replicas lost contact, nothing can be said of them")
+        print(f"device {name}: the comparison was broken off, nothing can be said of its replicas")
     elif not told.found_kib:
         print(f"device {name}: its replicas are the same, {took}")
     else:

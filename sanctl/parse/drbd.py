@@ -176,6 +176,20 @@ def parse_difference(line: str) -> tuple[int, int, int] | None:
     return (int(found[1]), int(found[2]) * 512, int(found[3]) * 512) if found else None
 
 
+_COMPARED = re.compile(r"drbd(\d+)(?: (\S+))?: Online verify done ")
+
+
+def parse_verified(line: str) -> tuple[int, str] | None:
+    """Return the minor of a verify that came to its end, and its peer's name, which 8.4 leaves out.
+
+    Args:
+        line: one line of the kernel's log (drbd_resync_finished). It is written before the
+            replicas are seen to be at rest; one that was broken off has none.
+    """
+    found = _COMPARED.search(line)
+    return (int(found[1]), found[2] or "") if found else None
+
+
 def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
     """Read `volumes/0/oldest_requests` of DRBD's debugfs; lines of another form are passed over.
 

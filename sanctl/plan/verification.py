@@ -88,6 +88,16 @@ def _may_follow(own: Verification, now_s: int) -> bool:
     return own.result != REPAIRED
 
 
+def is_in_force(order: Order | None, own: Verification, now_s: int) -> bool:
+    """Whether what is being repaired here is still what was ordered last, and not too long ago."""
+    return (
+        order is not None
+        and order.is_repair
+        and order.number == own.order
+        and now_s - order.number < ORDER_ENDS_AFTER_S
+    )
+
+
 def is_left(
     order: Order | None, own: Verification | None, state: ResourceState, now_s: int
 ) -> bool:

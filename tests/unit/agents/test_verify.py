@@ -26,6 +26,9 @@ LOG = [
     (7, "block drbd3: Out of sync: start=16, size=16 (sectors)"),
     (8, "block drbd4: Out of sync: start=16, size=16 (sectors)"),
     (9, "block drbd3: Out of sync: start=1024, size=8 (sectors)"),
+    (10, "block drbd3: Online verify done (total 1 sec; paused 0 sec; 65536 K/sec)"),
+    (11, "drbd vm1/0 drbd3 n2: Online verify done (total 1 sec; paused 0 sec; 65536 K/sec)"),
+    (12, "drbd vm1/0 drbd3 n3: Online verify done (total 1 sec; paused 0 sec; 65536 K/sec)"),
 ]
 
 
@@ -125,6 +128,45 @@ def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> No
     assert latest(here).result == "interrupted"
 
 
+def not_at_its_end(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> None:
+    """What leaves the copies in sync, and a verify that has not looked at all of them."""
+    broken_off = [(number, text) for number, text in LOG if "Online verify" not in text]
+    if how == "another's":
+        broken_off += [(10, "block drbd4: Online verify done (total 1 sec)")]
+    elif how == "an earlier one's":
+        broken_off += [(5, "block drbd3: Online verify done (total 1 sec)")]
+        broken_off += [(5, "drbd vm1/0 drbd3 n2: Online verify done (total 1 sec)")]
+    elif how == "another peer's":
+        broken_off += [(10, "drbd vm1/0 drbd3 n3: Online verify done (total 1 sec)")]
+    elif how == "the node crashed":
+        (here / "verify-vm1").unlink()
+        return
+    monkeypatch.setattr(kmsg, "records", lambda: iter(broken_off))
+
+
+@pytest.mark.parametrize("how", ["none", "another's", "an earlier one's", "the node crashed"])
+def test_copies_in_sync_are_not_the_same_before_drbd_says_so(
+    here: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Contact was lost and came back between two looks: what is in sync was not compared."""
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    not_at_its_end(monkeypatch, here, how)
+    assert not verify.attend(node, ordered, ACTIVE)
+    assert latest(here).result == "interrupted"
+
+
+def test_one_that_was_begun_after_the_look_has_not_ended(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    going = ACTIVE._replace(peers=(PEER._replace(replication="VerifyS"),))
+    monkeypatch.setattr(drbd, "observe", lambda *_: going)
+    assert verify.attend(node, ordered, ACTIVE)
+    assert latest(here).result == "running"
+
+
 def test_copies_that_are_the_same(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
@@ -163,6 +205,24 @@ def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
     assert latest(here).result == "repaired"
     assert not verify.attend(node, ordered, standby())
     assert len(node.acts) == 2
+
+
+@pytest.mark.parametrize(
+    ("order", "state"),
+    [
+        pytest.param("", standby(replication="SyncTarget"), id="no order"),
+        pytest.param(f"{NOW - 50}", standby(replication="SyncTarget"), id="another order"),
+        pytest.param(f"{NOW - 60}:repair", ACTIVE._replace(peers=()), id="it serves"),
+    ],
+)
+def test_a_repair_that_is_no_longer_to_be_made_is_over(
+    here: Path, order: str, state: ResourceState
+) -> None:
+    node = Node(Verification(NOW - 60, "differs", 1, 2, 8).shown)
+    verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    acts = len(node.acts)
+    assert not verify.attend(node, device(order), state)
+    assert latest(here).result == "interrupted" and len(node.acts) == acts
 
 
 @pytest.mark.parametrize(
@@ -272,6 +332,29 @@ def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> Non
         state = several()
     assert not verify.attend(node, ordered, state)
     assert latest(here).result == "interrupted"
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("how", ["none", "another peer's", "an earlier one's"])
+def test_of_several_copies_in_sync_are_not_the_same_before_drbd_says_so(
+    here: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    node, ordered = Node(), device(f"{NOW}:repair")
+    verify.begin(node, ordered, several())
+    not_at_its_end(monkeypatch, here, how)
+    assert not verify.attend(node, ordered, several())
+    assert latest(here).result == "interrupted"
+
+
+@pytest.mark.usefixtures("nine")
+def test_of_several_who_serves_no_more_sends_nothing(here: Path) -> None:
+    """It would make the one that serves now a copy that is being filled."""
+    node, ordered = Node(), device(f"{NOW}:repair")
+    verify.begin(node, ordered, several())
+    moved = several(n2=peer(1, role="Primary", out_of_sync_kib=4))._replace(role="Secondary")
+    assert not verify.attend(node, ordered, moved)
+    assert latest(here).result == "interrupted"
+    assert did(node) == COMPARE[:1]
 
 
 @pytest.mark.usefixtures("nine")

@@ -17,6 +17,7 @@ from sanctl.parse.drbd import (
     parse_oldest_requests,
     parse_outstanding,
     parse_proc,
+    parse_verified,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -203,6 +204,14 @@ def test_a_difference_that_a_verify_found() -> None:
     nine = "drbd vol1/0 drbd12 n2: Out of sync: start=2048, size=16 (sectors)"
     assert parse_difference(nine) == (12, 1048576, 8192)
     assert parse_difference("block drbd12: Online verify found 2 4k block out of sync!") is None
+
+
+def test_the_end_of_a_verify() -> None:
+    how = "Online verify done (total 4 sec; paused 0 sec; 49152 K/sec)"
+    assert parse_verified(f"block drbd12: {how}") == (12, "")
+    assert parse_verified(f"drbd vol1/0 drbd12 n2: {how}") == (12, "n2")
+    assert parse_verified("block drbd12: Online Verify reached sector 4096") is None
+    assert parse_verified("block drbd12: Resync done (total 4 sec)") is None
 
 
 HEADER = "v: 0\n\nepoch\tsector\tsize\trw\tstart\tin AL\tsubmit\tsent\tacked\tdone\tstate\n"
