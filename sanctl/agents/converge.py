@@ -6,7 +6,17 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from sanctl.agents import cache, escort, membership, ocf, policy, readcache, replica, verify
+from sanctl.agents import (
+    cache,
+    escort,
+    membership,
+    ocf,
+    policy,
+    readcache,
+    replica,
+    resource_file,
+    verify,
+)
 from sanctl.agents.replica import Device
 from sanctl.drivers import backing, drbd, lio
 from sanctl.errors import SanctlError
@@ -30,6 +40,8 @@ def converge(
     """
     with _by_itself(device, "device below DRBD"):
         backing.release(runner, device.name)
+    with _by_itself(device, "DRBD handlers"):
+        resource_file.register(device)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"

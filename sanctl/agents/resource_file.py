@@ -235,17 +235,46 @@ def _include(name: str) -> None:
             write_atomically(path, wanted)
 
 
+def register(device: Device) -> None:
+    """Have DRBD's handlers read the file of a replica that is up, and no other.
+
+    Raises:
+        OSError: it could not be put down.
+    """
+    if os.path.exists(path_of(device.name)):
+        _include(device.name)
+        drbd.register(device.name, device.minor)
+
+
 def bring_up(
     runner: Runner, device: Device, files: pool.DeviceFiles, *, is_apart: bool = False
 ) -> None:
     """Write metadata where there is none yet, then attach, and connect what is not to be apart."""
     if not os.path.exists(files.metadata):
+        _refuse_claimed(f"{files.metadata}.new")
         drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
         pool.rename(f"{files.metadata}.new", files.metadata)
     if is_apart:
-        drbd.attach(runner, device.name)
+        drbd.attach(runner, device.name, device.minor)
     else:
         apply(runner, device)
+
+
+def _refuse_claimed(path: str) -> None:
+    """Refuse metadata on a loop device that is in use: drbdmeta would write there all the same.
+
+    `create-md --force` answers that question of its with yes, too (drbdmeta.c, confirmed).
+    """
+    metadata = loop.find(path)
+    if metadata is None or loop.is_claimed(metadata):
+        why = "its loop device is gone" if metadata is None else f"{metadata} is in use"
+        raise CommandError(
+            Problem(
+                "SAN-POOL-026",
+                f"{path}: new metadata cannot be written, {why}",
+                "'losetup -l' shows what it is over, 'drbdsetup status' what may have it",
+            )
+        )
 
 
 def apply(runner: Runner, device: Device) -> None:

@@ -148,6 +148,8 @@ _CODES = {
     "SAN-DRBD-002": "DRBD's metadata of a replica cannot be read, so its size is not known.",
     "SAN-DRBD-003": "A device with three or four replicas cannot be started on a node whose kernel "
     "has DRBD 8.4 loaded; another node, from which it was created, has DRBD 9.",
+    "SAN-DRBD-004": "A replica's DRBD minor is another resource's on this node, such as one that "
+    "was left up of a deleted device. Its disk was not attached.",
     "SAN-FEN-001": "stonith_admin printed something else than its XML.",
     "SAN-FEN-002": "A fencing device was asked for its status from this node and did not answer. "
     "Nothing was switched. If its node fails now, nobody can make sure that it is off.",
@@ -331,6 +333,8 @@ _CODES = {
     "away and has not been seen to follow; its data may be on that flash alone, so leave it in "
     "until the same command ends with exit status 0.",
     "SAN-POOL-025": "A loop device could not be taken off its file; the line says why.",
+    "SAN-POOL-026": "New metadata were to be written to a loop device that something has in use. "
+    "Nothing was written.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "
     "has; the nodes' files are already those of the next step, which is safe.",
     "SAN-QUO-002": "A strategy is changed only with every storage node there. One that is away "

@@ -7,6 +7,7 @@ kernel at once. So the failover path (`primary`, `secondary`, `observe`) uses dr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 
@@ -28,6 +29,8 @@ _TIMEOUT_S = 20.0
 _NO_SUCH_RESOURCE = 10
 #: Where the agents write resource files.
 RESOURCE_FILES = "/run/sanctl/drbd.d"
+# Where drbd-utils keeps which file has which resource (registry.c).
+_REGISTRY = "/run/drbd"
 _DEBUG = "/sys/kernel/debug/drbd/resources"
 
 
@@ -177,6 +180,29 @@ def _adm(name: str, *words: str) -> list[str]:
     return ["drbdadm", *only, *words, name]
 
 
+def register(name: str, minor: int) -> None:
+    """Have DRBD's handlers read that file of a resource that is up, if they do not.
+
+    One that an older release has started is registered with all of the node's files, and one whose
+    drbdadm was killed too early not at all.
+
+    Raises:
+        OSError: it could not be put down.
+    """
+    path = configuration_of(name)
+    if not os.path.isdir(_REGISTRY) or not os.path.exists(path):
+        return  # drbdadm has put down nothing yet on this node, and does it for the first one.
+    for link in (f"{_REGISTRY}/drbd-{it}.conf" for it in (f"resource-{name}", f"minor-{minor}")):
+        with contextlib.suppress(OSError):
+            if os.readlink(link) == path:
+                continue
+        # Never without, as a handler may be called at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{link}.new")
+        os.symlink(path, f"{link}.new")
+        os.replace(f"{link}.new", link)
+
+
 def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
     """Write new metadata: the replica is Inconsistent and has never held data.
 
@@ -288,14 +314,28 @@ def release_without_two(runner: Runner, name: str, *, copies: int) -> None:
         )  # fmt: skip
 
 
-def attach(runner: Runner, name: str) -> None:
-    """Attach without connecting: for a replica that must not be compared with its peer."""
+def attach(runner: Runner, name: str, minor: int) -> None:
+    """Attach without connecting: for a replica that must not be compared with its peer.
+
+    Raises:
+        CommandError: refused; or the minor is another's, whose disk it would become.
+    """
     state = observe(runner, name)
     if state is not None and state.disk != "Diskless":
         return
     for part in ("new-resource", "new-minor"):
         # One that is there is refused, which is fine.
         runner.run(_adm(name, part), timeout_s=_TIMEOUT_S, ok=range(256))
+    state = observe(runner, name)
+    if state is None or state.minor != minor:
+        # DRBD 8.4 attaches to a minor, whosever it is.
+        raise CommandError(
+            Problem(
+                "SAN-DRBD-004",
+                f"{name} does not have minor {minor} on this node",
+                "'drbdsetup status' shows what is up; it may be what was left of a deleted device",
+            )
+        )
     runner.run(_adm(name, "attach"), timeout_s=_TIMEOUT_S)
 
 

@@ -99,6 +99,21 @@ def grow(runner: Runner, device: str) -> None:
     runner.run(["losetup", "--set-capacity", device], timeout_s=_TIMEOUT_S)
 
 
+def is_claimed(device: str) -> bool:
+    """Whether DRBD, device-mapper or a mount has a loop device for itself (open(2), O_EXCL).
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return True
+        raise
+    return False
+
+
 def detach(path: str) -> None:
     """Take all loop devices off the file, also off deleted ones of that name; none is fine.
 

@@ -175,3 +175,14 @@ def test_the_kernel_detaches_what_is_held_open_when_that_is_closed(
         os.close(handle)
     assert not stays_attached(file)
     loop.detach(str(file))
+
+
+def test_one_that_somebody_has_for_himself_is_claimed(attached: tuple[Path, str]) -> None:
+    _, device = attached
+    assert not loop.is_claimed(device)
+    handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    assert not loop.is_claimed(device), "open is not claimed"
+    os.close(handle)
+    handle = os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+    assert loop.is_claimed(device)
+    os.close(handle)
