@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -14,6 +15,7 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
+_LEAVES_S = 5.0
 _DELETED = " (deleted)"
 # linux/loop.h; struct loop_info64 has that many bytes.
 _CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
@@ -65,16 +67,28 @@ def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
     page cache, and because the data would otherwise be cached twice.
 
     Raises:
-        CommandError: losetup refused.
+        CommandError: losetup refused; or one that is being taken off is held open for too long.
     """
-    present = find(path)
-    if present is not None:
-        return present
+    deadline = time.monotonic() + _LEAVES_S
+    while (present := find(path)) is not None:
+        if not _is_leaving(present):
+            return present
+        # It goes when the last that has it open closes it, and may be over another file then.
+        if time.monotonic() > deadline:
+            raise CommandError(
+                Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open")
+            )
+        time.sleep(0.05)
     done = runner.run(
         ["losetup", "--find", "--show", f"--direct-io={'on' if direct_io else 'off'}", path],
         timeout_s=_TIMEOUT_S,
     )
     return done.stdout.strip()
+
+
+def _is_leaving(device: str) -> bool:
+    name = device.removeprefix("/dev/")
+    return read_text_or(f"/sys/block/{name}/loop/autoclear", "0").strip() == "1"
 
 
 def drain(device: str) -> None:
