@@ -73,13 +73,18 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     # What is on the disks is compared, not what is in RAM.
     readcache.take_out(runner, device)
     # Before it begins: what it finds is behind this record.
-    if drbd.generation() >= 9:
-        peers = sorted(peer.node_id for peer in state.peers if peer.node_id is not None)
-        _mark(device.name, kmsg.newest(), peers)
-        drbd.verify_peer(runner, device.name, peers[0])
-    else:
-        _mark(device.name, kmsg.newest())
-        drbd.verify(runner, device.minor)
+    before = read_text_or(_path(device.name), "")
+    try:
+        if drbd.generation() >= 9:
+            peers = sorted(peer.node_id for peer in state.peers if peer.node_id is not None)
+            _mark(device.name, kmsg.newest(), peers)
+            drbd.verify_peer(runner, device.name, peers[0])
+        else:
+            _mark(device.name, kmsg.newest())
+            drbd.verify(runner, device.minor)
+    except SanctlError:
+        write_whole(_path(device.name), before)  # The end of another one may be behind that.
+        raise
     _keep(runner, device, Verification(number, RUNNING, now_s))
     _say(device, "verify begins")
     return True
@@ -253,10 +258,15 @@ def _came_to_its_end(device: Device, peer: str = "") -> bool:
     this node crashed, which takes the mark with it.
     """
     since, _ = _marked(device.name)
-    return since >= 0 and any(
-        number > since and parse_verified(text) == (device.minor, peer)
-        for number, text in kmsg.records()
-    )
+    if since < 0:
+        return False
+    for number, text in kmsg.records():
+        told = parse_verified(text) if number > since else None
+        if told is not None and told[:2] == (device.minor, peer):
+            if told[2]:
+                _say(device, f"{told[2]} KiB were being written to, and are not compared")
+            return True
+    return False
 
 
 def _ranges(device: Device) -> list[str]:

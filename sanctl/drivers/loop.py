@@ -71,7 +71,7 @@ def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
     """
     deadline = time.monotonic() + _LEAVES_S
     while (present := find(path)) is not None:
-        if not _is_leaving(present):
+        if not _is_leaving(present) and _backing(present) == path:
             return present
         # It goes when the last that has it open closes it, and may be over another file then.
         if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
 
 def _is_leaving(device: str) -> bool:
     name = device.removeprefix("/dev/")
-    return read_text_or(f"/sys/block/{name}/loop/autoclear", "0").strip() == "1"
+    return read_text_or(f"/sys/block/{name}/loop/autoclear", "1").strip() == "1"
 
 
 def drain(device: str) -> None:

@@ -92,7 +92,13 @@ def _ended(session: Session, cluster: Cluster, name: DeviceName, order: Order) -
         # A repair is a resync. Who repairs knows its end first; what asks next needs both to.
         is_sent = _repaired(cluster, device, order) is not None
         is_done = is_sent and not unready_replicas(cluster, device)
-        return Progress(is_done=is_done, seen="what differs is sent anew")
+        is_given_up = any(
+            # What it had begun to repair; one that was broken off while it compared found nothing.
+            told.result == INTERRUPTED and told.found_kib
+            for node in device.nodes
+            if (told := _told(cluster, device, node.value, order)) is not None
+        )
+        return Progress(is_done=is_done or is_given_up, seen="what differs is sent anew")
     return Progress(is_done=True, seen=found[1].result)
 
 
@@ -102,19 +108,28 @@ def _compared(
     """Return the node that has compared the replicas for an order, and what it found.
 
     With DRBD 8.4 the standby repairs, and says so beside it. With DRBD 9 whoever compares repairs,
-    and says only that at the end.
+    and says only that at the end. Who serves no more was interrupted, and another begins again.
     """
-    for results in ({SAME, DIFFERS, INTERRUPTED}, {REPAIRED}):
+    serving = cluster.active_node(device.name)
+    for results in ({SAME, DIFFERS}, {REPAIRED}, {INTERRUPTED}):
         for node in device.nodes:
-            told = cluster.cib.verifications.get((device.name.value, node.value))
-            if told is not None and told.order == order.number and told.result in results:
+            told = _told(cluster, device, node.value, order)
+            if told is None or told.result not in results:
+                continue
+            if told.result != INTERRUPTED or node.value == serving:
                 return node.value, told
     return None
 
 
 def _repaired(cluster: Cluster, device: DeviceSpec, order: Order) -> Verification | None:
     for node in device.nodes:
-        told = cluster.cib.verifications.get((device.name.value, node.value))
-        if told is not None and told.order == order.number and told.result == REPAIRED:
+        told = _told(cluster, device, node.value, order)
+        if told is not None and told.result == REPAIRED:
             return told
     return None
+
+
+def _told(cluster: Cluster, device: DeviceSpec, node: str, order: Order) -> Verification | None:
+    """Return what a node tells of this order; None of another."""
+    told = cluster.cib.verifications.get((device.name.value, node))
+    return told if told is not None and told.order == order.number else None

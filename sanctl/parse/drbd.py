@@ -176,18 +176,24 @@ def parse_difference(line: str) -> tuple[int, int, int] | None:
     return (int(found[1]), int(found[2]) * 512, int(found[3]) * 512) if found else None
 
 
-_COMPARED = re.compile(r"drbd(\d+)(?: (\S+))?: Online verify done ")
+_COMPARED = re.compile(
+    r"drbd(\d+)(?: (\S+))?: Online verify done (?:but (\d+) (\d+)k blocks skipped )?"
+)
 
 
-def parse_verified(line: str) -> tuple[int, str] | None:
-    """Return the minor of a verify that came to its end, and its peer's name, which 8.4 leaves out.
+def parse_verified(line: str) -> tuple[int, str, int] | None:
+    """Return minor and peer of a verify that came to its end, and how many KiB were not compared.
+
+    DRBD 8.4 leaves out the peer's name. DRBD 9 passes over what is being written to.
 
     Args:
         line: one line of the kernel's log (drbd_resync_finished). It is written before the
             replicas are seen to be at rest; one that was broken off has none.
     """
     found = _COMPARED.search(line)
-    return (int(found[1]), found[2] or "") if found else None
+    if found is None:
+        return None
+    return int(found[1]), found[2] or "", int(found[3] or 0) * int(found[4] or 0)
 
 
 def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:

@@ -8,7 +8,7 @@ from sanctl.model.cluster import PRESENT, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.health import Finding, Severity
 from sanctl.model.names import format_bytes
-from sanctl.model.verification import DIFFERS
+from sanctl.model.verification import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.cache_change import cache_findings
 from sanctl.plan.healing import Condition, diagnose
 from sanctl.plan.unfinished import half_filled, wrong_count
@@ -97,15 +97,17 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
 
 def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     told = [
-        (found.order, found.result == DIFFERS, found.found_kib, node)
+        found
         for node in device.nodes
         if (found := cluster.cib.verifications.get((device.name.value, node.value))) is not None
+        and found.result not in {RUNNING, INTERRUPTED}
     ]
     # The standby's word of the same order is that of its repair.
-    newest = max((order for order, *_ in told), default=None)
-    if newest is None or not all(differs for order, differs, *_ in told if order == newest):
+    newest = max((each.order for each in told), default=None)
+    latest = [each for each in told if each.order == newest]
+    if not latest or any(each.result != DIFFERS for each in latest):
         return
-    _, _, found_kib, _ = next(each for each in told if each[0] == newest)
+    found_kib = latest[0].found_kib
     yield Finding(
         code="SAN-HLT-039",
         severity=WARNING,

@@ -13,6 +13,7 @@ import pytest
 from sanctl.agents import replica, verify
 from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, kmsg
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.verification import Verification
 from sanctl.system import journal
@@ -154,6 +155,21 @@ def test_copies_in_sync_are_not_the_same_before_drbd_says_so(
     not_at_its_end(monkeypatch, here, how)
     assert not verify.attend(node, ordered, ACTIVE)
     assert latest(here).result == "interrupted"
+
+
+def test_what_is_refused_leaves_the_end_of_the_one_before(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, ordered = Node(), device(str(NOW - 9))
+    verify.begin(node, ordered, ACTIVE)
+    node.answer = CommandError(Problem("SAN-CMD-003", "a verify runs"))
+    monkeypatch.setattr(kmsg, "newest", lambda: 10)
+    monkeypatch.setattr(verify, "_has_been_done", lambda *_: False)
+    with pytest.raises(CommandError):
+        verify.begin(node, device(str(NOW)), ACTIVE)
+    node.answer = node._answer
+    verify.attend(node, ordered, ACTIVE)
+    assert latest(here).result == "same"
 
 
 def test_one_that_was_begun_after_the_look_has_not_ended(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from sanctl.errors import Refused
+from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName
+from sanctl.model.verification import Order, Verification
 from sanctl.ops.verify import verify_device
 from sanctl.plan.device_health import device_findings
 from tests.unit.ops.test_device import Bench, codes
@@ -79,3 +82,80 @@ def test_a_node_tells_what_runs_there() -> None:
     bench.cluster.whispers["n2", "sanctl.sync"] = "vm1,fast,for+vm2,10,20,0,5;odd"
     ((node, running),) = bench.session.running()
     assert (node, running.device, running.waits) == ("n2", "vm1", "for vm2")
+
+
+def tells(bench: Bench, **results: str) -> None:
+    """Have nodes tell these results of the next order, in place of what the cluster would."""
+
+    def told(name: str, nodes: list[str], asked: str) -> None:
+        order = Order.parse(asked)
+        for node, text in results.items():
+            if order is None or node not in nodes:
+                continue
+            result, _, found = text.partition(" ")
+            entry = Verification(order.number, result, 1, 2, int(found or 0))
+            bench.cluster.attribute(node, f"sanctl.verify.{name}", entry.shown)
+
+    bench.cluster._verify = told  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("told", "node", "result", "is_repaired"),
+    [
+        ({"n1": "interrupted"}, "n1", "interrupted", False),
+        # It served when the verify began; who serves now has begun again, and ended.
+        ({"n1": "same", "n2": "interrupted"}, "n1", "same", False),
+        ({"n1": "differs 8", "n2": "repaired 8"}, "n1", "differs", True),
+        ({"n1": "repaired 8", "n2": "interrupted"}, "n1", "repaired", True),
+        # The standby had begun to repair.
+        ({"n1": "differs 8", "n2": "interrupted 8"}, "n1", "differs", False),
+    ],
+)
+def test_who_is_believed(told: dict[str, str], node: str, result: str, is_repaired: bool) -> None:
+    bench = Bench()
+    bench.create()
+    tells(bench, **told)
+    done = verify_device(bench.session, VM1, is_repair=True, timeout_s=60)
+    assert (done.node, done.verification.result) == (node, result)
+    assert (done.repair is not None) is is_repaired
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        # Another node serves now, and begins again.
+        {"n2": "interrupted"},
+        {"n1": "running", "n2": "interrupted"},
+        # It was interrupted as it served; it repairs what the other one has found since.
+        {"n1": "differs 8", "n2": "interrupted"},
+    ],
+)
+def test_a_verify_goes_on_elsewhere(told: dict[str, str]) -> None:
+    bench = Bench()
+    bench.create()
+    tells(bench, **told)
+    with pytest.raises(NotConverged):
+        verify_device(bench.session, VM1, is_repair=True, timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_found"),
+    [
+        ({"n1": "differs 8"}, True),
+        ({"n1": "differs 8", "n2": "interrupted"}, True),
+        ({"n1": "interrupted", "n2": "differs 8"}, True),
+        ({"n1": "differs 8", "n2": "interrupted 8"}, True),
+        ({"n1": "differs 8", "n2": "repairing 8"}, False),
+        ({"n1": "differs 8", "n2": "repaired 8"}, False),
+        ({"n1": "same", "n2": "interrupted"}, False),
+    ],
+)
+def test_what_was_found_is_said_whoever_was_interrupted(
+    told: dict[str, str], is_found: bool
+) -> None:
+    bench = Bench()
+    bench.create()
+    tells(bench, **told)
+    with contextlib.suppress(NotConverged):
+        verify_device(bench.session, VM1, is_repair=False, timeout_s=60)
+    assert ("SAN-HLT-039" in findings(bench)) is is_found

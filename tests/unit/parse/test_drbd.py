@@ -208,8 +208,10 @@ def test_a_difference_that_a_verify_found() -> None:
 
 def test_the_end_of_a_verify() -> None:
     how = "Online verify done (total 4 sec; paused 0 sec; 49152 K/sec)"
-    assert parse_verified(f"block drbd12: {how}") == (12, "")
-    assert parse_verified(f"drbd vol1/0 drbd12 n2: {how}") == (12, "n2")
+    assert parse_verified(f"block drbd12: {how}") == (12, "", 0)
+    assert parse_verified(f"drbd vol1/0 drbd12 n2: {how}") == (12, "n2", 0)
+    skipped = "drbd vol1/0 drbd12 n2: Online verify done but 3 4k blocks skipped (total 4 sec)"
+    assert parse_verified(skipped) == (12, "n2", 12)
     assert parse_verified("block drbd12: Online Verify reached sector 4096") is None
     assert parse_verified("block drbd12: Resync done (total 4 sec)") is None
 
