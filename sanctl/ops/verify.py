@@ -88,7 +88,7 @@ def _ended(session: Session, cluster: Cluster, name: DeviceName, order: Order) -
         )
         far = "not begun yet" if going is None else f"{going.done_percent:.0f}% compared"
         return Progress(is_done=False, seen=far)
-    if order.is_repair and found[1].result == DIFFERS:
+    if order.is_repair and found[1].result in {DIFFERS, REPAIRED}:
         # A repair is a resync. Who repairs knows its end first; what asks next needs both to.
         is_sent = _repaired(cluster, device, order) is not None
         is_done = is_sent and not unready_replicas(cluster, device)

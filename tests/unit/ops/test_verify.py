@@ -68,6 +68,26 @@ def test_a_repair_ends_when_all_copies_are_known_to_be_in_sync() -> None:
     assert verify_device(bench.session, VM1, is_repair=False, timeout_s=60)
 
 
+def test_with_drbd_9_a_repair_ends_no_sooner() -> None:
+    """Who compares repairs there, and says so before its copies are known to be in sync."""
+    bench = Bench()
+    bench.create()
+    tells(bench, n1="repaired 8")
+    looks = [0]
+
+    def tick() -> None:
+        looks[0] += 1
+        if looks[0] == 3:
+            del bench.cluster.disks["n2"]
+        bench.cluster.tick()
+
+    bench.cluster.after_patch = lambda: bench.cluster.disks.update(n2="Inconsistent")
+    bench.clock.on_sleep = tick
+    done = verify_device(bench.session, VM1, is_repair=True, timeout_s=60)
+    assert done.repair is not None
+    assert looks[0] >= 3
+
+
 def test_no_verify_without_both_replicas() -> None:
     bench = Bench()
     bench.create()
