@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from typing import TYPE_CHECKING
 
-from sanctl.model.names import PoolName
 from sanctl.system.files import read_text_or, sync_folder, write_atomically
+
+if TYPE_CHECKING:
+    from sanctl.model.names import PoolName
 
 _FOLDER = "/var/lib/sanctl/pools"
 

@@ -1,10 +1,12 @@
-"""How a cluster counts its votes, and what each node says of it. Light values, no I/O."""
+"""How a cluster counts its votes, and what each node says of it. Light values, no I/O.
+
+No dataclasses: the monitors import this, and those cost more than all that a monitor looks at.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 ATTRIBUTE = "sanctl-votes"
 """Permanent: how a node is to count. Transient: how it does."""
@@ -26,8 +28,7 @@ class Votes(StrEnum):
         return self is Votes.NODES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(NamedTuple):
     """A way to count votes; with a quorum device also where its host is."""
 
     votes: Votes
@@ -51,8 +52,7 @@ class Tally:
 PLAIN = Tally(votes=Votes.NODES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ballot:
+class Ballot(NamedTuple):
     """How one node counts; None is unknown.
 
     Attributes:
@@ -86,8 +86,7 @@ class Ballot:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(NamedTuple):
     """How a node is to count now, on the way to a strategy."""
 
     tally: Tally

@@ -123,7 +123,9 @@ def test_the_laboratory_prints_what_is_documented(
         env=reader,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr + done.stdout
+    # What costs more than what is for `bench cost` to say, by 1; it is no test of the machine.
+    expected = (0, 1) if words == "bench cost" else (0,)
+    assert done.returncode in expected, done.stderr + done.stdout
     assert breaches(words, done.stdout) == []
 
 
