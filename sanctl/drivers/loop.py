@@ -17,6 +17,7 @@ from sanctl.system.runner import Runner
 _TIMEOUT_S = 20.0
 _LEAVES_S = 5.0
 _DELETED = " (deleted)"
+_WHO = "'fuser -v' on that device shows who has it open, the kernel's log whether its disk hangs"
 # linux/loop.h; struct loop_info64 has that many bytes.
 _CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
 
@@ -76,7 +77,7 @@ def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
         # It goes when the last that has it open closes it, and may be over another file then.
         if time.monotonic() > deadline:
             raise CommandError(
-                Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open")
+                Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open", _WHO)
             )
         time.sleep(0.05)
     done = runner.run(
@@ -144,7 +145,7 @@ def detach(path: str) -> None:
         number = apart.error_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
         if number not in {0, errno.ENXIO}:  # over no file any more, or being taken off
             why = "no answer" if number is None else os.strerror(number)
-            raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}"))
+            raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}", _WHO))
 
 
 def _detach_if_over(path: str, device: str) -> None:
