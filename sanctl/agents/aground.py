@@ -33,7 +33,7 @@ from sanctl.drivers.pool import check, files_of
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
-from sanctl.system.files import flocked, read_text_or, write_whole
+from sanctl.system.files import exists, flocked, is_mount_point, read_text_or, write_whole
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def _is_shut_down(device: Device, data: str, *, is_tried: bool) -> bool:
     Trying it out is for the pool's agent, and for a disk that DRBD has dropped.
     """
     folder = os.path.dirname(data)
-    if poolnotes.exists(device.pool, poolnotes.SHUT_DOWN) or mounts.says_it_is_shut_down(folder):
+    # The note last: it is on the node's own disk, which may be the one that does not answer.
+    if mounts.says_it_is_shut_down(folder) or poolnotes.exists(device.pool, poolnotes.SHUT_DOWN):
         return True
     return is_tried and mounts.is_shut_down(folder)
 
@@ -157,9 +158,9 @@ def note(pool: str) -> None:
     Where the node's own disk takes no writes either, nothing is left to note it on: that is said,
     and what follows is done all the same.
     """
-    if poolnotes.exists(pool, poolnotes.SHUT_DOWN):
-        return
     try:
+        if poolnotes.exists(pool, poolnotes.SHUT_DOWN):
+            return
         poolnotes.write(pool, poolnotes.SHUT_DOWN)
     except OSError as error:
         _tell(f"pool {pool}: that it has shut itself down cannot be noted: {error}", step="unnoted")
@@ -169,7 +170,7 @@ def note(pool: str) -> None:
 
 def _is_usable(device: Device) -> bool:
     where = replica.load_topology().pool(device.pool)
-    if where is None or os.path.exists(_mount_note(device.pool)):
+    if where is None or exists(_mount_note(device.pool)):
         return False
     try:
         check(str(where.path), where.uuid)
@@ -235,7 +236,7 @@ def refloat(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
     path, name = str(pool.path), str(pool.name)
     is_noted = poolnotes.exists(name, poolnotes.SHUT_DOWN)
     is_shut = mounts.is_shut_down(path)
-    if not is_shut and not is_noted and not os.path.exists(_mount_note(name)):
+    if not is_shut and not is_noted and not exists(_mount_note(name)):
         return
     with flocked(_lock(pool), wait=False) as is_mine:
         if not is_mine:
@@ -244,7 +245,7 @@ def refloat(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
             note(name)
             _unmount(runner, pool, most_a_day)
         known = _known(name)
-        if known is not None and not os.path.ismount(known.path):
+        if known is not None and not is_mount_point(known.path):
             mounts.mount(runner, known)
             _tell(f"pool {name}: its filesystem is mounted anew", step="mounted")
             if mounts.is_shut_down(path):

@@ -9,7 +9,6 @@ Whether a wish is a safe next step is decided before it is made (`sanctl.plan.st
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from sanctl.agents import told
@@ -19,7 +18,7 @@ from sanctl.model.quorum import ATTRIBUTE, Ballot, Tally, Votes, Wish
 from sanctl.parse.corosync import parse_conf_tally, section_span
 from sanctl.render.corosync import quorum_section
 from sanctl.system import journal
-from sanctl.system.files import read_text, read_text_or, write_atomically
+from sanctl.system.files import exists, read_text, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _TOML = "/etc/sanctl/cluster.toml"
@@ -77,7 +76,7 @@ def _follow(runner: Runner, wish: Wish) -> None:
     """Write what is wished for into this node's files, if it is not there."""
     text = read_text(corosync.CONF)
     if parse_conf_tally(text) != wish.tally:
-        if os.path.exists(_DEVICE_SOCKET):
+        if exists(_DEVICE_SOCKET):
             # Before, not after: when corosync drops a device whose daemon still runs, the daemon
             # fails, and corosync believes to the end of its days that it is registered (3.1.9).
             corosync.set_device(runner, running=False)
@@ -111,7 +110,7 @@ def _write_strategy(strategy: str) -> bool:
 
 def _run_device(runner: Runner, ballot: Ballot) -> None:
     """Run the device's daemon while corosync counts with one, and only then."""
-    is_running = os.path.exists(_DEVICE_SOCKET)
+    is_running = exists(_DEVICE_SOCKET)
     if _is_device(ballot.live) and _is_device(ballot.file):
         if not is_running:
             corosync.set_device(runner, running=True)

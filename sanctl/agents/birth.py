@@ -28,7 +28,7 @@ def observe(runner: Runner, device: Device, *, within_s: float) -> replica.Healt
     try:
         if not newborn.is_new(runner, device):
             return found
-    except SanctlError:
+    except (SanctlError, OSError):
         return found
     while _is_unborn(device, found) and time.monotonic() < deadline:
         time.sleep(0.5)

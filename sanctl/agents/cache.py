@@ -36,7 +36,7 @@ from sanctl.plan.caching import (
     must_hold,
 )
 from sanctl.system import journal
-from sanctl.system.files import flocked
+from sanctl.system.files import exists, flocked
 from sanctl.system.runner import Runner
 
 _PROTECTED = "power-protected"
@@ -48,7 +48,7 @@ def begin(runner: Runner, device: Device, files: pool.DeviceFiles, *, is_protect
     A replica that is to get new metadata holds nothing that could be lost.
     """
     _note(_PROTECTED, is_set=is_protected)
-    if not os.path.exists(files.metadata):
+    if not exists(files.metadata):
         suspicion.clear(device.name, files.data)
     settle(runner, device, None)
 
@@ -407,7 +407,7 @@ def _is_marked(name: str) -> bool:
 
 
 def _is_noted(name: str) -> bool:
-    return os.path.exists(f"{RUNTIME}/{name}")
+    return exists(f"{RUNTIME}/{name}")
 
 
 def _note(name: str, *, is_set: bool) -> None:

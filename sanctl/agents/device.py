@@ -258,7 +258,7 @@ def stop() -> int:
     device = _device()
     try:
         take_down(device)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         fencing.end_of_failed_stop(_RUNNER, device.name, str(error))
         raise
     return ocf.SUCCESS

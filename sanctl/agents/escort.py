@@ -39,7 +39,7 @@ from sanctl.model.resync import (
 from sanctl.parse.drbd import Advance
 from sanctl.plan import resync as plan
 from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_atomically, write_whole
+from sanctl.system.files import exists, read_text_or, write_atomically, write_whole
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNIT = "sanctl-resync.service"
@@ -307,7 +307,7 @@ class Company:
         if announce.is_news(device, state):
             # The monitor is up to eleven seconds away, and somebody waits for it.
             announce.publish(self._runner, device, state)
-            if not os.path.exists(resource_file.path_of(device.name)):
+            if not exists(resource_file.path_of(device.name)):
                 announce.withdraw(self._runner, device)  # It was stopped meanwhile.
         return is_verifying
 

@@ -34,6 +34,7 @@ from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
 from sanctl.plan import fence_rules, freeze
 from sanctl.system import journal
+from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
@@ -73,7 +74,8 @@ def fence_peer() -> int:
                     return _uncalled_for(device, peer)
                 standing = secure(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
-        except SanctlError as error:
+        except (SanctlError, OSError) as error:
+            # Whatever it is: a handler that ends is not called again while I/O is frozen.
             standing, last = _standing_in_silence(_RUNNER), str(error)
         alone_since = freeze.alone_since(
             alone_since, time.monotonic(), is_alone=standing == "alone"
@@ -164,7 +166,7 @@ def secure(runner: Runner, device: str, peer: str) -> str:
     before, seen = _weigh(runner, device, peer)
     if seen is None or not fence_rules.is_certain(before):
         return before
-    if seen.is_own_marked and os.path.exists(_promotion(device)):
+    if seen.is_own_marked and exists(_promotion(device)):
         # The order to promote this replica is older than that: a node that joined brought it along.
         return _MARKED
     has_outranked = fence_rules.outranks(before)
@@ -199,7 +201,7 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, marks.Sight | N
 
 def _may_mark(runner: Runner, device: str, peer: str) -> bool:
     """Whether there is still something here that a mark is wanted for; asked under the lock."""
-    if os.path.exists(_promotion(device)):
+    if exists(_promotion(device)):
         return True
     state = drbd.observe(runner, device)
     return fence_rules.may_mark(state and state.beside(peer), is_promoting=False)

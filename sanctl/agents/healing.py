@@ -29,7 +29,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.generations import Generations, parse_generations
 from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _QUERY_TIMEOUT_S = 8.0
@@ -212,7 +212,7 @@ def _revive(
 
 def _finish(runner: Runner, device: Device, here: str) -> None:
     """Take back an order that has been carried out."""
-    if not os.path.exists(_begun(device)):
+    if not exists(_begun(device)):
         return
     _forget(runner, device, "discard", here)
     os.unlink(_begun(device))

@@ -19,7 +19,7 @@ from sanctl.agents.replica import Device
 from sanctl.drivers import drbd, loop
 from sanctl.errors import SanctlError
 from sanctl.system import journal
-from sanctl.system.files import read_text_or
+from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import LocalRunner, Runner
 
 _MINOR = re.compile(r"^\s*device minor (\d+);", re.MULTILINE)
@@ -35,7 +35,12 @@ def put_down() -> int:
         _tell("Pacemaker runs and this node is not stopping: its devices are left alone")
         return 1
     failed = False
-    for device in left_up():
+    try:
+        devices = left_up()
+    except OSError as error:
+        _tell(f"it is not known what is still up: {error}")
+        return 1
+    for device in devices:
         _tell(f"{device.name} is still up: Pacemaker has left it; taking it down")
         try:
             take_down(device)
@@ -51,7 +56,7 @@ def left_up() -> list[Device]:
     A start writes that file before anything of the device is in the kernel, a stop drops it last.
     """
     folder = drbd.RESOURCE_FILES
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    names = sorted(os.listdir(folder)) if is_folder(folder) else []
     found = []
     for entry in names:
         name, dot, _ = entry.partition(".res")

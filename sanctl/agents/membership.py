@@ -23,6 +23,7 @@ from sanctl.agents import cache, replica, resource_file, suspicion
 from sanctl.agents.replica import RUNTIME, Device
 from sanctl.drivers import drbd, pool
 from sanctl.errors import CommandError, Problem
+from sanctl.system.files import exists
 from sanctl.system.runner import Runner
 
 
@@ -35,7 +36,7 @@ def follow(runner: Runner, device: Device) -> bool:
     if _here() not in device.nodes:
         return False  # about to be stopped here
     known = set(resource_file.nodes(device.name))
-    if known == set(device.nodes) and not os.path.exists(_mark(device)):
+    if known == set(device.nodes) and not exists(_mark(device)):
         return False
     if suspicion.is_suspect(device.name, suspicion.data_file(device.name)):
         return False  # DRBD would connect it, and compare it by what it has lost

@@ -11,6 +11,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from sanctl.system.files import exists
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def is_new(runner: Runner, device: Device) -> bool:
     Raises:
         CommandError: the cluster did not answer; a device is then not taken for a new one.
     """
-    if os.path.exists(_mark(device)):
+    if exists(_mark(device)):
         return False
     answer = runner.run(
         ["crm_resource", "--resource", device.name, "--meta", "--get-parameter", _ATTRIBUTE],

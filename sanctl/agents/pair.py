@@ -39,7 +39,7 @@ from sanctl.model.drbd import ResourceState
 from sanctl.model.quorum import Votes
 from sanctl.parse.corosync import parse_conf_tally
 from sanctl.plan.fence_rules import among_several, is_certain, worth
-from sanctl.system.files import read_text_or
+from sanctl.system.files import exists, read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
@@ -95,7 +95,7 @@ def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bo
     """
     if state.disk != _NOT_CONNECTED_YET or drbd.generation() >= 9 or state.is_in_contact:
         return True
-    if os.path.exists(_trusted(state.name)):
+    if exists(_trusted(state.name)):
         return True
     seen = corosync.membership(runner)
     if seen.has_memory or not others:
@@ -155,7 +155,7 @@ def is_left_over(runner: Runner, state: ResourceState) -> bool:
         note_contact(state.name)
     if state.is_primary or state.is_in_contact or not state.peers or drbd.generation() >= 9:
         return False
-    if state.disk != "UpToDate" or _has_met(state.name) or os.path.exists(_trusted(state.name)):
+    if state.disk != "UpToDate" or _has_met(state.name) or exists(_trusted(state.name)):
         return False
     return not corosync.membership(runner).has_memory
 
@@ -197,7 +197,7 @@ def _life() -> str:
     """
     try:
         return str(os.stat(_LIFE).st_ino)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
 
 
@@ -206,7 +206,7 @@ def _has_met(device: str) -> bool:
 
 
 def _is_untried(runner: Runner, device: str) -> bool:
-    if os.path.exists(_trusted(device)):
+    if exists(_trusted(device)):
         return False
     if drbd.generation() >= 9:
         return not _has_met(device)

@@ -19,6 +19,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.poolcache import WISH, parse_wish
 from sanctl.model.quorum import ATTRIBUTE
 from sanctl.system import journal
+from sanctl.system.files import exists
 from sanctl.system.runner import HurriedRunner, LocalRunner
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def start() -> int:
 
 def stop() -> int:
     """Cease to watch; pools and devices are not touched."""
-    if os.path.exists(_RUNNING):
+    if exists(_RUNNING):
         os.unlink(_RUNNING)
     told.forget("pools")
     ballot.forget()
@@ -80,7 +81,7 @@ def stop() -> int:
 
 def monitor() -> int:
     """Publish and reap, if running."""
-    if not os.path.exists(_RUNNING):
+    if not exists(_RUNNING):
         return ocf.NOT_RUNNING
     if not ocf.is_probe():
         _look()

@@ -17,10 +17,11 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     """Fill a replica anew that lost writes, once another one serves; return DRBD's state then.
 
     Raises:
-        SanctlError: it could not be done; the next monitor tries again.
+        SanctlError, OSError: it could not be done, or it is not known whether the replica is
+            suspect: nothing is thrown away. The next monitor tries again.
     """
     data = suspicion.data_file(device.name)
-    if state.is_primary or data is None or not suspicion.is_suspect(device.name, data):
+    if state.is_primary or data is None or not suspicion.is_known_suspect(device.name, data):
         return state
     if not serving.node(runner, device):
         return state

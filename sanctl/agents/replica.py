@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sanctl.drivers import backing, dm, drbd, lio, loop, pool, ramcache
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
-from sanctl.system.files import read_text_or
+from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ def load_modules(runner: Runner) -> None:
         CommandError: the kernel has one of them not; `sanctl doctor` names it.
     """
     present = drbd.is_loaded() and all(
-        os.path.isdir(f"/sys/module/{name}") for name in ("loop", "dm_mod", "target_core_iblock")
+        is_folder(f"/sys/module/{name}") for name in ("loop", "dm_mod", "target_core_iblock")
     )
-    if not present or not os.path.isdir("/sys/kernel/config/target/iscsi"):
+    if not present or not is_folder("/sys/kernel/config/target/iscsi"):
         runner.run(
             [
                 "modprobe",
@@ -173,17 +173,22 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool.Device
     A metadata file has its final name only once it holds metadata, and before DRBD attaches it: a
     start that died between begins again with new metadata, which makes the replica Inconsistent
     and so harmless.
+
+    Raises:
+        SanctlError: a loop device could not be made or taken away; the data file lost its end.
+        OSError: it is not known whether a file is there, and so nothing is made or removed; or the
+            pool takes no writes.
     """
     files = pool.files_of(pool_path, device.name, device.uuid)
     os.makedirs(os.path.dirname(files.data), mode=0o700, exist_ok=True)
-    if not os.path.exists(files.data):
+    if not exists(files.data):
         # First the metadata goes, then the empty file comes: it joins as what it is, Inconsistent.
         loop.detach(files.metadata)
         pool.forget_metadata(files)
     _refuse_truncated(runner, device, files)
     grown = pool.allocate(files.data, device.size_bytes)
     data = loop.attach(runner, files.data)
-    if os.path.exists(files.metadata):
+    if exists(files.metadata):
         pool.allocate(files.metadata, pool.metadata_bytes(device.size_bytes))
         metadata = loop.attach(runner, files.metadata)
     else:
@@ -216,7 +221,7 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool.DeviceFiles) -
     is_attached = loop.find(files.data) is not None
     if present is None or present >= device.size_bytes or is_attached:
         return
-    if not os.path.exists(files.metadata):
+    if not exists(files.metadata):
         return
     recorded = drbd.recorded_size_bytes(
         runner, loop.attach(runner, files.metadata), kernel_generation=drbd.generation()
@@ -260,12 +265,19 @@ def note_path(device: Device, kind: str) -> str | None:
     Looked for once in a process: every loop device of the node has to be asked.
     """
     key = f"{device.name}.{device.uuid}"
-    if key not in _STEMS or not os.path.exists(f"{_STEMS[key]}.data"):
+    if key not in _STEMS or not _is_there(f"{_STEMS[key]}.data"):
         found = [path for path in attached_files(device) if path.endswith(".data")]
         if not found:
             return None
         _STEMS[key] = found[0].removesuffix(".data")
     return f"{_STEMS[key]}.{kind}"
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return exists(path)
+    except OSError:
+        return False  # Not known: the loop devices are asked again, who need no disk to answer.
 
 
 def grow_files(runner: Runner, device: Device) -> bool:

@@ -10,7 +10,7 @@ from sanctl.agents import replica
 from sanctl.agents.replica import Device
 from sanctl.drivers import backing, drbd, filecache, link, loop, pool
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _EXTENTS = re.compile(r"^\s*al-extents (\d+);", re.MULTILINE)
@@ -241,7 +241,7 @@ def register(device: Device) -> None:
     Raises:
         OSError: it could not be put down.
     """
-    if os.path.exists(path_of(device.name)):
+    if exists(path_of(device.name)):
         _include(device.name)
         drbd.register(device.name, device.minor)
 
@@ -250,7 +250,7 @@ def bring_up(
     runner: Runner, device: Device, files: pool.DeviceFiles, *, is_apart: bool = False
 ) -> None:
     """Write metadata where there is none yet, then attach, and connect what is not to be apart."""
-    if not os.path.exists(files.metadata):
+    if not exists(files.metadata):
         _refuse_claimed(f"{files.metadata}.new")
         drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
         pool.rename(f"{files.metadata}.new", files.metadata)

@@ -13,7 +13,7 @@ import re
 
 from sanctl.agents.replica import RUNTIME
 from sanctl.drivers import loop
-from sanctl.system.files import read_text, read_text_or, sync_folder, write_atomically
+from sanctl.system.files import exists, read_text, read_text_or, sync_folder, write_atomically
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _SUFFIX = ".data"
@@ -71,26 +71,42 @@ def note_failure(name: str) -> None:
 
 
 def is_suspect(name: str, path: str | None) -> bool:
-    """Whether a replica has lost writes that it had acknowledged.
+    """Whether a replica has lost writes that it had acknowledged, or may have.
+
+    One whose marker cannot be read does not serve, and is not connected. To throw it away takes
+    more: `is_known_suspect`.
 
     Args:
         name: the device.
         path: its data file, as `data_file` finds it; None: not attached, so nothing is known.
     """
-    if os.path.exists(_failed(name)):
+    try:
+        return is_known_suspect(name, path)
+    except OSError:
+        return True  # not known to be whole: the disk does not answer
+
+
+def is_known_suspect(name: str, path: str | None) -> bool:
+    """Whether it is known that a replica has lost writes that it had acknowledged.
+
+    Raises:
+        OSError: the marker, or the note of a flush that failed, cannot be read.
+    """
+    if exists(_failed(name)):
         return True
     if path is None:
         return False
-    try:
-        marker = read_text_or(marker_of(path), "")
-    except OSError:
-        return True  # not known to be whole: the disk does not answer
+    marker = read_text_or(marker_of(path), "")
     return bool(marker) and marker != read_text(_BOOT_ID)
 
 
 def is_marked(path: str) -> bool:
-    """Whether a marker lies beside the data, of this boot or another."""
-    return os.path.exists(marker_of(path))
+    """Whether a marker lies beside the data, of this boot or another.
+
+    Raises:
+        OSError: it is not known.
+    """
+    return exists(marker_of(path))
 
 
 def _failed(name: str) -> str:

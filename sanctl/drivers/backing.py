@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 
 from sanctl.drivers import loop, mapper
+from sanctl.system.files import is_folder
 from sanctl.system.runner import Runner
 
 _MODULE = "/sys/module/dm_delay"
@@ -35,7 +36,7 @@ def has_ordinary_zeros(name: str) -> bool:
 
     Without the target that sees to it they do so only for as long as a read cache is below.
     """
-    return os.path.isdir(_MODULE) and mapper.limit(_of(name), "write_zeroes_max_bytes") == "0"
+    return is_folder(_MODULE) and mapper.limit(_of(name), "write_zeroes_max_bytes") == "0"
 
 
 def leads_onto(name: str) -> str | None:
@@ -58,7 +59,7 @@ def stand(runner: Runner, name: str, *, over: str) -> None:
         grow(runner, name, over=over)
         return
     mapper.remove(runner, _of(name))
-    if not os.path.isdir(_MODULE):
+    if not is_folder(_MODULE):
         # Where the kernel has none, zeros go on as they did, and `has_ordinary_zeros` says so.
         runner.run(["modprobe", "dm-delay"], timeout_s=mapper.TIMEOUT_S, ok=range(256))
     mapper.create(runner, _of(name), _table(over, loop.size_bytes(over)))
@@ -125,6 +126,6 @@ def _of(name: str) -> str:
 
 def _table(below: str, size_bytes: int) -> str:
     sectors = size_bytes // mapper.SECTOR_BYTES
-    if os.path.isdir(_MODULE):
+    if is_folder(_MODULE):
         return f"0 {sectors} delay {below} 0 0"
     return f"0 {sectors} linear {below} 0"

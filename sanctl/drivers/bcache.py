@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache import Mode
 from sanctl.model.poolcache import Attachment, Superblock
-from sanctl.system.files import read_text_or
+from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _SYSFS = "/sys/fs/bcache"
@@ -214,7 +214,7 @@ def load_module(runner: Runner) -> None:
     Raises:
         CommandError: this kernel has none.
     """
-    if not os.path.isdir(_SYSFS):
+    if not is_folder(_SYSFS):
         runner.run(["modprobe", "bcache"], timeout_s=30.0)
 
 
@@ -369,7 +369,7 @@ def _folder(device: str) -> str | None:
     except FileNotFoundError:
         return None
     path = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/bcache"
-    return path if os.path.isdir(path) else None
+    return path if is_folder(path) else None
 
 
 def _registered(device: str) -> str:
@@ -382,7 +382,7 @@ def _registered(device: str) -> str:
 
 
 def _is(path: str) -> bool:
-    return os.path.exists(path)
+    return exists(path)
 
 
 def _count(path: str) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sanctl.drivers import loop
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache import Mode
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, _FS_SYNC_FL = 0x80086601, 0x40086602, 0x8
@@ -163,7 +163,7 @@ def limit_dirty(limit_bytes: int | None, *, saved_in: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(saved_in)
         return
-    if not os.path.exists(saved_in):
+    if not exists(saved_in):
         told = [read_text_or(f"{_VM}/{name}", "0").strip() for name in _DIRTY_SETTINGS]
         write_atomically(saved_in, " ".join(told))
     _write(f"{_VM}/dirty_background_bytes", str(limit_bytes // 2))

@@ -24,7 +24,7 @@ from sanctl.model.cache import Mode
 from sanctl.model.poolcache import Attachment, CacheState, ModeWish, Superblock
 from sanctl.plan.assembly import Act, assemble
 from sanctl.system import journal
-from sanctl.system.files import flocked, read_text_or, write_atomically
+from sanctl.system.files import exists, flocked, is_mount_point, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -184,9 +184,9 @@ def follow(pool: Pool, wish: ModeWish, *, at: Callable[[str], None]) -> CacheSta
     """
     cache = cached(pool)
     seen = bcache.observe(str(cache.origin))
-    if seen is None and os.path.ismount(pool.path) and not _is_ours(pool, str(cache.origin)):
+    if seen is None and is_mount_point(pool.path) and not _is_ours(pool, str(cache.origin)):
         return CacheState(mode=Mode.NONE, wanted=wish.mode, reason=NOT_PREPARED, serial=wish.serial)
-    if seen is None or not seen.disk or not os.path.exists(f"/dev/{seen.disk}"):
+    if seen is None or not seen.disk or not exists(f"/dev/{seen.disk}"):
         raise CommandError(lost_problem(pool))
     with locked(pool, wait=False) as is_mine:
         # While another holds it, the mode alone does not tell that all of the step was done.
@@ -261,7 +261,7 @@ def note_loss(pool: Pool) -> None:
 def _attach_again(pool: Pool, cache: PoolCache) -> str:
     """Attach flash that `none` had freed; not flash that has failed: an operator looks first."""
     poolnotes.clear(pool.name, poolnotes.WRITE_BACK)  # as in note_loss
-    if os.path.exists(_runtime(pool, "attached")):
+    if exists(_runtime(pool, "attached")):
         _set_flag(_runtime(pool, _LOST), is_set=True)
         _set_flag(_runtime(pool, "attached"), is_set=False)
         tell(
@@ -270,7 +270,7 @@ def _attach_again(pool: Pool, cache: PoolCache) -> str:
             step="flash-lost",
             priority=journal.WARNING,
         )
-    if os.path.exists(_runtime(pool, _LOST)):
+    if exists(_runtime(pool, _LOST)):
         return FLASH_LOST
     found = superblock(str(cache.flash))
     if found is None or found.label != label_of(pool):
@@ -368,7 +368,7 @@ def _await_devices(cache: PoolCache, patience_s: float) -> None:
     """Wait for both devices at boot; flash that does not come is not waited for in vain later."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        if os.path.exists(cache.origin) and os.path.exists(cache.flash):
+        if exists(cache.origin) and exists(cache.flash):
             return
         time.sleep(_POLL_S)
 
@@ -377,7 +377,7 @@ def _await_disk(pool: Pool, cache: PoolCache) -> None:
     deadline = time.monotonic() + _STEP_S
     while True:
         seen = bcache.observe(str(cache.origin))
-        if seen is not None and seen.disk and os.path.exists(f"/dev/{seen.disk}"):
+        if seen is not None and seen.disk and exists(f"/dev/{seen.disk}"):
             return
         if time.monotonic() > deadline:
             raise CommandError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sanctl.errors import CommandError
-from sanctl.system.files import read_text_or
+from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
@@ -86,7 +86,7 @@ class Host:
 
     def has_module(self, name: str) -> bool:
         """See HostPort.has_module."""
-        return os.path.isdir(f"/sys/module/{name}")
+        return is_folder(f"/sys/module/{name}")
 
     def text(self, path: str) -> str | None:
         """See HostPort.text."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from sanctl.errors import SanctlError
 from sanctl.system import apart
-from sanctl.system.files import read_text, read_text_or
+from sanctl.system.files import is_mount_point, read_text, read_text_or
 from sanctl.system.runner import Runner
 
 _MOUNTS = "/proc/self/mountinfo"
@@ -200,7 +200,7 @@ def mount(runner: Runner, known: Mount) -> None:
     try:
         runner.run(["systemctl", "start", escaped], timeout_s=_TIMEOUT_S)
     except SanctlError:
-        if os.path.ismount(known.path):
+        if is_mount_point(known.path):
             return
         options = ",".join(sorted(known.options))
         runner.run(

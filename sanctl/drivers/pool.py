@@ -28,12 +28,20 @@ def check(path: str, uuid: str) -> None:
     """Make sure that the pool at `path` is the one with this UUID.
 
     Raises:
-        CommandError: the marker is missing or is another pool's.
+        CommandError: the marker is missing, cannot be read, or is another pool's.
     """
     marker = f"{path}/{MARKER}"
     try:
         found = read_text(marker).strip()
     except OSError as error:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise CommandError(
+                Problem(
+                    "SAN-POOL-003",
+                    f"{marker} cannot be read: {error.strerror}",
+                    "the kernel's log ('journalctl -k') says what its disk has",
+                )
+            ) from error
         raise CommandError(
             Problem(
                 "SAN-POOL-001",

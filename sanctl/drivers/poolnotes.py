@@ -7,7 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from sanctl.system.files import read_text_or, sync_folder, write_atomically
+from sanctl.system import files
+from sanctl.system.files import is_folder, read_text_or, sync_folder, write_atomically
 
 if TYPE_CHECKING:
     from sanctl.model.names import PoolName
@@ -24,7 +25,7 @@ SHUT_DOWN = "shut-down"
 
 def write(pool: PoolName | str, kind: str, text: str = "") -> None:
     """Write a note; it is on the disk when this returns."""
-    if not os.path.isdir(_FOLDER):
+    if not is_folder(_FOLDER):
         os.makedirs(_FOLDER, mode=0o700)
         sync_folder(os.path.dirname(_FOLDER))
     write_atomically(_path(pool, kind), text)
@@ -38,8 +39,12 @@ def clear(pool: PoolName | str, kind: str) -> None:
 
 
 def exists(pool: PoolName | str, kind: str) -> bool:
-    """Whether there is such a note."""
-    return os.path.exists(_path(pool, kind))
+    """Whether there is such a note.
+
+    Raises:
+        OSError: it is not known; what the note forbids stays forbidden.
+    """
+    return files.exists(_path(pool, kind))
 
 
 def read(pool: PoolName | str, kind: str) -> str:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from sanctl.drivers import backing, loop, mapper
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import flocked, read_text_or
+from sanctl.system.files import exists, flocked, is_mount_point, read_text_or
 from sanctl.system.runner import Runner
 
 _FOLDER, _LOCK = "/run/sanctl/ram", "/run/sanctl/ram.lock"
@@ -61,7 +61,7 @@ def size_bytes(name: str) -> int:
 
 def exists_any(name: str) -> bool:
     """Whether anything of a device's read cache is here."""
-    return any(os.path.exists(path) for path in (mapper.path(_of(name)), *_files(name)))
+    return any(exists(path) for path in (mapper.path(_of(name)), *_files(name)))
 
 
 def ram_bytes(name: str) -> int:
@@ -209,7 +209,7 @@ def _map_bytes(size: int) -> int:
 
 def _mount(runner: Runner) -> None:
     os.makedirs(_FOLDER, mode=0o700, exist_ok=True)
-    if not os.path.ismount(_FOLDER):
+    if not is_mount_point(_FOLDER):
         runner.run(
             ["mount", "-t", "ramfs", "-o", "mode=0700", "sanctl-ram", _FOLDER],
             timeout_s=mapper.TIMEOUT_S,

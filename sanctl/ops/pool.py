@@ -21,7 +21,7 @@ from sanctl.plan.pool_cache import (
     plan_mode,
     renewal_problems,
 )
-from sanctl.system.files import sync_folder, write_atomically
+from sanctl.system.files import exists, is_folder, is_mount_point, sync_folder, write_atomically
 from sanctl.system.runner import Runner
 
 _MKFS_TIMEOUT_S = 600.0
@@ -83,7 +83,7 @@ def prepare(runner: Runner, topology: Topology, name: PoolName, node: str) -> tu
     cache = flash.cached(pool)
     bcache.load_module(runner)
     done: list[str] = []
-    if os.path.ismount(pool.path):
+    if is_mount_point(pool.path):
         seen = bcache.observe(str(cache.origin))
         if seen is not None and not seen.has_flash:
             _refuse_foreign(runner, pool, str(cache.flash))
@@ -150,7 +150,7 @@ def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
     cache = flash.cached(pool)
     unit = mount_unit(str(pool.path))
     runner.run(["systemctl", "stop", unit], timeout_s=_UNIT_TIMEOUT_S)
-    if os.path.ismount(pool.path):
+    if is_mount_point(pool.path):
         runner.run(["umount", str(pool.path)], timeout_s=_TOOL_TIMEOUT_S)
     runner.run(["systemctl", "stop", flash.service_of(pool)], timeout_s=_UNIT_TIMEOUT_S)
     bcache.stop(str(cache.origin), within_s=_TOOL_TIMEOUT_S)
@@ -182,7 +182,7 @@ def _format(pool: Pool, cache: PoolCache) -> None:
 
 
 def _refuse_foreign(runner: Runner, pool: Pool, device: str) -> None:
-    if not os.path.exists(device):
+    if not exists(device):
         raise Refused(
             Problem(
                 "SAN-POOL-022", f"{device} is not there", "is it plugged in, and its name right?"
@@ -212,10 +212,10 @@ def _is_blank(runner: Runner, device: str) -> bool:
 def _mark(pool: Pool) -> tuple[str, ...]:
     """Write the marker into a filesystem that was made for the pool and never had one."""
     marker, devices = f"{pool.path}/{pools.MARKER}", f"{pool.path}/devices"
-    if os.path.exists(marker) and os.path.isdir(devices):
+    if exists(marker) and is_folder(devices):
         return ()
-    if not os.path.exists(marker):
-        if os.path.lexists(devices):
+    if not exists(marker):
+        if exists(devices, follow_symlinks=False):
             raise Refused(
                 Problem(
                     "SAN-POOL-001",

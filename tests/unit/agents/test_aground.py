@@ -126,7 +126,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(mounts, "answers", lambda _source: made.answers)
     monkeypatch.setattr(mounts, "unmount", made.unmount)
     monkeypatch.setattr(mounts, "mount", made.mount_anew)
-    monkeypatch.setattr("os.path.ismount", lambda _path: made.is_mounted)
+    monkeypatch.setattr(aground, "is_mount_point", lambda _path: made.is_mounted)
     monkeypatch.setattr(aground, "check", lambda _path, _uuid: _need(made.is_mounted))
     monkeypatch.setattr(loop, "backing_files", lambda: made.files)
     monkeypatch.setattr(ocf, "stop_here_if_asked", made.does)

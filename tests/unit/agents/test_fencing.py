@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -340,6 +341,23 @@ def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
     with pytest.raises(_Rebooted, match="no quorum for 60 s"):
         fencing.fence_peer()
     assert 60.0 <= clock[0] - 1000.0 < 62.0
+
+
+def test_an_error_of_the_kernel_does_not_end_the_handler(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DRBD calls it once: I/O would stay frozen for good."""
+    monkeypatch.setattr(fencing, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
+    looks = iter([OSError(errno.ENOMEM, "Cannot allocate memory")] * 3)
+
+    def exists(_path: str) -> bool:
+        for error in looks:
+            raise error
+        raise _Rebooted("asked again")
+
+    monkeypatch.setattr(fencing, "exists", exists)
+    with pytest.raises(_Rebooted, match="asked again"):
+        fencing.fence_peer()
 
 
 @pytest.mark.parametrize("told", ["Yes/n1", "Yes/mute"])

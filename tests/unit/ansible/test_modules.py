@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import os
 import xml.etree.ElementTree as ET
@@ -10,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.fakes.faults import NUMBERS, Faults
 
 ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
 UUID = "5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11"
@@ -70,6 +73,21 @@ def test_what_is_not_the_pool_is_left_alone(
 
 def test_a_missing_directory_is_no_pool(tmp_path: Path) -> None:
     assert "is not a directory" in problems(tmp_path / "gone")[0]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("name", ["", ".sanctl-pool", "devices"])
+def test_a_disk_that_does_not_answer_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """A pool whose folder could not be looked at was marked anew."""
+    (tmp_path / "devices").mkdir()
+    faults = Faults(monkeypatch)
+    monkeypatch.setattr(builtins, "open", lambda path, **_: os.close(os.open(path, os.O_RDONLY)))
+    faults.at(tmp_path / name, number)
+    (found,) = problems(tmp_path)
+    assert os.strerror(number) in found and str(tmp_path / name) in found
+    assert "Nothing was changed" in found
 
 
 def test_a_node_that_lists_the_pool_serves_it(tmp_path: Path) -> None:
