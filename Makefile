@@ -50,5 +50,6 @@ demo: setup ## A cluster that fails over before your eyes; the lab stays up to p
 lab-down: setup ## End the demo's laboratory
 	@$(ROOT) $(BIN)/sanctl lab down
 
-docs: setup ## Check that every link of the documentation leads somewhere
+docs: setup ## Write the index of the decisions; check that every link leads somewhere
+	@$(BIN)/python scripts/adr_index.py
 	@$(BIN)/python scripts/check_links.py
