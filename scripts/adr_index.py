@@ -26,8 +26,8 @@ _HEAD = """\
 
 <!-- Made by `python scripts/adr_index.py`: do not edit. -->
 
-Each page is one decision with its reasons: what was found, what was decided, what was rejected, what follows. A decision
-is not deleted; a later one supersedes it.
+Each page is one decision with its reasons: what was found, what was decided, what was rejected,
+what follows. A decision is not deleted; a later one supersedes it.
 """
 
 

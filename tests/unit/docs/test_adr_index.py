@@ -1,4 +1,4 @@
-"""scripts/adr_index.py: the index of the decisions is of today's decisions, and shows what they say."""
+"""scripts/adr_index.py: the index of the decisions says what today's decisions say."""
 
 from __future__ import annotations
 
