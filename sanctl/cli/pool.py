@@ -123,9 +123,10 @@ def _mode_data(
 def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     """Make a pool with a flash cache on this node, as cluster.toml has it, or go on with that.
 
-    Devices that hold anything else are refused. A pool that is in use without its flash gets it,
-    emptied. With --anew the pool's copies here are thrown away first: for flash that was lost with
-    data on it. Each of them has to be good on another node.
+    Devices that hold anything else are refused, and so are those that cannot be read. A pool that
+    is in use without its flash gets it, emptied. With --anew the pool's copies here are thrown away
+    first: for flash that was lost with data on it, or a slow disk that was replaced by a blank one.
+    Each of them has to be good on another node.
     """
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)

@@ -10,6 +10,7 @@ Documentation/admin-guide/bcache.rst of the kernel.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import struct
@@ -25,6 +26,8 @@ from sanctl.system.runner import Runner
 _SYSFS = "/sys/fs/bcache"
 _BLOCK = 4096
 _AT = 4096
+# So much is zero where a disk is made anew, and asked for to be.
+_BLANK_BYTES = 1 << 20
 _MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 _FLASH, _ORIGIN = 0, 1
 _CACHE_VERSIONS = frozenset({0, 3, 5})
@@ -85,6 +88,33 @@ def read_superblock(device: str) -> Superblock | None:
             if os.preadv(handle, [buffer], _AT) < _LAYOUT.size:
                 return None
             return parse_superblock(buffer[: _LAYOUT.size])
+    finally:
+        os.close(handle)
+
+
+def begins_blank(device: str) -> bool:
+    """Whether the first MiB of a device, or all of a smaller one, was read and is zero.
+
+    Past the page cache, which may hold what the disk does not give any more.
+
+    Raises:
+        OSError: the device is not there, or cannot be read.
+    """
+    import mmap  # noqa: PLC0415 - as above
+
+    handle = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        with mmap.mmap(-1, _BLANK_BYTES) as buffer:
+            length = 0
+            while length < _BLANK_BYTES:
+                with memoryview(buffer) as whole, whole[length:] as rest:
+                    count = os.preadv(handle, [rest], length)
+                if not count:
+                    break
+                length += count
+            if not length:
+                raise OSError(errno.ENODATA, "it has no first block", device)
+            return not any(buffer[:length])
     finally:
         os.close(handle)
 
@@ -191,9 +221,13 @@ def format_origin(device: str, uuid: bytes, label: str) -> None:
 def _write(device: str, superblock: bytes) -> None:
     handle = os.open(device, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
     try:
-        # The first blocks of data too: a filesystem that was there must not be found again.
+        # The first MiB of data too: a filesystem that was there must not be found again.
         os.pwrite(handle, bytes(_AT), 0)
-        os.pwrite(handle, superblock.ljust(_BLOCK, b"\0") + bytes(64 << 10), _AT)
+        left = memoryview(superblock.ljust(_BLOCK, b"\0") + bytes(_BLANK_BYTES))
+        at = _AT
+        while left:
+            count = os.pwrite(handle, left, at)
+            left, at = left[count:], at + count
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -18,7 +18,7 @@ import uuid as uuids
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sanctl.drivers import bcache, poolnotes
+from sanctl.drivers import bcache, poolnotes, poolproblems
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache import Mode
 from sanctl.model.poolcache import Attachment, CacheState, ModeWish, Superblock
@@ -63,14 +63,21 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
     """Put disk and flash together, for the mount that follows.
 
     Raises:
-        Refused: data is on flash that is not here, or the disk is not this pool's.
+        Refused: data is on flash that is not here, or the disk is not this pool's, or was being
+            made anew.
         SanctlError: it could not be done.
     """
     cache = cached(pool)
     bcache.load_module(runner)
     with locked(pool):
         _await_devices(cache, patience_s)
-        origin, flash = superblock(str(cache.origin)), superblock(str(cache.flash))
+        seen = bcache.observe(str(cache.origin))
+        if seen is not None and seen.disk:
+            # In use: this is a second start, and what is on the devices is not the point.
+            poolnotes.clear(pool.name, poolnotes.STOPPED)
+            return
+        _refuse_unfinished(pool)
+        origin, flash = _origin(pool, cache), _flash(pool, cache)
         stopped = poolnotes.read(pool.name, poolnotes.STOPPED)
         poolnotes.clear(pool.name, poolnotes.STOPPED)
         act = assemble(
@@ -80,13 +87,41 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
             is_noted_write_back=is_noted(pool),
             stopped_with=stopped,
         )
-        seen = bcache.observe(str(cache.origin))
-        if seen is not None and seen.disk:
-            return  # In use: this is a second start, and what is on the devices is not the point.
         _carry_out(pool, cache, act)
         _await_disk(pool, cache)
         bcache.tune(str(cache.origin), str(cache.flash))
     tell(pool, _DONE[act], step=act.value)
+
+
+def _refuse_unfinished(pool: Pool) -> None:
+    if poolnotes.is_of(pool.name, poolnotes.MADE, pool.uuid) and poolnotes.is_of(
+        pool.name, poolnotes.MAKING, pool.uuid
+    ):
+        raise Refused(poolproblems.unfinished_problem(pool))
+
+
+def _origin(pool: Pool, cache: PoolCache) -> Superblock | None:
+    try:
+        return bcache.read_superblock(str(cache.origin))
+    except OSError as error:
+        raise CommandError(poolproblems.unread_problem(pool, str(cache.origin), error)) from error
+
+
+def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:
+    """Return the flash's superblock; one that cannot be read counts as one that is not here.
+
+    The note `write-back` says whether the disk may be used alone then.
+    """
+    try:
+        return superblock(str(cache.flash))
+    except OSError as error:
+        tell(
+            pool,
+            f"{cache.flash} cannot be read: {error.strerror}",
+            step="flash-unread",
+            priority=journal.WARNING,
+        )
+        return None
 
 
 _DONE = {
@@ -104,11 +139,11 @@ def _carry_out(pool: Pool, cache: PoolCache, act: Act) -> None:
                 Problem(
                     "SAN-POOL-017",
                     f"pool {pool.name}: {disk} is not the disk of this pool",
-                    f"right disk? A blank one becomes it by 'sanctl pool prepare {pool.name}'",
+                    f"right disk? 'sanctl pool prepare {pool.name} --anew' makes a blank one it",
                 )
             )
         case Act.REFUSE:
-            raise Refused(lost_problem(pool))
+            raise Refused(poolproblems.lost_problem(pool))
         case Act.ATTACH:
             bcache.register(flash)
             bcache.register(disk)
@@ -125,31 +160,23 @@ def _carry_out(pool: Pool, cache: PoolCache, act: Act) -> None:
             bcache.run_alone(disk)
 
 
-def lost_problem(pool: Pool) -> Problem:
-    """Say that data of a pool is on flash that is not here."""
-    return Problem(
-        "SAN-POOL-016",
-        f"pool {pool.name}: data of it is on flash that is not here; the disk alone is not used",
-        f"bring {pool.cache.flash if pool.cache else 'the flash'} back and start "
-        f"{service_of(pool)}; or fill the pool anew from its peers: "
-        f"'sanctl pool prepare {pool.name} --anew'",
-    )
-
-
-def service_of(pool: Pool) -> str:
-    """Name the unit that puts a pool's disk and flash together."""
-    return f"sanctl-pool-cache@{pool.name}.service"
-
-
 def empty(pool: Pool, flash: str) -> None:
-    """Make a flash device that belongs to a pool an empty cache."""
-    found = superblock(flash)
+    """Make a flash device that belongs to a pool, or is blank, an empty cache.
+
+    Raises:
+        SanctlError, OSError: it cannot be read, and nothing was written; it is another's; it
+            cannot be written.
+    """
+    try:
+        found = bcache.read_superblock(flash)
+    except OSError as error:
+        raise CommandError(poolproblems.unread_problem(pool, flash, error)) from error
+    if found is not None and not (found.is_flash and found.label == label_of(pool)):
+        raise Refused(
+            Problem("SAN-CACHE-009", f"{flash} is not this pool's flash", "take another device")
+        )
     if bcache.set_of(flash) is not None:
         bcache.release_flash(flash, within_s=_STEP_S)
-    if found is not None and found.label != label_of(pool):
-        raise Refused(
-            Problem("SAN-CACHE-009", f"{flash} is the flash of another pool", "take another device")
-        )
     bcache.format_flash(flash, label_of(pool))
 
 
@@ -165,7 +192,9 @@ def stop(pool: Pool) -> None:
         if seen is None:
             return
         bcache.stop(str(cache.origin), within_s=_STEP_S)
-        written = superblock(str(cache.origin))
+        written = None
+        with contextlib.suppress(OSError):  # Not known to be clean: flash begins cold.
+            written = superblock(str(cache.origin))
         if seen.has_flash and written is not None and written.state is Attachment.CLEAN:
             poolnotes.write(pool.name, poolnotes.STOPPED, written.set_uuid)
     tell(pool, "let go of disk and flash", step="stop")
@@ -187,7 +216,7 @@ def follow(pool: Pool, wish: ModeWish, *, at: Callable[[str], None]) -> CacheSta
     if seen is None and is_mount_point(pool.path) and not _is_ours(pool, str(cache.origin)):
         return CacheState(mode=Mode.NONE, wanted=wish.mode, reason=NOT_PREPARED, serial=wish.serial)
     if seen is None or not seen.disk or not exists(f"/dev/{seen.disk}"):
-        raise CommandError(lost_problem(pool))
+        raise CommandError(poolproblems.lost_problem(pool))
     with locked(pool, wait=False) as is_mine:
         # While another holds it, the mode alone does not tell that all of the step was done.
         reason = _step(pool, cache, seen, wish.mode, at) if is_mine else CHANGING
@@ -236,7 +265,7 @@ def _leave(pool: Pool, disk: str, seen: bcache.Seen, at: Callable[[str], None]) 
         time.sleep(_POLL_S)
         now = bcache.observe(disk) or now
         if not now.has_flash:
-            raise CommandError(lost_problem(pool))
+            raise CommandError(poolproblems.lost_problem(pool))
     _note_rate(pool, before, time.monotonic() - begun)
     at("pool-cache-clean")
     bcache.flush(now.disk)
@@ -272,7 +301,10 @@ def _attach_again(pool: Pool, cache: PoolCache) -> str:
         )
     if exists(_runtime(pool, _LOST)):
         return FLASH_LOST
-    found = superblock(str(cache.flash))
+    try:
+        found = superblock(str(cache.flash))
+    except OSError:
+        return NO_FLASH  # It is looked at again.
     if found is None or found.label != label_of(pool):
         return NO_FLASH
     attach_flash(pool)
@@ -303,10 +335,12 @@ def forget_loss(pool: Pool) -> None:
 
 
 def forget_notes(pool: Pool) -> None:
-    """Forget what is noted about a pool: its disk is made anew."""
+    """Forget what is noted about a pool: its disk has been made anew."""
     poolnotes.clear(pool.name, poolnotes.WRITE_BACK)
     poolnotes.clear(pool.name, poolnotes.STOPPED)
     poolnotes.clear(pool.name, poolnotes.SHUT_DOWN)
+    poolnotes.clear(pool.name, poolnotes.MADE)
+    poolnotes.clear(pool.name, poolnotes.MAKING)
 
 
 def _state(pool: Pool, seen: bcache.Seen, wish: ModeWish, reason: str) -> CacheState:
@@ -330,10 +364,14 @@ def _state(pool: Pool, seen: bcache.Seen, wish: ModeWish, reason: str) -> CacheS
 
 
 def superblock(device: str) -> Superblock | None:
-    """Return a device's superblock; None where there is no device, or none on it."""
+    """Return a device's superblock; None where there is no device, or none on it.
+
+    Raises:
+        OSError: the device cannot be read.
+    """
     try:
         return bcache.read_superblock(device)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

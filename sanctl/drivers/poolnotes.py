@@ -21,6 +21,10 @@ STOPPED = "stopped"
 """The pool was unmounted in order, with this cache set."""
 SHUT_DOWN = "shut-down"
 """Its filesystem has shut itself down: what it held may lack acknowledged writes."""
+MAKING = "making"
+"""Its filesystem is being made, and holds nothing yet (sanctl/plan/pool_preparation.py)."""
+MADE = "made"
+"""It has been made on this node, and is made anew only where an operator says so."""
 
 
 def write(pool: PoolName | str, kind: str, text: str = "") -> None:
@@ -45,6 +49,15 @@ def exists(pool: PoolName | str, kind: str) -> bool:
         OSError: it is not known; what the note forbids stays forbidden.
     """
     return files.exists(_path(pool, kind))
+
+
+def is_of(pool: PoolName | str, kind: str, uuid: str) -> bool:
+    """Whether there is such a note of the pool with this uuid; another's says nothing of it.
+
+    Raises:
+        OSError: it is not known.
+    """
+    return read(pool, kind).strip() == uuid
 
 
 def read(pool: PoolName | str, kind: str) -> str:

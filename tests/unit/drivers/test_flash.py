@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from sanctl.drivers import bcache, flash, poolnotes
+from sanctl.errors import CommandError, Refused
 from sanctl.model.cache import Mode
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.poolcache import CacheState, ModeWish
+from sanctl.model.poolcache import Attachment, CacheState, ModeWish, Superblock
 from sanctl.model.topology import Pool, PoolCache
+from tests.fakes.faults import NUMBERS, Faults
+from tests.fakes.runner import FakeRunner
 
 THROUGH = Mode.WRITE_THROUGH
 POOL = Pool(
@@ -52,3 +57,101 @@ def test_a_few_reads_tell_nothing(
 ) -> None:
     seen = SEEN._replace(hits=hits, misses=misses)
     assert follow(monkeypatch, seen, ModeWish(THROUGH)).hit_percent == percent
+
+
+class Devices:
+    """A slow disk and a flash, of which each may answer with an error."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errors: dict[str, OSError] = {}
+        self.flash: Superblock | None = Superblock(
+            True, "5e7", flash.label_of(POOL), Attachment.NONE, Mode.NONE
+        )
+        self.origin = Superblock(False, "5e7", flash.label_of(POOL), Attachment.CLEAN, THROUGH)
+        self.done: list[str] = []
+        monkeypatch.setattr(bcache, "read_superblock", self.read)
+        monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
+        monkeypatch.setattr(bcache, "observe", lambda _origin: None)
+        monkeypatch.setattr(bcache, "set_of", lambda _flash: None)
+        monkeypatch.setattr(bcache, "tune", lambda *_: None)
+        monkeypatch.setattr(bcache, "register", self.done.append)
+        monkeypatch.setattr(bcache, "run_alone", lambda _device: self.done.append("alone"))
+        monkeypatch.setattr(bcache, "format_flash", lambda *_: self.done.append("format"))
+        monkeypatch.setattr(flash, "_await_disk", lambda *_: None)
+
+    def read(self, device: str) -> Superblock | None:
+        if device in self.errors:
+            raise self.errors[device]
+        return self.origin if device == "/dev/slow" else self.flash
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_disk_that_cannot_be_read_is_not_another_pools(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It was said that a blank one becomes it by `sanctl pool prepare`, which it then did."""
+    devices = Devices(monkeypatch)
+    poolnotes.write("main", poolnotes.STOPPED, "5e7")
+    devices.errors["/dev/slow"] = OSError(number, os.strerror(number))
+    with pytest.raises(CommandError, match="SAN-POOL-027: pool main: /dev/slow cannot be read"):
+        flash.start(FakeRunner(), POOL, patience_s=0.0)
+    assert devices.done == []
+    assert poolnotes.read("main", poolnotes.STOPPED) == "5e7", "it begins warm when it is back"
+    devices.errors["/dev/slow"] = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    with pytest.raises(CommandError, match="SAN-POOL-022: /dev/slow is not there"):
+        flash.start(FakeRunner(), POOL, patience_s=0.0)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("needed", [True, False])
+def test_flash_that_cannot_be_read_is_not_here(
+    monkeypatch: pytest.MonkeyPatch, needed: bool, number: int
+) -> None:
+    devices = Devices(monkeypatch)
+    devices.errors["/dev/flash"] = OSError(number, os.strerror(number))
+    if needed:
+        poolnotes.write("main", poolnotes.WRITE_BACK)
+        with pytest.raises(Refused, match="SAN-POOL-016"):
+            flash.start(FakeRunner(), POOL, patience_s=0.0)
+        assert devices.done == []
+    else:
+        flash.start(FakeRunner(), POOL, patience_s=0.0)
+        assert devices.done == ["/dev/slow", "alone"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_note_that_cannot_be_read_permits_nothing(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The slow disk was used alone."""
+    devices = Devices(monkeypatch)
+    devices.flash = None
+    Faults(monkeypatch).at(poolnotes._path("main", poolnotes.WRITE_BACK), number)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        flash.start(FakeRunner(), POOL, patience_s=0.0)
+    assert devices.done == []
+
+
+def test_only_what_was_read_and_is_the_pools_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = Devices(monkeypatch)
+    devices.errors["/dev/flash"] = OSError(errno.EIO, "Input/output error")
+    with pytest.raises(CommandError, match="SAN-POOL-027"):
+        flash.empty(POOL, "/dev/flash")
+    with pytest.raises(Refused, match="SAN-CACHE-009"):
+        flash.empty(POOL, "/dev/slow")  # the names were mixed up in the inventory
+    assert devices.done == []
+    devices.errors.clear()
+    flash.empty(POOL, "/dev/flash")
+    assert devices.done == ["format"]
+
+
+def test_a_stop_whose_disk_does_not_answer_notes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = Devices(monkeypatch)
+    monkeypatch.setattr(bcache, "observe", lambda _origin: SEEN)
+    monkeypatch.setattr(bcache, "stop", lambda *_, **__: None)
+    devices.errors["/dev/slow"] = OSError(errno.EIO, "Input/output error")
+    flash.stop(POOL)
+    assert not poolnotes.exists("main", poolnotes.STOPPED)
+    devices.errors.clear()
+    flash.stop(POOL)
+    assert poolnotes.read("main", poolnotes.STOPPED) == "5e7"
