@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Writes docs/adr/README.md, the index of the decisions; with --check only compares it.
 
 Each line is made of a decision's number, its title and the first sentence of its section

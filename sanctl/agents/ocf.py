@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What every OCF agent of sanctl shares: exit codes, parameters from the environment, dispatch.
 
 OCF Resource Agent API 1.1. Agents are short processes on the failover path: this module and what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What every code means. `sanctl explain` and docs/reference/errors.md are made from this."""
 
 from __future__ import annotations

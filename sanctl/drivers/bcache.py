@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The flash cache under a pool's filesystem: bcache, driven through its superblocks and sysfs.
 
-Nothing here decides anything: see sanctl/plan/assembly.py. No program of bcache-tools is used: its
+Nothing here decides anything: see sanctl/plan/pool/flash_assembly.py. No program of bcache-tools
+is used: its
 udev rules would register whatever hosts have written onto their devices (docs/adr/0031).
 
 The superblock is that of bcache_ondisk.h, 4 KiB into a device; sysfs is that of
@@ -18,8 +20,8 @@ import time
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache import Mode
-from sanctl.model.poolcache import Attachment, Superblock
+from sanctl.model.cache_policy import Mode
+from sanctl.model.pool_cache import Attachment, Superblock
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """DRBD through its own tools: drbdadm for what needs the resource file, drbdsetup for the rest.
 
 drbdadm is given the one file of the resource that it is asked about: by itself it reads all of the

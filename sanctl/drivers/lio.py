@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """LIO targets, through configfs.
 
 Written against the kernel's interface (drivers/target/target_core_configfs.c) rather than through

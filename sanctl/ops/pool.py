@@ -1,26 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Pools with a flash cache: their mode, and making one on this node."""
 
 from __future__ import annotations
 
-from sanctl.drivers import bcache, flash, loop, poolnotes
-from sanctl.drivers.poolproblems import service_of
+from sanctl.drivers import bcache, flash_cache, loop, pool_notes
+from sanctl.drivers.pool_problems import service_of
 from sanctl.errors import NotConverged, Problem, Refused
-from sanctl.model.cache import Mode
-from sanctl.model.change import Change
+from sanctl.model.cache_policy import Mode
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.poolcache import mount_unit
+from sanctl.model.pool_cache import mount_unit
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops.pool_preparation import Preparation, look_at
 from sanctl.ops.session import Session
-from sanctl.plan.pool_cache import (
+from sanctl.plan.pool.flash_mode import (
     away_problems,
     existing_pool,
     mode_applied,
     plan_mode,
     renewal_problems,
 )
-from sanctl.plan.pool_preparation import Holds
+from sanctl.plan.pool.preparation import Holds
 from sanctl.system.files import is_mount_point
 from sanctl.system.runner import Runner
 
@@ -112,7 +113,7 @@ def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
         SanctlError, OSError: the filesystem or the disk is still used.
     """
     pool = existing_pool(topology, name)
-    cache = flash.cached(pool)
+    cache = flash_cache.cached(pool)
     origin, unit = str(cache.origin), mount_unit(str(pool.path))
     for device, is_flash in ((origin, False), (str(cache.flash), True)):
         found = look_at(runner, pool, device, is_flash=is_flash)
@@ -126,12 +127,12 @@ def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
     if bcache.set_of(str(cache.flash)) is not None:
         bcache.release_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
     # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
-    poolnotes.write(pool.name, poolnotes.MADE, pool.uuid)
-    poolnotes.write(pool.name, poolnotes.MAKING, pool.uuid)
-    bcache.format_origin(origin, flash.origin_uuid(pool), flash.label_of(pool))
+    pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
+    pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
+    bcache.format_origin(origin, flash_cache.origin_uuid(pool), flash_cache.label_of(pool))
     # The last step: until here the notes say that the disk alone must not be used.
-    flash.forget_notes(pool)
-    flash.forget_loss(pool)
+    flash_cache.forget_notes(pool)
+    flash_cache.forget_loss(pool)
 
 
 def _pool_here(topology: Topology, name: PoolName, node: str) -> Pool:

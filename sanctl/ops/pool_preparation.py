@@ -1,4 +1,5 @@
-"""Carries out what sanctl/plan/pool_preparation.py decides for a pool with a flash cache."""
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out what sanctl/plan/pool/preparation.py decides for a pool with a flash cache."""
 
 from __future__ import annotations
 
@@ -6,18 +7,18 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sanctl.drivers import bcache, flash, poolnotes
-from sanctl.drivers import pool as pools
-from sanctl.drivers.poolproblems import (
+from sanctl.drivers import bcache, flash_cache, pool_notes
+from sanctl.drivers import pool_files as pools
+from sanctl.drivers.pool_problems import (
     lost_problem,
     service_of,
     unfinished_problem,
     unread_problem,
 )
 from sanctl.errors import CommandError, Problem, Refused
-from sanctl.model.poolcache import mount_unit
+from sanctl.model.pool_cache import mount_unit
 from sanctl.model.topology import Pool
-from sanctl.plan.pool_preparation import Act, Holds, Marker, Seen, next_act
+from sanctl.plan.pool.preparation import Act, Holds, Marker, Seen, next_act
 from sanctl.system.files import exists, is_mount_point, sync_folder, write_atomically
 from sanctl.system.runner import Runner
 
@@ -49,7 +50,7 @@ def look_at(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> Look:
     try:
         found = bcache.read_superblock(device)
         if found is not None:
-            is_ours = found.is_flash == is_flash and found.label == flash.label_of(pool)
+            is_ours = found.is_flash == is_flash and found.label == flash_cache.label_of(pool)
             return Look(Holds.OURS if is_ours else Holds.FOREIGN, foreign)
         return Look(Holds.BLANK if is_blank(runner, device) else Holds.FOREIGN, foreign)
     except OSError as error:
@@ -81,7 +82,7 @@ class Preparation:
     def __init__(self, runner: Runner, pool: Pool) -> None:
         self._runner = runner
         self._pool = pool
-        cache = flash.cached(pool)
+        cache = flash_cache.cached(pool)
         self._origin, self._flash = str(cache.origin), str(cache.flash)
         self._path = str(pool.path)
         self._is_started = False
@@ -137,9 +138,9 @@ class Preparation:
             flash=flash_device,
             filesystem=filesystem,
             marker=self._marker() if is_mounted else None,
-            is_making=poolnotes.is_of(name, poolnotes.MAKING, uuid),
-            is_made=poolnotes.is_of(name, poolnotes.MADE, uuid),
-            is_noted_write_back=flash.is_noted(self._pool),
+            is_making=pool_notes.is_of(name, pool_notes.MAKING, uuid),
+            is_made=pool_notes.is_of(name, pool_notes.MADE, uuid),
+            is_noted_write_back=flash_cache.is_noted(self._pool),
         )
 
     def _look_at(self, refusal: Act, device: str, *, is_flash: bool) -> Holds:
@@ -190,17 +191,17 @@ class Preparation:
 
     def _format(self) -> str:
         bcache.format_origin(
-            self._origin, flash.origin_uuid(self._pool), flash.label_of(self._pool)
+            self._origin, flash_cache.origin_uuid(self._pool), flash_cache.label_of(self._pool)
         )
         return f"{self._origin} is its disk"
 
     def _give_flash(self) -> str:
-        flash.empty(self._pool, self._flash)
+        flash_cache.empty(self._pool, self._flash)
         return f"{self._flash} is its flash"
 
     def _attach_flash(self) -> str:
-        flash.forget_loss(self._pool)
-        flash.attach_flash(self._pool)
+        flash_cache.forget_loss(self._pool)
+        flash_cache.attach_flash(self._pool)
         return f"{self._flash} is its flash"
 
     def _start(self) -> str:
@@ -216,7 +217,7 @@ class Preparation:
     def _make_filesystem(self) -> str:
         seen = bcache.observe(self._origin)
         disk = f"/dev/{seen.disk if seen else ''}"
-        poolnotes.write(self._pool.name, poolnotes.MAKING, self._pool.uuid)
+        pool_notes.write(self._pool.name, pool_notes.MAKING, self._pool.uuid)
         # Its uuid is the pool's: with it a marker that is missing is one not written yet.
         self._runner.run(
             ["mkfs.ext4", "-q", "-F", "-U", self._pool.uuid, disk], timeout_s=_MKFS_TIMEOUT_S
@@ -228,7 +229,7 @@ class Preparation:
         return "a filesystem was made"
 
     def _forget_making(self) -> str:
-        poolnotes.clear(self._pool.name, poolnotes.MAKING)
+        pool_notes.clear(self._pool.name, pool_notes.MAKING)
         return ""
 
     def _mount(self) -> str:
@@ -245,5 +246,5 @@ class Preparation:
         return "it is marked"
 
     def _note_made(self) -> str:
-        poolnotes.write(self._pool.name, poolnotes.MADE, self._pool.uuid)
+        pool_notes.write(self._pool.name, pool_notes.MADE, self._pool.uuid)
         return ""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads and writes files: whole, atomic and durable where it matters; tells what is not there.
 
 `os.path.exists` and its kin answer False to any error. A disk that fails for a moment, or a kernel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A disk, or a kernel without memory, that answers with an error instead of an answer."""
 
 from __future__ import annotations

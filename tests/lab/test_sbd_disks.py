@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What the rollout does with SBD's shared disk: initialized when blank, left in all other cases.
 
 On real kernels, whose disks hold something else or cannot be read, and with a cluster that runs.
@@ -12,18 +13,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from sanctl.demo.bed import Bed, run_sanctl
-from sanctl.demo.scene import await_cluster
 from sanctl.errors import CommandError
-from sanctl.lab import guest, rollout, state
-from sanctl.lab import host as lab_host
-from sanctl.lab.spec import LabSpec
+from sanctl.lab.harness.lab_session import Bed, run_sanctl
+from sanctl.lab.harness.scenario import await_cluster
+from sanctl.lab.machines import guest_files, lab_state, rollout
+from sanctl.lab.machines import requirements as lab_host
+from sanctl.lab.machines.spec import LabSpec
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 OWN_LAB = os.environ.get("SANCTL_TEST_SBD_DISKS_LAB", "")
 LAB = OWN_LAB or "sbd-disks"
-DISK = guest.SHARED_DEVICE
+DISK = guest_files.SHARED_DEVICE
 # A device-mapper device over the shared disk that is made to fail.
 MAPPED = "/dev/mapper/sbd-disk"
 MIB = 1 << 20
@@ -46,7 +47,7 @@ def _audited() -> None:
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Bed]:
     """A laboratory that nothing has been rolled out to."""
-    if state.find(LAB) is None:
+    if lab_state.find(LAB) is None:
         lacking = lab_host.check(lab_host.observe(), LabSpec(name=LAB))
         if lacking:
             pytest.fail("no laboratory here: " + "; ".join(map(str, lacking)))

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Ansible module: marks directories on mounted filesystems as sanctl pools."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Ansible module: tells what SBD's shared disks hold, and initializes those that are blank."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The collection's modules, where they guard something: pools, and changes of the CIB."""
 
 from __future__ import annotations
@@ -5,6 +6,8 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
@@ -282,3 +285,30 @@ def test_an_open_release_is_seen(installed: Path) -> None:
     finally:
         os.close(handle)
     assert str(installed / OLD) not in releases.opened(Path("/proc"))
+
+
+def test_the_release_of_a_node_has_neither_laboratory_nor_safety_model(tmp_path: Path) -> None:
+    built, _ = wheel.build(ANSIBLE.parent, tmp_path)
+    with zipfile.ZipFile(built) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "release")
+    assert "sanctl/agents/device.py" in names
+    assert not [name for name in names if name.startswith(("sanctl/lab/", "sanctl/safety/"))]
+
+    # Without the finder of an editable install, which would find the checkout's laboratory.
+    run = (
+        "import sys; sys.path.insert(0, ''); "
+        "sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in repr(each)]; "
+        "from sanctl.cli.main import main; main()"
+    )
+
+    def sanctl(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", run, *words],
+            cwd=tmp_path / "release", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    assert "chaos" not in sanctl("--help").stdout
+    refused = sanctl("lab", "up")
+    assert refused.returncode == 2
+    assert "part of a checkout" in refused.stderr

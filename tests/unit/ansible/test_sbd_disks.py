@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """SBD's shared disks in the rollout: which are initialized, and which are refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """scripts/adr_index.py: the index of the decisions says what today's decisions say."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples import ROOT
+from tests.support.samples import ROOT
 
 _SCRIPT = ROOT / "scripts" / "adr_index.py"
 _PAGE = """# {number}. {title}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The tutorial's samples of what `sanctl` prints on a node, against what it prints of a cluster.
 
 The cluster is the fake one: a line that the command prints and the page lacks, or the other way
@@ -8,7 +9,7 @@ tests/lab/test_docs.py, which takes too long for every change.
 from __future__ import annotations
 
 from sanctl.model.cluster import Role
-from tests.samples import ROOT, Sample, consoles, is_shown, words
+from tests.support.samples import ROOT, Sample, consoles, is_shown, words
 from tests.unit.cli.test_commands import FakeEnvironment, Run, env, run
 
 __all__ = ["env", "run"]  # fixtures

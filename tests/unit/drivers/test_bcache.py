@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """bcache's superblock, byte by byte, and the numbers it prints."""
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sanctl.drivers import bcache
-from sanctl.model.cache import Mode
-from sanctl.model.poolcache import Attachment, Superblock
+from sanctl.model.cache_policy import Mode
+from sanctl.model.pool_cache import Attachment, Superblock
 
 LABEL = "5d4c1f6e9d0b4c398a540c6f6f0b7a11"
 

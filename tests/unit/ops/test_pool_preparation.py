@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Preparing a pool with a flash cache: devices that fail, are replaced, or hold something else.
 
 The devices are files. What bcache and systemd would do is done by a world that can be killed
@@ -14,13 +15,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.drivers import bcache, flash, poolnotes
+from sanctl.drivers import bcache, flash_cache, pool_notes
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
-from sanctl.model.cache import Mode
+from sanctl.model.cache_policy import Mode
 from sanctl.model.topology import PoolCache, Topology
 from sanctl.ops import pool as pools
 from sanctl.ops import pool_preparation
-from sanctl.plan.assembly import assemble
+from sanctl.plan.pool.flash_assembly import assemble
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology
 from tests.unit.ops.test_device import codes
@@ -86,7 +87,7 @@ class World:
         elif words.startswith("systemctl restart"):
             self.start()
         elif words.startswith("systemctl start"):
-            assert not poolnotes.exists(MAIN, poolnotes.MAKING), "it may still be made"
+            assert not pool_notes.exists(MAIN, pool_notes.MAKING), "it may still be made"
             self.mount()
         elif words.startswith("systemctl stop sanctl-pool"):
             self.is_running = False
@@ -104,12 +105,12 @@ class World:
 
     def start(self) -> None:
         self.step("start")
-        flash._refuse_unfinished(self.pool)
+        flash_cache._refuse_unfinished(self.pool)
         act = assemble(
-            label=flash.label_of(self.pool),
+            label=flash_cache.label_of(self.pool),
             origin=bcache.read_superblock(str(self.origin)),
             flash=bcache.read_superblock(str(self.flash)),
-            is_noted_write_back=flash.is_noted(self.pool),
+            is_noted_write_back=flash_cache.is_noted(self.pool),
             stopped_with="",
         )
         if act not in {"attach", "renew"}:
@@ -153,9 +154,9 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path)
     monkeypatch.setattr(os, "O_DIRECT", 0)
-    monkeypatch.setattr(poolnotes, "_FOLDER", str(made.notes))
-    monkeypatch.setattr(flash, "_RUNTIME", str(tmp_path / "run"))
-    monkeypatch.setattr(flash, "tell", lambda *_, **__: None)
+    monkeypatch.setattr(pool_notes, "_FOLDER", str(made.notes))
+    monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(flash_cache, "tell", lambda *_, **__: None)
     monkeypatch.setattr(bcache, "_LEAST_BYTES", 0)
     monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
     monkeypatch.setattr(bcache, "observe", made.observe)
@@ -204,8 +205,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     real_format: Callable[..., None] = bcache.format_origin
     monkeypatch.setattr(bcache, "format_origin", format_origin)
     monkeypatch.setattr(bcache, "format_flash", stepping("format", bcache.format_flash))
-    monkeypatch.setattr(poolnotes, "write", stepping("note", poolnotes.write))
-    monkeypatch.setattr(poolnotes, "clear", stepping("forget", poolnotes.clear))
+    monkeypatch.setattr(pool_notes, "write", stepping("note", pool_notes.write))
+    monkeypatch.setattr(pool_notes, "clear", stepping("forget", pool_notes.clear))
     return made
 
 
@@ -239,8 +240,8 @@ def test_a_device_that_cannot_be_read_is_not_blank(world: World, device: str) ->
 
 def test_a_bad_sector_under_the_filesystem_is_no_blank_disk(world: World) -> None:
     world.prepare()
-    for kind in (poolnotes.MADE,):  # as an older release left it
-        poolnotes.clear(MAIN, kind)
+    for kind in (pool_notes.MADE,):  # as an older release left it
+        pool_notes.clear(MAIN, kind)
     world.reboot()
     world.is_mounted = False
     world.steps.clear()
@@ -261,7 +262,7 @@ def test_what_blkid_does_not_know_is_not_blank_either(world: World, device: str)
 
 def test_a_pool_of_an_older_release_is_noted(world: World) -> None:
     world.prepare()
-    poolnotes.clear(MAIN, poolnotes.MADE)
+    pool_notes.clear(MAIN, pool_notes.MADE)
     assert world.prepare() == () and world.kinds() == {"made"}
 
 
@@ -305,10 +306,10 @@ def test_a_blank_flash_is_taken_in_place_of_one_that_failed(world: World) -> Non
 
 
 def test_notes_of_another_pool_say_nothing(world: World) -> None:
-    poolnotes.write(MAIN, poolnotes.MADE, "another")
-    poolnotes.write(MAIN, poolnotes.MAKING, "another")
+    pool_notes.write(MAIN, pool_notes.MADE, "another")
+    pool_notes.write(MAIN, pool_notes.MAKING, "another")
     world.prepare()
-    assert poolnotes.read(MAIN, poolnotes.MADE) == world.pool.uuid
+    assert pool_notes.read(MAIN, pool_notes.MADE) == world.pool.uuid
 
 
 @pytest.mark.parametrize("what", ["unread", "foreign"])
@@ -359,8 +360,8 @@ def test_one_that_makes_it_anew_and_is_killed_is_begun_again(world: World, relea
     for died in ("half", *steps_of(world, world.anew)):
         (world.path / "old").touch()
         if release == "older":
-            poolnotes.clear(MAIN, poolnotes.MADE)
-        poolnotes.write(MAIN, poolnotes.WRITE_BACK)
+            pool_notes.clear(MAIN, pool_notes.MADE)
+        pool_notes.write(MAIN, pool_notes.WRITE_BACK)
         world.dies_before = died
         world.steps.clear()
         with pytest.raises(KilledError):
@@ -375,12 +376,12 @@ def test_one_that_makes_it_anew_and_is_killed_is_begun_again(world: World, relea
 
 def test_a_pool_that_is_half_made_anew_does_not_start(world: World) -> None:
     world.prepare()
-    poolnotes.write(MAIN, poolnotes.MAKING, world.pool.uuid)
+    pool_notes.write(MAIN, pool_notes.MAKING, world.pool.uuid)
     world.is_mounted = world.is_running = False
     world.steps.clear()
     refused(world, "SAN-POOL-028")
     with pytest.raises(Refused, match="SAN-POOL-028"):
-        flash._refuse_unfinished(world.pool)
+        flash_cache._refuse_unfinished(world.pool)
 
 
 def test_what_has_no_effect_is_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

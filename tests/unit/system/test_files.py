@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What is not there, what is not known to be there, and that nothing asks in another way."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 from sanctl.system import files
 from sanctl.system.files import exists, is_folder, is_link, is_mount_point, read_text_or
 from tests.fakes.faults import Faults
-from tests.samples import ROOT
+from tests.support.samples import ROOT
 
 QUESTIONS: tuple[Callable[[str], bool], ...] = (exists, is_folder, is_link, is_mount_point)
 UNKNOWN = (errno.EIO, errno.ENOMEM, errno.EACCES, errno.ENODEV, errno.ESHUTDOWN, errno.ELOOP)
