@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sanctl.cli.progress import make_reporter
-from sanctl.drivers.node_facts import Host, HostPort
+from sanctl.drivers.node_facts import NodeFacts, NodeFactsPort
 from sanctl.drivers.pacemaker import Pacemaker, PacemakerPort
 from sanctl.drivers.stonith import Stonith, StonithPort
 from sanctl.errors import ConfigError, Problem, SanctlError
@@ -31,7 +31,7 @@ class Environment:
         runner = LocalRunner()
         self.runner: Runner = runner
         self.pacemaker: PacemakerPort = Pacemaker(runner)
-        self.host: HostPort = Host(runner)
+        self.host: NodeFactsPort = NodeFacts(runner)
         self.stonith: StonithPort = Stonith(runner)
         self.clock: Clock = SystemClock()
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sanctl.model.names import format_bytes
-from sanctl.model.resync_record import DONE, Resync, Running
-from sanctl.model.verify_result import Verification
+from sanctl.model.resync_record import DONE, ResyncRecord, RunningSync
+from sanctl.model.verify_result import VerifyResult
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import sync
@@ -21,7 +21,7 @@ def time_text(seconds: int) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
 
 
-def running_data(running: Running) -> sync.Running:
+def running_data(running: RunningSync) -> sync.Running:
     """Return what runs for the JSON output."""
     return {
         "kind": running.kind,
@@ -35,7 +35,7 @@ def running_data(running: Running) -> sync.Running:
     }
 
 
-def resync_data(latest: Resync) -> sync.Resync:
+def resync_data(latest: ResyncRecord) -> sync.Resync:
     """Return the latest resync for the JSON output."""
     return {
         "kind": latest.kind,
@@ -47,7 +47,7 @@ def resync_data(latest: Resync) -> sync.Resync:
     }
 
 
-def verification_data(told: Verification) -> sync.Verification:
+def verification_data(told: VerifyResult) -> sync.Verification:
     """Return a verify for the JSON output."""
     return {
         "result": told.result,
@@ -61,7 +61,7 @@ def verification_data(told: Verification) -> sync.Verification:
     }
 
 
-def resync_words(latest: Resync) -> str:
+def resync_words(latest: ResyncRecord) -> str:
     """Say the latest resync in a few words."""
     if latest.stage != DONE:
         return f"{latest.kind} ({latest.why}), still running"
@@ -71,7 +71,7 @@ def resync_words(latest: Resync) -> str:
     )
 
 
-def verification_words(told: Verification) -> str:
+def verification_words(told: VerifyResult) -> str:
     """Say a verify in a few words."""
     amount = f" {format_bytes(told.found_kib * 1024)}" if told.found_kib else ""
     return f"{told.result}{amount}, {time_text(told.ended_s or told.began_s)}"

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING
 
 from sanctl.cli.commands.sync_policy import policy_data
 from sanctl.cli.sync_views import resync_data
-from sanctl.model.cache_policy import Mode
-from sanctl.model.cluster import PRESENT, Cluster
+from sanctl.model.cache_policy import CacheMode
+from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Pool, Topology
-from sanctl.plan.cache.policy_change import cache_words as device_cache_words
-from sanctl.plan.cache.policy_change import reason_of
+from sanctl.plan.cache.policy_change import mode_reason
+from sanctl.plan.cache.policy_change import replica_cache_text as device_cache_words
 from sanctl.plan.device.placement import room_bytes
 from sanctl.plan.health.device_health import device_findings
-from sanctl.plan.pool.flash_mode import mode_wish, node_words, told_state, unknown_reason
-from sanctl.plan.replicas.pending_change import unfinished
+from sanctl.plan.pool.flash_mode import (
+    node_flash_text,
+    published_flash_state,
+    unknown_reason,
+    wanted_flash_mode,
+)
+from sanctl.plan.replicas.pending_change import pending_change_of
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import contract, pool
@@ -45,7 +50,7 @@ def device_data(
 ) -> contract.Device:
     """Return a device for the JSON output."""
     move = cluster.cib.move(device.name)
-    left = unfinished(cluster, device)
+    left = pending_change_of(cluster, device)
     return {
         "name": device.name.value,
         "state": device_state(cluster, device),
@@ -57,7 +62,7 @@ def device_data(
         "cache": {
             "mode": device.cache.mode.value,
             "dirty_limit": device.cache.dirty_bytes
-            if device.cache.mode is Mode.WRITE_BACK
+            if device.cache.mode is CacheMode.WRITE_BACK
             else None,
             "read_cache": device.cache.read_bytes,
         },
@@ -76,7 +81,7 @@ def device_data(
 def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> contract.Replica:
     state = cluster.mon.state(node)
     replica = cluster.replica(device.name, node)
-    known = state in PRESENT
+    known = state in MEMBER_STATES
     return {
         "node": node.value,
         "node_state": state.value,
@@ -92,7 +97,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> contr
         "resync": resync_data(replica.resync) if replica.resync else None,
         "cache": {
             "mode": replica.cache,
-            "reason": reason_of(device, replica),
+            "reason": mode_reason(device, replica),
             "dirty": replica.dirty_bytes,
             "node_limit": replica.dirty_node_limit_bytes,
             "flush_s": replica.flush_s,
@@ -107,7 +112,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> contr
 
 def replica_words(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     """Say a replica's condition in a few words."""
-    if cluster.mon.state(node) not in PRESENT:
+    if cluster.mon.state(node) not in MEMBER_STATES:
         return UNKNOWN
     return cluster.replica(device.name, node).brief()
 
@@ -139,8 +144,8 @@ def cache_rows(cluster: Cluster, nodes: Sequence[contract.Node]) -> Iterator[tup
     for device in cluster.cib.devices:
         for node in device.nodes:
             replica = cluster.replica(device.name, node)
-            held = replica.cache == Mode.WRITE_BACK.value or replica.read_bytes
-            if held or device.cache.mode is Mode.WRITE_BACK or device.cache.read_bytes:
+            held = replica.cache == CacheMode.WRITE_BACK.value or replica.read_bytes
+            if held or device.cache.mode is CacheMode.WRITE_BACK or device.cache.read_bytes:
                 yield f"device {device.name}", node.value, device_cache_words(device, replica)
     for each in nodes:
         for pool in each["pools"]:
@@ -194,7 +199,7 @@ def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.Pool:
 
 
 def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.PoolCache | None:
-    wish, state = mode_wish(cluster, pool, node), told_state(cluster, pool, node)
+    wish, state = wanted_flash_mode(cluster, pool, node), published_flash_state(cluster, pool, node)
     if wish is None:
         return None
     return {
@@ -204,7 +209,7 @@ def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.PoolCache 
         "dirty": state.dirty_bytes if state else None,
         "flush_s": state.flush_s if state else None,
         "hit_percent": state.hit_percent if state else None,
-        "words": node_words(cluster, pool, node),
+        "words": node_flash_text(cluster, pool, node),
     }
 
 

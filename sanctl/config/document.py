@@ -13,7 +13,7 @@ from typing import Any
 from sanctl.errors import Problem, UsageError
 
 Path = tuple[str, ...]
-Place = Callable[[Path], str]
+PathName = Callable[[Path], str]
 
 
 def dotted(path: Path) -> str:
@@ -24,7 +24,7 @@ def dotted(path: Path) -> str:
 class Document:
     """A parsed document, the problems found in it so far, and how to name a place in it."""
 
-    def __init__(self, tree: Mapping[str, Any], place: Place = dotted) -> None:
+    def __init__(self, tree: Mapping[str, Any], place: PathName = dotted) -> None:
         self._tree = tree
         self._place = place
         self.problems: list[Problem] = []

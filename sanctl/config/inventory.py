@@ -13,10 +13,10 @@ from typing import Any
 from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
 from sanctl.config.fencing import FENCE_VARIABLES, check_fencing
-from sanctl.config.nodes import DOMAINS, NETWORKS
+from sanctl.config.nodes import FAILURE_DOMAINS, NETWORKS
 from sanctl.config.sbd_reach import check_reach, check_sbd
-from sanctl.model.pool_cache import mount_unit
-from sanctl.model.topology import RISK_NO_FENCING, Role, Strategy
+from sanctl.model.pool_cache import mount_unit_name
+from sanctl.model.topology import RISK_NO_FENCING, NodeRole, Strategy
 
 NODES = "sanctl_nodes"
 STORAGE = "sanctl_storage"
@@ -42,7 +42,7 @@ _NODE_VARIABLES = {
 }
 
 
-def survey(
+def read_inventory(
     hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     """Return what the rollout needs to know of the whole inventory.
@@ -89,7 +89,7 @@ def survey(
                 "path": str(pool.path),
                 "uuid": pool.uuid,
                 "nodes": [str(node) for node in pool.nodes],
-                **({"unit": mount_unit(str(pool.path))} if pool.cache is not None else {}),
+                **({"unit": mount_unit_name(str(pool.path))} if pool.cache is not None else {}),
             }
             for pool in topology.pools
         ],
@@ -154,10 +154,10 @@ def _node(
 ) -> dict[str, Any]:
     role = None
     if name in groups.get(STORAGE, ()):
-        role = Role.STORAGE.value
+        role = NodeRole.STORAGE.value
     elif name in groups.get(WITNESS, ()):
-        role = Role.WITNESS.value
-    keys = ("id", *NETWORKS, *DOMAINS, "power")
+        role = NodeRole.WITNESS.value
+    keys = ("id", *NETWORKS, *FAILURE_DOMAINS, "power")
     return {"role": role, **{key: variables.get(_NODE_VARIABLES[key]) for key in keys}}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from sanctl.config.document import Document
-from sanctl.config.nodes import MAX_NODES, Taken
-from sanctl.model.topology import RISK_NO_FENCING, RISK_SOFTDOG, Address, Role, Strategy
+from sanctl.config.nodes import MAX_NODES, Claims
+from sanctl.model.topology import RISK_NO_FENCING, RISK_SOFTDOG, Address, NodeRole, Strategy
 
 _RISKS = (RISK_NO_FENCING, RISK_SOFTDOG)
 
@@ -50,7 +50,7 @@ def read_risks(document: Document, strategy: Strategy | None) -> tuple[str, ...]
     return tuple(sorted(set(codes)))
 
 
-def read_qdevice(document: Document, taken: Taken) -> Address | None:
+def read_qdevice(document: Document, taken: Claims) -> Address | None:
     """Return the address of the host that runs corosync-qnetd, if there is one."""
     if not document.has(("qdevice",)):
         return None
@@ -75,13 +75,13 @@ def read_qdevice(document: Document, taken: Taken) -> Address | None:
 
 
 def check_nodes(
-    document: Document, names: Sequence[str], taken: Taken, strategy: Strategy | None
+    document: Document, names: Sequence[str], taken: Claims, strategy: Strategy | None
 ) -> None:
     """Note whatever makes the nodes unfit for the strategy."""
     roles = [taken.roles.get(name) for name in names]
-    witnesses = roles.count(Role.WITNESS)
+    witnesses = roles.count(NodeRole.WITNESS)
     has_qdevice = document.has(("qdevice",))
-    if all(role is Role.WITNESS for role in roles):
+    if all(role is NodeRole.WITNESS for role in roles):
         document.note("SAN-CONF-022", ("nodes",), "there is no storage node")
     if len(names) > MAX_NODES:
         document.note("SAN-CONF-022", ("nodes",), f"{len(names)} nodes; at most {MAX_NODES}")

@@ -29,23 +29,23 @@ def path(name: str) -> str | None:
 
 def exists(name: str) -> bool:
     """Whether there is such a device."""
-    return dm.below(_of(name)) is not None
+    return dm.lower_device(_of(name)) is not None
 
 
-def has_ordinary_zeros(name: str) -> bool:
+def refuses_write_zeroes(name: str) -> bool:
     """Whether zeros that DRBD writes reach the file as ordinary writes; unknown is no.
 
     Without the target that sees to it they do so only for as long as a read cache is below.
     """
-    return is_folder(_MODULE) and dm.limit(_of(name), "write_zeroes_max_bytes") == "0"
+    return is_folder(_MODULE) and dm.queue_limit(_of(name), "write_zeroes_max_bytes") == "0"
 
 
-def leads_onto(name: str) -> str | None:
+def lower_device(name: str) -> str | None:
     """Return the name of the block device it leads onto (`loop3`, `dm-7`), None without one."""
-    return dm.below(_of(name))
+    return dm.lower_device(_of(name))
 
 
-def stand(runner: Runner, name: str, *, over: str) -> None:
+def create(runner: Runner, name: str, *, over: str) -> None:
     """Make it over a loop device, where it is not there already. Nothing uses it yet.
 
     Args:
@@ -56,7 +56,7 @@ def stand(runner: Runner, name: str, *, over: str) -> None:
     Raises:
         CommandError: the kernel refused.
     """
-    if leads_onto(name) == os.path.basename(over) and not dm.is_suspended(_of(name)):
+    if lower_device(name) == os.path.basename(over) and not dm.is_suspended(_of(name)):
         grow(runner, name, over=over)
         return
     dm.remove(runner, _of(name))
@@ -66,7 +66,7 @@ def stand(runner: Runner, name: str, *, over: str) -> None:
     dm.create(runner, _of(name), _table(over, loop.size_bytes(over)))
 
 
-def lead(
+def switch(
     runner: Runner,
     name: str,
     *,
@@ -81,12 +81,12 @@ def lead(
     Raises:
         CommandError: the kernel refused, or what is in flight below does not end.
     """
-    dm.swap(runner, _of(name), _table(onto, size_bytes), timeout_s=within_s)
+    dm.swap_table(runner, _of(name), _table(onto, size_bytes), timeout_s=within_s)
 
 
-def drop_loaded(runner: Runner, name: str) -> None:
+def clear_inactive_table(runner: Runner, name: str) -> None:
     """Forget a table that was loaded and never put in force."""
-    dm.drop_loaded(runner, _of(name))
+    dm.clear_inactive_table(runner, _of(name))
 
 
 def grow(runner: Runner, name: str, *, over: str) -> None:
@@ -96,11 +96,11 @@ def grow(runner: Runner, name: str, *, over: str) -> None:
         CommandError: the kernel refused, or what is in flight below does not end.
     """
     if is_too_small(name, over=over):
-        lead(runner, name, onto=over, size_bytes=loop.size_bytes(over))
-    release(runner, name)
+        switch(runner, name, onto=over, size_bytes=loop.size_bytes(over))
+    resume(runner, name)
 
 
-def release(runner: Runner, name: str) -> None:
+def resume(runner: Runner, name: str) -> None:
     """Let I/O through where an interrupted swap holds it back."""
     if dm.is_suspended(_of(name)):
         dm.resume(runner, _of(name))

@@ -20,7 +20,7 @@ import time
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, Superblock
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
@@ -46,15 +46,15 @@ _LEAST_BYTES = 64 << 20
 # Room for the superblock: the filesystem begins here, so the slow disk alone shows none.
 _DATA_SECTORS = 16
 _STATES = tuple(Attachment)
-_MODES = {Mode.WRITE_THROUGH: "writethrough", Mode.WRITE_BACK: "writeback"}
-_MODE_BITS = {0: Mode.WRITE_THROUGH, 1: Mode.WRITE_BACK}
+_MODES = {CacheMode.WRITE_THROUGH: "writethrough", CacheMode.WRITE_BACK: "writeback"}
+_MODE_BITS = {0: CacheMode.WRITE_THROUGH, 1: CacheMode.WRITE_BACK}
 _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _CRC_POLYNOMIAL = 0x42F0E1EBA9EA3693
 _ALL_ONES = (1 << 64) - 1
 _POLL_S = 0.1
 
 
-class Seen(NamedTuple):
+class OriginState(NamedTuple):
     """What the kernel says of a cached disk that is registered.
 
     Attributes:
@@ -69,7 +69,7 @@ class Seen(NamedTuple):
 
     disk: str
     has_flash: bool
-    mode: Mode
+    mode: CacheMode
     is_clean: bool
     dirty_bytes: int
     hits: int
@@ -133,7 +133,7 @@ def parse_superblock(raw: bytes) -> Superblock | None:
         set_uuid=set_uuid.hex(),
         label=label.rstrip(b"\0").decode("ascii", "replace"),
         state=_STATES[flags >> 61 & 3],
-        mode=Mode.NONE if is_flash else _MODE_BITS.get(flags & 15, Mode.NONE),
+        mode=CacheMode.NONE if is_flash else _MODE_BITS.get(flags & 15, CacheMode.NONE),
     )
 
 
@@ -275,7 +275,7 @@ def register(device: str) -> None:
             ) from error
 
 
-def observe(origin: str) -> Seen | None:
+def observe(origin: str) -> OriginState | None:
     """Return what the kernel says of a slow disk; None when it is not registered."""
     folder = _folder(origin)
     if folder is None:
@@ -285,18 +285,20 @@ def observe(origin: str) -> Seen | None:
     has_flash = _is(f"{folder}/cache")
     chosen = re.search(r"\[(\w+)\]", read_text_or(f"{folder}/cache_mode", ""))
     words = {word: mode for mode, word in _MODES.items()}
-    return Seen(
+    return OriginState(
         disk=disk,
         has_flash=has_flash,
-        mode=words.get(chosen[1] if chosen else "", Mode.NONE) if has_flash else Mode.NONE,
+        mode=words.get(chosen[1] if chosen else "", CacheMode.NONE)
+        if has_flash
+        else CacheMode.NONE,
         is_clean=state in {"clean", "no cache"},
-        dirty_bytes=human_bytes(read_text_or(f"{folder}/dirty_data", "0")),
+        dirty_bytes=parse_human_bytes(read_text_or(f"{folder}/dirty_data", "0")),
         hits=_count(f"{folder}/stats_total/cache_hits"),
         misses=_count(f"{folder}/stats_total/cache_misses"),
     )
 
 
-def set_of(flash: str) -> str | None:
+def cache_set_folder(flash: str) -> str | None:
     """Return the sysfs folder of the cache set on a flash device; None when not registered."""
     folder = _folder(flash)
     if folder is None or not _is(f"{folder}/set"):
@@ -310,13 +312,13 @@ def attach(origin: str, flash: str) -> None:
     Raises:
         OSError: the kernel refused; its log says why.
     """
-    folder, found = _folder(origin), set_of(flash)
+    folder, found = _folder(origin), cache_set_folder(flash)
     if folder is None or found is None:
         raise FileNotFoundError(2, "not registered", origin if folder is None else flash)
     _set(f"{folder}/attach", os.path.basename(found))
 
 
-def run_alone(origin: str) -> None:
+def run_without_flash(origin: str) -> None:
     """Let a clean disk be used without the flash it belongs to; that one is never taken again."""
     folder = _folder(origin)
     if folder is not None and not _is(f"{folder}/dev"):
@@ -325,7 +327,7 @@ def run_alone(origin: str) -> None:
 
 def tune(origin: str, flash: str) -> None:
     """Cache everything, also long runs and under load; begin to write back a second later."""
-    folder, found = _folder(origin), set_of(flash)
+    folder, found = _folder(origin), cache_set_folder(flash)
     if folder is not None:
         _set(f"{folder}/sequential_cutoff", "0")
         _set(f"{folder}/writeback_delay", "1")
@@ -334,11 +336,11 @@ def tune(origin: str, flash: str) -> None:
         _set(f"{found}/congested_write_threshold_us", "0")
 
 
-def set_mode(origin: str, mode: Mode) -> None:
+def set_mode(origin: str, mode: CacheMode) -> None:
     """Change how flash is used, for the next write; what is dirty stays so for now."""
     folder = _registered(origin)
     # In percent of the flash that may be dirty before it is written back faster; 0: all at once.
-    _set(f"{folder}/writeback_percent", "10" if mode is Mode.WRITE_BACK else "0")
+    _set(f"{folder}/writeback_percent", "10" if mode is CacheMode.WRITE_BACK else "0")
     _set(f"{folder}/cache_mode", _MODES[mode])
     _set(f"{folder}/writeback_running", "1")
 
@@ -355,13 +357,13 @@ def flush(disk: str) -> None:
         os.close(handle)
 
 
-def release_flash(flash: str, *, within_s: float) -> None:
+def detach_flash(flash: str, *, within_s: float) -> None:
     """Detach a flash device; its disk goes on without.
 
     Raises:
         CommandError: not detached in time.
     """
-    found = set_of(flash)
+    found = cache_set_folder(flash)
     if found is not None:
         _set(f"{found}/unregister", "1")
     _await_gone(flash, within_s)
@@ -389,7 +391,7 @@ def _await_gone(device: str, within_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def human_bytes(text: str) -> int:
+def parse_human_bytes(text: str) -> int:
     """Read a number as bcache prints it, such as `1.3M`."""
     match = re.fullmatch(r"(-?[0-9]+)(?:\.([0-9]+))?([kMGT]?)", text.strip())
     if match is None:

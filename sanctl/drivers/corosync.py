@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.vote_mode import Tally
+from sanctl.model.vote_mode import VoteMode
 from sanctl.parse.corosync import (
     Link,
     Membership,
     parse_cfgtool,
-    parse_cmap_tally,
+    parse_cmap_vote_mode,
     parse_quorumtool,
 )
 from sanctl.system.runner import Runner
@@ -31,13 +31,13 @@ def membership(runner: Runner) -> Membership:
     )
 
 
-def live_tally(runner: Runner) -> Tally | None:
+def live_vote_mode(runner: Runner) -> VoteMode | None:
     """Return how the running corosync counts; None if it is in no way sanctl knows.
 
     Raises:
         CommandError: corosync does not answer.
     """
-    return parse_cmap_tally(
+    return parse_cmap_vote_mode(
         runner.run(["corosync-cmapctl", "quorum."], timeout_s=_TIMEOUT_S).stdout
     )
 
@@ -54,7 +54,7 @@ def links(runner: Runner) -> tuple[Link, ...]:
     )
 
 
-def device_state(runner: Runner) -> str:
+def qdevice_state(runner: Runner) -> str:
     """Return what corosync-qdevice says of its host, such as `Connected`; empty if it is off."""
     result = runner.run(["corosync-qdevice-tool", "-s"], timeout_s=_TIMEOUT_S, ok=range(256))
     for line in result.stdout.splitlines():
@@ -84,7 +84,7 @@ def reload(runner: Runner) -> None:
         )
 
 
-def set_device(runner: Runner, *, running: bool) -> None:
+def set_qdevice(runner: Runner, *, running: bool) -> None:
     """Start the daemon that asks the quorum device for its vote, or stop it.
 
     At a boot it starts by itself if corosync.conf has a device (role sanctl_qdevice). A start is

@@ -45,7 +45,7 @@ def kernel_name(dm_name: str) -> str | None:
     return None
 
 
-def below(dm_name: str) -> str | None:
+def lower_device(dm_name: str) -> str | None:
     """Return the name of the block device that a device leads onto; no process, no open of it.
 
     Empty where it leads onto none; None where there is no such device. The kernel is asked for the
@@ -95,7 +95,7 @@ def size_bytes(dm_name: str) -> int | None:
     return int(text) * SECTOR_BYTES if text.strip() else None
 
 
-def limit(dm_name: str, which: str) -> str:
+def queue_limit(dm_name: str, which: str) -> str:
     """Return a limit of a device's queue (sysfs-block, queue/*), empty where it is not told."""
     return read_text_or(f"/sys/block/{kernel_name(dm_name)}/queue/{which}", "").strip()
 
@@ -114,7 +114,7 @@ def create(runner: Runner, dm_name: str, table: str) -> None:
     )
 
 
-def swap(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S) -> None:
+def swap_table(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S) -> None:
     """Give a device another table, after what is in flight below it has ended.
 
     Raises:
@@ -127,11 +127,11 @@ def swap(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S)
         runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=timeout_s)
     except CommandError:
         # The kernel keeps the loaded table, and with it a hold on what that leads onto.
-        drop_loaded(runner, dm_name)
+        clear_inactive_table(runner, dm_name)
         raise
 
 
-def drop_loaded(runner: Runner, dm_name: str) -> None:
+def clear_inactive_table(runner: Runner, dm_name: str) -> None:
     """Have the kernel forget a table that was loaded and is not in force, if there is one."""
     runner.run(["dmsetup", "clear", dm_name], timeout_s=TIMEOUT_S, ok=range(256))
 

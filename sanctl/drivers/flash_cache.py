@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 
 from sanctl.drivers import bcache, pool_notes, pool_problems
 from sanctl.errors import CommandError, Problem, Refused
-from sanctl.model.cache_policy import Mode
-from sanctl.model.pool_cache import Attachment, CacheState, ModeWish, Superblock
-from sanctl.plan.pool.flash_assembly import Act, assemble
+from sanctl.model.cache_policy import CacheMode
+from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
+from sanctl.plan.pool.flash_assembly import AssemblyAction, choose_assembly
 from sanctl.system import journal
-from sanctl.system.files import exists, flocked, is_mount_point, read_text_or, write_atomically
+from sanctl.system.files import exists, file_lock, is_mount_point, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
             made anew.
         SanctlError: it could not be done.
     """
-    cache = cached(pool)
+    cache = cache_of(pool)
     bcache.load_module(runner)
     with locked(pool):
         _await_devices(cache, patience_s)
@@ -81,31 +81,33 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
         origin, flash = _origin(pool, cache), _flash(pool, cache)
         stopped = pool_notes.read(pool.name, pool_notes.STOPPED)
         pool_notes.clear(pool.name, pool_notes.STOPPED)
-        act = assemble(
+        act = choose_assembly(
             label=label_of(pool),
             origin=origin,
             flash=flash,
-            is_noted_write_back=is_noted(pool),
+            is_noted_write_back=has_write_back_note(pool),
             stopped_with=stopped,
         )
         _carry_out(pool, cache, act)
         _await_disk(pool, cache)
         bcache.tune(str(cache.origin), str(cache.flash))
-    tell(pool, _DONE[act], step=act.value)
+    log(pool, _DONE[act], step=act.value)
 
 
 def _refuse_unfinished(pool: Pool) -> None:
     if pool_notes.is_of(pool.name, pool_notes.MADE, pool.uuid) and pool_notes.is_of(
         pool.name, pool_notes.MAKING, pool.uuid
     ):
-        raise Refused(pool_problems.unfinished_problem(pool))
+        raise Refused(pool_problems.unfinished_preparation_problem(pool))
 
 
 def _origin(pool: Pool, cache: PoolCache) -> Superblock | None:
     try:
         return bcache.read_superblock(str(cache.origin))
     except OSError as error:
-        raise CommandError(pool_problems.unread_problem(pool, str(cache.origin), error)) from error
+        raise CommandError(
+            pool_problems.unreadable_problem(pool, str(cache.origin), error)
+        ) from error
 
 
 def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:
@@ -114,9 +116,9 @@ def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:
     The note `write-back` says whether the disk may be used alone then.
     """
     try:
-        return superblock(str(cache.flash))
+        return superblock_or_none(str(cache.flash))
     except OSError as error:
-        tell(
+        log(
             pool,
             f"{cache.flash} cannot be read: {error.strerror}",
             step="flash-unread",
@@ -126,16 +128,16 @@ def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:
 
 
 _DONE = {
-    Act.ATTACH: "disk and flash are together; what is on flash is right",
-    Act.RENEW: "flash may have been away and was emptied: it begins cold",
-    Act.ALONE: "the disk is used without flash",
+    AssemblyAction.ATTACH: "disk and flash are together; what is on flash is right",
+    AssemblyAction.RENEW: "flash may have been away and was emptied: it begins cold",
+    AssemblyAction.ALONE: "the disk is used without flash",
 }
 
 
-def _carry_out(pool: Pool, cache: PoolCache, act: Act) -> None:
+def _carry_out(pool: Pool, cache: PoolCache, act: AssemblyAction) -> None:
     disk, flash = str(cache.origin), str(cache.flash)
     match act:
-        case Act.FOREIGN:
+        case AssemblyAction.FOREIGN:
             raise Refused(
                 Problem(
                     "SAN-POOL-017",
@@ -143,25 +145,25 @@ def _carry_out(pool: Pool, cache: PoolCache, act: Act) -> None:
                     f"right disk? 'sanctl pool prepare {pool.name} --anew' makes a blank one it",
                 )
             )
-        case Act.REFUSE:
-            raise Refused(pool_problems.lost_problem(pool))
-        case Act.ATTACH:
+        case AssemblyAction.REFUSE:
+            raise Refused(pool_problems.flash_missing_problem(pool))
+        case AssemblyAction.ATTACH:
             bcache.register(flash)
             bcache.register(disk)
             _set_flag(_runtime(pool, "attached"), is_set=True)
-        case Act.RENEW:
-            empty(pool, flash)
+        case AssemblyAction.RENEW:
+            format_flash(pool, flash)
             bcache.register(flash)
             bcache.register(disk)
             bcache.attach(disk, flash)
-            bcache.set_mode(disk, Mode.WRITE_THROUGH)
+            bcache.set_mode(disk, CacheMode.WRITE_THROUGH)
             _set_flag(_runtime(pool, "attached"), is_set=True)
-        case Act.ALONE:
+        case AssemblyAction.ALONE:
             bcache.register(disk)
-            bcache.run_alone(disk)
+            bcache.run_without_flash(disk)
 
 
-def empty(pool: Pool, flash: str) -> None:
+def format_flash(pool: Pool, flash: str) -> None:
     """Make a flash device that belongs to a pool, or is blank, an empty cache.
 
     Raises:
@@ -171,13 +173,13 @@ def empty(pool: Pool, flash: str) -> None:
     try:
         found = bcache.read_superblock(flash)
     except OSError as error:
-        raise CommandError(pool_problems.unread_problem(pool, flash, error)) from error
+        raise CommandError(pool_problems.unreadable_problem(pool, flash, error)) from error
     if found is not None and not (found.is_flash and found.label == label_of(pool)):
         raise Refused(
             Problem("SAN-CACHE-009", f"{flash} is not this pool's flash", "take another device")
         )
-    if bcache.set_of(flash) is not None:
-        bcache.release_flash(flash, within_s=_STEP_S)
+    if bcache.cache_set_folder(flash) is not None:
+        bcache.detach_flash(flash, within_s=_STEP_S)
     bcache.format_flash(flash, label_of(pool))
 
 
@@ -187,7 +189,7 @@ def stop(pool: Pool) -> None:
     Raises:
         CommandError: something still uses the disk.
     """
-    cache = cached(pool)
+    cache = cache_of(pool)
     with locked(pool):
         seen = bcache.observe(str(cache.origin))
         if seen is None:
@@ -195,13 +197,13 @@ def stop(pool: Pool) -> None:
         bcache.stop(str(cache.origin), within_s=_STEP_S)
         written = None
         with contextlib.suppress(OSError):  # Not known to be clean: flash begins cold.
-            written = superblock(str(cache.origin))
+            written = superblock_or_none(str(cache.origin))
         if seen.has_flash and written is not None and written.state is Attachment.CLEAN:
             pool_notes.write(pool.name, pool_notes.STOPPED, written.set_uuid)
-    tell(pool, "let go of disk and flash", step="stop")
+    log(pool, "let go of disk and flash", step="stop")
 
 
-def follow(pool: Pool, wish: ModeWish, *, at: Callable[[str], None]) -> CacheState:
+def apply_mode(pool: Pool, wish: WantedMode, *, at: Callable[[str], None]) -> CacheState:
     """Take the pool one step towards the wanted mode, and return where it is.
 
     Args:
@@ -212,12 +214,14 @@ def follow(pool: Pool, wish: ModeWish, *, at: Callable[[str], None]) -> CacheSta
     Raises:
         CommandError: the pool cannot be used: its flash has failed in write-back.
     """
-    cache = cached(pool)
+    cache = cache_of(pool)
     seen = bcache.observe(str(cache.origin))
     if seen is None and is_mount_point(pool.path) and not _is_ours(pool, str(cache.origin)):
-        return CacheState(mode=Mode.NONE, wanted=wish.mode, reason=NOT_PREPARED, serial=wish.serial)
+        return CacheState(
+            mode=CacheMode.NONE, wanted=wish.mode, reason=NOT_PREPARED, serial=wish.serial
+        )
     if seen is None or not seen.disk or not exists(f"/dev/{seen.disk}"):
-        raise CommandError(pool_problems.lost_problem(pool))
+        raise CommandError(pool_problems.flash_missing_problem(pool))
     with locked(pool, wait=False) as is_mine:
         # While another holds it, the mode alone does not tell that all of the step was done.
         reason = _step(pool, cache, seen, wish.mode, at) if is_mine else CHANGING
@@ -226,37 +230,43 @@ def follow(pool: Pool, wish: ModeWish, *, at: Callable[[str], None]) -> CacheSta
 
 
 def _step(
-    pool: Pool, cache: PoolCache, seen: bcache.Seen, wanted: Mode, at: Callable[[str], None]
+    pool: Pool,
+    cache: PoolCache,
+    seen: bcache.OriginState,
+    wanted: CacheMode,
+    at: Callable[[str], None],
 ) -> str:
     disk, flash = str(cache.origin), str(cache.flash)
     if not seen.has_flash:
-        if wanted is Mode.NONE:
+        if wanted is CacheMode.NONE:
             return ""
         return _attach_again(pool, cache)
     _set_flag(_runtime(pool, "attached"), is_set=True)
-    if wanted is Mode.WRITE_BACK:
-        if seen.mode is not Mode.WRITE_BACK or not is_noted(pool):
+    if wanted is CacheMode.WRITE_BACK:
+        if seen.mode is not CacheMode.WRITE_BACK or not has_write_back_note(pool):
             pool_notes.write(pool.name, pool_notes.WRITE_BACK)
             at("pool-cache-noted")
-            bcache.set_mode(disk, Mode.WRITE_BACK)
-            tell(pool, "write-back: writes end when they are on flash", step="write-back")
+            bcache.set_mode(disk, CacheMode.WRITE_BACK)
+            log(pool, "write-back: writes end when they are on flash", step="write-back")
         return ""
-    is_over = seen.mode is not Mode.WRITE_BACK and seen.is_clean and not is_noted(pool)
+    is_over = (
+        seen.mode is not CacheMode.WRITE_BACK and seen.is_clean and not has_write_back_note(pool)
+    )
     if not is_over and not _leave(pool, disk, seen, at):
         return FLUSHING
-    if wanted is Mode.NONE:
-        bcache.release_flash(flash, within_s=_STEP_S)
+    if wanted is CacheMode.NONE:
+        bcache.detach_flash(flash, within_s=_STEP_S)
         _set_flag(_runtime(pool, "attached"), is_set=False)
-        tell(pool, "none: the flash is free", step="none")
+        log(pool, "none: the flash is free", step="none")
     return ""
 
 
-def _leave(pool: Pool, disk: str, seen: bcache.Seen, at: Callable[[str], None]) -> bool:
+def _leave(pool: Pool, disk: str, seen: bcache.OriginState, at: Callable[[str], None]) -> bool:
     """End write-back as far as it goes in one monitor; return whether it has ended."""
     begun, before = time.monotonic(), seen.dirty_bytes
-    if seen.mode is Mode.WRITE_BACK or not seen.is_clean:
+    if seen.mode is CacheMode.WRITE_BACK or not seen.is_clean:
         # A crash may lie between: the mode is kept on disk, how fast it is left is not.
-        bcache.set_mode(disk, Mode.WRITE_THROUGH)
+        bcache.set_mode(disk, CacheMode.WRITE_THROUGH)
         at("pool-cache-mode")
     now = seen
     while not now.is_clean:
@@ -266,23 +276,23 @@ def _leave(pool: Pool, disk: str, seen: bcache.Seen, at: Callable[[str], None]) 
         time.sleep(_POLL_S)
         now = bcache.observe(disk) or now
         if not now.has_flash:
-            raise CommandError(pool_problems.lost_problem(pool))
+            raise CommandError(pool_problems.flash_missing_problem(pool))
     _note_rate(pool, before, time.monotonic() - begun)
     at("pool-cache-clean")
     bcache.flush(now.disk)
     at("pool-cache-flushed")
     pool_notes.clear(pool.name, pool_notes.WRITE_BACK)
-    tell(pool, "write-through: the slow disk has all that was on flash", step="write-through")
+    log(pool, "write-through: the slow disk has all that was on flash", step="write-through")
     return True
 
 
-def note_loss(pool: Pool) -> None:
+def clear_note_of_missing_flash(pool: Pool) -> None:
     """Before a copy in a pool is brought up to date: flash that is gone is not trusted again.
 
     The disk would have been stopped if anything had been on that flash alone (super.c,
     conditional_stop_bcache_device).
     """
-    seen = bcache.observe(str(cached(pool).origin))
+    seen = bcache.observe(str(cache_of(pool).origin))
     if seen is not None and seen.disk and not seen.has_flash:
         with locked(pool):
             pool_notes.clear(pool.name, pool_notes.WRITE_BACK)
@@ -294,7 +304,7 @@ def _attach_again(pool: Pool, cache: PoolCache) -> str:
     if exists(_runtime(pool, "attached")):
         _set_flag(_runtime(pool, _LOST), is_set=True)
         _set_flag(_runtime(pool, "attached"), is_set=False)
-        tell(
+        log(
             pool,
             "the flash has failed; nothing is lost, and the disk serves without it",
             step="flash-lost",
@@ -303,7 +313,7 @@ def _attach_again(pool: Pool, cache: PoolCache) -> str:
     if exists(_runtime(pool, _LOST)):
         return FLASH_LOST
     try:
-        found = superblock(str(cache.flash))
+        found = superblock_or_none(str(cache.flash))
     except OSError:
         return NO_FLASH  # It is looked at again.
     if found is None or found.label != label_of(pool):
@@ -318,24 +328,24 @@ def attach_flash(pool: Pool) -> None:
     Raises:
         SanctlError, OSError: it could not be done; the pool goes on without.
     """
-    cache = cached(pool)
-    empty(pool, str(cache.flash))
+    cache = cache_of(pool)
+    format_flash(pool, str(cache.flash))
     bcache.register(str(cache.flash))
     bcache.attach(str(cache.origin), str(cache.flash))
     # At once, not with the next monitor: flash that fails before that is not to be taken again.
     _set_flag(_runtime(pool, "attached"), is_set=True)
-    bcache.set_mode(str(cache.origin), Mode.WRITE_THROUGH)
+    bcache.set_mode(str(cache.origin), CacheMode.WRITE_THROUGH)
     bcache.tune(str(cache.origin), str(cache.flash))
     _set_flag(_runtime(pool, _LOST), is_set=False)
-    tell(pool, "an empty flash is attached", step="attach")
+    log(pool, "an empty flash is attached", step="attach")
 
 
-def forget_loss(pool: Pool) -> None:
+def clear_flash_lost(pool: Pool) -> None:
     """Take flash into use again that has failed: somebody has looked."""
     _set_flag(_runtime(pool, _LOST), is_set=False)
 
 
-def forget_notes(pool: Pool) -> None:
+def clear_notes(pool: Pool) -> None:
     """Forget what is noted about a pool: its disk has been made anew."""
     pool_notes.clear(pool.name, pool_notes.WRITE_BACK)
     pool_notes.clear(pool.name, pool_notes.STOPPED)
@@ -344,14 +354,14 @@ def forget_notes(pool: Pool) -> None:
     pool_notes.clear(pool.name, pool_notes.MAKING)
 
 
-def _state(pool: Pool, seen: bcache.Seen, wish: ModeWish, reason: str) -> CacheState:
+def _state(pool: Pool, seen: bcache.OriginState, wish: WantedMode, reason: str) -> CacheState:
     mode = seen.mode
-    if mode is Mode.WRITE_THROUGH and not seen.is_clean:
-        mode, reason = Mode.WRITE_BACK, FLUSHING
+    if mode is CacheMode.WRITE_THROUGH and not seen.is_clean:
+        mode, reason = CacheMode.WRITE_BACK, FLUSHING
     dirty = 0 if seen.is_clean else max(-(-seen.dirty_bytes // _TOLD_STEP), 1) * _TOLD_STEP
     rate = read_text_or(_runtime(pool, _RATE), "")
     reads = seen.hits + seen.misses
-    tells = reads >= _TELLING_READS and mode is not Mode.NONE
+    tells = reads >= _TELLING_READS and mode is not CacheMode.NONE
     return CacheState(
         mode=mode,
         wanted=wish.mode,
@@ -364,7 +374,7 @@ def _state(pool: Pool, seen: bcache.Seen, wish: ModeWish, reason: str) -> CacheS
     )
 
 
-def superblock(device: str) -> Superblock | None:
+def superblock_or_none(device: str) -> Superblock | None:
     """Return a device's superblock; None where there is no device, or none on it.
 
     Raises:
@@ -376,7 +386,7 @@ def superblock(device: str) -> Superblock | None:
         return None
 
 
-def cached(pool: Pool) -> PoolCache:
+def cache_of(pool: Pool) -> PoolCache:
     """Return how a pool is cached.
 
     Raises:
@@ -394,11 +404,11 @@ def cached(pool: Pool) -> PoolCache:
 
 
 def _is_ours(pool: Pool, device: str) -> bool:
-    found = superblock(device)
+    found = superblock_or_none(device)
     return found is not None and found.label == label_of(pool)
 
 
-def is_noted(pool: Pool) -> bool:
+def has_write_back_note(pool: Pool) -> bool:
     """Whether data may be on flash alone, by sanctl's own note."""
     return pool_notes.exists(pool.name, pool_notes.WRITE_BACK)
 
@@ -450,10 +460,10 @@ def _set_flag(path: str, *, is_set: bool) -> None:
 def locked(pool: Pool, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
     """Hold a pool's cache: the unit, the agent and the command each change it."""
     os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
-    return flocked(_runtime(pool, "lock"), wait=wait)
+    return file_lock(_runtime(pool, "lock"), wait=wait)
 
 
-def tell(pool: Pool, text: str, *, step: str, priority: int = journal.NOTICE) -> None:
+def log(pool: Pool, text: str, *, step: str, priority: int = journal.NOTICE) -> None:
     """Write to the journal what happened to a pool's cache."""
     journal.write(
         f"pool {pool.name}: cache: {text}", priority=priority, action="pool-cache", step=step

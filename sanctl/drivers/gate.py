@@ -25,7 +25,7 @@ def gate_table(name: str) -> str:
 
     One of `absent`, `error`, or the name of the block device below it (`drbd1`, `loop3`).
     """
-    below = dm.below(_gate(name))
+    below = dm.lower_device(_gate(name))
     if below is None:
         return "absent"
     return below or "error"
@@ -33,7 +33,7 @@ def gate_table(name: str) -> str:
 
 def is_complete(name: str) -> bool:
     """Whether both devices exist."""
-    return dm.below(_upper(name)) is not None and dm.below(_gate(name)) is not None
+    return dm.lower_device(_upper(name)) is not None and dm.lower_device(_gate(name)) is not None
 
 
 def is_suspended(name: str) -> bool:
@@ -43,7 +43,7 @@ def is_suspended(name: str) -> bool:
 
 def exists_any(name: str) -> bool:
     """Whether one of the two devices exists."""
-    return dm.below(_upper(name)) is not None or dm.below(_gate(name)) is not None
+    return dm.lower_device(_upper(name)) is not None or dm.lower_device(_gate(name)) is not None
 
 
 def size_bytes(name: str) -> int | None:
@@ -69,7 +69,7 @@ def _linear_table(size_bytes: int, below: str) -> str:
 
 def open_gate(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
     """Lead the gate onto a block device: from now on I/O reaches it."""
-    dm.swap(runner, _gate(name), _linear_table(size_bytes, below))
+    dm.swap_table(runner, _gate(name), _linear_table(size_bytes, below))
 
 
 def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) -> None:
@@ -80,10 +80,10 @@ def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) 
     Raises:
         CommandError: not done within `timeout_s` seconds; the gate may still lead onto DRBD.
     """
-    dm.swap(runner, _gate(name), _error_table(size_bytes), timeout_s=timeout_s)
+    dm.swap_table(runner, _gate(name), _error_table(size_bytes), timeout_s=timeout_s)
 
 
-def release(runner: Runner, name: str) -> None:
+def resume(runner: Runner, name: str) -> None:
     """Let I/O through the upper device to the gate, where an interrupted growth holds it back."""
     if dm.is_suspended(_upper(name)):
         dm.resume(runner, _upper(name))
@@ -104,13 +104,13 @@ def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
     remove(runner, name)
     dm.create(runner, gate, _linear_table(size_bytes, shape))
     dm.create(runner, upper, _linear_table(size_bytes, dm.path(gate)))
-    dm.swap(runner, gate, _error_table(size_bytes))
+    dm.swap_table(runner, gate, _error_table(size_bytes))
 
 
 def grow_active(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
     """Grow both devices on the active node; I/O goes on."""
     open_gate(runner, name, below=below, size_bytes=size_bytes)
-    dm.swap(runner, _upper(name), _linear_table(size_bytes, dm.path(_gate(name))))
+    dm.swap_table(runner, _upper(name), _linear_table(size_bytes, dm.path(_gate(name))))
 
 
 def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
@@ -127,10 +127,10 @@ def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> N
     """
     gate, upper = _gate(name), _upper(name)
     dm.suspend(runner, upper)
-    dm.swap(runner, gate, _linear_table(size_bytes, shape))
+    dm.swap_table(runner, gate, _linear_table(size_bytes, shape))
     dm.suspend(runner, gate)
-    dm.swap(runner, upper, _linear_table(size_bytes, dm.path(gate)))
-    dm.swap(runner, gate, _error_table(size_bytes))
+    dm.swap_table(runner, upper, _linear_table(size_bytes, dm.path(gate)))
+    dm.swap_table(runner, gate, _error_table(size_bytes))
 
 
 def remove(runner: Runner, name: str) -> None:

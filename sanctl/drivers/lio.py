@@ -256,13 +256,13 @@ def _create_backstore(target: Target, block_device: str) -> str:
         ("emulate_fua_write", "0"),
     ):
         _set(f"{backstore}/attrib/{attribute}", value)
-    if has_long_block_limits(backstore):
+    if has_full_block_limits_page(backstore):
         _set(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
     offer_unmap(target.name, target.minor, on=target.offers_unmap)
     return backstore
 
 
-def has_long_block_limits(backstore: str) -> bool:
+def has_full_block_limits_page(backstore: str) -> bool:
     """Whether LIO tells its limits in a page that is long enough for Linux hosts to believe it.
 
     A kernel that knows of atomic writes ends the page before them where the device has none, at 44

@@ -31,7 +31,7 @@ def find(path: str) -> str | None:
     return next((device for device, backing in _all() if backing == path), None)
 
 
-def is_direct(device: str) -> bool:
+def uses_direct_io(device: str) -> bool:
     """Whether a loop device reads and writes its file past the page cache."""
     name = device.removeprefix("/dev/")
     return read_text_or(f"/sys/block/{name}/loop/dio", "0").strip() == "1"
@@ -143,7 +143,7 @@ def detach(path: str) -> None:
     for device, backing in _all():
         if backing.removesuffix(_DELETED) != path:
             continue
-        number = isolated_call.error_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
+        number = isolated_call.errno_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
         if number not in {0, errno.ENXIO}:  # over no file any more, or being taken off
             why = "no answer" if number is None else os.strerror(number)
             raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}", _WHO))

@@ -22,7 +22,7 @@ def publish(runner: Runner, attribute: str, value: str) -> None:
     runner.run(["attrd_updater", "--name", attribute, f"--update={value}"], timeout_s=_TIMEOUT_S)
 
 
-def whisper(runner: Runner, attribute: str, value: str) -> None:
+def publish_private(runner: Runner, attribute: str, value: str) -> None:
     """Set a transient attribute of this node that never enters the CIB.
 
     For what changes every second: a change of the CIB has the scheduler think again.
@@ -33,7 +33,7 @@ def whisper(runner: Runner, attribute: str, value: str) -> None:
     )
 
 
-def look_up(runner: Runner, attribute: str, node: str) -> str:
+def query(runner: Runner, attribute: str, node: str) -> str:
     """Return a transient attribute of any node, empty where it has none.
 
     Raises:
@@ -48,12 +48,12 @@ def look_up(runner: Runner, attribute: str, node: str) -> str:
     return found.get(node, "") if answer.status == 0 else ""
 
 
-def write_all(runner: Runner) -> None:
+def refresh(runner: Runner) -> None:
     """Have all transient attributes written to the CIB again, as the daemon here knows them."""
     runner.run(["attrd_updater", "--refresh"], timeout_s=_TIMEOUT_S)
 
 
-def withdraw(runner: Runner, attribute: str) -> None:
+def delete(runner: Runner, attribute: str) -> None:
     """Remove a transient attribute of this node."""
     runner.run(["attrd_updater", "--name", attribute, "--delete"], timeout_s=_TIMEOUT_S)
 
@@ -68,12 +68,12 @@ def set_promotion_score(runner: Runner, resource: str, score: int | None) -> Non
     publish(runner, f"master-{resource}", "-INFINITY" if score is None else str(score))
 
 
-def withdraw_promotion_score(runner: Runner, resource: str) -> None:
+def delete_promotion_score(runner: Runner, resource: str) -> None:
     """Remove this node's promotion score for a resource that is stopped here."""
-    withdraw(runner, f"master-{resource}")
+    delete(runner, f"master-{resource}")
 
 
-def forget(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:
+def delete_permanent(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:
     """Remove a permanent attribute of any node; one that is not there is fine."""
     runner.run(
         ["crm_attribute", "--node", node, "--name", attribute, "--delete", "--lifetime", "forever"],

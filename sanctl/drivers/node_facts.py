@@ -25,7 +25,7 @@ class Unit:
     enabled: str
 
 
-class HostPort(Protocol):
+class NodeFactsPort(Protocol):
     """What the doctor needs to know of this machine."""
 
     def node_name(self) -> str:
@@ -57,7 +57,7 @@ class HostPort(Protocol):
         ...
 
 
-class Host:
+class NodeFacts:
     """This machine."""
 
     def __init__(self, runner: Runner) -> None:

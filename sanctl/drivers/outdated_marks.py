@@ -19,7 +19,7 @@ from sanctl.system.runner import Runner
 _TIMEOUT_S = 20.0
 
 
-class Sight(NamedTuple):
+class MarkState(NamedTuple):
     """What this node's copy of the CIB says of a device and a peer.
 
     Attributes:
@@ -53,12 +53,12 @@ class Sight(NamedTuple):
         return self.value == self.uuid
 
 
-def attribute(device: str) -> str:
+def attribute_name(device: str) -> str:
     """Return the name of the node attribute that marks a replica of a device."""
     return f"sanctl-outdated-{device}"
 
 
-def look(runner: Runner, device: str, peer: str) -> Sight:
+def read(runner: Runner, device: str, peer: str) -> MarkState:
     """Read what the CIB says of a device's replica on a peer, in one query.
 
     Raises:
@@ -66,7 +66,7 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
     """
     here = os.uname().nodename
     node, own = f"//nodes/node[@uname='{peer}']", f"//nodes/node[@uname='{here}']"
-    mark = f"instance_attributes/nvpair[@name='{attribute(device)}']"
+    mark = f"instance_attributes/nvpair[@name='{attribute_name(device)}']"
     paths = (
         "/cib",
         f"//node_state[@uname='{peer}']",
@@ -97,9 +97,9 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
                 set_id, last_set = set_id or identifier, identifier
             case "nvpair" if name == "uuid":
                 uuid = element.get("value", "")
-            case "nvpair" if name == attribute(device) and last_node != peer:
+            case "nvpair" if name == attribute_name(device) and last_node != peer:
                 own_value = element.get("value", "")
-            case "nvpair" if name == attribute(device):
+            case "nvpair" if name == attribute_name(device):
                 set_id, pair_id, value = last_set, identifier, element.get("value", "")
             case "node_state":
                 state = element
@@ -107,20 +107,20 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
         raise CommandError(
             Problem("SAN-AGENT-012", f"the CIB has no device {device} or no node {peer}")
         )
-    return Sight(
+    return MarkState(
         admin_epoch=int(admin_epoch),
         uuid=uuid,
         node_id=node_id,
         # The ids that crm_attribute would give, so that either finds what the other wrote.
         set_id=set_id or f"nodes-{node_id}",
-        pair_id=pair_id or f"nodes-{node_id}-{attribute(device)}",
+        pair_id=pair_id or f"nodes-{node_id}-{attribute_name(device)}",
         value=value,
         state=state,
         own_value=own_value,
     )
 
 
-def put(runner: Runner, device: str, peer: str, seen: Sight, *, outranks: bool) -> None:
+def set_mark(runner: Runner, device: str, peer: str, seen: MarkState, *, outranks: bool) -> None:
     """Mark a peer's replica of a device.
 
     Args:
@@ -141,7 +141,7 @@ def put(runner: Runner, device: str, peer: str, seen: Sight, *, outranks: bool) 
     nodes = ET.SubElement(ET.SubElement(cib, "configuration"), "nodes")
     node = ET.SubElement(nodes, "node", id=seen.node_id, uname=peer)
     group = ET.SubElement(node, "instance_attributes", id=seen.set_id)
-    ET.SubElement(group, "nvpair", id=seen.pair_id, name=attribute(device), value=seen.uuid)
+    ET.SubElement(group, "nvpair", id=seen.pair_id, name=attribute_name(device), value=seen.uuid)
     runner.run(
         ["cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe"],
         stdin=ET.tostring(cib, encoding="unicode"),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sanctl.drivers import loop
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
@@ -27,7 +27,7 @@ _VM = "/proc/sys/vm"
 _DIRTY_SETTINGS = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
 
 
-class Hold(NamedTuple):
+class WriteState(NamedTuple):
     """How a device file is written.
 
     Attributes:
@@ -39,11 +39,11 @@ class Hold(NamedTuple):
     is_synchronous: bool
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> CacheMode:
         """What that amounts to."""
         if self.is_synchronous:
-            return Mode.WRITE_THROUGH
-        return Mode.WRITE_BACK if self.is_buffered else Mode.NONE
+            return CacheMode.WRITE_THROUGH
+        return CacheMode.WRITE_BACK if self.is_buffered else CacheMode.NONE
 
 
 class Usage(NamedTuple):
@@ -53,12 +53,12 @@ class Usage(NamedTuple):
     dirty: int
 
 
-def observe(path: str) -> Hold | None:
+def observe(path: str) -> WriteState | None:
     """Return how an attached device file is written; None without a loop device over it."""
     device = loop.find(path)
     if device is None:
         return None
-    return Hold(not loop.is_direct(device), bool(_flags(path) & _FS_SYNC_FL))
+    return WriteState(not loop.uses_direct_io(device), bool(_flags(path) & _FS_SYNC_FL))
 
 
 def set_synchronous(path: str, *, on: bool) -> None:
@@ -88,11 +88,11 @@ def set_buffered(runner: Runner, path: str, *, on: bool) -> bool:
     device = loop.find(path)
     if device is None:
         return False
-    if loop.is_direct(device) is on:
+    if loop.uses_direct_io(device) is on:
         runner.run(
             ["losetup", f"--direct-io={'off' if on else 'on'}", device], timeout_s=_LOOP_TIMEOUT_S
         )
-    return not loop.is_direct(device)
+    return not loop.uses_direct_io(device)
 
 
 def flush(path: str) -> None:
@@ -144,7 +144,7 @@ def usage(path: str) -> Usage | None:
     return Usage(cached * page, (dirty + writeback) * page)
 
 
-def limit_dirty(limit_bytes: int | None, *, saved_in: str) -> None:
+def set_dirty_limit(limit_bytes: int | None, *, saved_in: str) -> None:
     """Limit what may be dirty in this node's whole page cache; None brings back what was before.
 
     Of the kernel's limits this is the one that holds writers back in time. The one of a single
@@ -171,7 +171,7 @@ def limit_dirty(limit_bytes: int | None, *, saved_in: str) -> None:
     _write(f"{_VM}/dirty_bytes", str(limit_bytes))
 
 
-def flush_rate(path: str) -> int | None:
+def flush_rate_bytes_s(path: str) -> int | None:
     """Return how many bytes a second the kernel reckons that the file's disk takes."""
     number = os.stat(path).st_dev
     stats = f"/sys/kernel/debug/bdi/{os.major(number)}:{os.minor(number)}/stats"

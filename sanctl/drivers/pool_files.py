@@ -12,7 +12,7 @@ import os
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import read_text, sync_folder
+from sanctl.system.files import fsync_folder, read_text
 
 MARKER = ".sanctl-pool"
 _MIB = 1 << 20
@@ -25,7 +25,7 @@ class DeviceFiles(NamedTuple):
     metadata: str
 
 
-def check(path: str, uuid: str) -> None:
+def check_marker(path: str, uuid: str) -> None:
     """Make sure that the pool at `path` is the one with this UUID.
 
     Raises:
@@ -76,11 +76,11 @@ def metadata_bytes(size_bytes: int) -> int:
     return -(-(bitmaps + _MIB) // _MIB) * _MIB
 
 
-def forget_metadata(files: DeviceFiles) -> None:
+def delete_metadata(files: DeviceFiles) -> None:
     """Remove metadata whose data is gone, durably: it would call an empty file a good replica."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(files.metadata)
-    sync_folder(os.path.dirname(files.metadata))
+    fsync_folder(os.path.dirname(files.metadata))
 
 
 def allocate(path: str, size_bytes: int, *, create: bool = True) -> bool:
@@ -97,7 +97,7 @@ def allocate(path: str, size_bytes: int, *, create: bool = True) -> bool:
         os.fsync(handle)
     finally:
         os.close(handle)
-    sync_folder(os.path.dirname(path))
+    fsync_folder(os.path.dirname(path))
     return True
 
 
@@ -112,7 +112,7 @@ def size_bytes(path: str) -> int | None:
 def rename(old: str, new: str) -> None:
     """Give a file its final name, durably."""
     os.rename(old, new)
-    sync_folder(os.path.dirname(new))
+    fsync_folder(os.path.dirname(new))
 
 
 def delete(files: DeviceFiles) -> None:
@@ -122,7 +122,7 @@ def delete(files: DeviceFiles) -> None:
     for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    sync_folder(os.path.dirname(files.data))
+    fsync_folder(os.path.dirname(files.data))
 
 
 def allocated_bytes(path: str) -> int:

@@ -59,7 +59,7 @@ class Mount(NamedTuple):
         return "ro" not in self.options and bool(self.own & _SHUT)
 
 
-def parse(text: str) -> list[Mount]:
+def parse_mountinfo(text: str) -> list[Mount]:
     """Read proc_pid_mountinfo(5); lines that do not read are left out."""
     found = []
     for line in text.splitlines():
@@ -84,7 +84,7 @@ def _unescape(word: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), word)
 
 
-def over(path: str, mounts: list[Mount]) -> Mount | None:
+def covering_mount(path: str, mounts: list[Mount]) -> Mount | None:
     """Return the mount that a path lies on; of several on one place the last, which hides them."""
     holding = [
         one for one in mounts if path == one.path or path.startswith(one.path.rstrip("/") + "/")
@@ -93,20 +93,20 @@ def over(path: str, mounts: list[Mount]) -> Mount | None:
     return next((one for one in reversed(holding) if len(one.path) == longest), None)
 
 
-def of(path: str) -> Mount | None:
+def mount_of(path: str) -> Mount | None:
     """Return the mount that a path lies on."""
-    return over(os.path.realpath(path), parse(read_text(_MOUNTS)))
+    return covering_mount(os.path.realpath(path), parse_mountinfo(read_text(_MOUNTS)))
 
 
-def says_it_is_shut_down(path: str) -> bool:
+def reports_shut_down(path: str) -> bool:
     """Whether the filesystem at a path says that it takes no more writes; it may say nothing."""
     try:
         os.stat(path)
     except OSError as error:
         # A path that is not there is something else: not mounted.
         return error.errno in {errno.EIO, errno.ESHUTDOWN}
-    mounts = parse(read_text(_MOUNTS))
-    found = over(os.path.realpath(path), mounts)
+    mounts = parse_mountinfo(read_text(_MOUNTS))
+    found = covering_mount(os.path.realpath(path), mounts)
     if found is None or not found.is_shut_down:
         return False
     # Mounted elsewhere, too, and made read-only there by hand: that is of the filesystem, as well.
@@ -119,14 +119,14 @@ def is_shut_down(path: str) -> bool:
     It is tried out, which costs two small transactions. One that gives no answer is not known to
     be; neither is one that is mounted read-only.
     """
-    if says_it_is_shut_down(path):
+    if reports_shut_down(path):
         return True
-    found = of(path)
+    found = mount_of(path)
     if found is None or "ro" in found.options or "ro" in found.own:
         return False
     refused = _try(path)
     return refused in {errno.EROFS, errno.ESHUTDOWN} or (
-        refused == errno.EIO and answers(found.source)
+        refused == errno.EIO and is_readable(found.source)
     )
 
 
@@ -147,7 +147,7 @@ def _try(path: str) -> int | None:
         return None
     # The child has it, too: the lock is of the open file, and goes with its last holder.
     try:
-        return isolated_call.error_of(lambda: _make(path), within_s=_TRY_S, keep=(lock,))
+        return isolated_call.errno_of(lambda: _make(path), within_s=_TRY_S, keep=(lock,))
     finally:
         os.close(lock)
 
@@ -163,7 +163,7 @@ def is_damaged(found: Mount) -> bool:
     return told.isdecimal() and int(told) in _DAMAGED
 
 
-def answers(device: str) -> bool:
+def is_readable(device: str) -> bool:
     """Whether a block device can be read, past the page cache."""
     import mmap  # noqa: PLC0415 - aligned memory, which direct reads want
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sanctl.system import files
-from sanctl.system.files import is_folder, read_text_or, sync_folder, write_atomically
+from sanctl.system.files import fsync_folder, is_folder, read_text_or, write_atomically
 
 if TYPE_CHECKING:
     from sanctl.model.names import PoolName
@@ -32,7 +32,7 @@ def write(pool: PoolName | str, kind: str, text: str = "") -> None:
     """Write a note; it is on the disk when this returns."""
     if not is_folder(_FOLDER):
         os.makedirs(_FOLDER, mode=0o700)
-        sync_folder(os.path.dirname(_FOLDER))
+        fsync_folder(os.path.dirname(_FOLDER))
     write_atomically(_path(pool, kind), text)
 
 
@@ -40,7 +40,7 @@ def clear(pool: PoolName | str, kind: str) -> None:
     """Remove a note; one that is gone is fine."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_path(pool, kind))
-        sync_folder(_FOLDER)
+        fsync_folder(_FOLDER)
 
 
 def exists(pool: PoolName | str, kind: str) -> bool:

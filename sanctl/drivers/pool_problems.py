@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
 
-def service_of(pool: Pool) -> str:
+def cache_unit(pool: Pool) -> str:
     """Name the unit that puts a pool's disk and flash together."""
     return f"sanctl-pool-cache@{pool.name}.service"
 
 
-def lost_problem(pool: Pool) -> Problem:
+def flash_missing_problem(pool: Pool) -> Problem:
     """Say that data of a pool is on flash that is not here."""
     return Problem(
         "SAN-POOL-016",
         f"pool {pool.name}: data of it is on flash that is not here; the disk alone is not used",
         f"bring {pool.cache.flash if pool.cache else 'the flash'} back and start "
-        f"{service_of(pool)}; or fill the pool anew from its peers: "
+        f"{cache_unit(pool)}; or fill the pool anew from its peers: "
         f"'sanctl pool prepare {pool.name} --anew'",
     )
 
 
-def unread_problem(pool: Pool, device: str, error: OSError) -> Problem:
+def unreadable_problem(pool: Pool, device: str, error: OSError) -> Problem:
     """Say that a device of a pool is not there, or cannot be read: nothing is known of it."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Problem(
@@ -43,7 +43,7 @@ def unread_problem(pool: Pool, device: str, error: OSError) -> Problem:
     )
 
 
-def unfinished_problem(pool: Pool) -> Problem:
+def unfinished_preparation_problem(pool: Pool) -> Problem:
     """Say that a pool was to be made anew here, and that this was interrupted."""
     return Problem(
         "SAN-POOL-028",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from sanctl.drivers import backing_device, dm, loop
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import exists, flocked, is_mount_point, read_text_or
+from sanctl.system.files import exists, file_lock, is_mount_point, read_text_or
 from sanctl.system.runner import Runner
 
 _FOLDER, _LOCK = "/run/sanctl/ram", "/run/sanctl/ram.lock"
@@ -51,7 +51,7 @@ def size_bytes(name: str) -> int:
 
     -1 where that is not known: its files are gone.
     """
-    below = backing_device.leads_onto(name)
+    below = backing_device.lower_device(name)
     if not below or not below.startswith("dm-"):
         return 0
     try:
@@ -74,7 +74,7 @@ def ram_bytes(name: str) -> int:
     return taken
 
 
-def promised_bytes() -> int:
+def reserved_bytes() -> int:
     """Return how much RAM all read caches of this node may still take."""
     left = 0
     for entry in _entries():
@@ -89,7 +89,7 @@ def locked(*, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
 
     Without `wait` only if nobody else does: yields whether.
     """
-    return flocked(_LOCK, wait=wait)
+    return file_lock(_LOCK, wait=wait)
 
 
 def needed_bytes(size: int) -> int:
@@ -112,7 +112,7 @@ def insert(
     Raises:
         CommandError: the kernel refused; the reads go where they went.
     """
-    drop_parts(runner, name)
+    remove_parts(runner, name)
     _mount(runner)
     for path, length in zip(_files(name), (size, _map_bytes(size)), strict=True):
         with open(path, "wb") as file:
@@ -126,12 +126,12 @@ def insert(
         f" {_BLOCK_BYTES // dm.SECTOR_BYTES} 1 writethrough default 0",
     )
     _offer_no_discards(name)
-    backing_device.lead(
+    backing_device.switch(
         runner, name, onto=dm.path(_of(name)), size_bytes=origin_bytes, within_s=within_s
     )
 
 
-def take_out(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEOUT_S) -> None:
+def remove(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEOUT_S) -> None:
     """Have a device's reads go to its data file again, and free the RAM; I/O goes on.
 
     What is in flight may take `within_s` seconds to end.
@@ -141,11 +141,11 @@ def take_out(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEO
     """
     if size_bytes(name):
         size = loop.size_bytes(over)
-        backing_device.lead(runner, name, onto=over, size_bytes=size, within_s=within_s)
-    drop_parts(runner, name)
+        backing_device.switch(runner, name, onto=over, size_bytes=size, within_s=within_s)
+    remove_parts(runner, name)
 
 
-def drop_parts(runner: Runner, name: str) -> None:
+def remove_parts(runner: Runner, name: str) -> None:
     """Free what is here of a read cache that nothing leads onto; what is gone is fine.
 
     Raises:
@@ -153,7 +153,7 @@ def drop_parts(runner: Runner, name: str) -> None:
     """
     if exists_any(name):
         # One that died in a swap has left a table that was only loaded, and that holds it.
-        backing_device.drop_loaded(runner, name)
+        backing_device.clear_inactive_table(runner, name)
     dm.remove(runner, _of(name))
     for path in _files(name):
         loop.detach(path)

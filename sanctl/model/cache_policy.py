@@ -12,12 +12,12 @@ from typing import NamedTuple
 #: How much may be dirty on one node for one device unless another limit is asked for. It bounds
 #: how long a flush takes, and so the pause when redundancy is lost.
 DEFAULT_DIRTY_BYTES = 64 << 20
-LEAST_DIRTY_BYTES = 1 << 20
-LEAST_READ_BYTES = 4 << 20
+MIN_DIRTY_BYTES = 1 << 20
+MIN_READ_BYTES = 4 << 20
 _DIRTY, _READ = "dirty=", "read="
 
 
-class Mode(StrEnum):
+class CacheMode(StrEnum):
     """Where an acknowledged write is on each replica in sync."""
 
     NONE = "none"
@@ -28,7 +28,7 @@ class Mode(StrEnum):
     """In RAM until a host flushes, or the kernel writes it."""
 
 
-class Policy(NamedTuple):
+class CachePolicy(NamedTuple):
     """What is wanted for a device.
 
     Attributes:
@@ -37,24 +37,24 @@ class Policy(NamedTuple):
         read_bytes: how much of it may be in RAM for reads on the node that serves; 0: nothing.
     """
 
-    mode: Mode = Mode.NONE
+    mode: CacheMode = CacheMode.NONE
     dirty_bytes: int = DEFAULT_DIRTY_BYTES
     read_bytes: int = 0
 
     def __str__(self) -> str:
         """Return it as the CIB holds it."""
         words = [self.mode.value]
-        if self.mode is Mode.WRITE_BACK and self.dirty_bytes != DEFAULT_DIRTY_BYTES:
+        if self.mode is CacheMode.WRITE_BACK and self.dirty_bytes != DEFAULT_DIRTY_BYTES:
             words.append(f"{_DIRTY}{self.dirty_bytes}")
         if self.read_bytes:
             words.append(f"{_READ}{self.read_bytes}")
         return ",".join(words)
 
 
-NO_CACHE = Policy()
+NO_CACHE = CachePolicy()
 
 
-def parse_policy(text: str) -> Policy:
+def parse_cache_policy(text: str) -> CachePolicy:
     """Read a policy as the CIB holds it; nothing there means no cache.
 
     Raises:
@@ -63,12 +63,12 @@ def parse_policy(text: str) -> Policy:
     if not text:
         return NO_CACHE
     word, *rest = text.split(",")
-    policy = Policy(Mode(word))
+    policy = CachePolicy(CacheMode(word))
     for each in rest:
-        if each.startswith(_DIRTY) and policy.mode is Mode.WRITE_BACK:
-            policy = policy._replace(dirty_bytes=_size(each, _DIRTY, LEAST_DIRTY_BYTES))
+        if each.startswith(_DIRTY) and policy.mode is CacheMode.WRITE_BACK:
+            policy = policy._replace(dirty_bytes=_size(each, _DIRTY, MIN_DIRTY_BYTES))
         elif each.startswith(_READ):
-            policy = policy._replace(read_bytes=_size(each, _READ, LEAST_READ_BYTES))
+            policy = policy._replace(read_bytes=_size(each, _READ, MIN_READ_BYTES))
         else:
             raise ValueError(f"{text!r} is not a cache policy")
     return policy

@@ -13,8 +13,8 @@ from typing import Self
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName, PoolName
-from sanctl.model.verify_result import Verification
-from sanctl.model.vote_mode import ATTRIBUTE, Ballot, Wish
+from sanctl.model.verify_result import VerifyResult
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
@@ -27,7 +27,7 @@ REACH_CLONE = "sanctl-reach"
 #: The transient node attribute of a drained node. It ends with the node's membership, so a node
 #: that has rebooted is in full service again. The playbook's constraint `drained-serves-nothing`
 #: gives it its effect. Not `sanctl-…`: that is where replicas publish, by the device's name.
-DRAINED = "sanctl.drained"
+DRAINED_ATTRIBUTE = "sanctl.drained"
 
 
 def clone_id(name: DeviceName | str) -> str:
@@ -57,7 +57,7 @@ class NodeState(StrEnum):
 
 
 # Nodes in these states are members: what they published is theirs, and of now.
-PRESENT = frozenset({NodeState.ONLINE, NodeState.STANDBY, NodeState.MAINTENANCE})
+MEMBER_STATES = frozenset({NodeState.ONLINE, NodeState.STANDBY, NodeState.MAINTENANCE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +118,9 @@ class Cib:
     """By pool and node; only what has been published."""
     reach: Mapping[str, int]
     """By node: how many of the watched addresses of the iscsi network answer it."""
-    ballots: Mapping[str, Ballot]
+    ballots: Mapping[str, NodeVotes]
     """By node; only what has been published."""
-    verifications: Mapping[tuple[str, str], Verification]
+    verifications: Mapping[tuple[str, str], VerifyResult]
     """By device and node: the latest verify that the node took part in."""
     ids: frozenset[str]
     """Every id in the configuration: a new one must not be among them."""
@@ -257,7 +257,7 @@ class Mon:
         return tuple(
             i.node
             for i in self.instances_of(resource)
-            if i.role is Role.PROMOTED and self.state(i.node) in PRESENT
+            if i.role is Role.PROMOTED and self.state(i.node) in MEMBER_STATES
         )
 
     def failures_of(self, resource: DeviceName | str) -> tuple[Failure, ...]:
@@ -308,7 +308,7 @@ class Cluster:
 
     def replica(self, name: DeviceName, node: NodeName) -> ReplicaState:
         """Return what a node says of its replica; all unknown while the node is away."""
-        if self.mon.state(node) not in PRESENT:
+        if self.mon.state(node) not in MEMBER_STATES:
             return ReplicaState()
         return self.cib.replicas.get((name.value, node.value), ReplicaState())
 
@@ -328,21 +328,21 @@ class Cluster:
 
     def pool(self, name: PoolName, node: NodeName) -> PoolUsage | None:
         """Return what a node says of its pool; None is unknown."""
-        if self.mon.state(node) not in PRESENT:
+        if self.mon.state(node) not in MEMBER_STATES:
             return None
         return self.cib.pools.get((name.value, node.value))
 
-    def ballot(self, node: NodeName | str) -> Ballot:
+    def ballot(self, node: NodeName | str) -> NodeVotes:
         """Return how a node counts votes; all unknown while it is away."""
-        if self.mon.state(node) not in PRESENT:
-            return Ballot()
-        return self.cib.ballots.get(str(node), Ballot())
+        if self.mon.state(node) not in MEMBER_STATES:
+            return NodeVotes()
+        return self.cib.ballots.get(str(node), NodeVotes())
 
-    def wish(self, node: NodeName | str) -> Wish | None:
+    def wish(self, node: NodeName | str) -> WantedVotes | None:
         """Return how a node is to count votes, if the cluster has ever asked it to."""
         for entry in self.cib.nodes:
             if entry.name.value == str(node):
-                return Wish.parse(entry.attributes.get(ATTRIBUTE, ""))
+                return WantedVotes.parse(entry.attributes.get(VOTES_ATTRIBUTE, ""))
         return None
 
     def is_pool_agent_running(self, node: NodeName | str) -> bool:

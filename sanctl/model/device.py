@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sanctl.model.cache_policy import NO_CACHE, Policy
+from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
-from sanctl.model.resync_record import Resync
-from sanctl.model.sync_policy import DEFAULT, SyncPolicy
+from sanctl.model.resync_record import ResyncRecord
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
 MINOR_FIRST = 1
@@ -49,11 +49,11 @@ class DeviceSpec:
     minor: int
     initiators: tuple[Iqn, ...]
     prefer: NodeName | None = None
-    sync: SyncPolicy = DEFAULT
+    sync: SyncPolicy = DEFAULT_SYNC_POLICY
     is_stopping: bool = False
     is_managed: bool = True
     is_new: bool = False
-    cache: Policy = NO_CACHE
+    cache: CachePolicy = NO_CACHE
 
     @property
     def serial(self) -> str:
@@ -116,7 +116,7 @@ class ReplicaState:
     suspended: str | None = None
     policy: str | None = None
     """The sync policy that is in force there, in words."""
-    resync: Resync | None = None
+    resync: ResyncRecord | None = None
     """Its latest resync."""
     apart_since_s: int | None = None
     """Since when it is known to be without contact, in seconds since 1970."""

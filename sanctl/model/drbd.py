@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-def has_majority(copies: int) -> bool:
+def uses_quorum(copies: int) -> bool:
     """Whether so many copies can have a majority that some of them are missing in.
 
     Then DRBD 9 counts them (its quorum). Of two the majority is both.

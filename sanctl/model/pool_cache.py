@@ -6,11 +6,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 
 #: The permanent node attribute that holds the wanted mode of a pool. Not `sanctl-...`, which would
 #: be a device's.
-WISH = "pool-cache-"
+MODE_ATTRIBUTE_PREFIX = "pool-cache-"
 
 
 class Attachment(StrEnum):
@@ -41,10 +41,10 @@ class Superblock(NamedTuple):
     set_uuid: str
     label: str
     state: Attachment
-    mode: Mode
+    mode: CacheMode
 
 
-class ModeWish(NamedTuple):
+class WantedMode(NamedTuple):
     """The mode that is wanted of a pool on a node, as its node attribute holds it.
 
     Attributes:
@@ -54,7 +54,7 @@ class ModeWish(NamedTuple):
             the same mode could be taken for the answer to this one.
     """
 
-    mode: Mode
+    mode: CacheMode
     serial: int = 0
 
     def __str__(self) -> str:
@@ -62,12 +62,14 @@ class ModeWish(NamedTuple):
         return f"{self.mode.value}:{self.serial}"
 
 
-def parse_wish(text: str, default: Mode) -> ModeWish:
+def parse_wanted_mode(text: str, default: CacheMode) -> WantedMode:
     """Read what `str` writes, or a mode alone; anything else is no wish: the default is wanted."""
     word, _, serial = text.partition(":")
-    if word not in set(Mode):
-        return ModeWish(default)
-    return ModeWish(Mode(word), int(serial) if serial.isascii() and serial.isdecimal() else 0)
+    if word not in set(CacheMode):
+        return WantedMode(default)
+    return WantedMode(
+        CacheMode(word), int(serial) if serial.isascii() and serial.isdecimal() else 0
+    )
 
 
 class CacheState(NamedTuple):
@@ -83,8 +85,8 @@ class CacheState(NamedTuple):
         serial: that of the wish this is about.
     """
 
-    mode: Mode
-    wanted: Mode
+    mode: CacheMode
+    wanted: CacheMode
     reason: str = ""
     dirty_bytes: int = 0
     flush_s: int | None = None
@@ -107,12 +109,12 @@ class CacheState(NamedTuple):
         return " ".join(words)
 
 
-def parse_state(pairs: dict[str, str]) -> CacheState | None:
+def parse_cache_state(pairs: dict[str, str]) -> CacheState | None:
     """Read what `str` writes, as pairs; None where it is not there or does not read."""
     try:
         return CacheState(
-            mode=Mode(pairs["cache"]),
-            wanted=Mode(pairs["cache-wanted"]),
+            mode=CacheMode(pairs["cache"]),
+            wanted=CacheMode(pairs["cache-wanted"]),
             reason=pairs.get("cache-why", ""),
             dirty_bytes=int(pairs.get("dirty", "0")),
             flush_s=int(pairs["flush-s"]) if "flush-s" in pairs else None,
@@ -123,7 +125,7 @@ def parse_state(pairs: dict[str, str]) -> CacheState | None:
         return None
 
 
-def mount_unit(path: str) -> str:
+def mount_unit_name(path: str) -> str:
     """Return the name that systemd gives a mount point's unit (systemd.unit(5), escaping)."""
     parts = [part for part in path.split("/") if part]
     escaped = "-".join(

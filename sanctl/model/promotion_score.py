@@ -18,7 +18,7 @@ PRIMARY = 10_000
 #: UpToDate and in contact with an UpToDate peer or a peer it knows to be behind.
 UP_TO_DATE = 9_000
 #: UpToDate as far as it knows, but out of contact: the peer may be further.
-ALONE = 8_000
+DISCONNECTED = 8_000
 #: Consistent: was UpToDate when it was last seen, promotion has to be cleared by the handler.
 CONSISTENT = 3_000
 #: New and empty on both sides.

@@ -14,11 +14,11 @@ FULL = "full"
 #: It runs, or waits for its turn or its peer.
 RUNNING = "running"
 #: The replica is being called out of sync as a whole, before all of it is sent.
-WIDENING = "widening"
+INVALIDATING = "widening"
 DONE = "done"
 
 
-class Resync(NamedTuple):
+class ResyncRecord(NamedTuple):
     """The latest resync of a replica, as its target saw it.
 
     Attributes:
@@ -52,7 +52,7 @@ class Resync(NamedTuple):
         return ",".join(str(value).replace(" ", "+") for value in self)
 
 
-class Running(NamedTuple):
+class RunningSync(NamedTuple):
     """What a node says of a resync or a verify that runs there.
 
     Attributes:
@@ -94,17 +94,17 @@ class Running(NamedTuple):
         return max(0.0, min(100.0, 100.0 * (1 - self.left_kib / self.total_kib)))
 
 
-def write_running(entries: tuple[Running, ...]) -> str:
+def format_running(entries: tuple[RunningSync, ...]) -> str:
     """Write what a node has to say, as one line."""
     return ";".join(",".join(str(value).replace(" ", "+") for value in entry) for entry in entries)
 
 
-def parse_running(text: str) -> tuple[Running, ...]:
+def parse_running(text: str) -> tuple[RunningSync, ...]:
     """Read what `write_running` wrote; what does not read is left out."""
     found = []
     for entry in text.split(";"):
         parts = entry.split(",")
-        if len(parts) == len(Running._fields) and all(p.isdecimal() for p in parts[3:]):
+        if len(parts) == len(RunningSync._fields) and all(p.isdecimal() for p in parts[3:]):
             waits = parts[2].replace("+", " ")
-            found.append(Running(parts[0], parts[1], waits, *map(int, parts[3:])))
+            found.append(RunningSync(parts[0], parts[1], waits, *map(int, parts[3:])))
     return tuple(found)

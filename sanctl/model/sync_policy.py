@@ -20,7 +20,7 @@ _OFF = "off"
 
 DEFAULT_PRIORITY = 50
 #: Redundancy has to come back under load too: with 4 MiB/s a busy gigabyte took minutes.
-DEFAULT_RATE_MIN_KIB = 32 * 1024
+DEFAULT_RATE_MIN_KIB_S = 32 * 1024
 # DRBD's bounds of c-max-rate (drbd_limits.h), which are the narrower ones.
 _RATE_LOWEST_KIB = 250
 _RATE_HIGHEST_KIB = 4 << 20
@@ -96,7 +96,7 @@ class SyncPolicy(NamedTuple):
 
     full_above: int | None = None
     csums: bool = False
-    rate_min_kib: int = DEFAULT_RATE_MIN_KIB
+    rate_min_kib: int = DEFAULT_RATE_MIN_KIB_S
     rate_max_kib: int | None = None
     window: Window | None = None
     priority: int = DEFAULT_PRIORITY
@@ -156,13 +156,13 @@ class SyncPolicy(NamedTuple):
         """Write the words that `parse` reads: only what is not the default."""
         return " ".join(
             f"{key}={_written(value)}"
-            for key, value, default in zip(_READERS, self, DEFAULT, strict=True)
+            for key, value, default in zip(_READERS, self, DEFAULT_SYNC_POLICY, strict=True)
             if value != default
         )
 
 
 #: What a device has that nobody asked anything for.
-DEFAULT = SyncPolicy()
+DEFAULT_SYNC_POLICY = SyncPolicy()
 
 
 def _written(value: object) -> str:

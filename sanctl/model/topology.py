@@ -12,15 +12,15 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import PurePosixPath
 
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import DeviceName, Iqn, NodeName, PoolName
-from sanctl.model.vote_mode import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
-class Role(StrEnum):
+class NodeRole(StrEnum):
     """What a node does for the cluster."""
 
     STORAGE = "storage"
@@ -59,7 +59,7 @@ class Node:
     name: NodeName
     id: int
     """Corosync node id, and tag of the node's target port group, ALUA group and relative port."""
-    role: Role
+    role: NodeRole
     iscsi: tuple[Address, ...]
     """Portals; a witness has none."""
     sync: Address
@@ -79,7 +79,7 @@ class PoolCache:
     origin: PurePosixPath
     """The slow disk, which holds the filesystem behind 8 KiB of the cache's own."""
     flash: PurePosixPath
-    mode: Mode = Mode.WRITE_THROUGH
+    mode: CacheMode = CacheMode.WRITE_THROUGH
     """How it is used until `sanctl pool cache` says otherwise."""
 
 
@@ -111,15 +111,15 @@ class Topology:
     accepted_risks: tuple[str, ...] = ()
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> VoteMode:
         """How votes are counted under this strategy."""
         if self.strategy is Strategy.HEARTBEAT:
-            return Tally(votes=Votes.TWO_NODE)
+            return VoteMode(votes=Votes.TWO_NODE)
         # One odd vote is enough: a witness has it already.
-        has_witness = any(node.role is Role.WITNESS for node in self.nodes)
+        has_witness = any(node.role is NodeRole.WITNESS for node in self.nodes)
         if self.qdevice is None or has_witness:
-            return PLAIN
-        return Tally(votes=Votes.QDEVICE, host=str(self.qdevice))
+            return MAJORITY_OF_NODES
+        return VoteMode(votes=Votes.QDEVICE, host=str(self.qdevice))
 
     def node(self, name: NodeName | str) -> Node | None:
         """Return the node of that name."""
@@ -132,7 +132,7 @@ class Topology:
     @property
     def storage_nodes(self) -> tuple[Node, ...]:
         """The nodes that hold data and serve it."""
-        return tuple(node for node in self.nodes if node.role is Role.STORAGE)
+        return tuple(node for node in self.nodes if node.role is NodeRole.STORAGE)
 
     def target_iqn(self, device: DeviceName) -> Iqn:
         """Return the name of the device's target, the same on every node."""

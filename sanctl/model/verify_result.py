@@ -13,10 +13,10 @@ REPAIRING = "repairing"
 REPAIRED = "repaired"
 
 #: So many ranges are told to the cluster; all of them are in the node's history.
-SHOWN_RANGES = 16
+PUBLISHED_RANGES = 16
 
 
-class Order(NamedTuple):
+class VerifyRequest(NamedTuple):
     """What an operator asked for.
 
     Attributes:
@@ -39,7 +39,7 @@ class Order(NamedTuple):
         return f"{self.number}:repair" if self.is_repair else str(self.number)
 
 
-class Verification(NamedTuple):
+class VerifyResult(NamedTuple):
     """A comparison, as one node knows it.
 
     Attributes:
@@ -75,10 +75,10 @@ class Verification(NamedTuple):
     @property
     def shown(self) -> str:
         """The same as one word, with the first of the ranges only."""
-        text = str(self._replace(ranges=self.ranges[:SHOWN_RANGES]))
+        text = str(self._replace(ranges=self.ranges[:PUBLISHED_RANGES]))
         return text.replace(" ", "/")
 
 
-def parse_shown(text: str) -> Verification | None:
+def parse_published(text: str) -> VerifyResult | None:
     """Read what `Verification.shown` wrote."""
-    return Verification.parse(text.replace("/", " "))
+    return VerifyResult.parse(text.replace("/", " "))

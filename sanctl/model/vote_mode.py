@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-ATTRIBUTE = "sanctl-votes"
+VOTES_ATTRIBUTE = "sanctl-votes"
 """Permanent: how a node is to count. Transient: how it does."""
 
 
@@ -29,7 +29,7 @@ class Votes(StrEnum):
         return self is Votes.NODES
 
 
-class Tally(NamedTuple):
+class VoteMode(NamedTuple):
     """A way to count votes; with a quorum device also where its host is."""
 
     votes: Votes
@@ -50,10 +50,10 @@ class Tally(NamedTuple):
 
 
 #: What every change goes through: of each other way to count, every quorum overlaps with one of it.
-PLAIN = Tally(votes=Votes.NODES)
+MAJORITY_OF_NODES = VoteMode(votes=Votes.NODES)
 
 
-class Ballot(NamedTuple):
+class NodeVotes(NamedTuple):
     """How one node counts; None is unknown.
 
     Attributes:
@@ -63,8 +63,8 @@ class Ballot(NamedTuple):
         is_device_voting: whether the quorum device votes for this node.
     """
 
-    file: Tally | None = None
-    live: Tally | None = None
+    file: VoteMode | None = None
+    live: VoteMode | None = None
     strategy: str = ""
     is_device_voting: bool = False
 
@@ -73,8 +73,8 @@ class Ballot(NamedTuple):
         """Read what `str` writes; what is missing or odd is unknown."""
         pairs = {key: value for key, _, value in (w.partition("=") for w in text.split())}
         return cls(
-            file=Tally.parse(pairs.get("file", "")),
-            live=Tally.parse(pairs.get("live", "")),
+            file=VoteMode.parse(pairs.get("file", "")),
+            live=VoteMode.parse(pairs.get("live", "")),
             strategy=pairs.get("strategy", ""),
             is_device_voting=pairs.get("device") == "votes",
         )
@@ -87,17 +87,17 @@ class Ballot(NamedTuple):
         )
 
 
-class Wish(NamedTuple):
+class WantedVotes(NamedTuple):
     """How a node is to count now, on the way to a strategy."""
 
-    tally: Tally
+    tally: VoteMode
     strategy: str
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Read what `str` writes; None if it does not read."""
         word, _, strategy = text.partition(" ")
-        tally = Tally.parse(word)
+        tally = VoteMode.parse(word)
         return cls(tally=tally, strategy=strategy) if tally and strategy else None
 
     def __str__(self) -> str:

@@ -8,13 +8,13 @@ from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
 from sanctl.ops.device import Outcome
 from sanctl.ops.session import Session
-from sanctl.plan.cache.policy_change import cache_applied, plan_cache
-from sanctl.plan.cache.policy_request import PolicyChange
+from sanctl.plan.cache.policy_change import cache_policy_progress, plan_cache_policy
+from sanctl.plan.cache.policy_request import CachePolicyChange
 from sanctl.plan.cluster.preconditions import existing_device
 
 
 def set_cache(
-    session: Session, name: DeviceName, change: PolicyChange, *, timeout_s: float
+    session: Session, name: DeviceName, change: CachePolicyChange, *, timeout_s: float
 ) -> Outcome:
     """Change a device's cache policy, and wait until its replicas are in it, or say why not.
 
@@ -36,11 +36,11 @@ def set_cache(
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         known[:] = cluster.mon.failures_of(name)
-        return plan_cache(cluster, name, change)
+        return plan_cache_policy(cluster, name, change)
 
     changes = session.change(decide)
     cluster = session.wait(
-        lambda seen: cache_applied(seen, name),
+        lambda seen: cache_policy_progress(seen, name),
         waiting_for=f"the replicas of device {name} to have its cache policy",
         timeout_s=timeout_s,
         resources=(name.value,),

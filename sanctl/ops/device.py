@@ -14,7 +14,13 @@ from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.convergence import Progress, access_applied, created, moved, resized
+from sanctl.plan.cluster.convergence import (
+    Progress,
+    access_progress,
+    creation_progress,
+    move_progress,
+    resize_progress,
+)
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.alteration import (
     plan_allow,
@@ -23,18 +29,24 @@ from sanctl.plan.device.alteration import (
     plan_move_end,
     plan_resize,
 )
-from sanctl.plan.device.creation import CreateRequest, Wish, draft, objections, read_request
+from sanctl.plan.device.creation import (
+    DeviceArguments,
+    DeviceRequest,
+    creation_problems,
+    parse_device_request,
+    plan_creation,
+)
 from sanctl.plan.device.deletion import (
-    AskStop,
-    AwaitReap,
+    AwaitDataRemoval,
     AwaitStop,
     Deleted,
     DeletionStep,
-    Remove,
+    RemoveConfiguration,
+    RequestStop,
     check_deletion,
-    next_step,
+    next_deletion_step,
 )
-from sanctl.plan.device.upgrade import plan_completion
+from sanctl.plan.device.upgrade import plan_upgrade
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +65,14 @@ def complete_devices(session: Session) -> tuple[str, ...]:
     Raises:
         Refused: no quorum.
     """
-    changes = session.change(plan_completion)
+    changes = session.change(plan_upgrade)
     return tuple(c.device.name.value for c in changes if isinstance(c, CompleteDevice))
 
 
 def create_device(
     session: Session,
     topology: Topology,
-    request: CreateRequest,
+    request: DeviceArguments,
     *,
     new_uuid: Callable[[], str],
     drbd_version: str | None,
@@ -74,7 +86,7 @@ def create_device(
         CommandError: an agent failed, with its reason.
         NotConverged: it is created, and not yet as it should be.
     """
-    wish = read_request(request)
+    wish = parse_device_request(request)
     uuid = new_uuid()
     begin = session.clock.monotonic_s()
     if wish.malformed:
@@ -85,10 +97,10 @@ def create_device(
     known: list[Failure] = []
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
-        problems = objections(wish, cluster, topology, drbd_version=drbd_version)
+        problems = creation_problems(wish, cluster, topology, drbd_version=drbd_version)
         if problems:
             raise Refused(*problems)
-        result = draft(wish, cluster, topology, uuid=uuid)
+        result = plan_creation(wish, cluster, topology, uuid=uuid)
         if isinstance(result, Problem):
             raise Refused(result)
         device, changes = result
@@ -102,7 +114,7 @@ def create_device(
     session.change(decide)
     name = wish.name
     cluster = session.wait(
-        lambda seen: created(seen, name),
+        lambda seen: creation_progress(seen, name),
         waiting_for=f"device {name} to be served with all replicas in sync",
         timeout_s=timeout_s,
         resources=(name.value,),
@@ -114,14 +126,14 @@ def create_device(
 
 
 def _objections_if_seen(
-    session: Session, topology: Topology, wish: Wish, drbd_version: str | None
+    session: Session, topology: Topology, wish: DeviceRequest, drbd_version: str | None
 ) -> tuple[Problem, ...]:
     """What else is wrong, if the cluster can be asked: one look should show all of it."""
     try:
         cluster = session.observe()
     except Unreachable:
         return ()
-    return objections(wish, cluster, topology, drbd_version=drbd_version)
+    return creation_problems(wish, cluster, topology, drbd_version=drbd_version)
 
 
 def _outcome(
@@ -151,7 +163,7 @@ def resize_device(
 
     changes = session.change(decide)
     cluster = session.wait(
-        lambda seen: resized(seen, name),
+        lambda seen: resize_progress(seen, name),
         waiting_for=f"all replicas of device {name} to have {size}",
         timeout_s=timeout_s,
         resources=(name.value,),
@@ -177,7 +189,7 @@ def move_device(session: Session, name: DeviceName, node: NodeName, *, timeout_s
         return _outcome(session, session.observe(), name, changed=False, begin=begin)
     try:
         cluster = session.wait(
-            lambda seen: moved(seen, name, node),
+            lambda seen: move_progress(seen, name, node),
             waiting_for=f"device {name} to be served by {node}",
             timeout_s=timeout_s,
             resources=(name.value,),
@@ -221,7 +233,7 @@ def _change_access(
     changes = session.change(decide)
 
     def goal(cluster: Cluster) -> Progress:
-        return access_applied(
+        return access_progress(
             cluster, name, access_digest(existing_device(cluster, name).initiators)
         )
 
@@ -252,19 +264,23 @@ def delete_device(session: Session, name: DeviceName, *, timeout_s: float) -> tu
     check_deletion(cluster, name)
     known = cluster.mon.failures_of(name)
     while True:
-        step = next_step(cluster, name)
+        step = next_deletion_step(cluster, name)
         match step:
-            case AskStop():
+            case RequestStop():
                 session.reporter.update(f"stopping device {name} on all nodes")
-                session.change(lambda seen: _changes_of(next_step(seen, name), AskStop))
+                session.change(
+                    lambda seen: _changes_of(next_deletion_step(seen, name), RequestStop)
+                )
             case AwaitStop():
                 pass
-            case Remove():
+            case RemoveConfiguration():
                 session.reporter.update(f"removing device {name}")
                 if cluster.mon.failures_of(name):
                     session.forget_failures(name)
-                session.change(lambda seen: _changes_of(next_step(seen, name), Remove))
-            case AwaitReap():
+                session.change(
+                    lambda seen: _changes_of(next_deletion_step(seen, name), RemoveConfiguration)
+                )
+            case AwaitDataRemoval():
                 pass
             case Deleted(away=away):
                 return away
@@ -290,27 +306,31 @@ def delete_device(session: Session, name: DeviceName, *, timeout_s: float) -> tu
         )
 
 
-def _changes_of(step: DeletionStep, wanted: type[AskStop] | type[Remove]) -> tuple[Change, ...]:
+def _changes_of(
+    step: DeletionStep, wanted: type[RequestStop] | type[RemoveConfiguration]
+) -> tuple[Change, ...]:
     """The changes of a step, if the cluster still calls for that very step."""
-    if isinstance(step, wanted) and isinstance(step, AskStop | Remove):
+    if isinstance(step, wanted) and isinstance(step, RequestStop | RemoveConfiguration):
         return step.changes
     return ()
 
 
 def _deletion_moved_on(cluster: Cluster, name: DeviceName) -> Progress:
-    step = next_step(cluster, name)
-    return Progress(is_done=not isinstance(step, AwaitStop | AwaitReap), seen=_describe(step))
+    step = next_deletion_step(cluster, name)
+    return Progress(
+        is_done=not isinstance(step, AwaitStop | AwaitDataRemoval), seen=_describe(step)
+    )
 
 
 def _describe(step: DeletionStep) -> str:
     match step:
-        case AskStop():
+        case RequestStop():
             return "it is still to be stopped"
         case AwaitStop(running=running):
             return f"still running on {', '.join(running)}"
-        case Remove():
+        case RemoveConfiguration():
             return "stopped; its configuration is still there"
-        case AwaitReap(here=here):
+        case AwaitDataRemoval(here=here):
             return f"data still to be removed on {', '.join(map(str, here))}"
         case Deleted():
             return "deleted"

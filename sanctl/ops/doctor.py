@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sanctl.drivers.node_facts import HostPort
+from sanctl.drivers.node_facts import NodeFactsPort
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity, sorted_findings
-from sanctl.model.topology import Role, Topology
+from sanctl.model.topology import NodeRole, Topology
 from sanctl.ops.fencing import ask_devices, silent
 from sanctl.ops.session import Session
-from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.health.cluster_health import all_findings
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
 AGENTS = ("/usr/lib/ocf/resource.d/sanctl/device", "/usr/lib/ocf/resource.d/sanctl/pool")
@@ -60,7 +60,7 @@ class Examination:
 
 def examine(
     session: Session,
-    host: HostPort,
+    host: NodeFactsPort,
     stonith: StonithPort,
     topology: Topology | None,
     config_error: SanctlError | None,
@@ -74,8 +74,8 @@ def examine(
     if config_error is not None:
         findings.extend(_as_findings(config_error, "cluster.toml"))
     node = topology.node(host.node_name()) if topology is not None else None
-    is_storage = node is not None and node.role is Role.STORAGE
-    is_witness = node is not None and node.role is Role.WITNESS
+    is_storage = node is not None and node.role is NodeRole.STORAGE
+    is_witness = node is not None and node.role is NodeRole.WITNESS
     # A witness has no targets; of a machine of unknown role the worst is assumed.
     findings.extend(_service_findings(host, () if is_witness else _MUST_NOT_RUN))
     if is_storage:
@@ -104,7 +104,7 @@ def examine(
         findings.extend(_as_findings(error, "cluster"))
         unmade |= {"votes", "fencing", "nodes", "devices", "leftovers", "pools"}
     if cluster is not None:
-        findings.extend(judge(cluster, topology, now_s=session.clock.wall_s()))
+        findings.extend(all_findings(cluster, topology, now_s=session.clock.wall_s()))
         try:
             findings.extend(silent(ask_devices(stonith, cluster)))
         except SanctlError as error:
@@ -138,7 +138,7 @@ def _as_findings(error: SanctlError, subject: str) -> Iterator[Finding]:
         )
 
 
-def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator[Finding]:
+def _service_findings(host: NodeFactsPort, must_not_run: tuple[str, ...]) -> Iterator[Finding]:
     units = host.units((*_MUST_RUN, *must_not_run))
     if units is None:
         yield Finding(
@@ -187,7 +187,7 @@ def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator
             )
 
 
-def _stop_findings(host: HostPort) -> Iterator[Finding]:
+def _stop_findings(host: NodeFactsPort) -> Iterator[Finding]:
     units = host.units(_ACT_AT_STOP) or {}
     for name, unit in units.items():
         if unit.active != "active":
@@ -201,7 +201,7 @@ def _stop_findings(host: HostPort) -> Iterator[Finding]:
             )
 
 
-def _kernel_findings(host: HostPort) -> Iterator[Finding]:
+def _kernel_findings(host: NodeFactsPort) -> Iterator[Finding]:
     for module, purpose in _MODULES.items():
         if not host.has_module(module):
             yield Finding(
@@ -214,7 +214,7 @@ def _kernel_findings(host: HostPort) -> Iterator[Finding]:
             )
 
 
-def _file_findings(host: HostPort) -> Iterator[Finding]:
+def _file_findings(host: NodeFactsPort) -> Iterator[Finding]:
     mode = host.mode(SECRET_PATH)
     if mode is None:
         yield Finding(
@@ -247,7 +247,7 @@ def _file_findings(host: HostPort) -> Iterator[Finding]:
             )
 
 
-def _own_pool_findings(host: HostPort, topology: Topology) -> Iterator[Finding]:
+def _own_pool_findings(host: NodeFactsPort, topology: Topology) -> Iterator[Finding]:
     for pool in topology.pools:
         if host.node_name() not in {node.value for node in pool.nodes}:
             continue
@@ -273,7 +273,7 @@ def _own_pool_findings(host: HostPort, topology: Topology) -> Iterator[Finding]:
             )
 
 
-def _clock_findings(host: HostPort) -> Iterator[Finding]:
+def _clock_findings(host: NodeFactsPort) -> Iterator[Finding]:
     if host.is_clock_synchronised() is False:
         yield Finding(
             code="SAN-DOC-030",

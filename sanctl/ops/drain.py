@@ -10,12 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sanctl.errors import NotConverged
-from sanctl.model.cluster import DRAINED, Cluster
+from sanctl.model.cluster import DRAINED_ATTRIBUTE, Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
-from sanctl.plan.cluster.draining import CONSTRAINT, Stranded, outlook, unserved, why_stranded
-from sanctl.plan.cluster.node_service import existing_node
+from sanctl.plan.cluster.draining import (
+    DRAIN_CONSTRAINT,
+    StrandedDevice,
+    devices_between_nodes,
+    drain_outlook,
+    stranded_reason,
+)
+from sanctl.plan.cluster.standby import existing_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,7 @@ class Drained:
     """
 
     moved: tuple[tuple[DeviceName, str], ...]
-    stranded: tuple[Stranded, ...]
+    stranded: tuple[StrandedDevice, ...]
     late: tuple[DeviceName, ...]
 
 
@@ -42,21 +48,23 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> Drained
     """
     cluster = session.observe()
     existing_node(cluster, name)
-    first = outlook(cluster, name)
-    if CONSTRAINT not in cluster.cib.ids:
+    first = drain_outlook(cluster, name)
+    if DRAIN_CONSTRAINT not in cluster.cib.ids:
         # A rollout older than this command: Pacemaker's own shutdown moves them, less quickly.
         return Drained(
             moved=(),
             stranded=(
                 *first.stranded,
                 *(
-                    Stranded(device=device, reason=f"the CIB has no constraint {CONSTRAINT} yet")
+                    StrandedDevice(
+                        device=device, reason=f"the CIB has no constraint {DRAIN_CONSTRAINT} yet"
+                    )
                     for device in first.moving
                 ),
             ),
             late=(),
         )
-    session.set_node_word(name, DRAINED, "true")
+    session.set_node_word(name, DRAINED_ATTRIBUTE, "true")
     try:
         cluster = session.wait(
             lambda seen: _progress(seen, name, first.moving),
@@ -69,8 +77,8 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> Drained
 
 
 def _progress(cluster: Cluster, name: NodeName, moving: tuple[DeviceName, ...]) -> Progress:
-    here = outlook(cluster, name).moving if name.value in cluster.cib.drained else moving
-    between = unserved(cluster, moving, name)
+    here = drain_outlook(cluster, name).moving if name.value in cluster.cib.drained else moving
+    between = devices_between_nodes(cluster, moving, name)
     words = [f"on {name}: {' '.join(map(str, here))}"] if here else []
     if between:
         words.append(f"between two nodes: {' '.join(map(str, between))}")
@@ -81,15 +89,15 @@ def _result(
     cluster: Cluster,
     node: NodeName,
     moving: tuple[DeviceName, ...],
-    stranded: tuple[Stranded, ...],
+    stranded: tuple[StrandedDevice, ...],
 ) -> Drained:
     moved, late, left = [], [], list(stranded)
     for name in moving:
         device, server = cluster.cib.device(name), cluster.active_node(name)
         if server is not None and server != node.value:
             moved.append((name, server))
-        elif device is not None and (reason := why_stranded(cluster, device, node)):
-            left.append(Stranded(device=name, reason=reason))
+        elif device is not None and (reason := stranded_reason(cluster, device, node)):
+            left.append(StrandedDevice(device=name, reason=reason))
         elif device is not None:
             late.append(name)
     return Drained(moved=tuple(moved), stranded=tuple(left), late=tuple(late))
@@ -112,7 +120,7 @@ def undrain_node(session: Session, name: NodeName, *, timeout_s: float) -> bool:
     existing_node(cluster, name)
     if name.value not in cluster.cib.drained:
         return False
-    session.set_node_word(name, DRAINED, None)
+    session.set_node_word(name, DRAINED_ATTRIBUTE, None)
     session.wait(
         lambda seen: Progress(
             is_done=name.value not in seen.cib.drained, seen=f"{name} is still drained"

@@ -8,17 +8,12 @@ from dataclasses import dataclass
 
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import CommandError, Problem, Refused
-from sanctl.model.cluster import PRESENT, Cluster
+from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.node import put_in_standby
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.node_service import (
-    ACCEPT_STOP,
-    check_fencing,
-    plan_online,
-    stranded_devices,
-)
+from sanctl.plan.cluster.standby import ACCEPT_STOP, check_fencing, plan_online, stranded_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +114,7 @@ def fence_node(
     """
     cluster = session.observe()
     check_fencing(cluster, name)
-    present = cluster.mon.state(name) in PRESENT
+    present = cluster.mon.state(name) in MEMBER_STATES
     stranded = stranded_devices(cluster, name) if present else ()
     if stranded and ACCEPT_STOP not in accepted:
         raise Refused(

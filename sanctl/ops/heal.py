@@ -10,7 +10,7 @@ from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
-from sanctl.plan.cluster.convergence import Progress, describe
+from sanctl.plan.cluster.convergence import Progress, replicas_text
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.replicas.heal import Diagnosis, diagnose, plan_heal
 
@@ -70,4 +70,4 @@ def _healed(cluster: Cluster, name: DeviceName, keep: NodeName) -> Progress:
     orders = {f"{prefix}{name}" for prefix in (DISCARD_PREFIX, REVIVE_PREFIX)}
     open_orders = [node.name for node in cluster.cib.nodes if orders & set(node.attributes)]
     done = not open_orders and cluster.active_node(name) == keep.value
-    return Progress(is_done=done, seen=describe(cluster, device))
+    return Progress(is_done=done, seen=replicas_text(cluster, device))

@@ -9,8 +9,8 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.convergence import back_online, in_standby
-from sanctl.plan.cluster.node_service import plan_online, plan_standby, stranded_devices
+from sanctl.plan.cluster.convergence import online_progress, standby_progress
+from sanctl.plan.cluster.standby import plan_online, plan_standby, stranded_devices
 
 
 def put_in_standby(
@@ -44,7 +44,7 @@ def put_in_standby(
 
     changes = session.change(decide)
     session.wait(
-        lambda seen: in_standby(seen, name, served),
+        lambda seen: standby_progress(seen, name, served),
         waiting_for=f"node {name} to be free of devices",
         timeout_s=timeout_s,
         resources=resources,
@@ -72,7 +72,7 @@ def bring_online(session: Session, name: NodeName, *, timeout_s: float) -> bool:
 
     changes = session.change(decide)
     session.wait(
-        lambda seen: back_online(seen, name),
+        lambda seen: online_progress(seen, name),
         waiting_for=f"node {name} to be back with its replicas up to date",
         timeout_s=timeout_s,
         resources=resources,

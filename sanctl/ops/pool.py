@@ -4,22 +4,22 @@
 from __future__ import annotations
 
 from sanctl.drivers import bcache, flash_cache, loop, pool_notes
-from sanctl.drivers.pool_problems import service_of
+from sanctl.drivers.pool_problems import cache_unit
 from sanctl.errors import NotConverged, Problem, Refused
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.pool_cache import mount_unit
+from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops.pool_preparation import Preparation, look_at
 from sanctl.ops.session import Session
 from sanctl.plan.pool.flash_mode import (
-    away_problems,
-    existing_pool,
-    mode_applied,
-    plan_mode,
-    renewal_problems,
+    absent_node_problems,
+    existing_cached_pool,
+    flash_mode_progress,
+    plan_flash_mode,
+    reformat_problems,
 )
 from sanctl.plan.pool.preparation import Holds
 from sanctl.system.files import is_mount_point
@@ -30,7 +30,7 @@ _TOOL_TIMEOUT_S = 60.0
 
 
 def set_mode(
-    session: Session, topology: Topology, name: PoolName, mode: Mode, *, timeout_s: float
+    session: Session, topology: Topology, name: PoolName, mode: CacheMode, *, timeout_s: float
 ) -> tuple[Cluster, bool]:
     """Change how a pool's flash is used on all its nodes; return the cluster and if it changed.
 
@@ -41,19 +41,19 @@ def set_mode(
         Refused: there is no such pool, or it has no flash; no quorum, or maintenance mode.
         NotConverged: it is stored, and a node is not there yet, or cannot follow before it is back.
     """
-    pool = existing_pool(topology, name)
+    pool = existing_cached_pool(topology, name)
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
-        return plan_mode(cluster, pool, mode)
+        return plan_flash_mode(cluster, pool, mode)
 
     changes = session.change(decide)
     cluster = session.wait(
-        lambda seen: mode_applied(seen, pool, mode),
+        lambda seen: flash_mode_progress(seen, pool, mode),
         waiting_for=f"pool {name} to be in {mode.value} on its nodes",
         timeout_s=timeout_s,
         look="it is stored and goes on by itself: 'journalctl SANCTL_ACTION=pool-cache' on them",
     )
-    problems = away_problems(cluster, pool, mode)
+    problems = absent_node_problems(cluster, pool, mode)
     if problems:
         raise NotConverged(*problems)
     return cluster, bool(changes)
@@ -90,7 +90,7 @@ def refuse_renewal(cluster: Cluster, topology: Topology, name: PoolName, node: s
             is still up here.
     """
     pool = _pool_here(topology, name, node)
-    problems = list(renewal_problems(cluster, pool, NodeName.parse(node)))
+    problems = list(reformat_problems(cluster, pool, NodeName.parse(node)))
     if any(path.startswith(f"{pool.path}/") for path in loop.backing_files()):
         problems.append(
             Problem(
@@ -112,9 +112,9 @@ def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
         Refused: the slow disk or the flash holds something else, or cannot be read.
         SanctlError, OSError: the filesystem or the disk is still used.
     """
-    pool = existing_pool(topology, name)
-    cache = flash_cache.cached(pool)
-    origin, unit = str(cache.origin), mount_unit(str(pool.path))
+    pool = existing_cached_pool(topology, name)
+    cache = flash_cache.cache_of(pool)
+    origin, unit = str(cache.origin), mount_unit_name(str(pool.path))
     for device, is_flash in ((origin, False), (str(cache.flash), True)):
         found = look_at(runner, pool, device, is_flash=is_flash)
         if found.holds not in {Holds.OURS, Holds.BLANK}:
@@ -122,21 +122,21 @@ def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
     runner.run(["systemctl", "stop", unit], timeout_s=_UNIT_TIMEOUT_S)
     if is_mount_point(pool.path):
         runner.run(["umount", str(pool.path)], timeout_s=_TOOL_TIMEOUT_S)
-    runner.run(["systemctl", "stop", service_of(pool)], timeout_s=_UNIT_TIMEOUT_S)
+    runner.run(["systemctl", "stop", cache_unit(pool)], timeout_s=_UNIT_TIMEOUT_S)
     bcache.stop(origin, within_s=_TOOL_TIMEOUT_S)
-    if bcache.set_of(str(cache.flash)) is not None:
-        bcache.release_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
+    if bcache.cache_set_folder(str(cache.flash)) is not None:
+        bcache.detach_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
     # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
     pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
     pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
     bcache.format_origin(origin, flash_cache.origin_uuid(pool), flash_cache.label_of(pool))
     # The last step: until here the notes say that the disk alone must not be used.
-    flash_cache.forget_notes(pool)
-    flash_cache.forget_loss(pool)
+    flash_cache.clear_notes(pool)
+    flash_cache.clear_flash_lost(pool)
 
 
 def _pool_here(topology: Topology, name: PoolName, node: str) -> Pool:
-    pool = existing_pool(topology, name)
+    pool = existing_cached_pool(topology, name)
     if node not in {each.value for each in pool.nodes}:
         raise Refused(
             Problem(

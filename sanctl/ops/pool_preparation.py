@@ -10,16 +10,16 @@ from typing import NamedTuple
 from sanctl.drivers import bcache, flash_cache, pool_notes
 from sanctl.drivers import pool_files as pools
 from sanctl.drivers.pool_problems import (
-    lost_problem,
-    service_of,
-    unfinished_problem,
-    unread_problem,
+    cache_unit,
+    flash_missing_problem,
+    unfinished_preparation_problem,
+    unreadable_problem,
 )
 from sanctl.errors import CommandError, Problem, Refused
-from sanctl.model.pool_cache import mount_unit
+from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import Pool
 from sanctl.plan.pool.preparation import Act, Holds, Marker, Seen, next_act
-from sanctl.system.files import exists, is_mount_point, sync_folder, write_atomically
+from sanctl.system.files import exists, fsync_folder, is_mount_point, write_atomically
 from sanctl.system.runner import Runner
 
 _MKFS_TIMEOUT_S = 600.0
@@ -56,7 +56,7 @@ def look_at(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> Look:
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         holds = Holds.ABSENT if is_gone else Holds.UNREADABLE
-        return Look(holds, unread_problem(pool, device, error))
+        return Look(holds, unreadable_problem(pool, device, error))
 
 
 def is_blank(runner: Runner, device: str) -> bool:
@@ -82,7 +82,7 @@ class Preparation:
     def __init__(self, runner: Runner, pool: Pool) -> None:
         self._runner = runner
         self._pool = pool
-        cache = flash_cache.cached(pool)
+        cache = flash_cache.cache_of(pool)
         self._origin, self._flash = str(cache.origin), str(cache.flash)
         self._path = str(pool.path)
         self._is_started = False
@@ -140,7 +140,7 @@ class Preparation:
             marker=self._marker() if is_mounted else None,
             is_making=pool_notes.is_of(name, pool_notes.MAKING, uuid),
             is_made=pool_notes.is_of(name, pool_notes.MADE, uuid),
-            is_noted_write_back=flash_cache.is_noted(self._pool),
+            is_noted_write_back=flash_cache.has_write_back_note(self._pool),
         )
 
     def _look_at(self, refusal: Act, device: str, *, is_flash: bool) -> Holds:
@@ -152,20 +152,20 @@ class Preparation:
         try:
             return Holds.BLANK if is_blank(self._runner, disk) else Holds.OURS
         except OSError as error:
-            self._problems[Act.REFUSE_FILESYSTEM] = unread_problem(self._pool, disk, error)
+            self._problems[Act.REFUSE_FILESYSTEM] = unreadable_problem(self._pool, disk, error)
             return Holds.UNREADABLE
 
     def _marker(self) -> Marker:
         has_folder = exists(f"{self._path}/devices", follow_symlinks=False)
         if not exists(f"{self._path}/{pools.MARKER}", follow_symlinks=False):
             return Marker.FOLDER_ALONE if has_folder else Marker.MISSING
-        pools.check(self._path, self._pool.uuid)
+        pools.check_marker(self._path, self._pool.uuid)
         return Marker.THERE if has_folder else Marker.FOLDER_MISSING
 
     def _problem(self, act: Act) -> Problem:
         name = self._pool.name
         if act is Act.REFUSE_UNFINISHED:
-            return unfinished_problem(self._pool)
+            return unfinished_preparation_problem(self._pool)
         if act is Act.REFUSE_MADE:
             return Problem(
                 "SAN-POOL-029",
@@ -196,21 +196,21 @@ class Preparation:
         return f"{self._origin} is its disk"
 
     def _give_flash(self) -> str:
-        flash_cache.empty(self._pool, self._flash)
+        flash_cache.format_flash(self._pool, self._flash)
         return f"{self._flash} is its flash"
 
     def _attach_flash(self) -> str:
-        flash_cache.forget_loss(self._pool)
+        flash_cache.clear_flash_lost(self._pool)
         flash_cache.attach_flash(self._pool)
         return f"{self._flash} is its flash"
 
     def _start(self) -> str:
         self._runner.run(
-            ["systemctl", "restart", service_of(self._pool)], timeout_s=_UNIT_TIMEOUT_S
+            ["systemctl", "restart", cache_unit(self._pool)], timeout_s=_UNIT_TIMEOUT_S
         )
         seen = bcache.observe(self._origin)
         if seen is None or not seen.disk:
-            raise CommandError(lost_problem(self._pool))
+            raise CommandError(flash_missing_problem(self._pool))
         self._is_started = True
         return ""
 
@@ -234,7 +234,9 @@ class Preparation:
 
     def _mount(self) -> str:
         os.makedirs(self._path, exist_ok=True)
-        self._runner.run(["systemctl", "start", mount_unit(self._path)], timeout_s=_UNIT_TIMEOUT_S)
+        self._runner.run(
+            ["systemctl", "start", mount_unit_name(self._path)], timeout_s=_UNIT_TIMEOUT_S
+        )
         return ""
 
     def _mark(self) -> str:
@@ -242,7 +244,7 @@ class Preparation:
         if not exists(marker, follow_symlinks=False):
             write_atomically(marker, f"{self._pool.uuid}\n")
         os.makedirs(f"{self._path}/devices", mode=0o700, exist_ok=True)
-        sync_folder(self._path)
+        fsync_folder(self._path)
         return "it is marked"
 
     def _note_made(self) -> str:

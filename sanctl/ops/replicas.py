@@ -15,18 +15,18 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.replicas.node_replacement import replacement_of, replacements
-from sanctl.plan.replicas.replica_choice import LevelRequest
+from sanctl.plan.replicas.node_replacement import plan_replacement, replacement_request
+from sanctl.plan.replicas.replica_choice import ReplicaRequest
 from sanctl.plan.replicas.replica_count import (
-    Alter,
+    AwaitDroppedData,
     AwaitMove,
-    AwaitReap,
     AwaitRole,
     AwaitSync,
-    LevelStep,
-    Reached,
-    Setting,
-    next_step,
+    ChangeReplicas,
+    ReplicasReached,
+    ReplicaStep,
+    StepContext,
+    next_replica_step,
 )
 
 #: A change of role takes seconds; one that does not come about has another reason.
@@ -54,8 +54,8 @@ class Levelled:
 def change_level(
     session: Session,
     name: DeviceName,
-    request: LevelRequest,
-    setting: Setting,
+    request: ReplicaRequest,
+    setting: StepContext,
     *,
     timeout_s: float,
     again: str,
@@ -83,17 +83,17 @@ def change_level(
     before = existing_device(cluster, name).nodes
     steps: list[str] = []
     while True:
-        step = next_step(cluster, name, request, _now(session, setting))
+        step = next_replica_step(cluster, name, request, _now(session, setting))
         match step:
-            case Alter(words=words):
+            case ChangeReplicas(words=words):
                 session.reporter.update(words)
                 if _alter(session, name, request, setting, words):
                     steps.append(words)
                 cluster = session.observe()
                 continue
-            case AwaitRole() | AwaitMove() | AwaitSync() | AwaitReap():
+            case AwaitRole() | AwaitMove() | AwaitSync() | AwaitDroppedData():
                 pass
-            case Reached(away=away):
+            case ReplicasReached(away=away):
                 device = existing_device(cluster, name)
                 return Levelled(
                     device=device,
@@ -121,13 +121,13 @@ def change_level(
 
 
 def _alter(
-    session: Session, name: DeviceName, request: LevelRequest, setting: Setting, words: str
+    session: Session, name: DeviceName, request: ReplicaRequest, setting: StepContext, words: str
 ) -> bool:
     """Make the changes of a step, if the cluster still calls for that very step."""
 
     def decide(seen: Cluster) -> tuple[Change, ...]:
-        step = next_step(seen, name, request, _now(session, setting))
-        return step.changes if isinstance(step, Alter) and step.words == words else ()
+        step = next_replica_step(seen, name, request, _now(session, setting))
+        return step.changes if isinstance(step, ChangeReplicas) and step.words == words else ()
 
     return bool(session.change(decide))
 
@@ -135,10 +135,10 @@ def _alter(
 def _await_next(
     session: Session,
     name: DeviceName,
-    request: LevelRequest,
-    setting: Setting,
+    request: ReplicaRequest,
+    setting: StepContext,
     *,
-    step: LevelStep,
+    step: ReplicaStep,
     known: Collection[Failure],
     remaining_s: float,
     again: str,
@@ -150,7 +150,7 @@ def _await_next(
     )
 
     def goal(seen: Cluster) -> Progress:
-        now = next_step(seen, name, request, _now(session, setting))
+        now = next_replica_step(seen, name, request, _now(session, setting))
         return Progress(is_done=type(now) is not type(step), seen=describe_step(now))
 
     if remaining_s <= 0:
@@ -167,14 +167,14 @@ def _await_next(
     )
 
 
-def _now(session: Session, setting: Setting) -> Setting:
+def _now(session: Session, setting: StepContext) -> StepContext:
     return replace(setting, now_s=session.clock.wall_s())
 
 
-def describe_step(step: LevelStep) -> str:
+def describe_step(step: ReplicaStep) -> str:
     """Say in a few words what a step waits for."""
     match step:
-        case Alter(words=words):
+        case ChangeReplicas(words=words):
             return words
         case AwaitRole(seen=seen):
             return f"Pacemaker to see who serves it ({seen})"
@@ -182,9 +182,9 @@ def describe_step(step: LevelStep) -> str:
             return f"moving to {to} ({seen})"
         case AwaitSync(nodes=nodes, seen=seen):
             return f"{', '.join(map(str, nodes))} to be in sync ({seen})"
-        case AwaitReap(nodes=nodes):
+        case AwaitDroppedData(nodes=nodes):
             return f"data of the old copy to be removed on {', '.join(map(str, nodes))}"
-        case Reached():
+        case ReplicasReached():
             return "done"
         case _:
             assert_never(step)
@@ -194,7 +194,7 @@ def replace_node(
     session: Session,
     old: NodeName,
     new: NodeName,
-    setting: Setting,
+    setting: StepContext,
     *,
     timeout_s: float,
     again: str,
@@ -208,18 +208,18 @@ def replace_node(
     """
     begin = session.clock.monotonic_s()
     cluster = session.observe()
-    wanted = replacements(cluster, old, new)
+    wanted = plan_replacement(cluster, old, new)
     problems: list[Problem] = []
     for name, request in wanted:
         try:
-            next_step(cluster, name, request, _now(session, setting))
+            next_replica_step(cluster, name, request, _now(session, setting))
         except Refused as error:
             problems.extend(error.problems)
     if problems:
         raise Refused(*problems)
     done = []
     for name, _ in wanted:
-        request = replacement_of(existing_device(session.observe(), name), old, new)
+        request = replacement_request(existing_device(session.observe(), name), old, new)
         left_s = timeout_s - (session.clock.monotonic_s() - begin)
         done.append(change_level(session, name, request, setting, timeout_s=left_s, again=again))
     return tuple(done)

@@ -12,10 +12,10 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import SYNCING_CONNECTIONS
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.model.resync_record import RUNNING_ATTRIBUTE, Running, parse_running
+from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.cluster.convergence import Progress, failure_problem, new_failures
+from sanctl.plan.cluster.convergence import Progress, failure_problem, failures_since
 from sanctl.render.cib import render_patchset
 from sanctl.system.clock import Clock
 
@@ -68,7 +68,7 @@ class Session:
         """
         self._pacemaker.set_node_word(node.value, attribute, value)
 
-    def running(self) -> tuple[tuple[str, Running], ...]:
+    def running(self) -> tuple[tuple[str, RunningSync], ...]:
         """Return the resyncs and verifies that nodes say run there, with the node's name.
 
         Raises:
@@ -159,7 +159,7 @@ class Session:
                 self.clock.sleep(_POLL_S)
                 continue
             heard = self.clock.monotonic_s()
-            failures = new_failures(cluster, resources, known_failures)
+            failures = failures_since(cluster, resources, known_failures)
             if failures:
                 raise CommandError(*(failure_problem(failure) for failure in failures))
             progress = goal(cluster)

@@ -12,9 +12,9 @@ from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import POOL_RESOURCE, Cluster, NodeState
 from sanctl.model.cluster import Role as MonRole
 from sanctl.model.topology import Strategy, Topology
-from sanctl.model.vote_mode import ATTRIBUTE, Ballot, Tally, Wish
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, VoteMode, WantedVotes
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.strategy import Act, Step, next_step
+from sanctl.plan.cluster.strategy import VoteAction, VoteStep, next_vote_step
 from sanctl.system.runner import Runner
 
 _POLL_S = 0.5
@@ -37,25 +37,25 @@ def change(
     parse(render(goal), source="cluster.toml")  # raises for what does not go together
     nodes = tuple(node.name for node in topology.storage_nodes)
     has_changed = False
-    loaded: Tally | None = None
+    loaded: VoteMode | None = None
     deadline = session.clock.monotonic_s() + timeout_s
     while True:
         seen = session.observe()
         _require_all(seen, topology)
         ballots = {str(name): seen.ballot(name) for name in nodes}
-        step = next_step(goal.tally, ballots)
-        if step is not None and step.act is Act.DONE and _is_told(ballots, strategy):
+        step = next_vote_step(goal.tally, ballots)
+        if step is not None and step.act is VoteAction.DONE and _is_told(ballots, strategy):
             return has_changed
         if step is None:
             what = "every node to say how it counts votes"
-        elif step.act is Act.RELOAD:
+        elif step.act is VoteAction.RELOAD:
             # Once: a node tells of it with its next monitor.
             if loaded != step.tally:
                 corosync.reload(runner)
                 loaded = step.tally
                 has_changed = True
             what = f"every corosync to count by {step.tally}"
-        elif step.act is Act.AWAIT_DEVICE:
+        elif step.act is VoteAction.AWAIT_DEVICE:
             what = f"the quorum device's vote from {step.tally.host}"
         else:
             has_changed = _ask(session, topology, step, strategy) or has_changed
@@ -63,18 +63,18 @@ def change(
         _pause(session, what, ballots, deadline, timeout_s)
 
 
-def _is_told(ballots: dict[str, Ballot], strategy: Strategy) -> bool:
+def _is_told(ballots: dict[str, NodeVotes], strategy: Strategy) -> bool:
     return all(ballot.strategy == strategy for ballot in ballots.values())
 
 
-def _ask(session: Session, topology: Topology, step: Step, strategy: Strategy) -> bool:
+def _ask(session: Session, topology: Topology, step: VoteStep, strategy: Strategy) -> bool:
     """Note the step as what every storage node is to do, in one change of the CIB."""
-    wish = Wish(tally=step.tally, strategy=strategy.value)
+    wish = WantedVotes(tally=step.tally, strategy=strategy.value)
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         _require_all(cluster, topology)
         return tuple(
-            SetNodeAttribute(node=node.name, attribute=ATTRIBUTE, value=str(wish))
+            SetNodeAttribute(node=node.name, attribute=VOTES_ATTRIBUTE, value=str(wish))
             for node in topology.storage_nodes
             if cluster.wish(node.name) != wish
         )
@@ -107,7 +107,7 @@ def _require_all(cluster: Cluster, topology: Topology) -> None:
 
 
 def _pause(
-    session: Session, what: str, ballots: dict[str, Ballot], deadline: float, timeout_s: float
+    session: Session, what: str, ballots: dict[str, NodeVotes], deadline: float, timeout_s: float
 ) -> None:
     session.reporter.update(f"waiting for {what}")
     if session.clock.monotonic_s() >= deadline:

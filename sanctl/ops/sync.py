@@ -10,7 +10,7 @@ from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
 from sanctl.ops.device import Outcome
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.convergence import policy_applied
+from sanctl.plan.cluster.convergence import sync_policy_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.alteration import plan_sync_policy
 
@@ -39,7 +39,7 @@ def change_policy(
 
     changes = session.change(decide)
     cluster = session.wait(
-        lambda seen: policy_applied(seen, name),
+        lambda seen: sync_policy_progress(seen, name),
         waiting_for=f"the sync policy of device {name} to be in force on its nodes",
         timeout_s=timeout_s,
         resources=(name.value,),

@@ -10,7 +10,14 @@ from sanctl.model.cib_change import Change, SetParameter
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
-from sanctl.model.verify_result import DIFFERS, INTERRUPTED, REPAIRED, SAME, Order, Verification
+from sanctl.model.verify_result import (
+    DIFFERS,
+    INTERRUPTED,
+    REPAIRED,
+    SAME,
+    VerifyRequest,
+    VerifyResult,
+)
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
@@ -22,8 +29,8 @@ class Verified:
     """What a verify found, and what was repaired of it."""
 
     node: str
-    verification: Verification
-    repair: Verification | None
+    verification: VerifyResult
+    repair: VerifyResult | None
 
 
 def verify_device(
@@ -41,7 +48,7 @@ def verify_device(
         Refused: a replica is not there, or not in sync already.
         NotConverged: it still runs.
     """
-    order = Order(int(session.clock.wall_s()), is_repair)
+    order = VerifyRequest(int(session.clock.wall_s()), is_repair)
     known: list[Failure] = []
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
@@ -71,7 +78,7 @@ def verify_device(
     )
 
 
-def _ended(session: Session, cluster: Cluster, name: DeviceName, order: Order) -> Progress:
+def _ended(session: Session, cluster: Cluster, name: DeviceName, order: VerifyRequest) -> Progress:
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=True, seen="the device is gone")
@@ -97,8 +104,8 @@ def _ended(session: Session, cluster: Cluster, name: DeviceName, order: Order) -
 
 
 def _compared(
-    cluster: Cluster, device: DeviceSpec, order: Order
-) -> tuple[str, Verification] | None:
+    cluster: Cluster, device: DeviceSpec, order: VerifyRequest
+) -> tuple[str, VerifyResult] | None:
     """Return the node that has compared the replicas for an order, and what it found.
 
     With DRBD 8.4 the standby repairs, and says so beside it. With DRBD 9 whoever compares repairs,
@@ -115,7 +122,7 @@ def _compared(
     return None
 
 
-def _repaired(cluster: Cluster, device: DeviceSpec, order: Order) -> Verification | None:
+def _repaired(cluster: Cluster, device: DeviceSpec, order: VerifyRequest) -> VerifyResult | None:
     for node in device.nodes:
         told = _told(cluster, device, node.value, order)
         if told is not None and told.result == REPAIRED:
@@ -123,7 +130,9 @@ def _repaired(cluster: Cluster, device: DeviceSpec, order: Order) -> Verificatio
     return None
 
 
-def _told(cluster: Cluster, device: DeviceSpec, node: str, order: Order) -> Verification | None:
+def _told(
+    cluster: Cluster, device: DeviceSpec, node: str, order: VerifyRequest
+) -> VerifyResult | None:
     """Return what a node tells of this order; None of another."""
     told = cluster.cib.verifications.get((device.name.value, node))
     return told if told is not None and told.order == order.number else None

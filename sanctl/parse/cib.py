@@ -12,9 +12,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from sanctl.errors import Problem, SanctlError, Unreachable
-from sanctl.model.cache_policy import parse_policy
+from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.cluster import (
-    DRAINED,
+    DRAINED_ATTRIBUTE,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
     Cib,
@@ -32,11 +32,11 @@ from sanctl.model.device import (
     Tombstone,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
-from sanctl.model.pool_cache import parse_state
-from sanctl.model.resync_record import Resync
+from sanctl.model.pool_cache import parse_cache_state
+from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import SyncPolicy
-from sanctl.model.verify_result import Verification, parse_shown
-from sanctl.model.vote_mode import ATTRIBUTE, Ballot
+from sanctl.model.verify_result import VerifyResult, parse_published
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -89,15 +89,15 @@ def parse_cib(root: ET.Element) -> Cib:
     replicas: dict[tuple[str, str], ReplicaState] = {}
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
-    ballots: dict[str, Ballot] = {}
+    ballots: dict[str, NodeVotes] = {}
     drained: set[str] = set()
-    verifications: dict[tuple[str, str], Verification] = {}
+    verifications: dict[tuple[str, str], VerifyResult] = {}
     for node, name, value in _transient_attributes(root):
-        if name == ATTRIBUTE:
-            ballots[node] = Ballot.parse(value)
-        elif name == DRAINED and value == "true":
+        if name == VOTES_ATTRIBUTE:
+            ballots[node] = NodeVotes.parse(value)
+        elif name == DRAINED_ATTRIBUTE and value == "true":
             drained.add(node)
-        elif name.startswith(VERIFY_PREFIX) and (told := parse_shown(value)) is not None:
+        elif name.startswith(VERIFY_PREFIX) and (told := parse_published(value)) is not None:
             verifications[name.removeprefix(VERIFY_PREFIX), node] = told
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
@@ -166,7 +166,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         access=_known(pairs.get("acl")),
         suspended=_known(pairs.get("suspended")),
         policy=_policy(pairs.get("policy")),
-        resync=Resync.parse(pairs.get("resync", "")),
+        resync=ResyncRecord.parse(pairs.get("resync", "")),
         apart_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
         peers=links,
@@ -220,7 +220,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         total_bytes=total,
         free_bytes=free,
         allocated_bytes=_number(pairs.get("allocated")),
-        cache=parse_state(pairs),
+        cache=parse_cache_state(pairs),
     )
 
 
@@ -310,7 +310,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
-        cache=parse_policy(parameters.get("cache", "")),
+        cache=parse_cache_policy(parameters.get("cache", "")),
     )
 
 

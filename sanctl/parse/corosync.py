@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sanctl.model.vote_mode import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 
 
 class Membership(NamedTuple):
@@ -93,7 +93,7 @@ def parse_cfgtool(text: str) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def parse_cmap_tally(text: str) -> Tally | None:
+def parse_cmap_vote_mode(text: str) -> VoteMode | None:
     """Read how corosync counts out of `corosync-cmapctl quorum.` (cmap_keys(7))."""
     keys = dict(re.findall(r"^(\S+) \(\w+\) = (.*)$", text, re.MULTILINE))
     if keys.get("quorum.provider") != "corosync_votequorum":
@@ -101,7 +101,7 @@ def parse_cmap_tally(text: str) -> Tally | None:
     return _tally(keys)
 
 
-def parse_conf_tally(text: str) -> Tally | None:
+def parse_conf_vote_mode(text: str) -> VoteMode | None:
     """Read how a corosync.conf makes votes be counted; None if it is not one of ours."""
     try:
         start, end = section_span(text, "quorum")
@@ -125,14 +125,14 @@ def parse_conf_tally(text: str) -> Tally | None:
     return _tally(keys)
 
 
-def _tally(keys: dict[str, str]) -> Tally | None:
+def _tally(keys: dict[str, str]) -> VoteMode | None:
     is_two_node = keys.get("quorum.two_node", "0") != "0"
     if "quorum.device.model" not in keys:
-        return Tally(votes=Votes.TWO_NODE) if is_two_node else PLAIN
+        return VoteMode(votes=Votes.TWO_NODE) if is_two_node else MAJORITY_OF_NODES
     host = keys.get("quorum.device.net.host", "")
     if is_two_node or not host:
         return None
-    return Tally(votes=Votes.QDEVICE, host=host)
+    return VoteMode(votes=Votes.QDEVICE, host=host)
 
 
 def section_span(text: str, name: str) -> tuple[int, int]:

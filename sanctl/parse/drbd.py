@@ -99,7 +99,7 @@ def _resource(
     )
 
 
-class Advance(NamedTuple):
+class SyncProgress(NamedTuple):
     """How far a resync or a verify has come, as the kernel counts it.
 
     Attributes:
@@ -115,23 +115,23 @@ _MINOR = re.compile(r"^\s*(\d+): cs:")
 _ADVANCE = re.compile(r"\((\d+)/(\d+)\)([KM])")
 
 
-def parse_proc(text: str) -> dict[int, Advance]:
+def parse_sync_progress(text: str) -> dict[int, SyncProgress]:
     """Return how far what runs has come, by minor, from /proc/drbd of DRBD 8.4.
 
     `events2` tells neither what a resync began with nor how far a verify is.
     """
-    found: dict[int, Advance] = {}
+    found: dict[int, SyncProgress] = {}
     minor = None
     for line in text.splitlines():
         if (head := _MINOR.match(line)) is not None:
             minor = int(head[1])
         elif minor is not None and (counts := _ADVANCE.search(line)) is not None:
             unit = 1024 if counts[3] == "M" else 1
-            found[minor] = Advance(int(counts[1]) * unit, int(counts[2]) * unit)
+            found[minor] = SyncProgress(int(counts[1]) * unit, int(counts[2]) * unit)
     return found
 
 
-class Outstanding(NamedTuple):
+class PendingRequests(NamedTuple):
     """How many requests of one device are not answered.
 
     Attributes:
@@ -148,26 +148,26 @@ class Outstanding(NamedTuple):
 _COUNTS = re.compile(r"\blo:(\d+) pe:(\d+) ua:\d+ ap:(\d+)")
 
 
-def parse_outstanding(text: str) -> dict[int, Outstanding]:
+def parse_pending_requests(text: str) -> dict[int, PendingRequests]:
     """Return what is outstanding, by minor, from /proc/drbd of DRBD 8.4 (drbd_proc.c).
 
     A handshake holds the disk as a request does (drbd_receiver.c, receive_sizes); it is left out.
     """
-    found: dict[int, Outstanding] = {}
+    found: dict[int, PendingRequests] = {}
     minor, extra = None, 0
     for line in text.splitlines():
         if (head := _MINOR.match(line)) is not None:
             minor, extra = int(head[1]), int("cs:WFReportParams" in line)
         elif minor is not None and (counts := _COUNTS.search(line)) is not None:
             disk, net, hosts = (int(count) for count in counts.groups())
-            found[minor] = Outstanding(hosts, max(0, disk - extra), net)
+            found[minor] = PendingRequests(hosts, max(0, disk - extra), net)
     return found
 
 
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 
-def parse_difference(line: str) -> tuple[int, int, int] | None:
+def parse_out_of_sync_range(line: str) -> tuple[int, int, int] | None:
     """Return minor, first byte and length of a range that a verify found to differ.
 
     Args:
@@ -182,7 +182,7 @@ _COMPARED = re.compile(
 )
 
 
-def parse_verified(line: str) -> tuple[int, str, int] | None:
+def parse_verify_done(line: str) -> tuple[int, str, int] | None:
     """Return minor and peer of a verify that came to its end, and how many KiB were not compared.
 
     DRBD 8.4 leaves out the peer's name. DRBD 9 passes over what is being written to.

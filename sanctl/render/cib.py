@@ -35,12 +35,12 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.render.device_elements import (
     PRIORITY,
+    add_nvpair,
     constraint_elements,
     device_element,
     move_element,
-    new_pair,
-    not_there,
-    pair_in,
+    new_nvpair,
+    node_expression,
 )
 
 _CONFIGURATION = "/cib/configuration"
@@ -127,7 +127,7 @@ class _Writer:
                 self._create("constraints", constraint)
         path = f"{_CONFIGURATION}/resources/clone[@id='{clone}']"
         group = self._find(f"resources/clone[@id='{clone}']").find("meta_attributes")
-        pair = new_pair(f"{clone}-meta-priority", "priority", PRIORITY)
+        pair = new_nvpair(f"{clone}-meta-priority", "priority", PRIORITY)
         if group is None:
             group = ET.Element("meta_attributes", id=f"{clone}-meta")
             group.append(pair)
@@ -142,13 +142,13 @@ class _Writer:
         pair_id = f"{clone_id(name)}-meta-target-role"
         if group is None:
             group = ET.Element("meta_attributes", id=f"{clone_id(name)}-meta")
-            pair_in(group, pair_id, "target-role", "Stopped")
+            add_nvpair(group, pair_id, "target-role", "Stopped")
             self._create_at(path, 0, group)
             return
         pair = group.find("nvpair[@name='target-role']")
         group_path = f"{path}/meta_attributes[@id='{group.get('id')}']"
         if pair is None:
-            self._create_at(group_path, len(group), new_pair(pair_id, "target-role", "Stopped"))
+            self._create_at(group_path, len(group), new_nvpair(pair_id, "target-role", "Stopped"))
         else:
             self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "value", "Stopped")
 
@@ -174,7 +174,7 @@ class _Writer:
         pair = group.find(f"nvpair[@name='{parameter}']")
         if pair is None:
             self._create_at(
-                path, len(group), new_pair(f"{name}-params-{parameter}", parameter, value)
+                path, len(group), new_nvpair(f"{name}-params-{parameter}", parameter, value)
             )
         else:
             self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, "value", value)
@@ -196,7 +196,7 @@ class _Writer:
                 self._delete(f"constraints/{path}", "expression", expression.get("id", ""))
         for node in nodes:
             if node.value not in held:
-                self._create(f"constraints/{path}", not_there(clone, node))
+                self._create(f"constraints/{path}", node_expression(clone, node))
 
     def _raise_clone_max(self, name: DeviceName, count: int) -> None:
         """Let Pacemaker run at least that many instances.
@@ -228,7 +228,7 @@ class _Writer:
             )
             return
         # The ids crm_attribute itself would give, so that either finds what the other wrote.
-        pair = new_pair(f"nodes-{node_id}-{attribute}", attribute, value)
+        pair = new_nvpair(f"nodes-{node_id}-{attribute}", attribute, value)
         existing = node.find("instance_attributes")
         if existing is not None:
             self._create_at(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sanctl.model.vote_mode import Tally, Votes
+from sanctl.model.vote_mode import VoteMode, Votes
 
 # How often corosync-qdevice proves to corosync, and at 0.8 of it to qnetd, that it lives; qnetd
 # takes a node for dead after 1.5 of that. With the default of 10 s a failover would wait 12 s for
@@ -15,7 +15,7 @@ _QDEVICE_TIMEOUT_MS = 2000
 _QDEVICE_SYNC_TIMEOUT_MS = 8000
 
 
-def quorum_section(tally: Tally) -> str:
+def quorum_section(tally: VoteMode) -> str:
     """Return the section `quorum` of a corosync.conf."""
     lines = ["quorum {"]
     match tally.votes:

@@ -45,16 +45,16 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("interleave", "true"),
         ("priority", PRIORITY),
     ):
-        pair_in(meta, f"{clone_id(name)}-meta-{key}", key, value)
+        add_nvpair(meta, f"{clone_id(name)}-meta-{key}", key, value)
     if device.is_stopping:
-        pair_in(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
+        add_nvpair(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
     primitive = ET.SubElement(
         clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
     )
     if device.is_new:
         # A meta attribute: taking it away again reloads nothing.
         own_meta = ET.SubElement(primitive, "meta_attributes", id=f"{name}-meta")
-        pair_in(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
+        add_nvpair(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
     parameters = ET.SubElement(primitive, "instance_attributes", id=f"{name}-params")
     for key, value in (
         ("uuid", device.uuid),
@@ -67,10 +67,10 @@ def device_element(device: DeviceSpec) -> ET.Element:
         *((("sync", str(device.sync)),) if str(device.sync) else ()),
         *((("cache", str(device.cache)),) if device.cache != NO_CACHE else ()),
     ):
-        pair_in(parameters, f"{name}-params-{key}", key, value)
+        add_nvpair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two
     # devices can never hold one minor, whatever happens between reading and writing.
-    pair_in(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
+    add_nvpair(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
     operations = ET.SubElement(primitive, "operations")
     for operation, interval_s, role, timeout_s in _OPERATIONS:
         attributes = {
@@ -95,7 +95,7 @@ def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
         {"id": f"{clone}-replicas-rule", "score": "-INFINITY", "boolean-op": "and"},
     )
     for node in device.nodes:
-        rule.append(not_there(clone, node))
+        rule.append(node_expression(clone, node))
     yield replicas
     outdated = ET.Element("rsc_location", id=f"{clone}-outdated", rsc=clone)
     rule = ET.SubElement(
@@ -185,7 +185,7 @@ def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
     return location
 
 
-def not_there(clone: str, node: NodeName) -> ET.Element:
+def node_expression(clone: str, node: NodeName) -> ET.Element:
     """Return the part of the rule about replicas that lets a node have one."""
     return ET.Element(
         "expression",
@@ -196,11 +196,11 @@ def not_there(clone: str, node: NodeName) -> ET.Element:
     )
 
 
-def new_pair(identifier: str, name: str, value: str) -> ET.Element:
+def new_nvpair(identifier: str, name: str, value: str) -> ET.Element:
     """Return a name and its value."""
     return ET.Element("nvpair", id=identifier, name=name, value=value)
 
 
-def pair_in(parent: ET.Element, identifier: str, name: str, value: str) -> None:
+def add_nvpair(parent: ET.Element, identifier: str, name: str, value: str) -> None:
     """Put a name and its value into an element."""
     ET.SubElement(parent, "nvpair", id=identifier, name=name, value=value)

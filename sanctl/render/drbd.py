@@ -12,7 +12,7 @@ import hashlib
 import hmac
 from typing import NamedTuple
 
-from sanctl.model.drbd import has_majority
+from sanctl.model.drbd import uses_quorum
 from sanctl.model.sync_policy import SyncPolicy
 
 PORT_BASE = 7800
@@ -32,7 +32,7 @@ class ReplicaAddress(NamedTuple):
     address: str
 
 
-class Backing(NamedTuple):
+class BackingDevices(NamedTuple):
     """The block devices below the local replica: `/dev/loopN` of the data and metadata files."""
 
     data: str
@@ -53,7 +53,7 @@ def port_of(minor: int) -> int:
     return PORT_BASE + minor
 
 
-def number_of(node_id: int) -> int:
+def drbd_node_id(node_id: int) -> int:
     """Return the number by which DRBD 9 knows the node with this id of cluster.toml."""
     return node_id - 1
 
@@ -110,7 +110,7 @@ _FILL_S = 0.005
 _FILL_BOUNDS = (512 * _KIB, 8 * _MIB)
 
 
-def controller(sync: SyncPolicy, link_bytes_s: int | None) -> tuple[tuple[str, str], ...]:
+def resync_controller(sync: SyncPolicy, link_bytes_s: int | None) -> tuple[tuple[str, str], ...]:
     """Return the options of DRBD's resync controller for a policy and a network.
 
     The controller keeps `c-fill-target` in flight and stays below `c-max-rate`; while hosts read
@@ -149,7 +149,7 @@ _OPTIONS = (("on-no-data-accessible", "suspend-io"),)
 _OPTIONS_9 = (("auto-promote", "no"), ("on-no-quorum", "suspend-io"))
 
 #: While what was acknowledged may be in RAM (sanctl/agents/cache/minimum_redundancy.py).
-HOLDS_TWO = ("quorum-minimum-redundancy", "2")
+REQUIRE_TWO = ("quorum-minimum-redundancy", "2")
 
 _GIB = 1 << 30
 
@@ -178,7 +178,7 @@ def _fencing(copies: int) -> str:
     """
     if copies == 1:
         return "dont-care"
-    return "resource-only" if has_majority(copies) else "resource-and-stonith"
+    return "resource-only" if uses_quorum(copies) else "resource-and-stonith"
 
 
 def render_resource(
@@ -188,7 +188,7 @@ def render_resource(
     size_bytes: int,
     secret: str,
     replicas: tuple[ReplicaAddress, ...],
-    backing: Backing,
+    backing: BackingDevices,
     handlers: str,
     generation: int,
     sync: SyncPolicy,
@@ -226,9 +226,9 @@ def render_resource(
     disk = _DISK if generation >= 9 else (*_DISK, fencing)
     options: tuple[tuple[str, str], ...] = _OPTIONS
     if generation >= 9:
-        options += (*_OPTIONS_9, ("quorum", "majority" if has_majority(len(replicas)) else "off"))
-        if holds_two and has_majority(len(replicas)):
-            options += (HOLDS_TWO,)
+        options += (*_OPTIONS_9, ("quorum", "majority" if uses_quorum(len(replicas)) else "off"))
+        if holds_two and uses_quorum(len(replicas)):
+            options += (REQUIRE_TWO,)
     ordered = sorted(replicas, key=lambda replica: replica.node_id)
     lines = [
         "# Written by sanctl when the device starts; changes are lost. `sanctl device show`.",
@@ -240,7 +240,7 @@ def render_resource(
         f'    shared-secret "{secret}";',
         "  }",
         "  disk {",
-        *(f"    {key} {value};" for key, value in (*disk, *controller(sync, link_bytes_s))),
+        *(f"    {key} {value};" for key, value in (*disk, *resync_controller(sync, link_bytes_s))),
         f"    al-extents {al_extents or activity_log_extents(size_bytes)};",
         *(() if flushes else (_NO_FLUSHES,)),
         "  }",
@@ -268,7 +268,7 @@ def render_resource(
         host = f"[{replica.address}]" if family == "ipv6" else replica.address
         lines.append(f"  on {replica.node} {{")
         if generation >= 9:
-            lines.append(f"    node-id {number_of(replica.node_id)};")
+            lines.append(f"    node-id {drbd_node_id(replica.node_id)};")
         lines.append(f"    address {family} {host}:{port_of(minor)};")
         lines.append("  }")
     if generation >= 9 and len(ordered) > 1:

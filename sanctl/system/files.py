@@ -125,10 +125,10 @@ def write_atomically(path: str, text: str, *, mode: int = 0o644) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    sync_folder(folder)
+    fsync_folder(folder)
 
 
-def write_whole(path: str, text: str) -> None:
+def replace_on_tmpfs(path: str, text: str) -> None:
     """Replace a file of tmpfs so that a reader sees the old text or the new one."""
     temporary = f"{path}.new.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
@@ -136,7 +136,7 @@ def write_whole(path: str, text: str) -> None:
     os.rename(temporary, path)
 
 
-def sync_folder(folder: str) -> None:
+def fsync_folder(folder: str) -> None:
     """Make the entries of a folder (creations, renames, removals) durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -146,7 +146,7 @@ def sync_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def flocked(path: str, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
+def file_lock(path: str, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
     """Hold a kernel lock on a file; without `wait` only if nobody else does: yields whether.
 
     One that is shared keeps out only who wants it alone. It ends with the process, whatever ends

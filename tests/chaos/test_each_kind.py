@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.lab.chaos.commands import inflict_all
+from sanctl.lab.chaos.commands import run_faults
 from sanctl.lab.chaos.fault_choice import each_kind
-from sanctl.lab.chaos.run import shape_of
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.chaos.fault_runner import nodes_by_role
+from sanctl.lab.harness.lab_session import LabSession
 
 REPORT = Path("test-report/chaos")
 # Named after none of the other tests' devices.
@@ -18,9 +18,9 @@ DEVICES = ("kind1", "kind2")
 
 
 @pytest.mark.timeout(1800)
-def test_a_fault_of_each_kind_leaves_a_whole_cluster(bed: Bed) -> None:
-    faults = each_kind(shape_of(bed))
-    steps, acknowledged = inflict_all(
+def test_a_fault_of_each_kind_leaves_a_whole_cluster(bed: LabSession) -> None:
+    faults = each_kind(nodes_by_role(bed))
+    steps, acknowledged = run_faults(
         bed,
         list(enumerate(faults, start=1)),
         title="Fault bench: each-kind",

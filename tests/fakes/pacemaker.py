@@ -13,11 +13,11 @@ from pathlib import Path
 
 from sanctl.drivers.pacemaker import StaleCib
 from sanctl.errors import Problem, Refused, Unreachable
-from sanctl.model.cache_policy import Mode, parse_policy
+from sanctl.model.cache_policy import CacheMode, parse_cache_policy
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
 from sanctl.model.names import Iqn
-from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, Order, Verification
+from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, VerifyRequest, VerifyResult
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
 NODES = ("n1", "n2", "n3")
@@ -327,15 +327,15 @@ class FakePacemaker:
 
     def _cache(self, policy: str, *, is_linked: bool) -> str:
         """What an agent tells of its replica's cache."""
-        mode, limit_bytes, _ = parse_policy(policy)
-        if mode is not Mode.WRITE_BACK:
+        mode, limit_bytes, _ = parse_cache_policy(policy)
+        if mode is not CacheMode.WRITE_BACK:
             return f" cache={mode.value}"
         if not is_linked:
             return " cache=write-through cache-why=one-copy"
         return f" cache=write-back limit={limit_bytes} dirty=4194304 flush-s=1"
 
     def _read_cache(self, policy: str, role: str) -> str:
-        wanted = parse_policy(policy).read_bytes
+        wanted = parse_cache_policy(policy).read_bytes
         if not wanted or role != "Primary":
             return ""
         if self.has_no_ram:
@@ -344,12 +344,12 @@ class FakePacemaker:
 
     def _verify(self, name: str, nodes: list[str], asked: str) -> None:
         """Do as the agents do with an order to compare the replicas."""
-        order = Order.parse(asked)
+        order = VerifyRequest.parse(asked)
         if order is None or len(nodes) < 2 or not self.active(name):
             return
         found = 4 * len(self.differences)
         result = DIFFERS if found else SAME
-        told = Verification(order.number, result, 1, 2, found, self.differences)
+        told = VerifyResult(order.number, result, 1, 2, found, self.differences)
         self.attribute(self.active(name)[0], f"sanctl.verify.{name}", told.shown)
         if order.is_repair and found:
             standby = next(n for n in nodes if n not in self.active(name))

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 
 NAME = "agenttest"
 UUID = "a" * 32
@@ -59,7 +59,7 @@ STOP_STEPS = ("secondary", "target", "gate", "drbd")
 class Replica:
     """The agent's replica of the test device on one node."""
 
-    bed: Bed
+    bed: LabSession
     node: str
 
     def run(self, action: str, *, die_after: str = "", **changes: str) -> int:
@@ -114,7 +114,7 @@ class Replica:
 
 
 @pytest.fixture(scope="module")
-def pair(scene: Scene) -> Iterator[tuple[Replica, Replica]]:
+def pair(scene: Scenario) -> Iterator[tuple[Replica, Replica]]:
     """Two replicas, stopped; whatever a test leaves is taken down and removed.
 
     The cluster knows the device by name and UUID only: a replica is marked as outdated before it

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.process import Process
 from sanctl.lab.machines.spec import LabSpec, Witness
@@ -37,7 +37,7 @@ REFUSED = ("diverged", "unrelated")
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, whose witness has notes."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is not Witness.NODE
@@ -46,14 +46,14 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def path(bed: Bed) -> Iterator[str]:
-    scene = Scene(bed, Host(bed, "i1"))
+def path(bed: LabSession) -> Iterator[str]:
+    scene = Scenario(bed, Initiator(bed, "i1"))
     target = scene.create(NAME, "128M", prefer="n1")
     yield scene.host.login(target, scene.portals())
     scene.delete(NAME)
 
 
-def case(bed: Bed) -> dict[str, Any]:
+def case(bed: LabSession) -> dict[str, Any]:
     """What `device heal` shows on n2."""
     text = bed.sh("n2", f"sanctl device heal {NAME} --output json", ok=(0, 1), timeout_s=60).stdout
     found = json.loads(text)["data"]
@@ -61,16 +61,16 @@ def case(bed: Bed) -> dict[str, Any]:
     return found
 
 
-def active(bed: Bed) -> str | None:
+def active(bed: LabSession) -> str | None:
     text = bed.sh("n2", f"sanctl device show {NAME} --output json", timeout_s=60).stdout
     found = json.loads(text)["data"]["active_node"]
     return None if found is None else str(found)
 
 
 @pytest.mark.timeout(1800)
-def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: Bed, path: str) -> None:
-    host = Host(bed, "i1")
-    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=SOON_S)
+def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path: str) -> None:
+    host = Initiator(bed, "i1")
+    wait_for("both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
     host.sh(
         f"yes flushed | dd of={path} bs=1M count={WRITTEN // MIB} oflag=direct iflag=fullblock"
         " conv=fsync,notrunc",
@@ -122,24 +122,26 @@ def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: Bed, path: str) 
 
 
 @pytest.mark.timeout(1200)
-def test_the_other_may_come_back_after_all(bed: Bed, path: str) -> None:
+def test_the_other_may_come_back_after_all(bed: LabSession, path: str) -> None:
     """Its copy is given up, if it has anything of its own, and both are whole again."""
     if not bed.has_power("n1"):
         bed.give_power("n1")
     wait_for(
         "n1 in contact, or refused",
-        lambda: collect.in_sync(bed, "n2", NAME) or case(bed)["condition"] in REFUSED,
+        lambda: collect.is_in_sync(bed, "n2", NAME) or case(bed)["condition"] in REFUSED,
         within_s=BACK_S,
         every_s=3.0,
     )
     if case(bed)["condition"] in REFUSED:
         bed.sh("n2", f"sanctl device heal {NAME} --keep n2 --yes", timeout_s=240)
-    wait_for("both copies", lambda: collect.in_sync(bed, "n2", NAME), within_s=BACK_S, every_s=3.0)
+    wait_for(
+        "both copies", lambda: collect.is_in_sync(bed, "n2", NAME), within_s=BACK_S, every_s=3.0
+    )
     assert active(bed) == "n2"
-    assert flushed(Host(bed, "i1"), path) == WRITTEN // len("flushed\n")
+    assert flushed(Initiator(bed, "i1"), path) == WRITTEN // len("flushed\n")
 
 
-def flushed(host: Host, path: str) -> int:
+def flushed(host: Initiator, path: str) -> int:
     """How many words that the host had flushed are there."""
     return int(
         host.sh(

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency
 from tests.support.steps import kernel_mode
@@ -32,7 +32,7 @@ BACK_DEADLINE_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     target = scene.create(NAME, "128M", prefer="n1")
     path = scene.host.login(target, scene.portals())
     made = scene.start_load(
@@ -51,7 +51,7 @@ def load(scene: Scene) -> Iterator[Load]:
     scene.delete(NAME)
 
 
-def no_write_is_lost(load: Load) -> None:
+def no_write_is_lost(load: LedgerLoad) -> None:
     """Stop the ledger and check it: every acknowledged write is there, and none met an error."""
     load.host.stop_ledger(load.run)
     check = load.host.check_ledger(load.run)
@@ -59,7 +59,7 @@ def no_write_is_lost(load: Load) -> None:
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
-def data(bed: Bed, node: str = "n3") -> dict[str, Any]:
+def data(bed: LabSession, node: str = "n3") -> dict[str, Any]:
     """What `device show` says, asked where no replica is."""
     shown = bed.sh(node, f"sanctl device show {NAME} --output json", timeout_s=90).stdout
     told = json.loads(shown)["data"]
@@ -67,19 +67,19 @@ def data(bed: Bed, node: str = "n3") -> dict[str, Any]:
     return told
 
 
-def modes(bed: Bed) -> dict[str, tuple[str | None, str | None]]:
+def modes(bed: LabSession) -> dict[str, tuple[str | None, str | None]]:
     return {
         one["node"]: (one["cache"]["mode"], one["cache"]["reason"]) for one in data(bed)["replicas"]
     }
 
 
-def marker(bed: Bed, node: str) -> str:
+def marker(bed: LabSession, node: str) -> str:
     return bed.sh(
         node, f"cat /srv/sanctl/main/devices/{NAME}.*.ram 2>/dev/null", ok=range(256)
     ).stdout.strip()
 
 
-def write_back(load: Load) -> None:
+def write_back(load: LedgerLoad) -> None:
     """Return when both replicas are in write-back."""
     load.bed.sh("n3", f"sanctl device cache {NAME} write-back", timeout_s=150)
     wait_for(
@@ -90,18 +90,18 @@ def write_back(load: Load) -> None:
     )
 
 
-def told_caches(load: Load) -> set[str]:
+def told_caches(load: LedgerLoad) -> set[str]:
     """What the host was told of the device's write cache, on each path."""
     paths = load.host.paths(load.target, portals(load.bed))
     out = load.host.sh("; ".join(f"cat /sys/block/{path}/queue/write_cache" for path in paths))
     return set(out.splitlines())
 
 
-def portals(bed: Bed) -> list[str]:
+def portals(bed: LabSession) -> list[str]:
     return [node.address(Network.ISCSI) for node in bed.storage]
 
 
-def steps(bed: Bed, node: str, since_s: float) -> list[tuple[float, str, str]]:
+def steps(bed: LabSession, node: str, since_s: float) -> list[tuple[float, str, str]]:
     """What an agent or handler on a node did, in the order of time: when, action, words."""
     found = [
         (entry.at_s, entry.message)
@@ -121,7 +121,7 @@ def position(log: list[tuple[float, str, str]], wanted: str) -> int:
     return places[0]
 
 
-def await_log(bed: Bed, node: str, since_s: float, wanted: str, *, within_s: float) -> None:
+def await_log(bed: LabSession, node: str, since_s: float, wanted: str, *, within_s: float) -> None:
     wait_for(
         f"{wanted!r} on {node}",
         lambda: any(re.search(wanted, text) for _, _, text in steps(bed, node, since_s)),
@@ -130,7 +130,7 @@ def await_log(bed: Bed, node: str, since_s: float, wanted: str, *, within_s: flo
     )
 
 
-def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: Load) -> None:
+def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: LedgerLoad) -> None:
     bed = load.bed
     sessions = load.host.sessions(load.target)
     told = told_caches(load)
@@ -148,7 +148,7 @@ def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: Load) -> None
     assert pause.errors == 0
 
 
-def test_what_is_dirty_stays_below_its_limit(load: Load) -> None:
+def test_what_is_dirty_stays_below_its_limit(load: LedgerLoad) -> None:
     """The kernel's limit, measured by the kernel, while more is written than it allows."""
     bed = load.bed
     bed.sh("n3", f"sanctl device cache {NAME} write-back --dirty-limit 8M", timeout_s=150)
@@ -168,7 +168,7 @@ def test_what_is_dirty_stays_below_its_limit(load: Load) -> None:
     assert 0 < most_kib < 12 * 1024, f"{most_kib} KiB were dirty under a limit of 8 MiB"
 
 
-def test_the_standby_loses_its_power(load: Load) -> None:
+def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
     bed = load.bed
     write_back(load)
     began_s = bed.cut_power("n2")
@@ -198,14 +198,14 @@ def test_the_standby_loses_its_power(load: Load) -> None:
     await_log(bed, "n2", began_s, "cache: write-back: two copies", within_s=300)
 
 
-def give_power(bed: Bed, *nodes: str) -> None:
+def give_power(bed: LabSession, *nodes: str) -> None:
     for node in nodes:
         # Fencing may have done it already.
         if not bed.has_power(node):
             bed.give_power(node)
 
 
-def test_the_node_that_serves_loses_its_power(load: Load) -> None:
+def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
     bed = load.bed
     write_back(load)
     active = collect.active_node(bed, NAME)
@@ -221,7 +221,7 @@ def test_the_node_that_serves_loses_its_power(load: Load) -> None:
     await_log(bed, other, began_s, "cache: write-back: two copies", within_s=300)
 
 
-def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: Load) -> None:
+def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: LedgerLoad) -> None:
     bed = load.bed
     write_back(load)
     active = collect.active_node(bed, NAME)
@@ -249,7 +249,9 @@ def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: Load) -
         ("flushed", "write-through"),
     ],
 )
-def test_power_is_cut_at_a_step_of_a_change(load: Load, step: str, mode: str, which: str) -> None:
+def test_power_is_cut_at_a_step_of_a_change(
+    load: LedgerLoad, step: str, mode: str, which: str
+) -> None:
     """The agent dies there, and then the power; the copy is filled anew, and changes on."""
     bed = load.bed
     if mode == "write-back":
@@ -272,10 +274,12 @@ def test_power_is_cut_at_a_step_of_a_change(load: Load, step: str, mode: str, wh
         await_log(bed, other, began_s, "promote: serving", within_s=240)
     give_power(bed, node)
     await_log(bed, node, began_s, "filled anew", within_s=300)
-    wait_for("both in sync", lambda: collect.in_sync(bed, other, NAME), within_s=300, every_s=3.0)
+    wait_for(
+        "both in sync", lambda: collect.is_in_sync(bed, other, NAME), within_s=300, every_s=3.0
+    )
     bed.sh("n3", f"sanctl device cache {NAME} {mode} --timeout 300", timeout_s=320)
     assert {kernel_mode(bed, NAME, each.name) for each in bed.storage} == {mode}
 
 
-def test_after_all_that_no_acknowledged_write_is_lost(load: Load) -> None:
+def test_after_all_that_no_acknowledged_write_is_lost(load: LedgerLoad) -> None:
     no_write_is_lost(load)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 
 pytestmark = pytest.mark.faults
 
@@ -25,14 +25,14 @@ BACK_DEADLINE_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scene) -> Iterator[tuple[str, str]]:
+def device(scene: Scenario) -> Iterator[tuple[str, str]]:
     """The target, and its path on the host."""
     target = scene.create(NAME, "128M", prefer="n1")
     yield target, scene.host.login(target, scene.portals())
     scene.delete(NAME)
 
 
-def set_cache(bed: Bed, mode: str) -> None:
+def set_cache(bed: LabSession, mode: str) -> None:
     """Return when both replicas are in a mode; asked where no replica is."""
     bed.sh("n3", f"sanctl device cache {NAME} {mode}", timeout_s=150)
 
@@ -43,7 +43,7 @@ def set_cache(bed: Bed, mode: str) -> None:
     wait_for(f"both replicas in {mode}", reached, within_s=150, every_s=2.0)
 
 
-def cut_all(bed: Bed) -> None:
+def cut_all(bed: LabSession) -> None:
     """Cut the power of all storage nodes, the one that serves last, and give it back."""
     active = collect.active_node(bed, NAME)
     for name in sorted((node.name for node in bed.storage), key=lambda name: name == active):
@@ -54,7 +54,7 @@ def cut_all(bed: Bed) -> None:
 
 
 def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
-    scene: Scene, device: tuple[str, str]
+    scene: Scenario, device: tuple[str, str]
 ) -> None:
     bed, host = scene.bed, scene.host
     set_cache(bed, "write-back")
@@ -82,7 +82,7 @@ def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
     assert collect.active_node(bed, NAME) == active
     wait_for(
         "the other copy to be filled",
-        lambda: collect.in_sync(bed, active, NAME),
+        lambda: collect.is_in_sync(bed, active, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=3.0,
     )

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import faults
-from sanctl.lab.machines.faults import Disk
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults
+from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.lab.machines.spec import NodeSpec
 from sanctl.system.runner import LocalRunner
 from tests.support import blocks
@@ -38,7 +38,7 @@ BACK_DEADLINE_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def path(scene: Scene) -> Iterator[str]:
+def path(scene: Scenario) -> Iterator[str]:
     target = scene.create(NAME, "128M", prefer="n1")
     made = scene.host.login(target, scene.portals())
     # Blocks that are holes need the filesystem's journal: here the data is looked at.
@@ -47,13 +47,13 @@ def path(scene: Scene) -> Iterator[str]:
     )
     yield made
     for node in scene.bed.storage:
-        faults.break_disk(scene.bed.lab, node, 1, Disk.OK, LocalRunner())
+        node_faults.break_disk(scene.bed.lab, node, 1, DiskBehaviour.OK, LocalRunner())
     scene.delete(NAME)
 
 
-def make_volatile(bed: Bed, *, drops_flushes: bool = False) -> None:
+def make_volatile(bed: LabSession, *, drops_flushes: bool = False) -> None:
     for node in bed.storage:
-        faults.break_disk(bed.lab, node, 1, Disk.VOLATILE, LocalRunner())
+        node_faults.break_disk(bed.lab, node, 1, DiskBehaviour.VOLATILE, LocalRunner())
         if drops_flushes:
             # The kernel then passes no flush to it (sysfs-block, queue/write_cache).
             bed.sh(
@@ -63,26 +63,26 @@ def make_volatile(bed: Bed, *, drops_flushes: bool = False) -> None:
             )
 
 
-def set_cache(bed: Bed, mode: str) -> None:
+def set_cache(bed: LabSession, mode: str) -> None:
     bed.sh("n3", f"sanctl device cache {NAME} {mode}", timeout_s=150)
 
 
-def write(scene: Scene, path: str, at: int, *, flushed: bool) -> None:
+def write(scene: Scenario, path: str, at: int, *, flushed: bool) -> None:
     blocks.write(scene.host, path, Stretch(at, BLOCKS), flushed=flushed)
 
 
-def found(scene: Scene, path: str, at: int) -> int:
+def found(scene: Scenario, path: str, at: int) -> int:
     return blocks.found(scene.host, path, Stretch(at, BLOCKS))
 
 
-def cut_all(scene: Scene) -> None:
+def cut_all(scene: Scenario) -> None:
     """Cut the power of all storage nodes, of the one that serves last."""
     active = collect.active_node(scene.bed, NAME)
     for name in sorted((node.name for node in scene.bed.storage), key=lambda name: name == active):
         scene.bed.cut_power(name)
 
 
-def on_disk(bed: Bed, folder: Path, at: int) -> dict[str, int]:
+def on_disk(bed: LabSession, folder: Path, at: int) -> dict[str, int]:
     """How many of the blocks each node's disk holds, by node; the nodes are off."""
     look = (
         f"dd if=$file bs={blocks.BLOCK_BYTES} skip={at} count={BLOCKS} status=none"
@@ -91,7 +91,7 @@ def on_disk(bed: Bed, folder: Path, at: int) -> dict[str, int]:
     return {node.name: int(ask_disk(bed, node, folder, look)) for node in bed.storage}
 
 
-def ask_disk(bed: Bed, node: NodeSpec, folder: Path, look: str) -> str:
+def ask_disk(bed: LabSession, node: NodeSpec, folder: Path, look: str) -> str:
     """Return what a script says of the device's file (`$file`) on the disk of a node that is off.
 
     On a copy of the disk: mounting plays back the filesystem's journal.
@@ -108,7 +108,7 @@ def ask_disk(bed: Bed, node: NodeSpec, folder: Path, look: str) -> str:
     return done.stdout
 
 
-def await_no_flushes(bed: Bed) -> None:
+def await_no_flushes(bed: LabSession) -> None:
     """Return when DRBD flushes the disk of neither node between writes (write-through alone)."""
 
     def all_drain() -> bool:
@@ -118,7 +118,7 @@ def await_no_flushes(bed: Bed) -> None:
     wait_for("DRBD to leave flushes out", all_drain, within_s=60, every_s=2.0)
 
 
-def wait_until_served(scene: Scene) -> None:
+def wait_until_served(scene: Scenario) -> None:
     """Give the power back and wait until both copies are in sync and the host is served."""
     bed = scene.bed
     for node in bed.storage:
@@ -132,14 +132,14 @@ def wait_until_served(scene: Scene) -> None:
     )
     wait_for(
         "both copies in sync",
-        lambda: collect.in_sync(bed, collect.active_node(bed, NAME), NAME),
+        lambda: collect.is_in_sync(bed, collect.active_node(bed, NAME), NAME),
         within_s=BACK_DEADLINE_S,
         every_s=3.0,
     )
 
 
 def test_write_through_keeps_every_acknowledged_write(
-    scene: Scene, path: str, tmp_path: Path
+    scene: Scenario, path: str, tmp_path: Path
 ) -> None:
     bed = scene.bed
     set_cache(bed, "write-through")
@@ -153,7 +153,7 @@ def test_write_through_keeps_every_acknowledged_write(
 
 
 def test_write_through_keeps_zeros_that_a_host_asked_for(
-    scene: Scene, path: str, tmp_path: Path
+    scene: Scenario, path: str, tmp_path: Path
 ) -> None:
     """WRITE SAME: a loop device makes a change of the file's extents of it, which comes later."""
     bed, at = scene.bed, AT_BLOCK["write-through"]
@@ -168,7 +168,7 @@ def test_write_through_keeps_zeros_that_a_host_asked_for(
     assert found(scene, path, at) == 0
 
 
-def test_none_keeps_what_was_flushed(scene: Scene, path: str, tmp_path: Path) -> None:
+def test_none_keeps_what_was_flushed(scene: Scenario, path: str, tmp_path: Path) -> None:
     bed = scene.bed
     set_cache(bed, "none")
     make_volatile(bed)
@@ -180,7 +180,7 @@ def test_none_keeps_what_was_flushed(scene: Scene, path: str, tmp_path: Path) ->
     assert found(scene, path, AT_BLOCK["none"]) == BLOCKS
 
 
-def test_a_file_that_a_host_has_synced_is_there(scene: Scene, path: str, tmp_path: Path) -> None:
+def test_a_file_that_a_host_has_synced_is_there(scene: Scenario, path: str, tmp_path: Path) -> None:
     """What broke: the target took FUA, of a journal's commit, and dropped it."""
     bed, host = scene.bed, scene.host
     set_cache(bed, "none")
@@ -207,7 +207,7 @@ def test_a_file_that_a_host_has_synced_is_there(scene: Scene, path: str, tmp_pat
     assert kept == FILES
 
 
-def write_back(bed: Bed) -> None:
+def write_back(bed: LabSession) -> None:
     set_cache(bed, "write-back")
     wait_for(
         "write-back on both",
@@ -218,7 +218,7 @@ def write_back(bed: Bed) -> None:
 
 
 def test_write_back_keeps_what_was_flushed_where_it_served(
-    scene: Scene, path: str, tmp_path: Path
+    scene: Scenario, path: str, tmp_path: Path
 ) -> None:
     bed, at = scene.bed, AT_BLOCK["flushed"]
     write_back(bed)
@@ -240,7 +240,7 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
     assert found(scene, path, at) == BLOCKS
 
 
-def has_two_suspects(bed: Bed) -> bool:
+def has_two_suspects(bed: LabSession) -> bool:
     """Whether nobody may serve, both copies lost writes, and it is known which data they hold."""
     text = bed.sh("n3", f"sanctl device heal {NAME} --output json", ok=range(256)).stdout
     told = json.loads(text)["data"]
@@ -252,7 +252,7 @@ def has_two_suspects(bed: Bed) -> bool:
 
 
 def test_who_is_left_has_all_on_its_disk_before_it_goes_on(
-    scene: Scene, path: str, tmp_path: Path
+    scene: Scenario, path: str, tmp_path: Path
 ) -> None:
     """Nothing is flushed by the host: the flush is the fence-peer handler's."""
     bed, at = scene.bed, AT_BLOCK["alone"]
@@ -276,7 +276,9 @@ def test_who_is_left_has_all_on_its_disk_before_it_goes_on(
 
 
 @pytest.mark.parametrize("mode", CHEATED_AT_BLOCK)
-def test_a_dropped_flush_is_found_out(scene: Scene, path: str, tmp_path: Path, mode: str) -> None:
+def test_a_dropped_flush_is_found_out(
+    scene: Scenario, path: str, tmp_path: Path, mode: str
+) -> None:
     at = CHEATED_AT_BLOCK[mode]
     set_cache(scene.bed, mode)
     make_volatile(scene.bed, drops_flushes=True)

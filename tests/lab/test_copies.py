@@ -19,16 +19,16 @@ import pytest
 
 from sanctl.lab.bench import replica_changes
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
-from sanctl.lab.measure import audit
-from tests.support import level_steps
-from tests.support.copies import (
+from sanctl.lab.measure import kernel_audit
+from tests.support import replica_change_steps
+from tests.support.drbd9_devices import (
     DEADLINE_S,
     REGION_BYTES,
-    Copies,
+    ReplicatedDevice,
     await_writes,
     laboratory_with_drbd_9,
     lines,
@@ -44,36 +44,36 @@ pytestmark = pytest.mark.faults
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     yield from laboratory_with_drbd_9(request)
 
 
 @pytest.fixture(scope="module")
-def scene(bed: Bed) -> Scene:
-    return Scene(bed, Host(bed, "i1"))
+def scene(bed: LabSession) -> Scenario:
+    return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture(scope="module")
-def two(scene: Scene) -> Iterator[Copies]:
-    made = Copies(scene, "two", ("n1", "n2"))
+def two(scene: Scenario) -> Iterator[ReplicatedDevice]:
+    made = ReplicatedDevice(scene, "two", ("n1", "n2"))
     yield made
     scene.delete(made.name)
 
 
 @pytest.fixture(scope="module")
-def three(scene: Scene) -> Copies:
-    return Copies(scene, "three", ("n1", "n2", "n3"))
+def three(scene: Scenario) -> ReplicatedDevice:
+    return ReplicatedDevice(scene, "three", ("n1", "n2", "n3"))
 
 
 @pytest.fixture(scope="module")
-def four(scene: Scene, three: Copies) -> Copies:
+def four(scene: Scenario, three: ReplicatedDevice) -> ReplicatedDevice:
     if len(storage_of(scene.bed.lab.spec)) < 4:
         pytest.skip("four copies need four storage nodes, and this laboratory has three")
     scene.delete(three.name)
-    return Copies(scene, "four", ("n1", "n2", "n3", "n4"))
+    return ReplicatedDevice(scene, "four", ("n1", "n2", "n3", "n4"))
 
 
-def crash_and_return(copies: Copies) -> None:
+def crash_and_return(copies: ReplicatedDevice) -> None:
     """Cut the power of the node that serves; another takes over, and it comes back."""
     lost = copies.active()
     with writing(copies) as load:
@@ -82,7 +82,7 @@ def crash_and_return(copies: Copies) -> None:
         wait_for("another node to serve", lambda: copies.active() != lost, within_s=DEADLINE_S)
         await_writes(load)
         print(f"  pause {pause_s(load, begun):.2f} s")
-        assert audit.violations(collect.views(copies.bed)) == []
+        assert kernel_audit.violations(collect.kernel_views(copies.bed)) == []
         power_is_back(copies.bed, lost)
         copies.await_whole()
     # What was written meanwhile, and the activity log of what was written before: not all of it.
@@ -91,7 +91,7 @@ def crash_and_return(copies: Copies) -> None:
     assert 0 < kib * 1024 <= REGION_BYTES + 16 * 2**20
 
 
-def test_two_copies_ask_the_cluster_as_with_8_4(two: Copies) -> None:
+def test_two_copies_ask_the_cluster_as_with_8_4(two: ReplicatedDevice) -> None:
     two.await_whole()
     options = two.bed.sh("n1", f"drbdsetup show --show-defaults {two.name}").stdout
     for word in (r"quorum\s+off", r"auto-promote\s+no", r"fencing\s+resource-and-stonith"):
@@ -99,7 +99,7 @@ def test_two_copies_ask_the_cluster_as_with_8_4(two: Copies) -> None:
     assert not lines(two, "n1", time.time() - 900, "Began resync")
 
 
-def test_two_copies_a_planned_move_and_a_crash(two: Copies) -> None:
+def test_two_copies_a_planned_move_and_a_crash(two: ReplicatedDevice) -> None:
     with writing(two) as load:
         begun = time.time()
         two.scene.sanctl("device", "move", two.name, "--to", "n2", timeout_s=120)
@@ -111,7 +111,7 @@ def test_two_copies_a_planned_move_and_a_crash(two: Copies) -> None:
     assert two.differing_sectors(two.active()) == 0
 
 
-def test_three_new_copies_are_in_sync_without_a_sync(three: Copies) -> None:
+def test_three_new_copies_are_in_sync_without_a_sync(three: ReplicatedDevice) -> None:
     three.await_whole()
     assert three.active() == "n1"
     for node in three.nodes:
@@ -121,12 +121,12 @@ def test_three_new_copies_are_in_sync_without_a_sync(three: Copies) -> None:
             assert re.search(word, options), options
 
 
-def test_the_metadata_has_room_for_four_copies(three: Copies) -> None:
+def test_the_metadata_has_room_for_four_copies(three: ReplicatedDevice) -> None:
     dump = three.bed.sh("n3", f"drbdadm dump-md --force {three.name}").stdout
     assert re.search(r"max-peers 3;", dump), dump[:500]
 
 
-def test_verify_finds_what_differs_on_each_and_repairs_it(three: Copies) -> None:
+def test_verify_finds_what_differs_on_each_and_repairs_it(three: ReplicatedDevice) -> None:
     """Two copies altered behind DRBD's back, at two places."""
     three.await_whole()
     serving, (first, second) = three.active(), three.others()
@@ -153,7 +153,7 @@ def test_verify_finds_what_differs_on_each_and_repairs_it(three: Copies) -> None
     assert three.differing_sectors(serving) == 0
 
 
-def test_copies_come_and_go(three: Copies) -> None:
+def test_copies_come_and_go(three: ReplicatedDevice) -> None:
     """The new copy is filled before the old one goes, and who is gone is forgotten."""
     three.scene.sanctl("device", "move", three.name, "--to", "n1", timeout_s=120)
     three.await_whole()
@@ -175,12 +175,12 @@ def test_copies_come_and_go(three: Copies) -> None:
                 partial(knows_only, three, "n1", peers),
                 within_s=60,
             )
-        level_steps.follow(three.scene, load, *three.nodes)
+        replica_change_steps.follow(three.scene, load, *three.nodes)
     three.await_whole()
     assert three.differing_sectors("n1") == 0
 
 
-def knows_only(copies: Copies, node: str, peers: set[int]) -> bool:
+def knows_only(copies: ReplicatedDevice, node: str, peers: set[int]) -> bool:
     """Whether these are the peers that a node's metadata keep a bitmap for."""
     dump = copies.bed.sh(node, f"drbdadm dump-md --force {copies.name}").stdout
     known = {
@@ -191,7 +191,7 @@ def knows_only(copies: Copies, node: str, peers: set[int]) -> bool:
     return known == peers
 
 
-def test_a_planned_move(three: Copies) -> None:
+def test_a_planned_move(three: ReplicatedDevice) -> None:
     with writing(three) as load:
         begun = time.time()
         three.scene.sanctl("device", "move", three.name, "--to", "n3", timeout_s=120)
@@ -201,7 +201,7 @@ def test_a_planned_move(three: Copies) -> None:
     three.await_whole()
 
 
-def test_a_standby_that_goes_freezes_nothing(three: Copies) -> None:
+def test_a_standby_that_goes_freezes_nothing(three: ReplicatedDevice) -> None:
     """Two of three are a majority: nobody is asked, and the host waits for DRBD to notice."""
     (gone, _) = three.others()
     serving = three.active()
@@ -219,11 +219,13 @@ def test_a_standby_that_goes_freezes_nothing(three: Copies) -> None:
     assert 0 < sent_kib(three, gone, begun) * 1024 <= REGION_BYTES
 
 
-def test_a_crash_of_the_active_and_its_return(three: Copies) -> None:
+def test_a_crash_of_the_active_and_its_return(three: ReplicatedDevice) -> None:
     crash_and_return(three)
 
 
-def test_a_copy_that_loses_the_sync_network_cannot_serve_and_comes_back(three: Copies) -> None:
+def test_a_copy_that_loses_the_sync_network_cannot_serve_and_comes_back(
+    three: ReplicatedDevice,
+) -> None:
     """As of LINBIT/drbd issue 145: what was written meanwhile must not be taken for known."""
     (cut, _) = three.others()
     with writing(three) as load:
@@ -246,7 +248,7 @@ def test_a_copy_that_loses_the_sync_network_cannot_serve_and_comes_back(three: C
 
 
 def test_without_any_copy_in_contact_the_active_goes_on_by_the_clusters_leave(
-    three: Copies,
+    three: ReplicatedDevice,
 ) -> None:
     """The sync network is gone, the cluster is whole: as with two copies, who serves goes on."""
     serving = three.active()
@@ -267,12 +269,14 @@ def test_without_any_copy_in_contact_the_active_goes_on_by_the_clusters_leave(
     assert three.differing_sectors(three.active()) == 0
 
 
-def test_four_new_copies(four: Copies) -> None:
+def test_four_new_copies(four: ReplicatedDevice) -> None:
     four.await_whole()
     assert four.active() == "n1"
 
 
-def test_a_copy_that_returns_while_another_is_filled_gets_all_it_lacks(four: Copies) -> None:
+def test_a_copy_that_returns_while_another_is_filled_gets_all_it_lacks(
+    four: ReplicatedDevice,
+) -> None:
     """What broke: it met a third copy, which sent it what the *other* one still lacked (ADR 39)."""
     serving, (first, second) = four.active(), four.others()[:2]
     rates = ("--rate-min", "256K", "--rate-max", "512K")
@@ -312,13 +316,15 @@ def test_a_copy_that_returns_while_another_is_filled_gets_all_it_lacks(four: Cop
     assert four.differing_sectors(four.active()) == 0
 
 
-def differing_kib(copies: Copies, node: str) -> int:
+def differing_kib(copies: ReplicatedDevice, node: str) -> int:
     """How much of a copy still differs from the one that fills it."""
     found = re.findall(r"replication:SyncTarget .*out-of-sync:(\d+)", copies.events(node))
     return max(map(int, found), default=0)
 
 
-def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(four: Copies) -> None:
+def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(
+    four: ReplicatedDevice,
+) -> None:
     """Two of four are no majority. With the witness the cluster has one, and gives its leave."""
     serving = four.active()
     gone = four.others()[:2]
@@ -337,7 +343,7 @@ def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(four:
 
 
 def test_the_active_and_another_of_four_gone_nobody_serves_until_one_is_back(
-    four: Copies,
+    four: ReplicatedDevice,
 ) -> None:
     """Nobody can know whether the two that are left have seen the last write: so neither does."""
     gone = [four.active(), four.others()[0]]

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.measure import audit
-from tests.support.copies import (
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.measure import kernel_audit
+from tests.support.drbd9_devices import (
     DEADLINE_S,
-    Copies,
+    ReplicatedDevice,
     await_writes,
     laboratory_with_drbd_9,
     lines,
@@ -40,32 +40,32 @@ AGAIN = ("--rate-max", "network", "--rate-min", "32M")
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     yield from laboratory_with_drbd_9(request)
 
 
 @pytest.fixture(scope="module")
-def three(bed: Bed) -> Iterator[Copies]:
-    scene = Scene(bed, Host(bed, "i1"))
-    made = Copies(scene, NAME, ("n1", "n2", "n3"))
+def three(bed: LabSession) -> Iterator[ReplicatedDevice]:
+    scene = Scenario(bed, Initiator(bed, "i1"))
+    made = ReplicatedDevice(scene, NAME, ("n1", "n2", "n3"))
     made.await_whole()
     scene.sanctl("device", "cache", NAME, "write-back", timeout_s=180)
     yield made
     scene.delete(NAME)
 
 
-def modes(three: Copies, *nodes: str) -> set[str]:
+def modes(three: ReplicatedDevice, *nodes: str) -> set[str]:
     """The modes that the kernels of some nodes are in; of all with a copy if none is named."""
     return {kernel_mode(three.bed, NAME, node) for node in nodes or three.nodes}
 
 
-def holds(three: Copies, node: str) -> bool:
+def holds(three: ReplicatedDevice, node: str) -> bool:
     """Whether DRBD is to freeze I/O there while it sees fewer than two good copies."""
     shown = three.bed.sh(node, f"drbdsetup show {NAME}").stdout
     return bool(re.search(r"quorum-minimum-redundancy\s+2;", shown))
 
 
-def await_write_back(three: Copies) -> None:
+def await_write_back(three: ReplicatedDevice) -> None:
     """Wait until all copies are whole, in write-back, and the one that serves is held."""
     three.await_whole()
     wait_for(
@@ -78,19 +78,19 @@ def await_write_back(three: Copies) -> None:
     wait_for("only who serves to hold", lambda: holding(three) == {active}, within_s=60)
 
 
-def holding(three: Copies) -> set[str]:
+def holding(three: ReplicatedDevice) -> set[str]:
     return {node for node in three.nodes if holds(three, node)}
 
 
-def await_marked(three: Copies, node: str) -> None:
+def await_marked(three: ReplicatedDevice, node: str) -> None:
     wait_for(f"{node} to be marked", lambda: node in three.marks(), within_s=DEADLINE_S)
 
 
-def is_filled(three: Copies, node: str) -> bool:
+def is_filled(three: ReplicatedDevice, node: str) -> bool:
     return "replication:SyncTarget" in three.events(node)
 
 
-def in_order(three: Copies, node: str, since_s: float, *wanted: str) -> None:
+def in_order(three: ReplicatedDevice, node: str, since_s: float, *wanted: str) -> None:
     """Demand that a node's journal has these words one after the other."""
     told = [
         entry.message
@@ -104,11 +104,11 @@ def in_order(three: Copies, node: str, since_s: float, *wanted: str) -> None:
         at = later[0] + 1
 
 
-def test_write_back_with_three(three: Copies) -> None:
+def test_write_back_with_three(three: ReplicatedDevice) -> None:
     await_write_back(three)
 
 
-def test_two_that_are_left_stay_in_write_back(three: Copies) -> None:
+def test_two_that_are_left_stay_in_write_back(three: ReplicatedDevice) -> None:
     serving, (gone, other) = three.active(), three.others()
     with writing(three) as load:
         await_writes(load)
@@ -125,7 +125,7 @@ def test_two_that_are_left_stay_in_write_back(three: Copies) -> None:
         assert not lines(three, node, begun - 1, FLUSHED), f"{node} left write-back meanwhile"
 
 
-def test_one_that_is_left_flushes_before_it_goes_on(three: Copies) -> None:
+def test_one_that_is_left_flushes_before_it_goes_on(three: ReplicatedDevice) -> None:
     serving, (first, second) = three.active(), three.others()
     with writing(three) as load:
         await_writes(load)
@@ -143,12 +143,12 @@ def test_one_that_is_left_flushes_before_it_goes_on(three: Copies) -> None:
         )  # fmt: skip
         assert kernel_mode(three.bed, NAME, serving) == "write-through"
         assert not holds(three, serving)
-        assert audit.violations(collect.views(three.bed)) == []
+        assert kernel_audit.violations(collect.kernel_views(three.bed)) == []
         power_is_back(three.bed, first, second)
         await_write_back(three)
 
 
-def test_the_last_good_one_is_lost_while_another_is_filled(three: Copies) -> None:
+def test_the_last_good_one_is_lost_while_another_is_filled(three: ReplicatedDevice) -> None:
     """Who serves and who is filled are a majority, which DRBD would go on with."""
     serving, (behind, good) = three.active(), three.others()
     three.scene.sanctl("device", "sync", NAME, *SLOW, timeout_s=120)
@@ -174,7 +174,7 @@ def test_the_last_good_one_is_lost_while_another_is_filled(three: Copies) -> Non
         await_write_back(three)
 
 
-def test_the_last_good_one_loses_its_disk(three: Copies) -> None:
+def test_the_last_good_one_loses_its_disk(three: ReplicatedDevice) -> None:
     """Its Primary ends the connection for good; it is made anew, and the disk attached."""
     serving, (away, good) = three.active(), three.others()
     with writing(three) as load:
@@ -201,7 +201,7 @@ def test_the_last_good_one_loses_its_disk(three: Copies) -> None:
         await_write_back(three)
 
 
-def test_who_takes_over_stays_in_write_back_with_another(three: Copies) -> None:
+def test_who_takes_over_stays_in_write_back_with_another(three: ReplicatedDevice) -> None:
     lost, others = three.active(), three.others()
     with writing(three) as load:
         await_writes(load)
@@ -218,7 +218,7 @@ def test_who_takes_over_stays_in_write_back_with_another(three: Copies) -> None:
         assert not lines(three, node, begun - 1, FLUSHED), f"{node} left write-back meanwhile"
 
 
-def test_all_is_stable_again_when_the_policy_says_so(three: Copies) -> None:
+def test_all_is_stable_again_when_the_policy_says_so(three: ReplicatedDevice) -> None:
     began = time.time()
     three.scene.sanctl("device", "cache", NAME, "write-through", timeout_s=180)
     assert modes(three) == {"write-through"}

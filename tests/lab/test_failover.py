@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 
 NAME = "vol0"
 SIZE_BYTES = 512 * 2**20
@@ -38,13 +38,15 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def exported(scene: Scene) -> Exported:
+def exported(scene: Scenario) -> Exported:
     target = scene.create(NAME, "512M", prefer="n1")
     return Exported(target, scene.host.login(target, scene.portals()))
 
 
 @pytest.fixture
-def load(scene: Scene, exported: Exported, request: pytest.FixtureRequest) -> Iterator[Load]:
+def load(
+    scene: Scenario, exported: Exported, request: pytest.FixtureRequest
+) -> Iterator[LedgerLoad]:
     """A ledger on the device while the test runs; whatever happens, nothing may be lost."""
     made = scene.start_load(
         NAME,
@@ -62,22 +64,22 @@ def load(scene: Scene, exported: Exported, request: pytest.FixtureRequest) -> It
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
-def paths_of(scene: Scene, exported: Exported) -> list[str]:
+def paths_of(scene: Scenario, exported: Exported) -> list[str]:
     paths = list(scene.host.paths(exported.target, scene.portals()))
     assert len(paths) == len(scene.portals())
     return paths
 
 
-def test_a_new_device_is_in_sync_without_a_sync(scene: Scene, exported: Exported) -> None:
+def test_a_new_device_is_in_sync_without_a_sync(scene: Scenario, exported: Exported) -> None:
     """Both replicas are zeros: nothing had to be copied."""
     bed = scene.bed
     assert collect.active_node(bed, NAME) == "n1"
-    assert collect.in_sync(bed, "n1", NAME)
+    assert collect.is_in_sync(bed, "n1", NAME)
     log = collect.journals(bed, ["n1", "n2"], time.time() - 600)
     assert not [e.message for e in log if f"{NAME}: Began resync" in e.message]
 
 
-def test_identity_is_the_same_by_every_path(scene: Scene, exported: Exported) -> None:
+def test_identity_is_the_same_by_every_path(scene: Scenario, exported: Exported) -> None:
     """A host that saw two different disks would join them to none, or worse."""
     paths = paths_of(scene, exported)
     told = {
@@ -96,7 +98,7 @@ def test_identity_is_the_same_by_every_path(scene: Scene, exported: Exported) ->
     assert scene.host.sh(f"blockdev --getsize64 {exported.path}").strip() == str(SIZE_BYTES)
 
 
-def test_paths_differ_where_they_must(scene: Scene, exported: Exported) -> None:
+def test_paths_differ_where_they_must(scene: Scenario, exported: Exported) -> None:
     """Port and port group are what tells one path from another."""
     groups, ports = set(), set()
     for path in paths_of(scene, exported):
@@ -107,7 +109,7 @@ def test_paths_differ_where_they_must(scene: Scene, exported: Exported) -> None:
     assert len(ports) == 2
 
 
-def test_one_port_group_is_active_the_other_standby(scene: Scene, exported: Exported) -> None:
+def test_one_port_group_is_active_the_other_standby(scene: Scenario, exported: Exported) -> None:
     states = {}
     for path in paths_of(scene, exported):
         own = re.findall(
@@ -125,7 +127,7 @@ def test_one_port_group_is_active_the_other_standby(scene: Scene, exported: Expo
     assert states == {"0x1": 0, "0x2": 2}
 
 
-def test_the_standby_path_takes_no_data(scene: Scene, exported: Exported) -> None:
+def test_the_standby_path_takes_no_data(scene: Scenario, exported: Exported) -> None:
     """Whatever multipath believes, the standby node must refuse."""
     standby = next(
         path
@@ -143,7 +145,7 @@ def test_the_standby_path_takes_no_data(scene: Scene, exported: Exported) -> Non
 
 
 @pytest.mark.parametrize("who", [(), ("iqn.2026-11.net.example:stranger",)], ids=["empty", "other"])
-def test_an_initiator_not_on_the_list_sees_nothing(scene: Scene, who: tuple[str, ...]) -> None:
+def test_an_initiator_not_on_the_list_sees_nothing(scene: Scenario, who: tuple[str, ...]) -> None:
     options = [each for iqn in who for each in ("--initiator", iqn)]
     scene.sanctl("device", "create", "closed", "--size", "64M", *options, timeout_s=180)
     try:
@@ -163,15 +165,15 @@ def test_an_initiator_not_on_the_list_sees_nothing(scene: Scene, who: tuple[str,
         scene.delete("closed")
 
 
-def test_the_audit_sees_what_the_kernels_do(scene: Scene) -> None:
+def test_the_audit_sees_what_the_kernels_do(scene: Scenario) -> None:
     """An audit that reads nothing would approve of everything."""
-    seen = collect.views(scene.bed)
+    seen = collect.kernel_views(scene.bed)
     assert (seen["n1"][NAME].role, seen["n1"][NAME].table) == ("Primary", "linear")
     assert (seen["n2"][NAME].role, seen["n2"][NAME].table) == ("Secondary", "error")
     assert seen["n1"][NAME].is_active and not seen["n2"][NAME].is_active
 
 
-def test_a_planned_move_under_load(scene: Scene, load: Load) -> None:
+def test_a_planned_move_under_load(scene: Scenario, load: LedgerLoad) -> None:
     trial = failover.move(load, "n2")
     assert trial.to_node == "n2"
     assert trial.sessions.kept, trial.sessions
@@ -180,7 +182,7 @@ def test_a_planned_move_under_load(scene: Scene, load: Load) -> None:
     assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
 
 
-def test_a_crash_under_load_and_the_return(scene: Scene, load: Load) -> None:
+def test_a_crash_under_load_and_the_return(scene: Scenario, load: LedgerLoad) -> None:
     trial = failover.crash(load)
     assert (trial.from_node, trial.to_node) == ("n2", "n1")
     assert trial.is_fenced, trial.events
@@ -192,7 +194,9 @@ def test_a_crash_under_load_and_the_return(scene: Scene, load: Load) -> None:
     assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
 
 
-def test_it_grows_under_a_live_session(scene: Scene, exported: Exported, load: Load) -> None:
+def test_it_grows_under_a_live_session(
+    scene: Scenario, exported: Exported, load: LedgerLoad
+) -> None:
     before = load.sessions()
     scene.sanctl("device", "resize", NAME, str(GROWN_BYTES), timeout_s=120)
 
@@ -212,13 +216,13 @@ def test_it_grows_under_a_live_session(scene: Scene, exported: Exported, load: L
     )
 
 
-def allocated(bed: Bed) -> dict[str, int]:
+def allocated(bed: LabSession) -> dict[str, int]:
     """Bytes that the device's data file takes on each node."""
     script = f"stat -c '%b' /srv/sanctl/main/devices/{NAME}.*.data"
     return {node.name: int(bed.sh(node.name, script).stdout) * 512 for node in bed.storage}
 
 
-def test_unmap_frees_blocks_on_every_replica(scene: Scene, exported: Exported) -> None:
+def test_unmap_frees_blocks_on_every_replica(scene: Scenario, exported: Exported) -> None:
     """After a crash and a move, too: the other tests came before."""
     at_mib, size_mib = 256, 64
     scene.host.sh(
@@ -239,13 +243,13 @@ def test_unmap_frees_blocks_on_every_replica(scene: Scene, exported: Exported) -
     wait_for("the blocks to be free in both files", freed, within_s=30)
 
 
-def test_status_is_healthy_and_shows_the_device(scene: Scene) -> None:
+def test_status_is_healthy_and_shows_the_device(scene: Scenario) -> None:
     failover.await_healthy(scene.bed, "n1")
     told = json.loads(scene.sanctl("status", "--output", "json"))
     assert NAME in json.dumps(told)
 
 
-def test_deleted_is_gone_from_every_node(scene: Scene, exported: Exported) -> None:
+def test_deleted_is_gone_from_every_node(scene: Scenario, exported: Exported) -> None:
     def leftovers() -> str:
         return "".join(
             scene.bed.sh(
@@ -265,4 +269,4 @@ def test_deleted_is_gone_from_every_node(scene: Scene, exported: Exported) -> No
         within_s=60,
         every_s=2.0,
     )
-    assert all(NAME not in view for view in collect.views(scene.bed).values())
+    assert all(NAME not in view for view in collect.kernel_views(scene.bed).values())

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
 from tests.support.steps import (
     assert_no_error,
@@ -42,7 +42,7 @@ BOOT_S, BACK_S = 180.0, 300.0
 Devices = dict[str, tuple[str, dict[str, str]]]
 
 
-def inventory(bed: Bed) -> dict[str, Any]:
+def inventory(bed: LabSession) -> dict[str, Any]:
     """The laboratory's, with the other agent for each node."""
     made = rollout.inventory_of(bed.lab)
     for group in made["all"]["children"]["sanctl_nodes"]["children"].values():
@@ -52,7 +52,7 @@ def inventory(bed: Bed) -> dict[str, Any]:
     return made
 
 
-def devices(bed: Bed) -> Devices:
+def devices(bed: LabSession) -> Devices:
     """The fencing devices as they are configured."""
     root = ET.fromstring(bed.sh("n2", "cibadmin --query --scope resources").stdout)
     return {
@@ -65,7 +65,7 @@ def devices(bed: Bed) -> Devices:
     }
 
 
-def running(bed: Bed) -> dict[str, str]:
+def running(bed: LabSession) -> dict[str, str]:
     """The agents of the fencing devices that run."""
     text = bed.sh("n2", "crm_mon --output-as=xml").stdout
     return dict(
@@ -77,15 +77,15 @@ def running(bed: Bed) -> dict[str, str]:
     )
 
 
-def names(bed: Bed) -> list[str]:
+def names(bed: LabSession) -> list[str]:
     return sorted(f"fence-{node.name}" for node in bed.cluster)
 
 
-def succeeds(bed: Bed, node: str, command: str) -> bool:
+def succeeds(bed: LabSession, node: str, command: str) -> bool:
     return bed.sh(node, command, timeout_s=90).status == 0
 
 
-def await_content(bed: Bed) -> None:
+def await_content(bed: LabSession) -> None:
     """Wait until nobody has anything to complain about, and each device answers each node."""
     failover.await_healthy(bed, "n1")
     asked = [(node.name, "sanctl doctor") for node in bed.storage]
@@ -105,7 +105,7 @@ def await_content(bed: Bed) -> None:
 
 
 @pytest.fixture(scope="module")
-def original(bed: Bed) -> Iterator[Devices]:
+def original(bed: LabSession) -> Iterator[Devices]:
     """What the laboratory's own inventory has made, and makes again whatever happens."""
     made = devices(bed)
     yield made
@@ -114,7 +114,7 @@ def original(bed: Bed) -> Iterator[Devices]:
 
 
 @pytest.fixture(scope="module")
-def load(original: Devices, scene: Scene) -> Iterator[Load]:
+def load(original: Devices, scene: Scenario) -> Iterator[LedgerLoad]:
     target = scene.create(NAME, "128M", prefer="n1")
     made = scene.start_load(
         NAME,
@@ -135,7 +135,9 @@ def load(original: Devices, scene: Scene) -> Iterator[Load]:
 
 
 @pytest.mark.timeout(900)
-def test_another_agent_is_rolled_out_under_load(bed: Bed, original: Devices, load: Load) -> None:
+def test_another_agent_is_rolled_out_under_load(
+    bed: LabSession, original: Devices, load: LedgerLoad
+) -> None:
     assert {name: agent for name, (agent, _) in original.items()} == dict.fromkeys(
         names(bed), "fence_ipmilan"
     )
@@ -162,7 +164,7 @@ def test_another_agent_is_rolled_out_under_load(bed: Bed, original: Devices, loa
     assert rollout.run(bed.lab, inventory=inventory(bed)) == 0
 
 
-def test_the_doctor_asks_that_agent(bed: Bed, load: Load) -> None:
+def test_the_doctor_asks_that_agent(bed: LabSession, load: LedgerLoad) -> None:
     with dead_bmc(bed, "n2"):
         told = findings(bed, "n1", "doctor")
         assert AGENT in told["SAN-FEN-002 fencing fence-n2"]
@@ -175,7 +177,7 @@ def test_the_doctor_asks_that_agent(bed: Bed, load: Load) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_node_without_power_is_fenced_by_it(bed: Bed, load: Load) -> None:
+def test_a_node_without_power_is_fenced_by_it(bed: LabSession, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
     trial = failover.crash(load)
     assert trial.is_fenced, trial.events
@@ -185,7 +187,7 @@ def test_a_node_without_power_is_fenced_by_it(bed: Bed, load: Load) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_node_is_fenced_by_it_on_request(bed: Bed, load: Load) -> None:
+def test_a_node_is_fenced_by_it_on_request(bed: LabSession, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
@@ -202,13 +204,13 @@ def test_a_node_is_fenced_by_it_on_request(bed: Bed, load: Load) -> None:
         within_s=BOOT_S,
         every_s=1.0,
     )
-    wait_for("both in sync", lambda: collect.in_sync(bed, survivor, NAME), within_s=BACK_S)
+    wait_for("both in sync", lambda: collect.is_in_sync(bed, survivor, NAME), within_s=BACK_S)
     failover.await_healthy(bed, survivor)
     assert_no_error(load, began_s)
 
 
 @pytest.mark.timeout(900)
-def test_and_back_to_the_first_one(bed: Bed, original: Devices, load: Load) -> None:
+def test_and_back_to_the_first_one(bed: LabSession, original: Devices, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
     began_s = time.time()
     assert rollout.run(bed.lab) > 0

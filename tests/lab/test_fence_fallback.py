@@ -14,9 +14,9 @@ import pytest
 
 import sanctl
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import process, rollout
 from sanctl.lab.machines.lab_state import BMC_USER
 from sanctl.lab.machines.spec import Network
@@ -34,7 +34,7 @@ OUTLET = "{{ sanctl_heartbeat | regex_replace('[.]([0-9])$', '.23\\1') }}"
 
 
 @pytest.fixture(scope="module")
-def strip(bed: Bed) -> Iterator[None]:
+def strip(bed: LabSession) -> Iterator[None]:
     """Outlets that work the same switches as the BMCs, and a rollout that names them."""
     outlets = []
     try:
@@ -70,7 +70,7 @@ def strip(bed: Bed) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def load(strip: None, scene: Scene) -> Iterator[Load]:
+def load(strip: None, scene: Scenario) -> Iterator[LedgerLoad]:
     target = scene.create(NAME, "128M", prefer="n1")
     made = scene.start_load(
         NAME,
@@ -89,13 +89,13 @@ def load(strip: None, scene: Scene) -> Iterator[Load]:
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
-def configured(bed: Bed) -> list[str]:
+def configured(bed: LabSession) -> list[str]:
     """The parts of the cluster's configuration that are about a second way."""
     cib = bed.sh("n2", "cibadmin --query --scope configuration").stdout
     return re.findall(r'<(?:primitive|fencing-level) id="(fence-n\d_\w+)"', cib)
 
 
-def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None:
+def test_each_node_has_two_ways_and_both_are_asked(bed: LabSession, load: LedgerLoad) -> None:
     del load
     assert sorted(configured(bed)) == sorted(
         name
@@ -111,7 +111,9 @@ def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None
 
 
 @pytest.mark.timeout(900)
-def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, load: Load) -> None:
+def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(
+    bed: LabSession, load: LedgerLoad
+) -> None:
     began_s = time.time()
     assert collect.active_node(bed, NAME) == "n1"
     with dead_bmc(bed, "n1"):
@@ -122,7 +124,7 @@ def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, lo
             within_s=TAKEOVER_DEADLINE_S,
         )
         # The strip has given the power back, too.
-        wait_for("both in sync", lambda: collect.in_sync(bed, "n2", NAME), within_s=300)
+        wait_for("both in sync", lambda: collect.is_in_sync(bed, "n2", NAME), within_s=300)
     history = bed.sh("n2", "stonith_admin --history n1 --verbose").stdout
     assert "n1" in history
     pauses = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
@@ -132,7 +134,9 @@ def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, lo
 
 
 @pytest.mark.timeout(900)
-def test_without_it_in_the_inventory_nothing_of_it_is_left(bed: Bed, load: Load) -> None:
+def test_without_it_in_the_inventory_nothing_of_it_is_left(
+    bed: LabSession, load: LedgerLoad
+) -> None:
     began_s = time.time()
     assert rollout.run(bed.lab) > 0
     assert configured(bed) == []

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import network
 from sanctl.lab.machines.spec import Network
-from sanctl.lab.measure import audit, ledger_latency
-from sanctl.plan.failover.frozen_io_reboot import ABANDONED_AFTER_S
+from sanctl.lab.measure import kernel_audit, ledger_latency
+from sanctl.plan.failover.frozen_io_reboot import REBOOT_AFTER_S
 from sanctl.system.runner import LocalRunner
 from tests.support.steps import assert_no_error, boot_id, dead_bmc, findings
 
@@ -39,7 +39,7 @@ RETURN_DEADLINE_S = 300.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     target = scene.create(NAME, "256M", prefer="n1")
     path = scene.host.login(target, scene.portals())
     made = scene.start_load(
@@ -60,7 +60,7 @@ def load(scene: Scene) -> Iterator[Load]:
 
 
 @contextlib.contextmanager
-def unplugged(bed: Bed, node: str, *cables: Network) -> Iterator[None]:
+def unplugged(bed: LabSession, node: str, *cables: Network) -> Iterator[None]:
     """Pull cables of a node, and put them back whatever happens."""
     for cable in cables:
         network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
@@ -71,7 +71,7 @@ def unplugged(bed: Bed, node: str, *cables: Network) -> Iterator[None]:
             network.plug(bed.lab, bed.node(node), cable, LocalRunner())
 
 
-def await_writes(load: Load, *, within_s: float = 120.0) -> None:
+def await_writes(load: LedgerLoad, *, within_s: float = 120.0) -> None:
     """Wait until the host's writes are answered."""
     deadline = time.monotonic() + within_s
     with load.host.watch_ledger(load.run) as states:
@@ -81,18 +81,18 @@ def await_writes(load: Load, *, within_s: float = 120.0) -> None:
             assert time.monotonic() < deadline, state
 
 
-def reaches(bed: Bed, asked_of: str) -> dict[str, int]:
+def reaches(bed: LabSession, asked_of: str) -> dict[str, int]:
     """How many addresses of the iscsi network each node says it reaches."""
     text = bed.sh(asked_of, "attrd_updater --query --all --name iscsi-reach", ok=(0, 6, 105)).stdout
     return {node: int(n) for node, n in re.findall(r'host="(\w+)" value="(\d+)"', text)}
 
 
-def settle(bed: Bed, node: str) -> None:
+def settle(bed: LabSession, node: str) -> None:
     """Return when the cluster has nothing to do."""
     bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)
 
 
-def await_silence(load: Load, *, within_s: float) -> None:
+def await_silence(load: LedgerLoad, *, within_s: float) -> None:
     """Wait until a host's write has been under way for longer than any takes."""
     deadline = time.monotonic() + within_s
     with load.host.watch_ledger(load.run) as states:
@@ -102,7 +102,7 @@ def await_silence(load: Load, *, within_s: float) -> None:
             assert time.monotonic() < deadline, seen
 
 
-def agent_events(bed: Bed, since_s: float, wanted: str) -> list[str]:
+def agent_events(bed: LabSession, since_s: float, wanted: str) -> list[str]:
     """The nodes whose agents wrote a line, in the order of time."""
     log = collect.journals(bed, [node.name for node in bed.storage], since_s)
     return [
@@ -121,7 +121,9 @@ def stays(look: Callable[[], bool], until: Callable[[], bool], *, within_s: floa
         time.sleep(1.0)
 
 
-def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(scene: Scene, load: Load) -> None:
+def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     bed, began_s = scene.bed, time.time()
     sessions = load.sessions()
     wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=30)
@@ -143,7 +145,7 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(scene: Scene, load:
     assert pauses.errors == 0
 
 
-def test_nothing_moves_when_no_node_is_reached(scene: Scene, load: Load) -> None:
+def test_nothing_moves_when_no_node_is_reached(scene: Scenario, load: LedgerLoad) -> None:
     bed, began_s = scene.bed, time.time()
     with unplugged(bed, "i1", Network.ISCSI):
         wait_for("nobody to reach", lambda: reaches(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60)
@@ -155,7 +157,7 @@ def test_nothing_moves_when_no_node_is_reached(scene: Scene, load: Load) -> None
     assert agent_events(bed, began_s, "promote: serving") == []
 
 
-def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scene) -> None:
+def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scenario) -> None:
     bed = scene.bed
     assert bed.sh("n1", "sanctl node fence n2 --test").status == 0
     with dead_bmc(bed, "n2"):
@@ -165,7 +167,7 @@ def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scene) 
 
 
 def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
-    scene: Scene, load: Load
+    scene: Scenario, load: LedgerLoad
 ) -> None:
     """The active node has quorum: it waits, frozen, for longer than one without would."""
     bed, began_s = scene.bed, time.time()
@@ -182,10 +184,11 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
         frozen_s = time.time()
         stays(
             lambda: (
-                audit.active_nodes(collect.views(bed), NAME) == [active] and is_frozen(bed, active)
+                kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == [active]
+                and is_frozen(bed, active)
             ),
-            lambda: time.time() - frozen_s > ABANDONED_AFTER_S + 10,
-            within_s=ABANDONED_AFTER_S * 2,
+            lambda: time.time() - frozen_s > REBOOT_AFTER_S + 10,
+            within_s=REBOOT_AFTER_S * 2,
         )
     await_writes(load, within_s=120)
     assert bed.sh(active, "cat /proc/sys/kernel/random/boot_id").stdout == boot
@@ -194,14 +197,16 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
     assert agent_events(bed, began_s, "promote: serving") == []
 
 
-def is_frozen(bed: Bed, node: str) -> bool:
+def is_frozen(bed: LabSession, node: str) -> bool:
     """Whether DRBD on a node holds the device's I/O."""
     told = bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
     # With the space: a peer's line has `resync-suspended:no`.
     return "role:Primary" in told and " suspended:no" not in told
 
 
-def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, load: Load) -> None:
+def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     """Its BMC is dead too: nobody can fence it, so nobody serves, until it is back by itself."""
     bed, began_s = scene.bed, time.time()
     lost = collect.active_node(bed, NAME)
@@ -224,9 +229,9 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
                 within_s=NOTICE_DEADLINE_S,
             )
             stays(
-                lambda: survivor not in audit.active_nodes(collect.views(bed), NAME),
+                lambda: survivor not in kernel_audit.active_nodes(collect.kernel_views(bed), NAME),
                 lambda: "sanctl: self-fence: fen0" in console.read_text(errors="replace"),
-                within_s=ABANDONED_AFTER_S + NOTICE_DEADLINE_S,
+                within_s=REBOOT_AFTER_S + NOTICE_DEADLINE_S,
             )
             told = wait_for(
                 "status to tell that fencing failed",
@@ -237,7 +242,7 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
             assert f"SAN-HLT-032 device {NAME}" in told
         # The BMC is still dead: what follows needs no fencing.
         await_writes(load, within_s=180)
-        wait_for("both in sync", lambda: collect.in_sync(bed, survivor, NAME), within_s=120)
+        wait_for("both in sync", lambda: collect.is_in_sync(bed, survivor, NAME), within_s=120)
     reason = bed.sh(lost, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
     assert re.search("its I/O is frozen and this node has had no|without quorum nobody", reason)
     wait_for(f"fence-{lost} to answer", lambda: _test(bed, survivor, lost), within_s=60)
@@ -245,20 +250,22 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
     assert len(agent_events(bed, began_s, "promote: serving")) == 1
 
 
-def _test(bed: Bed, node: str, target: str) -> bool:
+def _test(bed: LabSession, node: str, target: str) -> bool:
     return bed.sh(node, f"sanctl node fence {target} --test", timeout_s=60, ok=(0, 1)).status == 0
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("is_drained", [True, False], ids=["drained", "at-once"])
 def test_the_node_that_serves_is_fenced_on_request(
-    scene: Scene, load: Load, is_drained: bool
+    scene: Scenario, load: LedgerLoad, is_drained: bool
 ) -> None:
     """Another serves; the node boots, joins and is filled by itself, and takes nothing back."""
     bed = scene.bed
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
-    wait_for("both in sync", lambda: collect.in_sync(bed, lost, NAME), within_s=RETURN_DEADLINE_S)
+    wait_for(
+        "both in sync", lambda: collect.is_in_sync(bed, lost, NAME), within_s=RETURN_DEADLINE_S
+    )
     boot, on_s = boot_id(bed, lost), bed.powered_since_s(lost)
     command = f"sanctl node fence {lost}" + ("" if is_drained else " --no-drain")
     # It asks first, and nobody answers.
@@ -282,7 +289,7 @@ def test_the_node_that_serves_is_fenced_on_request(
     )
     wait_for(
         "both in sync",
-        lambda: collect.in_sync(bed, survivor, NAME),
+        lambda: collect.is_in_sync(bed, survivor, NAME),
         within_s=RETURN_DEADLINE_S,
         every_s=1.0,
     )

@@ -16,8 +16,8 @@ import pytest
 
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import await_healthy
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import network
 from sanctl.lab.machines.spec import Network
 from sanctl.system.runner import LocalRunner
@@ -32,14 +32,14 @@ SIZE = {"n1": 2 * MIB, "n2": 1 * MIB}
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scene) -> Iterator[str]:
+def device(scene: Scenario) -> Iterator[str]:
     scene.create(NAME, "64M", prefer="n1")
     yield NAME
     scene.bed.sh("n1", "crm_attribute --name maintenance-mode --delete", ok=range(256))
     scene.delete(NAME)
 
 
-def heal(bed: Bed, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
+def heal(bed: LabSession, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
     """Run `sanctl device heal` on the witness, where neither copy is."""
     words = shlex.join(["sanctl", "device", "heal", NAME, "--output", "json", *arguments])
     told = json.loads(bed.sh("n3", words, timeout_s=180, ok=ok).stdout)
@@ -47,7 +47,7 @@ def heal(bed: Bed, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any
     return told
 
 
-def write(bed: Bed, node: str, value: str, *, through: str) -> None:
+def write(bed: LabSession, node: str, value: str, *, through: str) -> None:
     """Fill a node's own stretch of the device with one byte value."""
     bed.sh(
         node,
@@ -57,7 +57,7 @@ def write(bed: Bed, node: str, value: str, *, through: str) -> None:
     )
 
 
-def content(bed: Bed, node: str) -> tuple[str, str]:
+def content(bed: LabSession, node: str) -> tuple[str, str]:
     """Return the first byte of each stretch, read past all caches from a node's own replica."""
     loop = bed.sh(
         node, f"losetup -l -n -O NAME,BACK-FILE | grep '/{NAME}\\..*data' | cut -d' ' -f1"
@@ -71,7 +71,7 @@ def content(bed: Bed, node: str) -> tuple[str, str]:
     return first, second
 
 
-def diverge(bed: Bed, *, keeps_serving: bool, rotations: int = 0) -> None:
+def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None:
     """Let both nodes write apart from each other, then give them their link back.
 
     Each marked the other as behind when it lost it, so that nobody serves, unless asked for.
@@ -116,7 +116,7 @@ def diverge(bed: Bed, *, keeps_serving: bool, rotations: int = 0) -> None:
     bed.sh("n1", "crm_attribute --name maintenance-mode --delete")
 
 
-def await_condition(bed: Bed, wanted: str) -> dict[str, Any]:
+def await_condition(bed: LabSession, wanted: str) -> dict[str, Any]:
     """Wait until the agents have told enough for this to be known."""
 
     def told() -> dict[str, Any] | None:
@@ -127,18 +127,18 @@ def await_condition(bed: Bed, wanted: str) -> dict[str, Any]:
     return wait_for(f"condition {wanted}", told, within_s=90, every_s=2.0)
 
 
-def await_step(bed: Bed) -> None:
-    wait_for("the replicas in step", lambda: collect.in_sync(bed, "n1", NAME), within_s=120)
+def await_step(bed: LabSession) -> None:
+    wait_for("the replicas in step", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=120)
 
 
-def test_sound_replicas_offer_nothing(scene: Scene, device: str) -> None:
+def test_sound_replicas_offer_nothing(scene: Scenario, device: str) -> None:
     assert heal(scene.bed)["data"]["condition"] == "sound"
     assert (
         heal(scene.bed, "--keep", "n2", "--yes", ok=(4,))["problems"][0]["code"] == "SAN-HEAL-001"
     )
 
 
-def test_both_are_marked_and_one_is_given_up(scene: Scene, device: str) -> None:
+def test_both_are_marked_and_one_is_given_up(scene: Scenario, device: str) -> None:
     bed = scene.bed
     diverge(bed, keeps_serving=False)
     data = await_condition(bed, "diverged")
@@ -168,7 +168,7 @@ def test_both_are_marked_and_one_is_given_up(scene: Scene, device: str) -> None:
     assert collect.active_node(bed, NAME) == "n1"
 
 
-def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scene, device: str) -> None:
+def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scenario, device: str) -> None:
     bed = scene.bed
     # The kernels know that they are in step before the agents have told the cluster.
     await_healthy(bed, "n3")
@@ -185,7 +185,7 @@ def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scene, devi
     assert content(bed, "n1")[1] == "B"
 
 
-def test_copies_without_a_common_past(scene: Scene, device: str) -> None:
+def test_copies_without_a_common_past(scene: Scenario, device: str) -> None:
     """Neither bitmap tells what differs: the copy that is given up is sent whole."""
     bed = scene.bed
     # The kernels know that they are in step before the agents have told the cluster.
@@ -199,7 +199,7 @@ def test_copies_without_a_common_past(scene: Scene, device: str) -> None:
     assert content(bed, "n1") == content(bed, "n2")
 
 
-def test_the_copy_that_was_ahead_is_gone(scene: Scene, device: str) -> None:
+def test_the_copy_that_was_ahead_is_gone(scene: Scenario, device: str) -> None:
     """n2 left first and knows that it is behind; n1, which served on, is away.
 
     Quorum goes with the second of three nodes, so n1 is stopped only when n2 is back, before n2

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state, network
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from sanctl.system.runner import LocalRunner
@@ -36,7 +36,7 @@ STACK = "corosync.service corosync-qdevice.service pacemaker.service"
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, whose witness has notes."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is Witness.QNETD
@@ -45,28 +45,28 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def path(bed: Bed) -> Iterator[str]:
-    scene = Scene(bed, Host(bed, "i1"))
+def path(bed: LabSession) -> Iterator[str]:
+    scene = Scenario(bed, Initiator(bed, "i1"))
     target = scene.create(NAME, "128M", prefer="n1")
     yield scene.host.login(target, scene.portals())
     scene.delete(NAME)
 
 
-def write(bed: Bed, path: str, word: str) -> None:
-    Host(bed, "i1").sh(
+def write(bed: LabSession, path: str, word: str) -> None:
+    Initiator(bed, "i1").sh(
         f"yes {word} | dd of={path} bs=1M count={WRITTEN // MIB} oflag=direct iflag=fullblock"
         " conv=fsync,notrunc",
         timeout_s=120,
     )
 
 
-def words(bed: Bed, path: str, word: str) -> int:
+def words(bed: LabSession, path: str, word: str) -> int:
     """How often a host finds a word where it has written some."""
     command = f"dd if={path} bs=1M count={WRITTEN // MIB} iflag=direct 2>/dev/null"
-    return int(Host(bed, "i1").sh(f"{command} | grep -c '^{word}$'", timeout_s=300, ok=(0, 1)))
+    return int(Initiator(bed, "i1").sh(f"{command} | grep -c '^{word}$'", timeout_s=300, ok=(0, 1)))
 
 
-def maintenance(bed: Bed, node: str, *, on: bool) -> None:
+def maintenance(bed: LabSession, node: str, *, on: bool) -> None:
     word = str(on).lower()
     command = f"crm_attribute --type crm_config --name maintenance-mode --update {word}"
     wait_for(
@@ -77,11 +77,11 @@ def maintenance(bed: Bed, node: str, *, on: bool) -> None:
     )
 
 
-def disk(bed: Bed, node: str) -> str:
+def disk(bed: LabSession, node: str) -> str:
     return bed.sh(node, f"drbdadm dstate {NAME}", ok=range(256)).stdout.partition("/")[0].strip()
 
 
-def case(bed: Bed) -> dict[str, Any]:
+def case(bed: LabSession) -> dict[str, Any]:
     """What `device heal` shows on n2."""
     text = bed.sh("n2", f"sanctl device heal {NAME} --output json", ok=(0, 1), timeout_s=60).stdout
     found = json.loads(text)["data"]
@@ -89,14 +89,14 @@ def case(bed: Bed) -> dict[str, Any]:
     return found
 
 
-def is_quorate(bed: Bed, node: str) -> bool:
+def is_quorate(bed: LabSession, node: str) -> bool:
     told = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
     return "Quorate:          Yes" in told
 
 
 @pytest.mark.timeout(1800)
-def test_what_was_left_up_does_not_serve_old_data(bed: Bed, path: str) -> None:
-    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=SOON_S)
+def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) -> None:
+    wait_for("both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
     bed.sh("n2", f"sanctl device move {NAME} --to n1", timeout_s=180)
     assert collect.active_node(bed, NAME) == "n1"
     write(bed, path, "older")
@@ -134,7 +134,9 @@ def test_what_was_left_up_does_not_serve_old_data(bed: Bed, path: str) -> None:
             bed.give_power("n1")
     # Of the two configurations that meet now the newer one wins, which may be n1's.
     maintenance(bed, "n1", on=False)
-    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
+    wait_for(
+        "both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
+    )
     # Either may serve now.
     newer, older = words(bed, path, "newer"), words(bed, path, "older")
     assert (newer, older) == (WRITTEN // len("newer\n"), 0)

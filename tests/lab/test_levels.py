@@ -11,12 +11,12 @@ import pytest
 from sanctl.errors import CommandError
 from sanctl.lab.bench import replica_changes
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import wait_for
-from sanctl.lab.harness.scenario import Scene, await_cluster
-from sanctl.lab.measure import audit
-from tests.support import level_steps
-from tests.support.level_steps import CHANGE_S, assert_unnoticed, begin_change, files
+from sanctl.lab.harness.scenario import Scenario, await_members_online
+from sanctl.lab.measure import kernel_audit
+from tests.support import replica_change_steps
+from tests.support.replica_change_steps import CHANGE_S, assert_unnoticed, begin_change, files
 
 NAME = "lev"
 # Where the only good copy loses its power. Without it what the host has not flushed may be in that
@@ -25,18 +25,20 @@ durable = pytest.mark.parametrize("load", ["write-through"], indirect=True)
 
 
 @pytest.fixture
-def load(request: pytest.FixtureRequest, scene: Scene) -> Iterator[Load]:
+def load(request: pytest.FixtureRequest, scene: Scenario) -> Iterator[LedgerLoad]:
     nodes = [node.name for node in scene.bed.storage[:2]]
-    with level_steps.loaded(scene, NAME, nodes, cache=getattr(request, "param", "none")) as made:
+    with replica_change_steps.loaded(
+        scene, NAME, nodes, cache=getattr(request, "param", "none")
+    ) as made:
         yield made
 
 
-def copies(scene: Scene, node: str = "") -> tuple[str, ...]:
-    return replica_changes.copies(scene.bed, node or scene.bed.storage[0].name, NAME)
+def copies(scene: Scenario, node: str = "") -> tuple[str, ...]:
+    return replica_changes.replica_nodes(scene.bed, node or scene.bed.storage[0].name, NAME)
 
 
 @pytest.mark.faults
-def test_two_one_two_one_two_under_load(scene: Scene, load: Load) -> None:
+def test_two_one_two_one_two_under_load(scene: Scenario, load: LedgerLoad) -> None:
     first, second = (node.name for node in scene.bed.storage[:2])
     for words in (("1", "--drop", second), ("2", "--add", second)) * 2:
         trial = replica_changes.change(load, *words)
@@ -49,18 +51,18 @@ def test_two_one_two_one_two_under_load(scene: Scene, load: Load) -> None:
             assert copies(scene) == (first, second)
             # From new metadata: everything was marked, whatever was there before.
             assert trial.copied_bytes >= 256 * 2**20 * 0.99
-            assert collect.in_sync(scene.bed, first, NAME)
+            assert collect.is_in_sync(scene.bed, first, NAME)
 
 
-def test_who_serves_can_be_dropped_it_moves_first(scene: Scene, load: Load) -> None:
+def test_who_serves_can_be_dropped_it_moves_first(scene: Scenario, load: LedgerLoad) -> None:
     first, second = (node.name for node in scene.bed.storage[:2])
     scene.sanctl("device", "replicas", NAME, "1", "--drop", first, timeout_s=CHANGE_S)
     assert copies(scene) == (second,)
     assert collect.active_node(scene.bed, NAME) == second
-    assert audit.violations(collect.views(scene.bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(scene.bed)) == []
 
 
-def test_the_last_copy_cannot_be_dropped(scene: Scene, load: Load) -> None:
+def test_the_last_copy_cannot_be_dropped(scene: Scenario, load: LedgerLoad) -> None:
     """What a node that is away holds is not known: it is no reason to let the other go."""
     first, second = (node.name for node in scene.bed.storage[:2])
     scene.bed.sh(second, "systemctl stop pacemaker corosync", timeout_s=120)
@@ -75,11 +77,11 @@ def test_the_last_copy_cannot_be_dropped(scene: Scene, load: Load) -> None:
 
 
 @pytest.mark.faults
-def test_a_killed_command_is_finished_or_taken_back(scene: Scene, load: Load) -> None:
+def test_a_killed_command_is_finished_or_taken_back(scene: Scenario, load: LedgerLoad) -> None:
     first, second = (node.name for node in scene.bed.storage[:2])
     replica_changes.change(load, "1", "--drop", second)
     begin_change(scene.bed, first, "device", "replicas", NAME, "2", "--add", second)
-    level_steps.await_filling(scene.bed, second, NAME)
+    replica_change_steps.await_filling(scene.bed, second, NAME)
     scene.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
     shown = json.loads(scene.sanctl("device", "show", NAME, "--output", "json"))["data"]
     assert shown["replicas_wanted"] == 2
@@ -87,7 +89,7 @@ def test_a_killed_command_is_finished_or_taken_back(scene: Scene, load: Load) ->
     assert_unnoticed(taken_back)
     assert copies(scene) == (first,)
     begin_change(scene.bed, first, "device", "replicas", NAME, "2", "--add", second)
-    level_steps.await_filling(scene.bed, second, NAME)
+    replica_change_steps.await_filling(scene.bed, second, NAME)
     scene.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
     assert_unnoticed(replica_changes.change(load, "2"))
     assert copies(scene) == (first, second)
@@ -96,20 +98,22 @@ def test_a_killed_command_is_finished_or_taken_back(scene: Scene, load: Load) ->
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 @durable
-def test_power_cut_of_the_only_good_copy_while_another_is_filled(scene: Scene, load: Load) -> None:
+def test_power_cut_of_the_only_good_copy_while_another_is_filled(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     """The device waits for it: the half-filled copy is never served."""
     bed = scene.bed
     first, second = (node.name for node in bed.storage[:2])
     replica_changes.change(load, "1", "--drop", second)
     begin_change(bed, first, "device", "replicas", NAME, "2", "--add", second)
-    level_steps.await_filling(bed, second, NAME)
+    replica_change_steps.await_filling(bed, second, NAME)
     bed.cut_power(first)
     wait_for(
         "the cluster to miss it",
         lambda: f"OFFLINE: [ {first} ]" in bed.sh(second, "crm_mon -1").stdout,
         within_s=120,
     )
-    assert not audit.active_nodes(collect.views(bed), NAME)
+    assert not kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
     if not bed.has_power(first):
         bed.give_power(first)
     wait_for(
@@ -119,18 +123,18 @@ def test_power_cut_of_the_only_good_copy_while_another_is_filled(scene: Scene, l
         every_s=2.0,
     )
     scene.sanctl("device", "replicas", NAME, "2", node=second, timeout_s=CHANGE_S)
-    assert collect.in_sync(bed, first, NAME)
-    assert audit.violations(collect.views(bed)) == []
+    assert collect.is_in_sync(bed, first, NAME)
+    assert kernel_audit.violations(collect.kernel_views(bed)) == []
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
-def test_power_cut_of_the_new_copy_while_it_is_filled(scene: Scene, load: Load) -> None:
+def test_power_cut_of_the_new_copy_while_it_is_filled(scene: Scenario, load: LedgerLoad) -> None:
     bed = scene.bed
     first, second = (node.name for node in bed.storage[:2])
     replica_changes.change(load, "1", "--drop", second)
     begin_change(bed, first, "device", "replicas", NAME, "2", "--add", second)
-    level_steps.await_filling(bed, second, NAME)
+    replica_change_steps.await_filling(bed, second, NAME)
     bed.cut_power(second)
     if not bed.has_power(second):
         bed.give_power(second)
@@ -142,14 +146,14 @@ def test_power_cut_of_the_new_copy_while_it_is_filled(scene: Scene, load: Load) 
         every_s=2.0,
     )
     scene.sanctl("device", "replicas", NAME, "2", node=first, timeout_s=CHANGE_S)
-    assert collect.in_sync(bed, first, NAME)
+    assert collect.is_in_sync(bed, first, NAME)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 @durable
 @pytest.mark.parametrize("victim", [0, 1], ids=["the one that stays", "the one that goes"])
-def test_power_cut_while_a_copy_is_dropped(scene: Scene, load: Load, victim: int) -> None:
+def test_power_cut_while_a_copy_is_dropped(scene: Scenario, load: LedgerLoad, victim: int) -> None:
     bed = scene.bed
     nodes = [node.name for node in bed.storage[:2]]
     third = bed.cluster[-1].name
@@ -171,7 +175,7 @@ def test_power_cut_while_a_copy_is_dropped(scene: Scene, load: Load, victim: int
     )
     scene.sanctl("device", "replicas", NAME, "1", node=third, timeout_s=CHANGE_S)
     # Of a node that is off nothing is read, which is not the same as nothing being there.
-    await_cluster(bed)
+    await_members_online(bed)
     wait_for(
         "the dropped data to be gone",
         lambda: NAME not in files(bed, nodes[1]),
@@ -179,4 +183,4 @@ def test_power_cut_while_a_copy_is_dropped(scene: Scene, load: Load, victim: int
         every_s=2.0,
     )
     scene.sanctl("device", "replicas", NAME, "2", node=third, timeout_s=CHANGE_S)
-    assert audit.violations(collect.views(bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(bed)) == []

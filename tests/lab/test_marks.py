@@ -15,12 +15,12 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
-from sanctl.lab.measure import audit
-from sanctl.lab.measure.ledger_writer import Kind
+from sanctl.lab.measure import kernel_audit
+from sanctl.lab.measure.ledger_writer import RecordKind
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -57,7 +57,7 @@ _OFF = "/run/systemd/system/sanctl-resync.service.d"
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests; whatever happens, nothing may be lost."""
     target = scene.create(NAME, "256M", prefer="n1")
     made = scene.start_load(
@@ -78,7 +78,7 @@ def load(scene: Scene) -> Iterator[Load]:
 
 
 @pytest.fixture(autouse=True)
-def _rule_is_kept(scene: Scene) -> Iterator[None]:
+def _rule_is_kept(scene: Scenario) -> Iterator[None]:
     if _NO_MARK not in os.environ:
         yield
         return
@@ -90,7 +90,7 @@ def _rule_is_kept(scene: Scene) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_lets_a_held_resync_run(scene: Scene) -> Iterator[None]:
+def _nobody_lets_a_held_resync_run(scene: Scenario) -> Iterator[None]:
     """Keep the escort away: it would undo what these tests hold a resync back with."""
     for node in scene.bed.storage:
         scene.bed.sh(
@@ -103,7 +103,7 @@ def _nobody_lets_a_held_resync_run(scene: Scene) -> Iterator[None]:
         scene.bed.sh(node.name, f"rm -rf {_OFF} && systemctl daemon-reload")
 
 
-def marked(bed: Bed, asked_of: str) -> set[str]:
+def marked(bed: LabSession, asked_of: str) -> set[str]:
     """The nodes whose replica of the device is marked."""
     text = bed.sh(asked_of, "cibadmin --query --scope nodes").stdout
     return {
@@ -113,7 +113,7 @@ def marked(bed: Bed, asked_of: str) -> set[str]:
     }
 
 
-def told(bed: Bed, node: str, words: str) -> bool:
+def told(bed: LabSession, node: str, words: str) -> bool:
     """Whether DRBD on a node says that of the device."""
     return words in bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
 
@@ -122,36 +122,36 @@ def score_of(node: str) -> str:
     return f"attrd_updater --query --node {node} --name master-{NAME}"
 
 
-def set_standby(bed: Bed, asked_of: str, node: str, *, is_on: bool) -> None:
+def set_standby(bed: LabSession, asked_of: str, node: str, *, is_on: bool) -> None:
     """Have a node's devices stopped in an orderly way, or started."""
     verb = "--update on" if is_on else "--delete"
     bed.sh(asked_of, f"crm_attribute --node {node} --name standby {verb} --lifetime forever")
 
 
-def stop_standby(load: Load, active: str, standby: str) -> None:
+def stop_standby(load: LedgerLoad, active: str, standby: str) -> None:
     """Stop the standby's replica in an orderly way, and let the host write meanwhile."""
     set_standby(load.bed, active, standby, is_on=True)
     wait_for(
         f"no replica on {standby}",
-        lambda: NAME not in collect.views(load.bed)[standby],
+        lambda: NAME not in collect.kernel_views(load.bed)[standby],
         within_s=DEADLINE_S,
     )
     before = written(load)
     wait_for("more writes", lambda: written(load) > before + 20, within_s=DEADLINE_S)
 
 
-def written(load: Load) -> int:
+def written(load: LedgerLoad) -> int:
     """How many writes have been acknowledged so far."""
-    return sum(record.kind is Kind.ACK for record in load.host.fetch_log(load.run)[1])
+    return sum(record.kind is RecordKind.ACK for record in load.host.fetch_log(load.run)[1])
 
 
-def await_whole(load: Load, node: str) -> None:
-    wait_for("both in sync", lambda: collect.in_sync(load.bed, node, NAME), within_s=DEADLINE_S)
+def await_whole(load: LedgerLoad, node: str) -> None:
+    wait_for("both in sync", lambda: collect.is_in_sync(load.bed, node, NAME), within_s=DEADLINE_S)
     wait_for("no mark", lambda: not marked(load.bed, node), within_s=DEADLINE_S)
 
 
 def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ended(
-    scene: Scene, load: Load
+    scene: Scenario, load: LedgerLoad
 ) -> None:
     bed, began_s = scene.bed, time.time()
     active = collect.active_node(bed, NAME)
@@ -180,7 +180,7 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
 
 
 def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
-    scene: Scene, load: Load
+    scene: Scenario, load: LedgerLoad
 ) -> None:
     """The worst moment: the target is UpToDate by its own word, its Primary goes on and dies."""
     bed = scene.bed
@@ -219,12 +219,12 @@ def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
             within_s=DEADLINE_S,
         )
         bed.sh(standby, "crm_resource --wait --timeout 60s", timeout_s=70, ok=range(256))
-        assert standby not in audit.active_nodes(collect.views(bed), NAME)
+        assert standby not in kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
     finally:
         bed.sh(standby, "ip link set sync0 up")
     wait_for(
         f"{active} to serve again",
-        lambda: audit.active_nodes(collect.views(bed), NAME) == [active],
+        lambda: kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == [active],
         within_s=DEADLINE_S,
     )
     await_whole(load, active)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.lab.chaos.commands import inflict_all
-from sanctl.lab.chaos.fault_choice import races
-from sanctl.lab.chaos.run import shape_of
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.chaos.commands import run_faults
+from sanctl.lab.chaos.fault_choice import fencing_races
+from sanctl.lab.chaos.fault_runner import nodes_by_role
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.spec import LabSpec, Witness
 from tests.support.laboratory import laboratory
@@ -25,7 +25,7 @@ DEVICES = ("race1", "race2")
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which has three nodes."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is Witness.NONE
@@ -34,9 +34,9 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.mark.timeout(2400)
-def test_a_fencing_race_kills_exactly_one_of_them(bed: Bed) -> None:
-    faults = list(enumerate(races(shape_of(bed)), start=1))
-    steps, acknowledged = inflict_all(
+def test_a_fencing_race_kills_exactly_one_of_them(bed: LabSession) -> None:
+    faults = list(enumerate(fencing_races(nodes_by_role(bed)), start=1))
+    steps, acknowledged = run_faults(
         bed,
         faults,
         title="Fencing races",

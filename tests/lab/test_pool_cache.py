@@ -15,16 +15,16 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import faults
-from sanctl.lab.machines.faults import Disk
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults
+from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.lab.machines.spec import LabSpec
-from sanctl.lab.measure import audit
+from sanctl.lab.measure import kernel_audit
 from sanctl.system.runner import LocalRunner
-from tests.support.contract import breaches
+from tests.support.json_contract import breaches
 from tests.support.laboratory import laboratory
 
 pytestmark = pytest.mark.faults
@@ -39,7 +39,7 @@ OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
 
 
 @pytest.fixture(scope="module")
-def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def flash_bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     spec = LabSpec(name=OWN_LAB or "testflash", flash_mib=512)
     yield from laboratory(
         request, spec, is_own=OWN_LAB is not None, options=("--flash", f"{spec.flash_mib}M")
@@ -47,12 +47,12 @@ def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def load(flash_bed: Bed) -> Iterator[Load]:
+def load(flash_bed: LabSession) -> Iterator[LedgerLoad]:
     assert flash_bed.lab.spec.has_flash, "made with sanctl lab up --flash 512M"
     for node in flash_bed.storage:
         flash_bed.sh(node.name, "sanctl pool prepare main", timeout_s=120)
     set_mode(flash_bed, "write-through")
-    scene = Scene(flash_bed, Host(flash_bed, "i1"))
+    scene = Scenario(flash_bed, Initiator(flash_bed, "i1"))
     target = scene.create(NAME, "128M", prefer="n1")
     path = scene.host.login(target, scene.portals())
     made = scene.start_load(
@@ -71,19 +71,19 @@ def load(flash_bed: Bed) -> Iterator[Load]:
 
 
 @pytest.fixture(autouse=True)
-def _audited(flash_bed: Bed) -> Iterator[None]:
+def _audited(flash_bed: LabSession) -> Iterator[None]:
     """As every test of this folder is, in the laboratory of this one."""
     yield
-    assert audit.violations(collect.views(flash_bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(flash_bed)) == []
 
 
-def set_mode(bed: Bed, mode: str) -> None:
+def set_mode(bed: LabSession, mode: str) -> None:
     """Return when the command does; asked where no pool is."""
     done = bed.sh("n3", f"sanctl pool cache main {mode} --output json", timeout_s=400)
     assert breaches("pool cache", done.stdout) == []
 
 
-def kernel_state(bed: Bed, node: str) -> tuple[str, str]:
+def kernel_state(bed: LabSession, node: str) -> tuple[str, str]:
     """State and mode that bcache is in, told without a line of sanctl."""
     out = bed.sh(
         node,
@@ -94,41 +94,41 @@ def kernel_state(bed: Bed, node: str) -> tuple[str, str]:
     return state, mode.strip("[]")
 
 
-def break_flash(bed: Bed, node: str, does: Disk) -> None:
-    faults.break_disk(bed.lab, bed.node(node), FLASH, does, LocalRunner())
+def break_flash(bed: LabSession, node: str, does: DiskBehaviour) -> None:
+    node_faults.break_disk(bed.lab, bed.node(node), FLASH, does, LocalRunner())
 
 
-def log(bed: Bed, node: str, since_s: float) -> str:
+def log(bed: LabSession, node: str, since_s: float) -> str:
     return bed.sh(
         node, f"journalctl -q --no-pager -o cat --since=@{since_s:.0f} SANCTL_ACTION=pool-cache",
         ok=(0, 1), timeout_s=60,
     ).stdout  # fmt: skip
 
 
-def await_log(bed: Bed, node: str, since_s: float, words: str, *, within_s: float) -> None:
+def await_log(bed: LabSession, node: str, since_s: float, words: str, *, within_s: float) -> None:
     wait_for(f"{words!r} on {node}", lambda: words in log(bed, node, since_s), within_s=within_s)
 
 
-def await_in_sync(bed: Bed, *, but_not: str = "") -> None:
+def await_in_sync(bed: LabSession, *, but_not: str = "") -> None:
     asked = next(node.name for node in bed.storage if node.name != but_not)
     wait_for(
         "both copies in sync",
-        lambda: collect.in_sync(bed, asked, NAME),
+        lambda: collect.is_in_sync(bed, asked, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=2.0,
     )
 
 
-def give_power(bed: Bed, node: str) -> None:
+def give_power(bed: LabSession, node: str) -> None:
     if not bed.has_power(node):  # fencing may have done it already
         bed.give_power(node)
 
 
-def is_mounted(bed: Bed, node: str) -> bool:
+def is_mounted(bed: LabSession, node: str) -> bool:
     return bed.sh(node, "mountpoint -q /srv/sanctl/main", ok=range(256)).status == 0
 
 
-def test_modes_change_under_load(load: Load) -> None:
+def test_modes_change_under_load(load: LedgerLoad) -> None:
     bed = load.bed
     sessions = load.host.sessions(load.target)
     expected = {
@@ -144,15 +144,15 @@ def test_modes_change_under_load(load: Load) -> None:
     assert load.host.sessions(load.target) == sessions
 
 
-def test_flash_that_fails_in_write_through_costs_nothing(load: Load) -> None:
+def test_flash_that_fails_in_write_through_costs_nothing(load: LedgerLoad) -> None:
     bed = load.bed
     set_mode(bed, "write-through")
     began_s = time.time()
     try:
-        break_flash(bed, "n1", Disk.FAIL)
+        break_flash(bed, "n1", DiskBehaviour.FAIL)
         await_log(bed, "n1", began_s, "the flash has failed", within_s=90)
     finally:
-        break_flash(bed, "n1", Disk.OK)
+        break_flash(bed, "n1", DiskBehaviour.OK)
     assert is_mounted(bed, "n1")
     # A write that was in flight may have cost the disk, for as long as it takes to attach it again.
     await_in_sync(bed)
@@ -164,7 +164,7 @@ def test_flash_that_fails_in_write_through_costs_nothing(load: Load) -> None:
     assert kernel_state(bed, "n1") == ("clean", "writethrough")
 
 
-def test_power_is_cut_with_writes_on_flash_alone(load: Load) -> None:
+def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
     """They are on flash, and the copy that comes back has them."""
     bed = load.bed
     set_mode(bed, "write-back")
@@ -192,7 +192,9 @@ def test_power_is_cut_with_writes_on_flash_alone(load: Load) -> None:
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
-def test_the_disk_alone_is_not_used_while_its_flash_is_away(flash_bed: Bed, writing: None) -> None:
+def test_the_disk_alone_is_not_used_while_its_flash_is_away(
+    flash_bed: LabSession, writing: None
+) -> None:
     """Another flash in its place at boot; then the right one again."""
     bed = flash_bed
     set_mode(bed, "write-back")
@@ -220,7 +222,7 @@ def test_the_disk_alone_is_not_used_while_its_flash_is_away(flash_bed: Bed, writ
     await_in_sync(bed, but_not=node)
 
 
-def _taken_out(bed: Bed, node: str) -> bool:
+def _taken_out(bed: LabSession, node: str) -> bool:
     if bed.has_power(node):
         bed.cut_power(node)
     return not bed.has_power(node)
@@ -228,7 +230,7 @@ def _taken_out(bed: Bed, node: str) -> bool:
 
 @pytest.mark.parametrize("where", ["standby", "active"])
 def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
-    flash_bed: Bed, writing: None, where: str
+    flash_bed: LabSession, writing: None, where: str
 ) -> None:
     bed = flash_bed
     set_mode(bed, "write-back")
@@ -237,7 +239,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
     node = {"standby": other, "active": active}[where]
     wait_for("writes on flash alone", lambda: kernel_state(bed, node)[0] == "dirty", within_s=60)
     try:
-        break_flash(bed, node, Disk.FAIL)
+        break_flash(bed, node, DiskBehaviour.FAIL)
         # The disk alone is old: nothing may be read from it, or written to it.
         wait_for(
             "DRBD to have dropped the disk",
@@ -257,7 +259,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
             every_s=3.0,
         )
     finally:
-        break_flash(bed, node, Disk.OK)
+        break_flash(bed, node, DiskBehaviour.OK)
     # A host is served by a node that has the data.
     wait_for(
         "the node with the good copy to serve",
@@ -275,7 +277,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
 
 
 @pytest.fixture
-def writing(flash_bed: Bed, load: Load) -> Iterator[None]:
+def writing(flash_bed: LabSession, load: LedgerLoad) -> Iterator[None]:
     """A ledger of its own, in place of the first one."""
     load.host.sh(f"systemctl stop {load.run.unit} 2>/dev/null || true", timeout_s=150)
     run = load.host.start_ledger(
@@ -298,7 +300,7 @@ def writing(flash_bed: Bed, load: Load) -> Iterator[None]:
     ],
 )
 def test_power_is_cut_at_a_step_of_a_change(
-    flash_bed: Bed, writing: None, step: str, mode: str
+    flash_bed: LabSession, writing: None, step: str, mode: str
 ) -> None:
     """The agent dies there, and then the power; what comes back is whole, and changes on."""
     bed = flash_bed

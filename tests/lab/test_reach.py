@@ -13,8 +13,8 @@ import pytest
 
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import await_healthy
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
 from tests.lab.test_fencing import reaches, settle
 
@@ -28,7 +28,7 @@ CARRIER = {
 
 
 @pytest.fixture(scope="module")
-def watched_by_carrier(bed: Bed) -> Iterator[None]:
+def watched_by_carrier(bed: LabSession) -> Iterator[None]:
     """The change to it is made on the cluster while it runs, and so is the change back."""
     rollout.run(bed.lab, arguments=("--extra-vars", json.dumps(CARRIER)))
     yield
@@ -38,7 +38,7 @@ def watched_by_carrier(bed: Bed) -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("watched_by_carrier")
-def test_a_device_leaves_a_node_whose_port_is_down_once(scene: Scene) -> None:
+def test_a_device_leaves_a_node_whose_port_is_down_once(scene: Scenario) -> None:
     bed = scene.bed
     scene.create(NAME, "64M", prefer="n1")
     wait_for("both to have a carrier", lambda: _all(bed, 1), within_s=60)
@@ -55,6 +55,6 @@ def test_a_device_leaves_a_node_whose_port_is_down_once(scene: Scene) -> None:
     scene.delete(NAME)
 
 
-def _all(bed: Bed, wanted: int) -> bool:
+def _all(bed: LabSession, wanted: int) -> bool:
     found = reaches(bed, "n3")
     return len(found) == 2 and set(found.values()) == {wanted}

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 
 pytestmark = pytest.mark.faults
@@ -31,7 +31,7 @@ BACK_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     target = scene.create(NAME, "128M", prefer="n1")
     path = scene.host.login(target, [node.address(Network.ISCSI) for node in scene.bed.storage])
     made = scene.start_load(
@@ -48,7 +48,7 @@ def load(scene: Scene) -> Iterator[Load]:
     scene.delete(NAME)
 
 
-def cache_of(bed: Bed, node: str) -> dict[str, Any]:
+def cache_of(bed: LabSession, node: str) -> dict[str, Any]:
     """What is told of a replica's cache."""
     shown = bed.sh("n3", f"sanctl device show {NAME} --output json", timeout_s=90).stdout
     replicas = json.loads(shown)["data"]["replicas"]
@@ -57,7 +57,7 @@ def cache_of(bed: Bed, node: str) -> dict[str, Any]:
     return found
 
 
-def parts(bed: Bed, node: str) -> str:
+def parts(bed: LabSession, node: str) -> str:
     """What of a read cache the kernel of a node has, told without a line of sanctl."""
     return bed.sh(
         node,
@@ -66,11 +66,11 @@ def parts(bed: Bed, node: str) -> str:
     ).stdout.strip()
 
 
-def set_read_cache(bed: Bed, size: str, mode: str = "none") -> None:
+def set_read_cache(bed: LabSession, size: str, mode: str = "none") -> None:
     bed.sh("n3", f"sanctl device cache {NAME} {mode} --read-cache {size}", timeout_s=150)
 
 
-def write_blocks(load: Load, word: str, count: int, at: int = 16384) -> None:
+def write_blocks(load: LedgerLoad, word: str, count: int, at: int = 16384) -> None:
     """Write a word over and over into blocks of 4 KiB in the second half of the device."""
     load.host.sh(
         f"yes {word} | dd of={load.run.device} bs=4096 count={count} seek={at} oflag=direct"
@@ -79,7 +79,7 @@ def write_blocks(load: Load, word: str, count: int, at: int = 16384) -> None:
     )
 
 
-def read_blocks(load: Load, count: int, at: int = 16384) -> dict[str, int]:
+def read_blocks(load: LedgerLoad, count: int, at: int = 16384) -> dict[str, int]:
     """How often each word is in these blocks, past the host's own cache."""
     out = load.host.sh(
         f"dd if={load.run.device} bs=4096 count={count} skip={at} iflag=direct 2>/dev/null"
@@ -89,7 +89,7 @@ def read_blocks(load: Load, count: int, at: int = 16384) -> dict[str, int]:
     return {word: int(times) for times, word in (line.split() for line in out.splitlines())}
 
 
-def test_it_holds_what_is_read_and_no_more_ram_than_its_size(load: Load) -> None:
+def test_it_holds_what_is_read_and_no_more_ram_than_its_size(load: LedgerLoad) -> None:
     bed = load.bed
     set_read_cache(bed, "16M")
     assert cache_of(bed, "n1")["read"] == SIZE and parts(bed, "n1") != ""
@@ -115,7 +115,7 @@ def test_it_holds_what_is_read_and_no_more_ram_than_its_size(load: Load) -> None
     assert 0 < told["read_held"] <= SIZE
 
 
-def test_a_write_is_on_the_disk_and_read_back(load: Load) -> None:
+def test_a_write_is_on_the_disk_and_read_back(load: LedgerLoad) -> None:
     bed = load.bed
     write_blocks(load, "new", 2048)
     assert read_blocks(load, 2048) == {"new": 2048 * 1024}
@@ -130,7 +130,7 @@ def test_a_write_is_on_the_disk_and_read_back(load: Load) -> None:
         assert int(out) == 2048 * 1024, node.name
 
 
-def test_what_is_unmapped_reads_as_zeros(load: Load) -> None:
+def test_what_is_unmapped_reads_as_zeros(load: LedgerLoad) -> None:
     """dm-cache alone would go on to give what it held."""
     bed = load.bed
     assert read_blocks(load, 2048) == {"new": 2048 * 1024}
@@ -147,7 +147,7 @@ def test_what_is_unmapped_reads_as_zeros(load: Load) -> None:
         assert bed.sh(node.name, f"cat {attribute}").stdout.strip() == "0"
 
 
-def test_it_grows_shrinks_and_goes_while_hosts_write(load: Load) -> None:
+def test_it_grows_shrinks_and_goes_while_hosts_write(load: LedgerLoad) -> None:
     bed = load.bed
     for size, wanted in (("32M", 32 * MIB), ("8M", 8 * MIB), ("none", None)):
         set_read_cache(bed, size)
@@ -158,7 +158,7 @@ def test_it_grows_shrinks_and_goes_while_hosts_write(load: Load) -> None:
     set_read_cache(bed, "16M", mode="write-through")
 
 
-def test_more_ram_than_there_is_is_refused_by_the_node(load: Load) -> None:
+def test_more_ram_than_there_is_is_refused_by_the_node(load: LedgerLoad) -> None:
     bed = load.bed
     held = bed.sh("n1", "mkdir -p /run/hog && mount -t ramfs hog /run/hog; free -b | grep Mem:")
     total = int(held.stdout.split()[1])
@@ -178,7 +178,7 @@ def test_more_ram_than_there_is_is_refused_by_the_node(load: Load) -> None:
     )
 
 
-def test_it_is_away_while_the_copies_are_compared(load: Load) -> None:
+def test_it_is_away_while_the_copies_are_compared(load: LedgerLoad) -> None:
     bed = load.bed
     set_read_cache(bed, "16M", mode="write-through")
     with bed.stream(
@@ -200,7 +200,7 @@ def test_it_is_away_while_the_copies_are_compared(load: Load) -> None:
     )
 
 
-def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
+def test_it_follows_the_device_and_grows_with_it(load: LedgerLoad) -> None:
     bed = load.bed
     bed.sh("n3", f"sanctl device move {NAME} --to n2", timeout_s=150)
     wait_for(
@@ -212,7 +212,7 @@ def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
     bed.sh("n3", f"sanctl device resize {NAME} 160M", timeout_s=150)
     wait_for(
         "the read cache of the larger device",
-        lambda: cache_of(bed, "n2")["read"] == SIZE and collect.in_sync(bed, "n2", NAME),
+        lambda: cache_of(bed, "n2")["read"] == SIZE and collect.is_in_sync(bed, "n2", NAME),
         within_s=SOON_S,
         every_s=3.0,
     )
@@ -220,7 +220,7 @@ def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
     assert read_blocks(load, 1024, at=16384 + 1024) == {"new": 1024 * 1024}
 
 
-def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
+def test_the_power_of_the_node_that_serves_is_cut(load: LedgerLoad) -> None:
     """It held no write that was nowhere else; who takes over begins with an empty one."""
     bed = load.bed
     write_blocks(load, "cut", 1024, at=16384 + 1024)
@@ -236,7 +236,9 @@ def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
     if not bed.has_power("n2"):  # Fencing may have given it back.
         bed.give_power("n2")
-    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
+    wait_for(
+        "both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
+    )
     assert parts(bed, "n2") == "", "a standby reads nothing"
     bed.sh("n3", f"sanctl device move {NAME} --to n2", timeout_s=150)
     wait_for(
@@ -248,7 +250,7 @@ def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
 
 
-def test_what_a_killed_agent_has_left_is_cleared_up(load: Load) -> None:
+def test_what_a_killed_agent_has_left_is_cleared_up(load: LedgerLoad) -> None:
     """Dead after the parts were made, before anything led onto them; and the other way round."""
     bed = load.bed
     set_read_cache(bed, "none", mode="write-through")
@@ -286,7 +288,7 @@ def test_what_a_killed_agent_has_left_is_cleared_up(load: Load) -> None:
 
 
 def test_a_table_that_was_only_loaded_is_not_taken_for_the_one_in_force(
-    load: Load,
+    load: LedgerLoad,
 ) -> None:
     """An agent killed between the two: sysfs shows what both tables lead onto."""
     bed = load.bed
@@ -299,7 +301,7 @@ def test_a_table_that_was_only_loaded_is_not_taken_for_the_one_in_force(
     assert parts(bed, "n2") == ""
 
 
-def test_after_all_that_no_acknowledged_write_is_lost(load: Load) -> None:
+def test_after_all_that_no_acknowledged_write_is_lost(load: LedgerLoad) -> None:
     load.host.stop_ledger(load.run)
     check = load.host.check_ledger(load.run)
     assert check["acknowledged"] > 100

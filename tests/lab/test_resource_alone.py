@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.measure import audit
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.measure import kernel_audit
 
 NAME = "amid"
 FOLDER = "/run/sanctl/drbd.d"
@@ -23,7 +23,7 @@ CONFIGURATION = f"--config-file {FOLDER}/{NAME}.conf"
 
 
 @pytest.fixture
-def amid_what_cannot_be_read(scene: Scene) -> Iterator[Bed]:
+def amid_what_cannot_be_read(scene: Scenario) -> Iterator[LabSession]:
     """Storage nodes on which drbdadm by itself fails, whatever it is asked about."""
     bed = scene.bed
     nodes = [node.name for node in bed.storage]
@@ -41,7 +41,7 @@ def amid_what_cannot_be_read(scene: Scene) -> Iterator[Bed]:
 
 
 def test_a_life_beside_a_file_that_cannot_be_read(
-    scene: Scene, amid_what_cannot_be_read: Bed
+    scene: Scenario, amid_what_cannot_be_read: LabSession
 ) -> None:
     """Created, parted, resynced, moved and deleted: by the agents, and by the kernel's handlers."""
     bed = amid_what_cannot_be_read
@@ -63,10 +63,10 @@ def test_a_life_beside_a_file_that_cannot_be_read(
     wait_for("the handler's word", has_told, within_s=30)
     # The monitor's and the handlers' way back.
     bed.sh(second, f"drbdadm {CONFIGURATION} adjust {NAME}")
-    wait_for("the copies", lambda: collect.in_sync(bed, first, NAME), within_s=60)
+    wait_for("the copies", lambda: collect.is_in_sync(bed, first, NAME), within_s=60)
     scene.sanctl("device", "move", NAME, "--to", second, timeout_s=90)
     assert collect.active_node(bed, NAME) == second
-    assert audit.violations(collect.views(bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(bed)) == []
     shown = json.loads(scene.sanctl("device", "show", NAME, "--output", "json"))
     assert shown["data"]["state"] == "ok"
     scene.delete(NAME)

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import json
 
-from sanctl.lab.harness.lab_session import Bed
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
 
 
-def test_a_second_run_changes_nothing(bed: Bed) -> None:
+def test_a_second_run_changes_nothing(bed: LabSession) -> None:
     assert rollout.run(bed.lab) == 0
 
 
-def test_check_mode_runs_through_and_finds_nothing_to_do(bed: Bed) -> None:
+def test_check_mode_runs_through_and_finds_nothing_to_do(bed: LabSession) -> None:
     assert rollout.run(bed.lab, arguments=("--check", "--diff")) == 0
 
 
-def test_secrets_are_for_root_alone(bed: Bed) -> None:
+def test_secrets_are_for_root_alone(bed: LabSession) -> None:
     for node in bed.cluster:
         modes = bed.sh(
             node.name,
@@ -56,7 +56,7 @@ print(json.dumps([
 """
 
 
-def test_rtslib_reads_what_the_agents_wrote(scene: Scene) -> None:
+def test_rtslib_reads_what_the_agents_wrote(scene: Scenario) -> None:
     """A second opinion on our own configfs driver, by the library that the field uses."""
     scene.create("rtsview", "64M", prefer="n2")
     try:

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency, timeline
 from sanctl.lab.measure.ledger_latency import Pause
@@ -38,7 +38,7 @@ _DOWN_S, _BACK_S = 150.0, 150.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     """A ledger that runs through all tests but the last; at its end nothing may be lost."""
     target = scene.create(NAME, "256M", prefer="n1")
     made = scene.start_load(
@@ -54,11 +54,11 @@ def load(scene: Scene) -> Iterator[Load]:
     scene.delete(NAME)
 
 
-def boot_id(bed: Bed, node: str) -> str:
+def boot_id(bed: LabSession, node: str) -> str:
     return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
 
-def reboot(load: Load, node: str) -> float:
+def reboot(load: LedgerLoad, node: str) -> float:
     """Type `reboot` on a node and return when; it is back and in step when this ends."""
     bed = load.bed
     before = boot_id(bed, node)
@@ -75,24 +75,24 @@ def reboot(load: Load, node: str) -> float:
     return began_s
 
 
-def settle(load: Load, node: str) -> None:
+def settle(load: LedgerLoad, node: str) -> None:
     bed = load.bed
-    await_cluster(bed)
+    await_members_online(bed)
     wait_for(
         f"the replica on {node} to be in step",
-        lambda: collect.in_sync(bed, node, NAME),
+        lambda: collect.is_in_sync(bed, node, NAME),
         within_s=_BACK_S,
         every_s=1.0,
     )
     failover.await_healthy(bed, node)
 
 
-def pause_since(load: Load, began_s: float) -> Pause:
+def pause_since(load: LedgerLoad, began_s: float) -> Pause:
     records = load.host.fetch_log(load.run)[1]
     return ledger_latency.find_pause(records, began_s, time.time())
 
 
-def assert_orderly(load: Load, leaver: str, began_s: float) -> list[timeline.Entry]:
+def assert_orderly(load: LedgerLoad, leaver: str, began_s: float) -> list[timeline.Entry]:
     """Nobody was fenced, and the survivor's DRBD was told goodbye instead of missing its peer."""
     bed = load.bed
     entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - 1)
@@ -125,21 +125,21 @@ def assert_like_a_move(entries: list[timeline.Entry], leaver: str) -> None:
     assert min(served) < min(stopped)
 
 
-def assert_bitmap_resync(load: Load, entries: list[timeline.Entry], began_s: float) -> None:
+def assert_bitmap_resync(load: LedgerLoad, entries: list[timeline.Entry], began_s: float) -> None:
     copied = timeline.resync_bytes(entries, load.minor, began_s)
     records = load.host.fetch_log(load.run)[1]
     assert copied is not None
     assert copied <= ledger_latency.bytes_written(records, began_s, time.time())
 
 
-def test_a_planned_move_to_compare_with(load: Load) -> None:
+def test_a_planned_move_to_compare_with(load: LedgerLoad) -> None:
     failover.await_healthy(load.bed, "n1")
     trial = failover.move(load, load.peer_of(collect.active_node(load.bed, NAME)))
     print(f"  pause {trial.pause.seconds:.2f} s")
     assert trial.pause.errors == 0
 
 
-def test_reboot_typed_on_the_active_node(load: Load) -> None:
+def test_reboot_typed_on_the_active_node(load: LedgerLoad) -> None:
     active = collect.active_node(load.bed, NAME)
     sessions = load.sessions()
     began_s = reboot(load, active)
@@ -161,7 +161,7 @@ def test_reboot_typed_on_the_active_node(load: Load) -> None:
     assert after[portal] == sessions[portal]
 
 
-def test_the_order_in_which_a_node_stops(load: Load) -> None:
+def test_the_order_in_which_a_node_stops(load: LedgerLoad) -> None:
     """Devices move, then replicas stop, then Corosync, then the network: from the node's journal.
 
     Of the boot before, of the node that the test above has rebooted.
@@ -189,7 +189,7 @@ def test_the_order_in_which_a_node_stops(load: Load) -> None:
     assert order[-4:] == ["drained", "replica stopped", "corosync stopped", "network goes"]
 
 
-def test_reboot_typed_on_the_standby(load: Load) -> None:
+def test_reboot_typed_on_the_standby(load: LedgerLoad) -> None:
     active = collect.active_node(load.bed, NAME)
     standby = load.peer_of(active)
     began_s = reboot(load, standby)
@@ -201,7 +201,7 @@ def test_reboot_typed_on_the_standby(load: Load) -> None:
     assert_bitmap_resync(load, assert_orderly(load, standby, began_s), began_s)
 
 
-def test_restart_of_pacemaker_as_a_package_update_does_it(load: Load) -> None:
+def test_restart_of_pacemaker_as_a_package_update_does_it(load: LedgerLoad) -> None:
     active = collect.active_node(load.bed, NAME)
     began_s = time.time()
     load.bed.sh(active, "systemctl restart pacemaker.service", timeout_s=180)
@@ -214,7 +214,7 @@ def test_restart_of_pacemaker_as_a_package_update_does_it(load: Load) -> None:
     assert_like_a_move(assert_orderly(load, active, began_s), active)
 
 
-def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: Load) -> None:
+def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: LedgerLoad) -> None:
     """In maintenance mode Pacemaker stops nothing when it stops; the last unit does."""
     bed = load.bed
     active = collect.active_node(bed, NAME)
@@ -230,7 +230,7 @@ def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: Load) -
             return boot_id(bed, active) != before
 
         wait_for(f"{active} to have rebooted", is_another, within_s=_DOWN_S, every_s=2.0)
-        await_cluster(bed)
+        await_members_online(bed)
     finally:
         bed.sh(survivor, "crm_attribute --name maintenance-mode --delete")
     settle(load, active)
@@ -241,7 +241,7 @@ def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: Load) -
     assert pause_since(load, began_s).errors == 0
 
 
-def test_the_whole_rack_is_switched_off_and_on(load: Load) -> None:
+def test_the_whole_rack_is_switched_off_and_on(load: LedgerLoad) -> None:
     """The hosts are stopped first, as they would be; what they wrote is all there afterwards."""
     bed = load.bed
     load.host.stop_ledger(load.run)

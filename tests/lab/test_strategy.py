@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, await_healthy
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad, await_healthy
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state, network, rollout
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
-from sanctl.lab.measure import audit, ledger_latency
+from sanctl.lab.measure import kernel_audit, ledger_latency
 from sanctl.system.runner import LocalRunner
 from tests.support.laboratory import laboratory
 
@@ -37,7 +37,7 @@ LINKS = (Network.SYNC, Network.HEARTBEAT)
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which has three nodes."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is Witness.QNETD
@@ -46,12 +46,12 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def scene(bed: Bed) -> Scene:
-    return Scene(bed, Host(bed, "i1"))
+def scene(bed: LabSession) -> Scenario:
+    return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture(scope="module")
-def volume(scene: Scene) -> tuple[str, str]:
+def volume(scene: Scenario) -> tuple[str, str]:
     """A device of the host: its target's name and its path."""
     target = f"{scene.iqn_prefix()}.{NAME}"
     if not scene.exists(NAME):
@@ -60,7 +60,7 @@ def volume(scene: Scene) -> tuple[str, str]:
 
 
 @pytest.fixture
-def load(scene: Scene, volume: tuple[str, str]) -> Iterator[Load]:
+def load(scene: Scenario, volume: tuple[str, str]) -> Iterator[LedgerLoad]:
     """A ledger while the test runs; whatever happens, nothing may be lost or refused."""
     made = scene.start_load(
         NAME,
@@ -77,19 +77,19 @@ def load(scene: Scene, volume: tuple[str, str]) -> Iterator[Load]:
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
-def shown(scene: Scene, node: str = "n1") -> dict[str, Any]:
+def shown(scene: Scenario, node: str = "n1") -> dict[str, Any]:
     data = json.loads(scene.sanctl("cluster", "show", "--output", "json", node=node))["data"]
     assert isinstance(data, dict)
     return data
 
 
-def pause_since(load: Load, began_s: float) -> float:
+def pause_since(load: LedgerLoad, began_s: float) -> float:
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     print(f"  longest pause {pause.seconds:.2f} s, {pause.errors} errors")
     return pause.seconds
 
 
-def assert_not_interrupted(load: Load, began_s: float) -> None:
+def assert_not_interrupted(load: LedgerLoad, began_s: float) -> None:
     """No agent has taken the device down or moved it."""
     assert pause_since(load, began_s) <= PAUSE_DEADLINE_S
     log = collect.journals(load.bed, [node.name for node in load.bed.storage], began_s)
@@ -97,33 +97,33 @@ def assert_not_interrupted(load: Load, began_s: float) -> None:
     assert [e.message for e in log if e.device == NAME and e.action in changed] == []
 
 
-def cut(bed: Bed, node: str, *links: Network) -> None:
+def cut(bed: LabSession, node: str, *links: Network) -> None:
     for link in links:
         network.unplug(bed.lab, bed.node(node), link, LocalRunner())
 
 
-def mend(bed: Bed, node: str, *links: Network) -> None:
+def mend(bed: LabSession, node: str, *links: Network) -> None:
     for link in links:
         network.plug(bed.lab, bed.node(node), link, LocalRunner())
 
 
-def marks(bed: Bed, node: str) -> str:
+def marks(bed: LabSession, node: str) -> str:
     """What the cluster has noted of outdated replicas, as a node knows it."""
     return bed.sh(
         node, "cibadmin -Q -o nodes | grep -o 'sanctl-outdated-[^ ]*\" value' | sort -u", ok=(0, 1)
     ).stdout
 
 
-def await_in_sync(bed: Bed, node: str) -> None:
+def await_in_sync(bed: LabSession, node: str) -> None:
     wait_for(
         "both replicas in sync",
-        lambda: collect.in_sync(bed, node, NAME),
+        lambda: collect.is_in_sync(bed, node, NAME),
         within_s=180,
         every_s=1.0,
     )
 
 
-def test_with_a_quorum_device_there_are_three_votes(scene: Scene) -> None:
+def test_with_a_quorum_device_there_are_three_votes(scene: Scenario) -> None:
     data = shown(scene)
     assert data["strategy"] == "node-majority"
     assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
@@ -137,7 +137,7 @@ def test_with_a_quorum_device_there_are_three_votes(scene: Scene) -> None:
     await_healthy(scene.bed, "n1")
 
 
-def test_to_heartbeat_under_load(scene: Scene, load: Load) -> None:
+def test_to_heartbeat_under_load(scene: Scenario, load: LedgerLoad) -> None:
     began_s = time.time()
     print(scene.sanctl("cluster", "strategy", "set", "heartbeat", timeout_s=200))
     for node in ("n1", "n2"):
@@ -155,7 +155,7 @@ def test_to_heartbeat_under_load(scene: Scene, load: Load) -> None:
     await_healthy(scene.bed, "n1")
 
 
-def test_the_sync_link_alone(scene: Scene, load: Load) -> None:
+def test_the_sync_link_alone(scene: Scenario, load: LedgerLoad) -> None:
     """The nodes still see each other: the active one goes on, the other is marked, then returns."""
     bed = scene.bed
     began_s = time.time()
@@ -163,8 +163,8 @@ def test_the_sync_link_alone(scene: Scene, load: Load) -> None:
     try:
         wait_for("the mark", lambda: NAME in marks(bed, "n2"), within_s=60)
         wait_for("writes to go on", lambda: _writes(load), within_s=60)
-        assert audit.active_nodes(collect.views(bed), NAME) == ["n1"]
-        assert audit.violations(collect.views(bed)) == []
+        assert kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == ["n1"]
+        assert kernel_audit.violations(collect.kernel_views(bed)) == []
         refused = bed.sh("n1", f"sanctl device move {NAME} --to n2", ok=range(256))
         assert refused.status == 4, refused
     finally:
@@ -179,7 +179,7 @@ def test_the_sync_link_alone(scene: Scene, load: Load) -> None:
     await_healthy(bed, "n1")
 
 
-def test_all_links(scene: Scene, load: Load) -> None:
+def test_all_links(scene: Scenario, load: LedgerLoad) -> None:
     """Nobody answers: whoever wins the fencing serves. The active node's own cables are out."""
     bed = scene.bed
     assert collect.active_node(bed, NAME) == "n1"
@@ -204,7 +204,7 @@ def test_all_links(scene: Scene, load: Load) -> None:
     await_healthy(bed, "n2")
 
 
-def test_back_by_the_rollout_under_load(scene: Scene, load: Load) -> None:
+def test_back_by_the_rollout_under_load(scene: Scenario, load: LedgerLoad) -> None:
     """The inventory has said node-majority all along."""
     began_s = time.time()
     assert rollout.run(scene.bed.lab) > 0
@@ -213,11 +213,11 @@ def test_back_by_the_rollout_under_load(scene: Scene, load: Load) -> None:
     await_healthy(scene.bed, "n1")
 
 
-def test_a_second_rollout_changes_nothing(bed: Bed) -> None:
+def test_a_second_rollout_changes_nothing(bed: LabSession) -> None:
     assert rollout.run(bed.lab) == 0
 
 
-def test_nothing_changes_while_a_node_is_away(scene: Scene) -> None:
+def test_nothing_changes_while_a_node_is_away(scene: Scenario) -> None:
     scene.sanctl("node", "standby", "n2", timeout_s=120)
     try:
         done = scene.bed.sh("n1", "sanctl cluster strategy set heartbeat", ok=range(256))
@@ -227,19 +227,19 @@ def test_nothing_changes_while_a_node_is_away(scene: Scene) -> None:
         scene.sanctl("node", "online", "n2", timeout_s=120)
 
 
-def _writes(load: Load) -> bool:
+def _writes(load: LedgerLoad) -> bool:
     with load.host.watch_ledger(load.run) as states:
         seen = next(iter(states))
         return bool(seen["silent_s"] < 0.5 and seen["rate"] > 0)
 
 
-def _active_on(bed: Bed, node: str) -> bool:
-    text = bed.sh(node, audit.SCRIPT, ok=range(256)).stdout
-    view = audit.parse_view(text)
+def _active_on(bed: LabSession, node: str) -> bool:
+    text = bed.sh(node, kernel_audit.SCRIPT, ok=range(256)).stdout
+    view = kernel_audit.parse_view(text)
     return NAME in view and view[NAME].is_active
 
 
-def _has_booted(scene: Scene, node: str) -> bool:
+def _has_booted(scene: Scenario, node: str) -> bool:
     """Asked over the network of the hosts, as no other cable is in."""
     address = scene.bed.node(node).address(Network.ISCSI)
     return not scene.bed.sh(

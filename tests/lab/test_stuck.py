@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import faults
-from sanctl.lab.machines.faults import Disk
-from sanctl.lab.measure import audit
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults
+from sanctl.lab.machines.node_faults import DiskBehaviour
+from sanctl.lab.measure import kernel_audit
 from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S
 from sanctl.system.runner import LocalRunner
 
@@ -38,7 +38,7 @@ BACK_S = 240.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests: it flushes after each write, and nothing may be lost."""
     target = scene.create(NAME, "128M", prefer="n1")
     made = scene.start_load(
@@ -59,30 +59,30 @@ def load(scene: Scene) -> Iterator[Load]:
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
-def boot_id(bed: Bed, node: str) -> str:
+def boot_id(bed: LabSession, node: str) -> str:
     return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
 
-def told(bed: Bed, node: str, words: str) -> bool:
+def told(bed: LabSession, node: str, words: str) -> bool:
     return words in bed.sh(node, f"drbdsetup events2 --now {NAME}", timeout_s=15).stdout
 
 
-def await_whole(load: Load, node: str) -> None:
-    wait_for("both in sync", lambda: collect.in_sync(load.bed, node, NAME), within_s=BACK_S)
+def await_whole(load: LedgerLoad, node: str) -> None:
+    wait_for("both in sync", lambda: collect.is_in_sync(load.bed, node, NAME), within_s=BACK_S)
     failover.await_healthy(load.bed, node)
 
 
-def await_writes(load: Load) -> None:
+def await_writes(load: LedgerLoad) -> None:
     with load.host.watch_ledger(load.run) as states:
         failover.await_writes(load, states)
 
 
-def lose_the_standby(load: Load, active: str, standby: str) -> None:
+def lose_the_standby(load: LedgerLoad, active: str, standby: str) -> None:
     """Do what makes DRBD 8.4 forget a flush, more often than not."""
     bed, runner = load.bed, LocalRunner()
     bed.sh(standby, f"drbdsetup detach {load.minor}", timeout_s=30)
     wait_for("a standby without disk", lambda: told(bed, active, "peer-disk:Diskless"), within_s=20)
-    faults.break_disk(bed.lab, bed.node(active), 1, Disk.SLOW, runner)
+    node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.SLOW, runner)
     try:
         bed.cut_power(standby)
         wait_for(
@@ -93,11 +93,13 @@ def lose_the_standby(load: Load, active: str, standby: str) -> None:
         )
         wait_for("the end of the freeze", lambda: told(bed, active, " suspended:no"), within_s=60)
     finally:
-        faults.break_disk(bed.lab, bed.node(active), 1, Disk.OK, runner)
+        node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.OK, runner)
 
 
 @pytest.mark.timeout(1500)
-def test_a_request_that_drbd_has_forgotten_ends_with_the_node(scene: Scene, load: Load) -> None:
+def test_a_request_that_drbd_has_forgotten_ends_with_the_node(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     bed = scene.bed
     for number in range(ROUNDS):
         active = collect.active_node(bed, NAME)
@@ -109,7 +111,7 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(scene: Scene, load
             return boot_id(bed, node) != before
 
         def is_over(node: str = active) -> bool:
-            return has_ended() or collect.in_sync(bed, node, NAME)
+            return has_ended() or collect.is_in_sync(bed, node, NAME)
 
         # The standby is back within a minute: then either it is filled, or nothing goes on.
         within_s = FORGOTTEN_AFTER_S + MARGIN_S + BACK_S
@@ -127,16 +129,18 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(scene: Scene, load
 
 
 @pytest.mark.timeout(900)
-def test_a_disk_that_hangs_under_the_active_node_hands_over(scene: Scene, load: Load) -> None:
+def test_a_disk_that_hangs_under_the_active_node_hands_over(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     bed = scene.bed
     active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     await_whole(load, active)
     before, began_s = boot_id(bed, active), time.time()
-    faults.break_disk(bed.lab, bed.node(active), 1, Disk.HANG, LocalRunner())
+    node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.HANG, LocalRunner())
     wait_for(
         f"{standby} to serve",
-        lambda: audit.active_nodes(collect.views(bed), NAME) == [standby],
+        lambda: kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == [standby],
         within_s=HANGING_AFTER_S + MARGIN_S + 60.0,
         every_s=1.0,
     )

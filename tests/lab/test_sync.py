@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 
 NAME = "sync0"
@@ -31,7 +31,7 @@ USUAL = (
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scene) -> Iterator[str]:
+def device(scene: Scenario) -> Iterator[str]:
     scene.create(NAME, f"{SIZE_MIB}M", prefer="n1")
     write(scene.bed, NAME, 0, FILLED_MIB)
     yield NAME
@@ -40,7 +40,7 @@ def device(scene: Scene) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def whole_and_unhindered(
-    request: pytest.FixtureRequest, scene: Scene, device: str
+    request: pytest.FixtureRequest, scene: Scenario, device: str
 ) -> Iterator[None]:
     """What a test that failed has left behind is no other's trouble."""
     before = request.session.testsfailed
@@ -59,7 +59,7 @@ def whole_and_unhindered(
     )
 
 
-def write(bed: Bed, device: str, at_mib: int, mib: int) -> None:
+def write(bed: LabSession, device: str, at_mib: int, mib: int) -> None:
     """Write something new to a device, on the node that serves it."""
     bed.sh(
         "n1",
@@ -69,7 +69,7 @@ def write(bed: Bed, device: str, at_mib: int, mib: int) -> None:
     )
 
 
-def write_the_same(bed: Bed, device: str, at_mib: int, mib: int) -> None:
+def write_the_same(bed: LabSession, device: str, at_mib: int, mib: int) -> None:
     """Write to a device what it holds there."""
     path = f"/dev/mapper/sanctl-{device}"
     bed.sh(
@@ -81,26 +81,26 @@ def write_the_same(bed: Bed, device: str, at_mib: int, mib: int) -> None:
     )
 
 
-def copies(bed: Bed, device: str) -> dict[str, Any]:
+def copies(bed: LabSession, device: str) -> dict[str, Any]:
     """Return what `sanctl sync status` says of a device's copies, by node."""
     told = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
     return {copy["node"]: copy for copy in told["data"] if copy["device"] == device}
 
 
-def set_policy(bed: Bed, device: str, *options: str) -> None:
+def set_policy(bed: LabSession, device: str, *options: str) -> None:
     bed.sh("n1", f"sanctl device sync {device} {' '.join(options)}", timeout_s=90)
 
 
-def part(bed: Bed, *devices: str) -> None:
+def part(bed: LabSession, *devices: str) -> None:
     """Take the standby's connection away; it knows that it goes out of date, nobody waits."""
     bed.sh("n2", " && ".join(f"drbdadm disconnect {name}" for name in devices))
 
 
-def join(bed: Bed, *devices: str) -> None:
+def join(bed: LabSession, *devices: str) -> None:
     bed.sh("n2", " && ".join(f"drbdadm connect {name}" for name in devices))
 
 
-def finished(bed: Bed, device: str, since: Mapping[str, Any] | None) -> dict[str, Any]:
+def finished(bed: LabSession, device: str, since: Mapping[str, Any] | None) -> dict[str, Any]:
     """Wait for another resync to end than the one before; return it once all say it is over."""
 
     def look() -> dict[str, Any] | None:
@@ -113,7 +113,7 @@ def finished(bed: Bed, device: str, since: Mapping[str, Any] | None) -> dict[str
     return wait_for(f"the resync of {device}", look, within_s=SETTLE_S)
 
 
-def standing(bed: Bed, device: str) -> int:
+def standing(bed: LabSession, device: str) -> int:
     """Return how many bytes a resync that is held back has left, once what was on its way is in.
 
     A resync that is paused takes no more requests; those already sent are still answered.
@@ -128,7 +128,7 @@ def standing(bed: Bed, device: str) -> int:
     return seen[-1]
 
 
-def carried(bed: Bed, node: str) -> dict[str, int]:
+def carried(bed: LabSession, node: str) -> dict[str, int]:
     """Return the bytes that each of a node's interfaces has received and sent."""
     script = (
         "cd /sys/class/net; for nic in *0; do"
@@ -145,7 +145,7 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str,
     return {key: after[key] - before[key] for key in before}
 
 
-def resync(bed: Bed, device: str) -> tuple[dict[str, Any], int]:
+def resync(bed: LabSession, device: str) -> tuple[dict[str, Any], int]:
     """Join a device's copies; return the resync and the bytes the sync network brought for it."""
     since = copies(bed, device)["n2"]["latest"]
     before = carried(bed, "n2")
@@ -154,13 +154,13 @@ def resync(bed: Bed, device: str) -> tuple[dict[str, Any], int]:
     return latest, difference(before, carried(bed, "n2"))["sync0 in"]
 
 
-def freezes(bed: Bed, device: str) -> int:
+def freezes(bed: LabSession, device: str) -> int:
     """Return how often the node that serves has frozen a device's I/O to fence its peer."""
     call = f"drbd {device}: helper command: .* fence-peer {device}$"
     return int(bed.sh("n1", f"journalctl -k --no-pager | grep -c '{call}'", ok=(0, 1)).stdout)
 
 
-def test_fast_sync_sends_what_differs(scene: Scene, device: str) -> None:
+def test_fast_sync_sends_what_differs(scene: Scenario, device: str) -> None:
     bed = scene.bed
     part(bed, device)
     write(bed, device, 8, 16)
@@ -171,7 +171,7 @@ def test_fast_sync_sends_what_differs(scene: Scene, device: str) -> None:
     assert 16 * MIB < brought <= 1.1 * 16 * MIB
 
 
-def test_full_sync_sends_all(scene: Scene, device: str) -> None:
+def test_full_sync_sends_all(scene: Scenario, device: str) -> None:
     """More than the limit differs: all of it is sent, though a part would do."""
     bed = scene.bed
     # Slow enough for the escort to find it, on a machine that is busy with other things.
@@ -199,7 +199,7 @@ def test_full_sync_sends_all(scene: Scene, device: str) -> None:
     assert freezes(bed, device) == frozen
 
 
-def test_checksums_send_little_where_the_data_is_the_same(scene: Scene, device: str) -> None:
+def test_checksums_send_little_where_the_data_is_the_same(scene: Scenario, device: str) -> None:
     bed = scene.bed
     set_policy(bed, device, "--csums", "on")
     part(bed, device)
@@ -214,7 +214,7 @@ def test_checksums_send_little_where_the_data_is_the_same(scene: Scene, device: 
 
 
 @pytest.mark.faults
-def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scene, device: str) -> None:
+def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scenario, device: str) -> None:
     """Also when whoever holds it back is killed: monitors see to it."""
     bed = scene.bed
     hour = int(bed.sh("n2", "date +%H").stdout)
@@ -249,7 +249,7 @@ def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scene, device: st
 
 
 @pytest.mark.faults
-def test_several_come_back_in_order_and_not_at_once(scene: Scene, device: str) -> None:
+def test_several_come_back_in_order_and_not_at_once(scene: Scenario, device: str) -> None:
     """The one with the highest priority, then the one with least to send."""
     bed = scene.bed
     others = ("sync1", "sync2")
@@ -290,7 +290,7 @@ def test_several_come_back_in_order_and_not_at_once(scene: Scene, device: str) -
             scene.delete(name)
 
 
-def alter(bed: Bed, device: str, at: int) -> None:
+def alter(bed: LabSession, device: str, at: int) -> None:
     """Write 8 KiB of something else into the standby's copy behind DRBD's back."""
     loop = bed.sh(
         "n2", f"losetup -l -n -O NAME,BACK-FILE | grep '/{device}\\..*data' | cut -d' ' -f1"
@@ -302,7 +302,7 @@ def alter(bed: Bed, device: str, at: int) -> None:
     )
 
 
-def test_verify_finds_what_was_altered_and_repairs_it(scene: Scene, device: str) -> None:
+def test_verify_finds_what_was_altered_and_repairs_it(scene: Scenario, device: str) -> None:
     """Blocks of the standby altered behind DRBD's back, and no others."""
     bed = scene.bed
     where = {"first": 3 * MIB, "second": 40 * MIB + 8192}
@@ -333,7 +333,9 @@ def test_verify_finds_what_was_altered_and_repairs_it(scene: Scene, device: str)
 
 
 @pytest.mark.faults
-def test_a_repair_is_made_though_its_node_did_not_see_the_verify(scene: Scene, device: str) -> None:
+def test_a_repair_is_made_though_its_node_did_not_see_the_verify(
+    scene: Scenario, device: str
+) -> None:
     """Whoever accompanies what runs there is on its way out, and gone before the verify ends."""
     bed = scene.bed
     alter(bed, device, 24 * MIB)
@@ -365,7 +367,7 @@ def test_a_repair_is_made_though_its_node_did_not_see_the_verify(scene: Scene, d
 
 
 @pytest.mark.faults
-def test_a_schedule_begins_a_verify_by_itself(scene: Scene, device: str) -> None:
+def test_a_schedule_begins_a_verify_by_itself(scene: Scenario, device: str) -> None:
     """In its hour, once; and what it finds is complained of."""
     bed = scene.bed
 
@@ -406,11 +408,11 @@ def test_a_schedule_begins_a_verify_by_itself(scene: Scene, device: str) -> None
     bed.sh("n3", f"sanctl device verify {device}", timeout_s=300)
 
 
-def set_policy_of_verify(bed: Bed, device: str, schedule: str) -> None:
+def set_policy_of_verify(bed: LabSession, device: str, schedule: str) -> None:
     bed.sh("n1", f"sanctl device verify {device} --schedule {schedule}", timeout_s=90)
 
 
-def await_monitor(bed: Bed, device: str) -> None:
+def await_monitor(bed: LabSession, device: str) -> None:
     """Wait until a monitor of the node that serves has told the cluster what is so: once a minute.
 
     It looks whether a verify is due before it tells.
@@ -421,7 +423,7 @@ def await_monitor(bed: Bed, device: str) -> None:
 
 
 @pytest.mark.faults
-def test_each_network_carries_its_own(scene: Scene, device: str) -> None:
+def test_each_network_carries_its_own(scene: Scenario, device: str) -> None:
     """A host writes through several portals of each node while the policy changes under it."""
     bed, host = scene.bed, scene.host
     more = {"n1": "10.77.1.61", "n2": "10.77.1.62"}
@@ -470,7 +472,7 @@ def test_each_network_carries_its_own(scene: Scene, device: str) -> None:
 
 
 @pytest.mark.faults
-def test_a_policy_changes_under_a_host_that_writes(scene: Scene, device: str) -> None:
+def test_a_policy_changes_under_a_host_that_writes(scene: Scenario, device: str) -> None:
     """No write fails or is lost, and none waits longer than beside any other command."""
     scene.sanctl("target", "allow", device, scene.host.iqn)
     target = f"{scene.iqn_prefix()}.{device}"

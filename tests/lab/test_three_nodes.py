@@ -16,16 +16,22 @@ import pytest
 from sanctl.errors import CommandError
 from sanctl.lab.bench import replica_changes
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, await_healthy, await_writes
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad, await_healthy, await_writes
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.spec import LabSpec, Witness
-from sanctl.lab.measure import audit
-from tests.support import level_steps
+from sanctl.lab.measure import kernel_audit
+from tests.support import replica_change_steps
 from tests.support.laboratory import laboratory
-from tests.support.level_steps import CHANGE_S, assert_unnoticed, begin_change, files, follow
+from tests.support.replica_change_steps import (
+    CHANGE_S,
+    assert_unnoticed,
+    begin_change,
+    files,
+    follow,
+)
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -36,7 +42,7 @@ RISK = ("--accept", "SAN-RISK-004")
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which has two storage nodes."""
     wanted = LabSpec(name="testthree", **SHAPE)  # type: ignore[arg-type]
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
@@ -46,34 +52,34 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def scene(bed: Bed) -> Scene:
-    return Scene(bed, Host(bed, "i1"))
+def scene(bed: LabSession) -> Scenario:
+    return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture
-def load(request: pytest.FixtureRequest, scene: Scene) -> Iterator[Load]:
+def load(request: pytest.FixtureRequest, scene: Scenario) -> Iterator[LedgerLoad]:
     """A device with copies on n1, which serves it, and n2."""
     cache = getattr(request, "param", "none")
-    with level_steps.loaded(scene, NAME, ("n1", "n2"), cache=cache) as made:
+    with replica_change_steps.loaded(scene, NAME, ("n1", "n2"), cache=cache) as made:
         yield made
 
 
-def told(scene: Scene, *words: str, node: str = "n1") -> Any:
+def told(scene: Scenario, *words: str, node: str = "n1") -> Any:
     out = scene.bed.sh(node, f"sanctl {' '.join(words)} --output json", ok=(0, 1)).stdout
     return json.loads(out)["data"]
 
 
-def copies(scene: Scene, name: str = NAME, node: str = "n4") -> tuple[str, ...]:
-    return replica_changes.copies(scene.bed, node, name)
+def copies(scene: Scenario, name: str = NAME, node: str = "n4") -> tuple[str, ...]:
+    return replica_changes.replica_nodes(scene.bed, node, name)
 
 
-def refusal(scene: Scene, *words: str) -> str:
+def refusal(scene: Scenario, *words: str) -> str:
     with pytest.raises(CommandError) as caught:
         scene.sanctl(*words)
     return str(caught.value)
 
 
-def crash(load: Load, lost: str, taker: str) -> None:
+def crash(load: LedgerLoad, lost: str, taker: str) -> None:
     """Cut the power of the node that serves: another takes over, and it comes back."""
     bed = load.bed
     with load.host.watch_ledger(load.run) as states:
@@ -85,12 +91,12 @@ def crash(load: Load, lost: str, taker: str) -> None:
             within_s=120,
         )
         await_writes(load, states)
-    assert audit.violations(collect.views(bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(bed)) == []
     wait_for(f"the power of {lost}", lambda: bed.has_power(lost), within_s=90)
     await_healthy(bed, taker)
 
 
-def switch_off_for_good(bed: Bed, node: str) -> None:
+def switch_off_for_good(bed: LabSession, node: str) -> None:
     """Cut a node's power, and again when fencing has given it back and has been heard to have.
 
     Cut earlier, and whoever fences would switch it on once more.
@@ -106,7 +112,7 @@ def switch_off_for_good(bed: Bed, node: str) -> None:
     bed.cut_power(node)
 
 
-def come_back(bed: Bed, node: str) -> None:
+def come_back(bed: LabSession, node: str) -> None:
     """Switch a node on that was off; what it had of devices it removes."""
     if not bed.has_power(node):
         bed.give_power(node)
@@ -121,7 +127,7 @@ def come_back(bed: Bed, node: str) -> None:
     )
 
 
-def test_copies_go_to_different_racks_and_it_is_said_why(scene: Scene) -> None:
+def test_copies_go_to_different_racks_and_it_is_said_why(scene: Scenario) -> None:
     place = told(scene, "device", "place", "--size", "256M", "--explain")
     verdicts = {each["node"]: each for each in place["verdicts"]}
     assert {node: each["rack"] for node, each in verdicts.items()} == {
@@ -150,7 +156,7 @@ def test_copies_go_to_different_racks_and_it_is_said_why(scene: Scene) -> None:
         scene.delete(NAME)
 
 
-def test_a_copy_moves_and_the_device_survives_on_it(scene: Scene, load: Load) -> None:
+def test_a_copy_moves_and_the_device_survives_on_it(scene: Scenario, load: LedgerLoad) -> None:
     words = ("2", "--add", "n3", "--drop", "n2")
     assert "SAN-RISK-004" in refusal(scene, "device", "replicas", NAME, *words)
     assert copies(scene) == ("n1", "n2")
@@ -161,7 +167,7 @@ def test_a_copy_moves_and_the_device_survives_on_it(scene: Scene, load: Load) ->
     crash(load, "n1", "n3")
 
 
-def test_the_copy_that_serves_moves(scene: Scene, load: Load) -> None:
+def test_the_copy_that_serves_moves(scene: Scenario, load: LedgerLoad) -> None:
     words = ("device", "replicas", NAME, "2", "--add", "n3", "--drop", "n1", *RISK)
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
@@ -173,7 +179,7 @@ def test_the_copy_that_serves_moves(scene: Scene, load: Load) -> None:
     follow(scene, load, "n2", "n3")
 
 
-def test_a_node_that_is_off_for_good_is_replaced(scene: Scene, load: Load) -> None:
+def test_a_node_that_is_off_for_good_is_replaced(scene: Scenario, load: LedgerLoad) -> None:
     """It served one device and was the standby of another."""
     bed = scene.bed
     scene.create(OTHER, "64M", prefer="n2", nodes=["n2", "n1"])
@@ -190,8 +196,8 @@ def test_a_node_that_is_off_for_good_is_replaced(scene: Scene, load: Load) -> No
             await_writes(load, states)
         for name in (NAME, OTHER):
             assert copies(scene, name) == ("n1", "n3")
-            assert collect.in_sync(bed, "n1", name)
-        assert audit.violations(collect.views(bed)) == []
+            assert collect.is_in_sync(bed, "n1", name)
+        assert kernel_audit.violations(collect.kernel_views(bed)) == []
         assert "nothing to do" in scene.sanctl("node", "replace", "n2", "n3")
         follow(scene, load, "n1", "n3")
         # Two of four nodes would be no majority: the old one has to be back, or removed for good.
@@ -203,11 +209,11 @@ def test_a_node_that_is_off_for_good_is_replaced(scene: Scene, load: Load) -> No
         scene.delete(OTHER)
 
 
-def test_the_new_node_dies_and_the_move_goes_elsewhere(scene: Scene, load: Load) -> None:
+def test_the_new_node_dies_and_the_move_goes_elsewhere(scene: Scenario, load: LedgerLoad) -> None:
     bed = scene.bed
     words = ("device", "replicas", NAME, "2", "--add", "n3", "--drop", "n2", *RISK)
     begin_change(bed, "n1", *words)
-    level_steps.await_filling(bed, "n3", NAME)
+    replica_change_steps.await_filling(bed, "n3", NAME)
     switch_off_for_good(bed, "n3")
     try:
         assert collect.active_node(bed, NAME) == "n1"
@@ -220,7 +226,7 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(scene: Scene, load: Load)
             )
             await_writes(load, states)
         assert copies(scene) == ("n1", "n2")
-        assert collect.in_sync(bed, "n1", NAME)
+        assert collect.is_in_sync(bed, "n1", NAME)
     finally:
         if not bed.has_power("n3"):
             bed.give_power("n3")
@@ -229,19 +235,19 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(scene: Scene, load: Load)
 
 
 @pytest.mark.parametrize("load", ["write-through"], indirect=True)
-def test_the_only_good_copy_dies_in_the_middle_of_a_move(scene: Scene, load: Load) -> None:
+def test_the_only_good_copy_dies_in_the_middle_of_a_move(scene: Scenario, load: LedgerLoad) -> None:
     """Nobody serves what is half filled: the device waits, and the move goes on."""
     bed = scene.bed
     words = ("device", "replicas", NAME, "2", "--add", "n3", "--drop", "n2", *RISK)
     begin_change(bed, "n4", *words)
-    level_steps.await_filling(bed, "n3", NAME)
+    replica_change_steps.await_filling(bed, "n3", NAME)
     bed.cut_power("n1")
     wait_for(
         "the cluster to miss it",
         lambda: "n1" not in bed.sh("n4", "crm_mon -1 | grep Online:").stdout.split(),
         within_s=120,
     )
-    assert not audit.active_nodes(collect.views(bed), NAME)
+    assert not kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
     wait_for("the power of n1", lambda: bed.has_power("n1"), within_s=90)
     wait_for(
         "n1 to serve again",
@@ -251,5 +257,5 @@ def test_the_only_good_copy_dies_in_the_middle_of_a_move(scene: Scene, load: Loa
     )
     scene.sanctl(*words, node="n4", timeout_s=CHANGE_S)
     assert copies(scene) == ("n1", "n3")
-    assert collect.in_sync(bed, "n1", NAME)
+    assert collect.is_in_sync(bed, "n1", NAME)
     assert NAME not in files(bed, "n2")

@@ -21,10 +21,10 @@ import pytest
 
 from sanctl.errors import CommandError
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state, rollout
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from tests.support.laboratory import laboratory
@@ -44,7 +44,7 @@ SOON_S = 90.0
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which others need as it is."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and (found.spec.nodes, found.spec.witness_kind) == (3, Witness.NODE)
@@ -54,12 +54,12 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def scene(bed: Bed) -> Scene:
-    return Scene(bed, Host(bed, "i1"))
+def scene(bed: LabSession) -> Scenario:
+    return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests; whatever votes, nothing may be lost or refused."""
     target = scene.create(NAME, "256M", prefer="n1")
     made = scene.start_load(
@@ -80,7 +80,7 @@ def load(scene: Scene) -> Iterator[Load]:
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
-def with_a_device(bed: Bed) -> dict[str, Any]:
+def with_a_device(bed: LabSession) -> dict[str, Any]:
     """The laboratory's inventory, with the third server as a quorum device's host."""
     made = rollout.inventory_of(bed.lab)
     children = made["all"]["children"]
@@ -94,14 +94,14 @@ def with_a_device(bed: Bed) -> dict[str, Any]:
     return made
 
 
-def counted(bed: Bed, node: str) -> tuple[str, ...]:
+def counted(bed: LabSession, node: str) -> tuple[str, ...]:
     """How a node's corosync counts, in the order of QUORUM."""
     text = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
     told = dict(re.findall(r"^(\w[\w ]*):\s+(.*?)\s*$", text, re.MULTILINE))
     return tuple(told.get(key, "") for key in QUORUM)
 
 
-def await_votes(bed: Bed, wanted: tuple[str, ...], *nodes: str) -> None:
+def await_votes(bed: LabSession, wanted: tuple[str, ...], *nodes: str) -> None:
     """Wait until nodes count so; Pacemaker and the fencing know the same members."""
 
     def seen(node: str) -> bool:
@@ -118,22 +118,22 @@ def await_votes(bed: Bed, wanted: tuple[str, ...], *nodes: str) -> None:
     assert sorted(re.findall(r'<primitive [^>]*id="fence-(\w+)"', cib)) == members
 
 
-def shown(scene: Scene, node: str) -> dict[str, Any]:
+def shown(scene: Scenario, node: str) -> dict[str, Any]:
     data = json.loads(scene.sanctl("cluster", "show", "--output", "json", node=node))["data"]
     assert isinstance(data, dict)
     return data
 
 
-def configuration(bed: Bed) -> dict[str, str]:
+def configuration(bed: LabSession) -> dict[str, str]:
     files = "/etc/corosync/corosync.conf /etc/sanctl/cluster.toml"
     return {node.name: bed.sh(node.name, f"cat {files}").stdout for node in bed.cluster}
 
 
-def boots(bed: Bed) -> dict[str, str]:
+def boots(bed: LabSession) -> dict[str, str]:
     return {node.name: boot_id(bed, node.name) for node in bed.storage}
 
 
-def take_out(bed: Bed) -> None:
+def take_out(bed: LabSession) -> None:
     """Take the witness out of the running cluster, by what the how-to has people type."""
     first, *_ = (node.name for node in bed.storage)
     bed.sh(
@@ -162,7 +162,7 @@ def take_out(bed: Bed) -> None:
         bed.sh(first, f"cibadmin --delete --xml-text '{element}'")
 
 
-def test_a_witness_node_has_one_of_three_votes(scene: Scene, load: Load) -> None:
+def test_a_witness_node_has_one_of_three_votes(scene: Scenario, load: LedgerLoad) -> None:
     failover.await_healthy(scene.bed, "n1")
     await_votes(scene.bed, BY_WITNESS, "n1", "n2", THIRD)
     data = shown(scene, "n1")
@@ -170,7 +170,9 @@ def test_a_witness_node_has_one_of_three_votes(scene: Scene, load: Load) -> None
     assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
 
 
-def test_the_rollout_takes_no_member_out_of_a_running_cluster(scene: Scene, load: Load) -> None:
+def test_the_rollout_takes_no_member_out_of_a_running_cluster(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     """It stops and names it; the cluster counts as before, and the old inventory still goes."""
     bed, began_s = scene.bed, time.time()
     before, alive = configuration(bed), boots(bed)
@@ -188,7 +190,9 @@ def test_the_rollout_takes_no_member_out_of_a_running_cluster(scene: Scene, load
     assert_not_interrupted(load, began_s)
 
 
-def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: Load) -> None:
+def test_from_a_witness_node_to_a_quorum_device_under_load(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     bed, began_s = scene.bed, time.time()
     alive, active = boots(bed), collect.active_node(bed, NAME)
     take_out(bed)
@@ -212,12 +216,14 @@ def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: L
     assert rollout.run(bed.lab, inventory=with_a_device(bed)) == 0
 
 
-def test_a_node_goes_on_with_the_device(scene: Scene, load: Load) -> None:
+def test_a_node_goes_on_with_the_device(scene: Scenario, load: LedgerLoad) -> None:
     assert counted(scene.bed, "n1") == BY_DEVICE
     assert_survives(load, THIRD)
 
 
-def test_back_to_a_witness_node_by_the_rollout_under_load(scene: Scene, load: Load) -> None:
+def test_back_to_a_witness_node_by_the_rollout_under_load(
+    scene: Scenario, load: LedgerLoad
+) -> None:
     bed, began_s = scene.bed, time.time()
     assert counted(bed, "n1") == BY_DEVICE
     alive, active = boots(bed), collect.active_node(bed, NAME)
@@ -240,12 +246,12 @@ def test_back_to_a_witness_node_by_the_rollout_under_load(scene: Scene, load: Lo
     assert rollout.run(bed.lab) == 0
 
 
-def test_a_node_goes_on_with_the_witness(scene: Scene, load: Load) -> None:
+def test_a_node_goes_on_with_the_witness(scene: Scenario, load: LedgerLoad) -> None:
     assert counted(scene.bed, "n1") == BY_WITNESS
     assert_survives(load, THIRD)
 
 
-def assert_survives(load: Load, third: str) -> None:
+def assert_survives(load: LedgerLoad, third: str) -> None:
     """Cut the power of the node that serves: the other and the third vote are enough."""
     bed = load.bed
     before = boot_id(bed, third)

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 
 pytestmark = pytest.mark.faults
 
@@ -29,11 +29,11 @@ LOST_PATH = "detected conn error|ping timeout"
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scene: Scenario) -> Iterator[LedgerLoad]:
     target = scene.create(NAME, f"{REGION_MIB + ZEROED_MIB}M", prefer="n1")
     path = scene.host.login(target, scene.portals())
     active = collect.active_node(scene.bed, NAME)
-    wait_for("both copies", lambda: collect.in_sync(scene.bed, active, NAME), within_s=240)
+    wait_for("both copies", lambda: collect.is_in_sync(scene.bed, active, NAME), within_s=240)
     made = scene.start_load(
         NAME,
         target,
@@ -48,13 +48,13 @@ def load(scene: Scene) -> Iterator[Load]:
     scene.delete(NAME)
 
 
-def said(bed: Bed, node: str, pattern: str) -> list[str]:
+def said(bed: LabSession, node: str, pattern: str) -> list[str]:
     """Return what a kernel has said of that sort since it was booted."""
     out = bed.sh(node, f"dmesg | grep -E '{pattern}' || true").stdout
     return out.splitlines()
 
 
-def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: Load) -> None:
+def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: LedgerLoad) -> None:
     bed, host = load.bed, load.host
     active = collect.active_node(bed, NAME)
     before = said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)
@@ -68,12 +68,12 @@ def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: Load) -> None:
     )
     print(f"  at a time, and how long: {told.split()}")
     assert (said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)) == before
-    assert collect.in_sync(bed, active, NAME)
+    assert collect.is_in_sync(bed, active, NAME)
     for node, count in logins.items():
         assert collect.accepted_logins(bed, node, load.target) == count, node
 
 
-def test_the_host_was_answered_meanwhile_and_lost_nothing(load: Load) -> None:
+def test_the_host_was_answered_meanwhile_and_lost_nothing(load: LedgerLoad) -> None:
     load.host.stop_ledger(load.run)
     check = load.host.check_ledger(load.run)
     assert check["acknowledged"] > 20

@@ -15,13 +15,13 @@ import pytest
 
 from sanctl.errors import Problem, SanctlError
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, run_sanctl, sanctl_argv
-from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, run_sanctl, sanctl_argv
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec
-from sanctl.lab.measure import audit
+from sanctl.lab.measure import kernel_audit
 
 # A lab named here is used as it is, and left: for whoever works on a test.
 _OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
@@ -78,7 +78,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
     begun = request.config.stash.get(_BEGUN, None)
     yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), begun=begun)
@@ -91,7 +91,7 @@ def laboratory(
     is_own: bool = False,
     options: tuple[str, ...] = (),
     begun: subprocess.Popen[bytes] | None = None,
-) -> Iterator[Bed]:
+) -> Iterator[LabSession]:
     """Build the laboratory a fixture needs, and take it down; one of one's own is only used.
 
     `options` are more of what `sanctl lab up` is to be told; `begun` is one that runs already.
@@ -110,20 +110,20 @@ def laboratory(
             assert status == 0, f"sanctl lab up: status {status}"
         elif not is_own:
             run_sanctl(*_up(spec), *options, timeout_s=_UP_DEADLINE_S)
-        made = Bed(spec.name)
-        await_cluster(made)
+        made = LabSession(spec.name)
+        await_members_online(made)
         yield made
     finally:
         if lab_state.find(spec.name) is not None:
             if request.session.testsfailed:
-                _collect_logs(Bed(spec.name))
+                _collect_logs(LabSession(spec.name))
             if not is_own:
                 run_sanctl("lab", "destroy", "--name", spec.name, timeout_s=120)
 
 
 def _lacking(spec: LabSpec) -> list[Problem]:
     """Return what this machine would need for a laboratory, and has not."""
-    return lab_host.check(lab_host.observe(), spec)
+    return lab_host.check(lab_host.read_host_facts(), spec)
 
 
 def _up(spec: LabSpec) -> list[str]:
@@ -135,19 +135,19 @@ def _up(spec: LabSpec) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def scene(bed: Bed) -> Scene:
+def scene(bed: LabSession) -> Scenario:
     """Return the cluster together with its host."""
-    return Scene(bed, Host(bed, "i1"))
+    return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture
-def audited(bed: Bed) -> Iterator[None]:
+def audited(bed: LabSession) -> Iterator[None]:
     """Hold what all kernels say against the invariants, after a test."""
     yield
-    assert audit.violations(collect.views(bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(bed)) == []
 
 
-def _collect_logs(bed: Bed) -> None:
+def _collect_logs(bed: LabSession) -> None:
     """Keep what the nodes know of a failure; a node that does not answer leaves its console."""
     for node in bed.lab.machines:
         folder = _REPORT / node.name

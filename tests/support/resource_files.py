@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from sanctl.model.sync_policy import SyncPolicy
-from sanctl.render.drbd import Backing, ReplicaAddress, render_resource
+from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
 
 #: DRBD's generation and how many copies.
 COPIES = [(8, 2), (9, 1), (9, 2), (9, 3), (9, 4)]
@@ -25,7 +25,7 @@ def resource_file(generation: int, copies: int) -> str:
             ReplicaAddress(f"n{number}", number, f"10.0.0.{number}")
             for number in range(1, copies + 1)
         ),
-        backing=Backing("/dev/loop4", "/dev/loop5"),
+        backing=BackingDevices("/dev/loop4", "/dev/loop5"),
         handlers="/usr/lib/sanctl",
         generation=generation,
         sync=SyncPolicy(),

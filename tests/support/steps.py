@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines.process import Process
 from sanctl.lab.measure import ledger_latency
 
@@ -21,7 +21,7 @@ PAUSE_DEADLINE_S = 60.0
 
 
 @contextlib.contextmanager
-def dead_bmc(bed: Bed, node: str) -> Iterator[None]:
+def dead_bmc(bed: LabSession, node: str) -> Iterator[None]:
     """Stop a node's BMC from answering, and let it answer again."""
     process = Process.load(bed.lab.run_directory / f"bmc-{node}.pid")
     assert process is not None and process.is_alive()
@@ -32,13 +32,13 @@ def dead_bmc(bed: Bed, node: str) -> Iterator[None]:
         os.kill(process.pid, signal.SIGCONT)
 
 
-def findings(bed: Bed, node: str, command: str) -> dict[str, str]:
+def findings(bed: LabSession, node: str, command: str) -> dict[str, str]:
     """What a command of sanctl complains about: what is said, by code and subject."""
     text = bed.sh(node, f"sanctl {command} --output json", timeout_s=90, ok=(0, 1)).stdout
     return {f"{f['code']} {f['subject']}": f["what"] for f in json.loads(text)["data"]["findings"]}
 
 
-def kernel_mode(bed: Bed, device: str, node: str) -> str:
+def kernel_mode(bed: LabSession, device: str, node: str) -> str:
     """The cache mode that the kernel is in, told without a line of sanctl."""
     out = bed.sh(
         node,
@@ -51,18 +51,18 @@ def kernel_mode(bed: Bed, device: str, node: str) -> str:
     return "none" if is_direct == "1" else "write-back"
 
 
-def boot_id(bed: Bed, node: str) -> str:
+def boot_id(bed: LabSession, node: str) -> str:
     """What a node's kernel calls its present life."""
     return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
 
-def await_writes(load: Load) -> None:
+def await_writes(load: LedgerLoad) -> None:
     """Wait until the host's writes are answered."""
     with load.host.watch_ledger(load.run) as states:
         failover.await_writes(load, states)
 
 
-def assert_no_error(load: Load, since_s: float) -> float:
+def assert_no_error(load: LedgerLoad, since_s: float) -> float:
     """Check that the host was refused nothing since a time; return how long it waited at most."""
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], since_s, time.time())
     print(f"  longest pause {pause.seconds:.1f} s, {pause.errors} errors")
@@ -70,7 +70,7 @@ def assert_no_error(load: Load, since_s: float) -> float:
     return pause.seconds
 
 
-def assert_not_interrupted(load: Load, since_s: float) -> None:
+def assert_not_interrupted(load: LedgerLoad, since_s: float) -> None:
     """Check that no agent has taken the device down or moved it since a time."""
     assert assert_no_error(load, since_s) <= PAUSE_DEADLINE_S
     log = collect.journals(load.bed, [node.name for node in load.bed.storage], since_s)

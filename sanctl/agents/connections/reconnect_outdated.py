@@ -15,13 +15,13 @@ import os
 import time
 
 from sanctl.agents import ocf
-from sanctl.agents.fencing import before_resync_source
+from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd, outdated_marks
+from sanctl.drivers import drbdsetup, outdated_marks
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal
 from sanctl.system.files import read_text_or, write_atomically
-from sanctl.system.runner import HurriedRunner, Runner
+from sanctl.system.runner import DeadlineRunner, Runner
 
 #: Longer than what a resync that has just ended takes to be told of; two monitors see it. Twice as
 #: long with each try that has not helped.
@@ -31,7 +31,7 @@ _LONGEST_S = 3600.0
 _RESERVE_S = 5.0
 
 
-def serving_peer(state: ResourceState) -> PeerState | None:
+def primary_in_sync(state: ResourceState) -> PeerState | None:
     """Return the Primary beside an Outdated replica that differs in nothing from any peer.
 
     All peers have to be there: a Primary that has lost the other copy may count this one.
@@ -46,7 +46,7 @@ def serving_peer(state: ResourceState) -> PeerState | None:
     return next((peer for peer in state.peers if peer.role == "Primary"), None)
 
 
-def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Connect to the node that serves anew, if this replica has been overlooked for a while.
 
     Only one that the cluster has marked: who takes itself for good by this handshake is promoted by
@@ -58,10 +58,10 @@ def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
     """
-    if state.disk != "Outdated" or drbd.generation() < 9:
+    if state.disk != "Outdated" or drbdsetup.generation() < 9:
         forget(device)
         return state
-    peer = serving_peer(state)
+    peer = primary_in_sync(state)
     if peer is None or peer.node_id is None:
         # Behind, or busy: whatever was seen before, it has not lasted. The tries still count.
         with contextlib.suppress(FileNotFoundError):
@@ -69,8 +69,8 @@ def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
         return state
     if not _has_lasted(device):
         return state
-    hurried = HurriedRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
-    if not outdated_marks.look(hurried, device.name, os.uname().nodename).is_marked:
+    hurried = DeadlineRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
+    if not outdated_marks.read(hurried, device.name, os.uname().nodename).is_marked:
         return state
     journal.write(
         f"{device.name}: Outdated, though nothing differs from {peer.name}: connecting to it anew",
@@ -80,10 +80,10 @@ def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
     )
     _count(device)
     # First: should this end half way, the next monitor connects again.
-    before_resync_source.note(device.name, peer.name)
-    drbd.disconnect_peer(hurried, device.name, peer.node_id)
-    drbd.up(hurried, device.name)
-    return drbd.observe(hurried, device.name) or state
+    before_resync_source.write_note(device.name, peer.name)
+    drbdsetup.disconnect_peer(hurried, device.name, peer.node_id)
+    drbdsetup.adjust(hurried, device.name)
+    return drbdsetup.observe(hurried, device.name) or state
 
 
 def forget(device: Device) -> None:

@@ -16,10 +16,10 @@ import time
 
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd, self_fence
+from sanctl.drivers import drbdsetup, self_fence
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import OldRequest, ResourceState
-from sanctl.plan.failover.hung_io_reboot import Verdict, judge
+from sanctl.plan.failover.hung_io_reboot import HungIoAction, choose_action
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
@@ -28,7 +28,7 @@ _FLUSH_S = 10.0
 _AGAIN_S = 3.0
 
 
-def look(runner: Runner, device: Device, state: ResourceState) -> None:
+def check(runner: Runner, device: Device, state: ResourceState) -> None:
     """Look at the oldest requests of a device that is served here.
 
     Returns unless they are hopeless; then the node reboots, and the peer takes over if it can.
@@ -36,34 +36,34 @@ def look(runner: Runner, device: Device, state: ResourceState) -> None:
     if not state.is_primary:
         return
     verdict, reason = _judge(device, state)
-    if verdict is Verdict.END:
+    if verdict is HungIoAction.END:
         # A freeze that has just ended lets go of what it held a moment after it says that it has.
         time.sleep(_AGAIN_S)
         verdict, reason = _look_again(runner, device)
-    if verdict is Verdict.WAIT:
+    if verdict is HungIoAction.WAIT:
         journal.write(
             f"{device.name}: {reason}; no other node can serve",
             priority=journal.ERROR,
             device=device.name,
             action="stuck",
         )
-    elif verdict is Verdict.END:
+    elif verdict is HungIoAction.END:
         _write_down(runner, device)
         self_fence.reboot(runner, f"{device.name}: {reason}", device=device.name)
 
 
-def _look_again(runner: Runner, device: Device) -> tuple[Verdict, str]:
+def _look_again(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
     try:
-        state = drbd.observe(runner, device.name)
+        state = drbdsetup.observe(runner, device.name)
     except SanctlError:
         state = None
-    return (Verdict.FINE, "") if state is None else _judge(device, state)
+    return (HungIoAction.FINE, "") if state is None else _judge(device, state)
 
 
-def _judge(device: Device, state: ResourceState) -> tuple[Verdict, str]:
+def _judge(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
     silent_s = _silent_s(device, is_frozen=state.suspended != "no")
-    requests = drbd.oldest_requests(device.name)
-    counted = drbd.outstanding(device.minor)
+    requests = drbdsetup.oldest_requests(device.name)
+    counted = drbdsetup.pending_requests(device.minor)
     if not requests and counted is not None and counted.hosts:
         answered = frozenset({"ok"})
         requests = (
@@ -74,7 +74,7 @@ def _judge(device: Device, state: ResourceState) -> tuple[Verdict, str]:
                 net=frozenset({"pending"}) if counted.net else answered,
             ),
         )
-    return judge(requests, state, is_silent=silent_s > 0)
+    return choose_action(requests, state, is_silent=silent_s > 0)
 
 
 def _silent_s(device: Device, *, is_frozen: bool) -> float:
@@ -82,8 +82,8 @@ def _silent_s(device: Device, *, is_frozen: bool) -> float:
 
     What was not answered while I/O was frozen does not count.
     """
-    now, answered = time.monotonic(), drbd.answered(device.minor)
-    counted = drbd.outstanding(device.minor)
+    now, answered = time.monotonic(), drbdsetup.completed_requests(device.minor)
+    counted = drbdsetup.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
     told, _, since = read_text_or(_note(device), "").partition(" ")
     if told == str(answered) and since and not is_idle and not is_frozen:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from sanctl.agents import ocf
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -53,22 +53,22 @@ class Failure(NamedTuple):
 
 
 @contextlib.contextmanager
-def noted(device: Device) -> Iterator[None]:
+def note_start_failure(device: Device) -> Iterator[None]:
     """Note that a start fails for want of its pool, if it does in here, or is killed in here.
 
     Raises:
         SanctlError, OSError: what happened in here.
     """
-    note(device, START)
+    write_note(device, START)
     try:
         yield
     except (SanctlError, OSError):
-        note(device, START)
+        write_note(device, START)
         raise
-    forget(device.name, START)
+    remove_notes(device.name, START)
 
 
-def note(device: Device, operation: str) -> None:
+def write_note(device: Device, operation: str) -> None:
     """Note that this operation fails, for a reason that passes by itself."""
     with (
         contextlib.suppress(OSError),
@@ -77,14 +77,14 @@ def note(device: Device, operation: str) -> None:
         file.write(f"{device.pool} {ocf.meta('interval', '0')}")
 
 
-def forget(name: str, *operations: str) -> None:
+def remove_notes(name: str, *operations: str) -> None:
     """Remove notes of a device; one that is gone is fine."""
     for operation in operations:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_path(name, operation))
 
 
-def over(runner: Runner, usable: Collection[str]) -> list[Failure]:
+def ended_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """Return the failures of this node that are over.
 
     A start's is once its pool is there; a monitor's once the replica that was started anew is a
@@ -105,7 +105,7 @@ def over(runner: Runner, usable: Collection[str]) -> list[Failure]:
             written_ns = _written_ns(path)
             if pool not in usable or 0 <= time.time() - written_ns / 1e9 < _YOUNG_S:
                 continue
-            if operation == START or _is_in_sync(drbd.observe(runner, name)):
+            if operation == START or _is_in_sync(drbdsetup.observe(runner, name)):
                 found.append(Failure(name, operation, interval_ms, written_ns))
     return found
 
@@ -119,7 +119,7 @@ def _is_in_sync(state: ResourceState | None) -> bool:
     )
 
 
-def have_forgotten(runner: Runner, failures: Collection[Failure]) -> None:
+def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
     """Have the cluster forget these failures, and start what it kept from this node for them.
 
     One that fails, or is interrupted, is repeated by the next call.
@@ -135,7 +135,7 @@ def have_forgotten(runner: Runner, failures: Collection[Failure]) -> None:
             )  # fmt: skip
             what, priority = "is cleaned up", journal.NOTICE
             if _written_ns(_path(one.device, one.operation)) == one.written_ns:
-                forget(one.device, one.operation)
+                remove_notes(one.device, one.operation)
         except SanctlError as error:
             what, priority = f"is not cleaned up yet: {error}", journal.WARNING
         journal.write(

@@ -45,7 +45,7 @@ def is_new(runner: Runner, device: Device) -> bool:
     return False
 
 
-def has_lived(runner: Runner, device: Device) -> None:
+def record_promotion(runner: Runner, device: Device) -> None:
     """Make the cluster know that the device has been active.
 
     Raises:

@@ -23,7 +23,7 @@ _REPEAT_S = 60.0
 _WRITTEN_S = 5.0
 
 
-def listener() -> str:
+def attrd_pid() -> str:
     """Return the process id of the attribute daemon; empty where none runs.
 
     Asked before something is told: if the daemon ends in between, the note is not believed.
@@ -40,7 +40,7 @@ def listener() -> str:
     return ""
 
 
-def is_known(name: str, to: str, text: str) -> bool:
+def is_current(name: str, to: str, text: str) -> bool:
     """Whether this daemon was told just this, within the last minute.
 
     A note from the future was written before the clock was put right, and is not believed.
@@ -52,7 +52,7 @@ def is_known(name: str, to: str, text: str) -> bool:
     return 0 <= age_s < _REPEAT_S and read_text_or(_path(name), "") == f"{to} {text}"
 
 
-def is_settled(name: str, to: str) -> bool:
+def must_be_in_cib(name: str, to: str) -> bool:
     """Whether this daemon was told something so long ago that the CIB must have it."""
     try:
         age_s = time.time() - os.stat(_path(name)).st_mtime
@@ -61,18 +61,18 @@ def is_settled(name: str, to: str) -> bool:
     return age_s >= _WRITTEN_S and bool(to) and read_text_or(_path(name), "").startswith(f"{to} ")
 
 
-def note(name: str, to: str, text: str) -> None:
+def record(name: str, to: str, text: str) -> None:
     """Keep what a daemon has been told."""
     with open(_path(name), "w", encoding="utf-8") as file:
         file.write(f"{to} {text}")
 
 
-def words(name: str) -> list[str]:
+def published_fields(name: str) -> list[str]:
     """Return what was told last, in words; empty where nothing was."""
     return read_text_or(_path(name), "").split()
 
 
-def forget(name: str) -> None:
+def invalidate(name: str) -> None:
     """Have it told again, whatever was told before."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_path(name))

@@ -16,7 +16,7 @@ import time
 
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import RUNTIME, Device, load_topology
-from sanctl.drivers import drbd, flash_cache, pool_notes
+from sanctl.drivers import drbdsetup, flash_cache, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -57,8 +57,8 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         file.write(str(tries + 1))
     try:
         _note_lost_flash(device)
-        drbd.up(runner, device.name)
-        found = drbd.observe(runner, device.name) or state
+        drbdsetup.adjust(runner, device.name)
+        found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
         _tell(device, f"its disk cannot be attached: {error}", priority=journal.WARNING)
         return state
@@ -74,7 +74,7 @@ def _note_lost_flash(device: Device) -> None:
     """
     pool = load_topology().pool(device.pool)
     if pool is not None and pool.cache is not None:
-        flash_cache.note_loss(pool)
+        flash_cache.clear_note_of_missing_flash(pool)
 
 
 def forget(device: Device) -> None:

@@ -13,12 +13,12 @@ import os
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.model.sync_policy import DEFAULT, SyncPolicy
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_whole
+from sanctl.system.files import read_text_or, replace_on_tmpfs
 from sanctl.system.runner import Runner
 
 #: Raised when the resource file of the same policy becomes another one: a replica that was started
@@ -26,7 +26,7 @@ from sanctl.system.runner import Runner
 _RENDERING = "1"
 
 
-def of(device: Device) -> SyncPolicy:
+def policy_of(device: Device) -> SyncPolicy:
     """Return the device's policy; one that does not read counts as the default.
 
     A word that only a newer sanctl knows must not keep a replica from being started.
@@ -40,13 +40,13 @@ def of(device: Device) -> SyncPolicy:
             device=device.name,
             action="sync",
         )
-        return DEFAULT
+        return DEFAULT_SYNC_POLICY
 
 
 def in_force(name: str) -> SyncPolicy:
     """Return the policy that was last brought into force on this node."""
-    device = known(name)
-    return DEFAULT if device is None else of(device)
+    device = recorded_device(name)
+    return DEFAULT_SYNC_POLICY if device is None else policy_of(device)
 
 
 def is_in_force(device: Device) -> bool:
@@ -54,15 +54,15 @@ def is_in_force(device: Device) -> bool:
     return read_text_or(_path(device.name), "").partition("\n")[0] == _line(device)
 
 
-def note(device: Device) -> None:
+def record(device: Device) -> None:
     """Remember that the resource file in use holds the wanted policy, and whose it is."""
     whose = f"{device.uuid} {device.minor} {device.size_bytes} {' '.join(device.nodes)}"
     text = f"{_line(device)}\n{whose}\n{device.verify}\n"
     if read_text_or(_path(device.name), "") != text:
-        write_whole(_path(device.name), text)
+        replace_on_tmpfs(_path(device.name), text)
 
 
-def known(name: str) -> Device | None:
+def recorded_device(name: str) -> Device | None:
     """Return a device that is started here as it was last noted, for who is no agent of it."""
     lines = read_text_or(_path(name), "").splitlines()
     if len(lines) != 3 or len(lines[1].split()) < 4:
@@ -102,8 +102,8 @@ def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
         return False  # DRBD 8.4 forgets a connection that it has given up.
     if not resource_file.rewrite(runner, device):
         return False
-    drbd.up(runner, device.name)
-    note(device)
+    drbdsetup.adjust(runner, device.name)
+    record(device)
     return True
 
 

@@ -9,14 +9,14 @@ from sanctl.cli.environment import environment, topology_if_readable
 from sanctl.cli.output import finish, output_option, timeout_option
 from sanctl.cli.views import device_data
 from sanctl.errors import Problem, UsageError
-from sanctl.model.cache_policy import LEAST_DIRTY_BYTES, LEAST_READ_BYTES, Mode
+from sanctl.model.cache_policy import MIN_DIRTY_BYTES, MIN_READ_BYTES, CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, format_bytes, parse_bytes
 from sanctl.ops.cache import set_cache
 from sanctl.ops.device import Outcome
-from sanctl.plan.cache.policy_change import cache_words, pending_words
-from sanctl.plan.cache.policy_request import PolicyChange, cache_policy_words
+from sanctl.plan.cache.policy_change import pending_write_back_text, replica_cache_text
+from sanctl.plan.cache.policy_request import CachePolicyChange, cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
 
 DIRTY_LIMIT = click.option(
@@ -29,22 +29,24 @@ READ_CACHE = click.option(
     metavar="SIZE",
     help="RAM of the node that serves that reads may be cached in, or 'none'.",
 )
-MODES = click.Choice([mode.value for mode in Mode])
+MODES = click.Choice([mode.value for mode in CacheMode])
 #: What people type for no read cache, besides the word for it.
 _NOTHING = frozenset({"0", "off", "no"})
 
 
-def change_of(mode: str | None, dirty_limit: str | None, read_cache: str | None) -> PolicyChange:
+def change_of(
+    mode: str | None, dirty_limit: str | None, read_cache: str | None
+) -> CachePolicyChange:
     """Read what is to be different in a policy; nothing was said of what is None.
 
     Raises:
         UsageError: a word does not read, or they do not go together; all problems are listed.
     """
     problems: list[Problem] = []
-    wanted = None if mode is None else Mode(mode)
+    wanted = None if mode is None else CacheMode(mode)
     dirty_bytes = read_bytes = None
     if dirty_limit is not None:
-        if wanted not in {None, Mode.WRITE_BACK}:
+        if wanted not in {None, CacheMode.WRITE_BACK}:
             problems.append(
                 Problem(
                     "SAN-CACHE-005",
@@ -53,7 +55,7 @@ def change_of(mode: str | None, dirty_limit: str | None, read_cache: str | None)
                 )
             )
         dirty_bytes = _read_size(
-            "--dirty-limit", dirty_limit, LEAST_DIRTY_BYTES, "SAN-CACHE-005", problems
+            "--dirty-limit", dirty_limit, MIN_DIRTY_BYTES, "SAN-CACHE-005", problems
         )
     if read_cache == "none":
         read_bytes = 0
@@ -67,11 +69,11 @@ def change_of(mode: str | None, dirty_limit: str | None, read_cache: str | None)
         )
     elif read_cache is not None:
         read_bytes = _read_size(
-            "--read-cache", read_cache, LEAST_READ_BYTES, "SAN-CACHE-011", problems
+            "--read-cache", read_cache, MIN_READ_BYTES, "SAN-CACHE-011", problems
         )
     if problems:
         raise UsageError(*problems)
-    return PolicyChange(mode=wanted, dirty_bytes=dirty_bytes, read_bytes=read_bytes)
+    return CachePolicyChange(mode=wanted, dirty_bytes=dirty_bytes, read_bytes=read_bytes)
 
 
 def _read_size(
@@ -148,7 +150,7 @@ def cache(
         else:
             with env.recorded("cache", device=name, words=f"device cache {name}{given}"):
                 outcome = set_cache(it, wanted, change, timeout_s=timeout_s)
-    device, pending = outcome.device, pending_words(outcome.cluster, outcome.device)
+    device, pending = outcome.device, pending_write_back_text(outcome.cluster, outcome.device)
 
     def text() -> None:
         told = ""
@@ -156,7 +158,7 @@ def cache(
             told = f", {'stored ' if pending else ''}after {outcome.duration_s:.1f} s"
         elif not change.is_empty:
             told = ", nothing to do"
-        print(f"device {wanted}: cache policy {cache_policy_words(device.cache)}{told}")
+        print(f"device {wanted}: cache policy {cache_policy_text(device.cache)}{told}")
         for line in cache_lines(outcome.cluster, device):
             print(f"  {line}")
 
@@ -174,9 +176,9 @@ def cache(
 
 def cache_lines(cluster: Cluster, device: DeviceSpec) -> list[str]:
     """Say whether a device's policy is in effect, if it is not, and what each replica is in."""
-    pending = pending_words(cluster, device)
+    pending = pending_write_back_text(cluster, device)
     return [
         *([pending] if pending is not None else []),
-        *(f"{node}: {cache_words(device, cluster.replica(device.name, node))}"
+        *(f"{node}: {replica_cache_text(device, cluster.replica(device.name, node))}"
           for node in device.nodes),
     ]  # fmt: skip

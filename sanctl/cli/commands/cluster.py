@@ -146,7 +146,7 @@ def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[st
 
 def _device_state(env: Environment) -> str:
     try:
-        return corosync.device_state(env.runner) or "not asked"
+        return corosync.qdevice_state(env.runner) or "not asked"
     except CommandError:
         return "not asked"
 

@@ -28,12 +28,12 @@ from sanctl.ops.device import (
     move_device,
     resize_device,
 )
-from sanctl.plan.cache.policy_change import lone_words
-from sanctl.plan.cache.policy_request import cache_policy_words
+from sanctl.plan.cache.policy_change import single_replica_text
+from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.device.creation import CreateRequest
+from sanctl.plan.device.creation import DeviceArguments
 from sanctl.plan.device.deletion import check_deletion
-from sanctl.plan.replicas.pending_change import unfinished
+from sanctl.plan.replicas.pending_change import pending_change_of
 
 
 @click.group(no_args_is_help=False)
@@ -117,7 +117,7 @@ def create(
 ) -> None:
     """Create a device and wait until it is served and its replicas are in sync."""
     env = environment()
-    request = CreateRequest(
+    request = DeviceArguments(
         name=name,
         size=size,
         replicas=replicas,
@@ -143,9 +143,9 @@ def create(
         made = outcome.device
         active = outcome.cluster.active_node(made.name)
         print(f"device {made.name}: {made.size}, served by {active}, {outcome.duration_s:.1f} s")
-        lone = lone_words(made)
+        lone = single_replica_text(made)
         if lone is not None:
-            print(f"cache policy {cache_policy_words(made.cache)}: {lone}")
+            print(f"cache policy {cache_policy_text(made.cache)}: {lone}")
         _print_access(made, topology)
 
     finish(output, data=device_data(outcome.cluster, outcome.device, topology), text=text)
@@ -196,7 +196,7 @@ def show(name: str, output: str) -> None:
 def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> None:
     active = cluster.mon.active_nodes(found.name)
     move = cluster.cib.move(found.name)
-    left = unfinished(cluster, found)
+    left = pending_change_of(cluster, found)
     lines = [
         ("device", found.name.value),
         ("state", device_state(cluster, found)),
@@ -205,7 +205,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
         *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
-        ("cache", cache_policy_words(found.cache)),
+        ("cache", cache_policy_text(found.cache)),
         *(("", line) for line in cache_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),

@@ -16,7 +16,7 @@ from sanctl.cli.views import UNKNOWN
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.ops.heal import examine_replicas, heal_device
-from sanctl.plan.replicas.heal import Condition, Diagnosis, Loss, Side, loss
+from sanctl.plan.replicas.heal import Condition, Diagnosis, Loss, ReplicaFacts, loss_of_keeping
 
 _COLUMNS = ("COPY ON", "DISK", "ONLY THERE", "APART SINCE", "GENERATION", "NOTES")
 _WORDS = {
@@ -68,7 +68,7 @@ def heal(
                 status=ExitStatus.OK if shown.condition is Condition.SOUND else ExitStatus.DEGRADED,
             )
             return
-        lost = loss(shown, chosen)
+        lost = loss_of_keeping(shown, chosen)
         if not yes:
             with contextlib.redirect_stdout(sys.stderr):
                 _print(shown)
@@ -94,7 +94,7 @@ def _losses(shown: Diagnosis) -> dict[NodeName, Loss | Problem]:
     found: dict[NodeName, Loss | Problem] = {}
     for side in shown.sides:
         try:
-            found[side.node] = loss(shown, side.node)
+            found[side.node] = loss_of_keeping(shown, side.node)
         except Refused as error:
             found[side.node] = error.problems[0]
     return found
@@ -112,7 +112,7 @@ def _print(shown: Diagnosis) -> None:
             print(f"--keep {node} is refused: {verdict}")
 
 
-def _row(side: Side) -> tuple[str, ...]:
+def _row(side: ReplicaFacts) -> tuple[str, ...]:
     notes = [side.state.value]
     if side.serves:
         notes.append("serves")

@@ -11,12 +11,17 @@ from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
 from sanctl.cli.views import UNKNOWN, pool_data
 from sanctl.errors import SanctlError
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import PoolName, format_bytes
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops import pool as pools
-from sanctl.plan.pool.flash_mode import common_mode, existing_pool, node_words, nodes_away
+from sanctl.plan.pool.flash_mode import (
+    absent_nodes,
+    common_wanted_mode,
+    existing_cached_pool,
+    node_flash_text,
+)
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import pool as pool_documents
@@ -50,7 +55,7 @@ def list_pools(output: str) -> None:
 
 @pool.command(short_help="Change how a pool's flash is used, while hosts write.")
 @click.argument("name", metavar="POOL")
-@click.argument("mode", required=False, type=click.Choice([mode.value for mode in Mode]))
+@click.argument("mode", required=False, type=click.Choice([mode.value for mode in CacheMode]))
 @timeout_option(600)
 @output_option
 def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
@@ -67,28 +72,30 @@ def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
     """
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)
-    found = existing_pool(topology, wanted)
+    found = existing_cached_pool(topology, wanted)
     if mode is None:
         _show(found, output)
         return
     with env.session() as it, env.recorded("pool-cache", words=f"pool cache {name} {mode}"):
         began_s = it.clock.monotonic_s()
-        cluster, changed = pools.set_mode(it, topology, wanted, Mode(mode), timeout_s=timeout_s)
+        cluster, changed = pools.set_mode(
+            it, topology, wanted, CacheMode(mode), timeout_s=timeout_s
+        )
         took_s = it.clock.monotonic_s() - began_s
 
     def text() -> None:
         told = f"after {took_s:.1f} s" if changed else "nothing to do"
         print(f"pool {wanted}: {mode}, {told}")
         for node in found.nodes:
-            print(f"  {node}: {node_words(cluster, found, node)}")
-        for node in nodes_away(cluster, found):
+            print(f"  {node}: {node_flash_text(cluster, found, node)}")
+        for node in absent_nodes(cluster, found):
             print(f"{node} follows when it is online again")
         if changed:
             print(f"put mode: {mode} into the inventory, too")
 
     finish(
         output,
-        data=_mode_data(cluster, found, Mode(mode), changed=changed, took_s=took_s),
+        data=_mode_data(cluster, found, CacheMode(mode), changed=changed, took_s=took_s),
         text=text,
     )
 
@@ -96,7 +103,7 @@ def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
 def _show(found: Pool, output: str) -> None:
     with environment().session() as it:
         cluster = it.observe()
-    data = _mode_data(cluster, found, common_mode(cluster, found), changed=False, took_s=0.0)
+    data = _mode_data(cluster, found, common_wanted_mode(cluster, found), changed=False, took_s=0.0)
 
     def text() -> None:
         print_table(_MODE_COLUMNS, [_mode_row(entry) for entry in data["nodes"]])
@@ -105,7 +112,7 @@ def _show(found: Pool, output: str) -> None:
 
 
 def _mode_data(
-    cluster: Cluster, found: Pool, mode: Mode | None, *, changed: bool, took_s: float
+    cluster: Cluster, found: Pool, mode: CacheMode | None, *, changed: bool, took_s: float
 ) -> pool_documents.PoolModeSet:
     return {
         "name": found.name.value,

@@ -13,10 +13,10 @@ from sanctl.cli.views import UNKNOWN, device_data
 from sanctl.errors import ExitStatus
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.ops.replicas import Levelled, change_level, replace_node
-from sanctl.plan.device.creation import CreateRequest, read_request
-from sanctl.plan.device.placement_preview import Site, survey
-from sanctl.plan.replicas.replica_choice import read_level
-from sanctl.plan.replicas.replica_count import Setting
+from sanctl.plan.device.creation import DeviceArguments, parse_device_request
+from sanctl.plan.device.placement_preview import NodePreview, preview_placement
+from sanctl.plan.replicas.replica_choice import parse_replica_request
+from sanctl.plan.replicas.replica_count import StepContext
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import contract
@@ -60,7 +60,7 @@ def replicas(
     """
     env = environment()
     wanted = DeviceName.parse(name)
-    request = read_level(count, add, drop)
+    request = parse_replica_request(count, add, drop)
     topology = env.topology()
     options = "".join(
         f" {option} {node}"
@@ -84,8 +84,10 @@ def replicas(
     )
 
 
-def _setting(env: Environment, topology: Topology, accepted: tuple[str, ...]) -> Setting:
-    return Setting(topology=topology, drbd_version=env.drbd_version(), accepted=frozenset(accepted))
+def _setting(env: Environment, topology: Topology, accepted: tuple[str, ...]) -> StepContext:
+    return StepContext(
+        topology=topology, drbd_version=env.drbd_version(), accepted=frozenset(accepted)
+    )
 
 
 def _levelled_data(outcome: Levelled, topology: Topology) -> contract.Levelled:
@@ -137,8 +139,8 @@ def place(
     """Say where a new device would go. Nothing is made; exit status 1: it would not go anywhere."""
     env = environment()
     topology = env.topology()
-    wish = read_request(
-        CreateRequest(
+    wish = parse_device_request(
+        DeviceArguments(
             name="place",
             size=size,
             replicas=replicas,
@@ -148,7 +150,7 @@ def place(
         )
     )
     with env.session() as it:
-        sites = survey(wish, it.observe(), topology, drbd_version=env.drbd_version())
+        sites = preview_placement(wish, it.observe(), topology, drbd_version=env.drbd_version())
     chosen = [site for site in sites if site.is_chosen]
 
     def text() -> None:
@@ -173,7 +175,7 @@ def place(
 _COLUMNS = ("NODE", "CHOSEN", "SITE", "RACK", "ROOM", "ACTIVE", "WHY")
 
 
-def _row(site: Site) -> tuple[str, ...]:
+def _row(site: NodePreview) -> tuple[str, ...]:
     return (
         site.node.value,
         "yes" if site.is_chosen else "no",
@@ -185,7 +187,7 @@ def _row(site: Site) -> tuple[str, ...]:
     )
 
 
-def _verdict(site: Site, *, is_first: bool) -> contract.PlacementVerdict:
+def _verdict(site: NodePreview, *, is_first: bool) -> contract.PlacementVerdict:
     return {
         "node": site.node.value,
         "chosen": site.is_chosen,

@@ -23,7 +23,7 @@ from sanctl.errors import ConfigError, ExitStatus, Problem
 from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.findings import Finding, Severity, grouped, is_degraded
 from sanctl.model.topology import Topology
-from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.health.cluster_health import all_findings
 
 _SHOWN_SUBJECTS = 4
 
@@ -41,7 +41,7 @@ def status(output: str) -> None:
         problems = error.problems
     with env.session() as it:
         cluster = it.observe()
-        findings = judge(cluster, topology, now_s=it.clock.wall_s())
+        findings = all_findings(cluster, topology, now_s=it.clock.wall_s())
     degraded = is_degraded(findings) or bool(problems)
     nodes = node_data(cluster, topology)
     summary = _summary(cluster, topology, findings, degraded=degraded)

@@ -22,13 +22,13 @@ from sanctl.cli.sync_views import (
 from sanctl.cli.views import replica_words
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import format_bytes
-from sanctl.model.resync_record import Running
+from sanctl.model.resync_record import RunningSync
 from sanctl.ops.session import Session
 
 _COLUMNS = ("DEVICE", "COPY ON", "STATE", "DONE", "LEFT", "RATE", "TIME LEFT")
 _LOOK_EVERY_S = 1.0
 
-Seen = tuple[tuple[str, Running], ...]
+Seen = tuple[tuple[str, RunningSync], ...]
 
 
 @click.group(no_args_is_help=False)
@@ -102,7 +102,7 @@ def _watch_live(session: Session) -> None:
             session.clock.sleep(_LOOK_EVERY_S)
 
 
-def _running_on(running: Seen, device: str, node: str) -> Running | None:
+def _running_on(running: Seen, device: str, node: str) -> RunningSync | None:
     return next((r for where, r in running if where == node and r.device == device), None)
 
 

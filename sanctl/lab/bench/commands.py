@@ -11,14 +11,14 @@ import click
 
 from sanctl.cli.output import finish, output_option, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
-from sanctl.lab.bench.flash_cache import cache_command
+from sanctl.lab.bench.cache_throughput import cache_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.standby_loss import partner_command
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines.spec import DEFAULT_NAME
-from sanctl.lab.measure import cost
-from sanctl.lab.measure.cost import Cost, Program
+from sanctl.lab.measure import cpu_cost
+from sanctl.lab.measure.cpu_cost import Cost, Program
 
 _OURS = "/usr/lib/ocf/resource.d/sanctl/device"
 _STOCK = "/usr/lib/ocf/resource.d/linbit/drbd"
@@ -61,7 +61,7 @@ def cost_command(*, name: str, device: str, node: str, repeat: int, output: str)
     same DRBD resource, and crm_mon -1. Time in the kernel and in all child processes is counted.
     Exits with 0 if the monitor costs less than the stock one.
     """
-    bed = Bed(name)
+    bed = LabSession(name)
     devices = _devices(bed)
     if not devices or (device and device not in devices):
         raise Refused(
@@ -100,7 +100,9 @@ def cost_command(*, name: str, device: str, node: str, repeat: int, output: str)
     )
 
 
-def measure(bed: Bed, node: str, programs: Mapping[str, Program], repeat: int) -> dict[str, Cost]:
+def measure(
+    bed: LabSession, node: str, programs: Mapping[str, Program], repeat: int
+) -> dict[str, Cost]:
     """Run all programs in turns on a node of a lab and return what they cost.
 
     Raises:
@@ -109,8 +111,8 @@ def measure(bed: Bed, node: str, programs: Mapping[str, Program], repeat: int) -
     try:
         done = bed.sh(
             node,
-            f"python3 -I - {shlex.quote(cost.order(programs, repeat))}",
-            stdin=cost.SCRIPT,
+            f"python3 -I - {shlex.quote(cpu_cost.script_argument(programs, repeat))}",
+            stdin=cpu_cost.SCRIPT,
             timeout_s=_RUN_DEADLINE_S * (repeat + 1),
         )
     finally:
@@ -120,10 +122,10 @@ def measure(bed: Bed, node: str, programs: Mapping[str, Program], repeat: int) -
             " --delete --quiet",
             ok=range(256),
         )
-    return cost.costs(programs, done.stdout)
+    return cpu_cost.parse_costs(programs, done.stdout)
 
 
-def _devices(bed: Bed) -> dict[str, dict[str, str]]:
+def _devices(bed: LabSession) -> dict[str, dict[str, str]]:
     """Return the parameters of every device in the CIB."""
     root = ET.fromstring(bed.sh(bed.storage[0].name, "cibadmin --query").stdout)  # noqa: S314 - our lab
     return {

@@ -19,12 +19,12 @@ import click
 from sanctl.cli.output import finish, output_option, print_table
 from sanctl.errors import ExitStatus
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, await_writes
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed
-from sanctl.lab.harness.scenario import Scene, require
+from sanctl.lab.harness.failover import LedgerLoad, await_writes
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines.spec import DEFAULT_NAME
-from sanctl.lab.measure import audit, ledger_latency, timeline
+from sanctl.lab.measure import kernel_audit, ledger_latency, timeline
 from sanctl.model.names import ByteSize, format_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _WRITES_PER_S = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LevelTrial:
+class ReplicaChange:
     """One change of a device's copies under the ledger.
 
     Attributes:
@@ -73,7 +73,7 @@ class LevelTrial:
         return f"{len(self.before)} -> {len(self.after)}"
 
 
-def change(load: Load, *words: str) -> LevelTrial:
+def change(load: LedgerLoad, *words: str) -> ReplicaChange:
     """Run `sanctl device replicas NAME WORDS` and return what it cost the host.
 
     Raises:
@@ -81,7 +81,7 @@ def change(load: Load, *words: str) -> LevelTrial:
     """
     bed, device = load.bed, load.device
     source = collect.active_node(bed, device)
-    before = copies(bed, source, device)
+    before = replica_nodes(bed, source, device)
     ids_before = load.sessions()
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
@@ -93,20 +93,20 @@ def change(load: Load, *words: str) -> LevelTrial:
         )
         ended_s = time.time()
         sent = _sent_bytes(bed, source) - sent
-        violations = audit.violations(collect.views(bed))
+        violations = kernel_audit.violations(collect.kernel_views(bed))
         await_writes(load, states)
-    after = copies(bed, source, device)
+    after = replica_nodes(bed, source, device)
     ids_after = load.sessions()
     stayed = {
         node.name: load_portal
         for node in bed.storage
         if node.name in before and node.name in after
-        for load_portal in Scene(bed, load.host).portals([node.name])
+        for load_portal in Scenario(bed, load.host).portals([node.name])
     }
     records = load.host.fetch_log(load.run)[1]
     # DRBD 9 may have another copy feed a new one than that which serves.
     entries = collect.journals(bed, before, began_s - 1.0)
-    return LevelTrial(
+    return ReplicaChange(
         before=before,
         after=after,
         seconds=ended_s - began_s,
@@ -124,19 +124,19 @@ def change(load: Load, *words: str) -> LevelTrial:
     )
 
 
-def copies(bed: Bed, node: str, device: str) -> tuple[str, ...]:
+def replica_nodes(bed: LabSession, node: str, device: str) -> tuple[str, ...]:
     """Return the nodes that the cluster says hold a copy of a device."""
     out = bed.sh(node, f"sanctl device show {device} --output json", timeout_s=60).stdout
     return tuple(each["node"] for each in json.loads(out)["data"]["replicas"])
 
 
-def _sent_bytes(bed: Bed, node: str) -> int:
+def _sent_bytes(bed: LabSession, node: str) -> int:
     return int(bed.sh(node, f"cat {_SYNC_COUNTER}").stdout)
 
 
 def open_load(
-    scene: Scene, device: str, size: str, nodes: Sequence[str], *, cache: str = "none"
-) -> Load:
+    scene: Scenario, device: str, size: str, nodes: Sequence[str], *, cache: str = "none"
+) -> LedgerLoad:
     """Create a device with copies on these nodes, and write a ledger on it from the host."""
     target = scene.create(device, size, prefer=nodes[0], nodes=nodes, cache=cache)
     path = scene.host.login(target, scene.portals(nodes))
@@ -151,7 +151,7 @@ def open_load(
     )
 
 
-def close_load(load: Load) -> dict[str, Any]:
+def close_load(load: LedgerLoad) -> dict[str, Any]:
     """End the ledger and return what its checker says of every block that was written."""
     load.host.stop_ledger(load.run)
     return load.host.check_ledger(load.run)
@@ -176,11 +176,11 @@ def levels_command(
     every acknowledged block back. Exits with 0 if nothing was lost, no request failed, no session
     ended, and no pause was longer than a second.
     """
-    scene = Scene(Bed(name), Host(Bed(name), "i1"))
+    scene = Scenario(LabSession(name), Initiator(LabSession(name), "i1"))
     require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
     nodes = [node.name for node in scene.bed.storage]
     require(max(course) <= len(nodes), f"the lab has {len(nodes)} storage nodes")
-    trials: list[LevelTrial] = []
+    trials: list[ReplicaChange] = []
     try:
         load = open_load(scene, _DEVICE, size, nodes[: course[0]])
         for before, after in itertools.pairwise(course * repeat):
@@ -241,7 +241,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _row(trial: LevelTrial) -> tuple[str, ...]:
+def _row(trial: ReplicaChange) -> tuple[str, ...]:
     return (
         trial.name,
         f"{trial.pause.seconds:.2f} s",
@@ -254,7 +254,7 @@ def _row(trial: LevelTrial) -> tuple[str, ...]:
     )
 
 
-def _data(trial: LevelTrial) -> documents.LevelChange:
+def _data(trial: ReplicaChange) -> documents.LevelChange:
     return {
         "before": list(trial.before),
         "after": list(trial.after),

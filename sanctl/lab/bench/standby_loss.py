@@ -15,17 +15,17 @@ import click
 
 from sanctl.cli.output import finish, output_option, print_table
 from sanctl.errors import ExitStatus
-from sanctl.lab.bench.flash_cache import spinning
+from sanctl.lab.bench.cache_throughput import slow_disks
 from sanctl.lab.bench.replica_changes import close_load
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, await_healthy, await_writes
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene, require
+from sanctl.lab.harness.failover import LedgerLoad, await_healthy, await_writes
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import ledger_latency
-from sanctl.lab.measure.ledger_writer import Kind
-from sanctl.model.cache_policy import Mode
+from sanctl.lab.measure.ledger_writer import RecordKind
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import ByteSize, format_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _FLUSHED = re.compile(r"all that was in RAM is on the disk \((\d+) bytes\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class StandbyLoss:
     """The loss of a standby's power, under writes.
 
     Attributes:
@@ -80,13 +80,13 @@ def find_flush(entries: Sequence[Entry], device: str, since_s: float) -> tuple[i
     return None
 
 
-def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
+def lose_standby(load: LedgerLoad, limit: ByteSize | None) -> StandbyLoss:
     """Set the mode, write as fast as it goes, cut the standby's power; return when it is back."""
     bed, device = load.bed, load.device
     active = collect.active_node(bed, device)
     lost = load.peer_of(active)
-    scene = Scene(bed, load.host)
-    mode = Mode.WRITE_THROUGH if limit is None else Mode.WRITE_BACK
+    scene = Scenario(bed, load.host)
+    mode = CacheMode.WRITE_THROUGH if limit is None else CacheMode.WRITE_BACK
     share = () if limit is None else ("--dirty-limit", str(limit.bytes))
     scene.sanctl("device", "cache", device, mode.value, *share, timeout_s=_MODE_DEADLINE_S)
     wait_for(f"{mode} on both", lambda: _are_in(scene, device, mode), within_s=_MODE_DEADLINE_S)
@@ -119,12 +119,12 @@ def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
         bed.give_power(lost)
     wait_for(
         f"{lost} to be back and in sync",
-        lambda: collect.in_sync(bed, active, device),
+        lambda: collect.is_in_sync(bed, active, device),
         within_s=_RETURN_DEADLINE_S,
         every_s=2.0,
     )
     await_healthy(bed, active)
-    return Loss(
+    return StandbyLoss(
         limit_bytes=None if limit is None else limit.bytes,
         at_cut_bytes=at_cut_bytes,
         dirty_bytes=flushed,
@@ -133,13 +133,13 @@ def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
     )
 
 
-def _dirty_bytes(bed: Bed, node: str) -> int:
+def _dirty_bytes(bed: LabSession, node: str) -> int:
     """What is in a node's page cache and not yet on a disk, whosever it is (proc_meminfo(5))."""
     told = bed.sh(node, "awk '/^(Dirty|Writeback):/ {kib += $2} END {print kib}' /proc/meminfo")
     return int(told.stdout) * 1024
 
 
-def _start_filler(load: Load) -> None:
+def _start_filler(load: LedgerLoad) -> None:
     """Write random blocks behind the ledger's region, as fast as the device takes them."""
     size = _DEVICE_BYTES - _LEDGER_BYTES
     load.host.sh(
@@ -151,15 +151,15 @@ def _start_filler(load: Load) -> None:
     )
 
 
-def _are_in(scene: Scene, device: str, mode: Mode) -> bool:
+def _are_in(scene: Scenario, device: str, mode: CacheMode) -> bool:
     shown = json.loads(scene.sanctl("device", "show", device, "--output", "json"))["data"]
     return {each["cache"]["mode"] for each in shown["replicas"]} == {mode.value}
 
 
-def _has_resumed(load: Load, cut_s: float) -> bool:
+def _has_resumed(load: LedgerLoad, cut_s: float) -> bool:
     """Whether the ledger has stood still since a time, and writes again."""
     records = load.host.fetch_log(load.run)[1]
-    acked = [record.wall_ns / 1e9 for record in records if record.kind is Kind.ACK]
+    acked = [record.wall_ns / 1e9 for record in records if record.kind is RecordKind.ACK]
     return (
         ledger_latency.find_pause(records, cut_s - 1.0, time.time()).longest_gap_s > 1.0
         and acked[-1] > time.time() - 5.0
@@ -180,10 +180,10 @@ def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> 
     them, and a ledger beside them; the standby's power is cut. First in write-through, which has
     nothing to flush. Exits with 0 if no acknowledged write was lost and no request failed.
     """
-    bed = Bed(name)
-    scene = Scene(bed, Host(bed, "i1"))
+    bed = LabSession(name)
+    scene = Scenario(bed, Initiator(bed, "i1"))
     require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
-    found: list[Loss] = []
+    found: list[StandbyLoss] = []
     with ExitStack() as stack:
         target = scene.create(_DEVICE, str(_DEVICE_BYTES), prefer=bed.storage[0].name)
         stack.callback(scene.delete, _DEVICE)
@@ -206,7 +206,7 @@ def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> 
         )
         for limit in (None, *limits):
             # Anew each time: a node that was without power forgets what its disk was told to be.
-            with spinning(bed):
+            with slow_disks(bed):
                 found.append(lose_standby(load, limit))
         check = close_load(load)
     is_good = check["lost"] == check["errors"] == 0 and all(not it.pause.errors for it in found)
@@ -238,7 +238,7 @@ def _limits(text: str) -> tuple[ByteSize, ...]:
 _COLUMNS = ("MAY BE DIRTY", "AT THE CUT", "LEFT TO FLUSH", "FLUSH", "LONGEST PAUSE", "ERRORS")
 
 
-def _row(each: Loss) -> tuple[str, ...]:
+def _row(each: StandbyLoss) -> tuple[str, ...]:
     return (
         "write-through" if each.limit_bytes is None else format_bytes(each.limit_bytes),
         format_bytes(each.at_cut_bytes),
@@ -249,7 +249,7 @@ def _row(each: Loss) -> tuple[str, ...]:
     )
 
 
-def _data(each: Loss) -> documents.PartnerLoss:
+def _data(each: StandbyLoss) -> documents.PartnerLoss:
     return {
         "limit_bytes": each.limit_bytes,
         "at_cut_bytes": each.at_cut_bytes,

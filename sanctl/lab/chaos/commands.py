@@ -12,19 +12,18 @@ from pathlib import Path
 import click
 
 from sanctl.errors import ExitStatus, SanctlError
-from sanctl.lab.chaos import loads as ledgers
-from sanctl.lab.chaos import report
+from sanctl.lab.chaos import ledgers, report
 from sanctl.lab.chaos.fault import Fault, describe
-from sanctl.lab.chaos.fault_choice import SCENARIOS, partitions, random_faults
-from sanctl.lab.chaos.matrix import table
-from sanctl.lab.chaos.run import Bench, Step, shape_of
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, run_sanctl
-from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.chaos.fault_choice import FAULT_LISTS, partitions, random_faults
+from sanctl.lab.chaos.fault_runner import FaultResult, FaultRunner, nodes_by_role
+from sanctl.lab.chaos.partition_table import table
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, run_sanctl
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import Role
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 
 _NAME = "chaos"
 _DEVICES = ("chaos1", "chaos2", "chaos3")
@@ -48,7 +47,7 @@ def numbers(text: str) -> range:
     return range(int(first), int(last if dash else first) + 1)
 
 
-class Clock:
+class TimedLines:
     """Says lines with the time since the run began."""
 
     def __init__(self) -> None:
@@ -69,12 +68,12 @@ def chaos() -> None:
 @click.option("--faults", "count", type=click.IntRange(1), default=100, show_default=True,
               help="How many random faults.")  # fmt: skip
 @click.option("--seed", type=int, help="Repeats the choice of an earlier run. [random]")
-@click.option("--scenario", type=click.Choice(list(SCENARIOS)),
+@click.option("--scenario", type=click.Choice(list(FAULT_LISTS)),
               help="A fixed list of faults instead of random ones.")  # fmt: skip
 @click.option("--only", type=numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these faults of the list.")  # fmt: skip
-@click.option("--cache", "mode", type=click.Choice([mode.value for mode in Mode]),
-              default=Mode.NONE.value, show_default=True,
+@click.option("--cache", "mode", type=click.Choice([mode.value for mode in CacheMode]),
+              default=CacheMode.NONE.value, show_default=True,
               help="Cache policy of the devices. Write-back survives the loss of one node, and no"
               " fault that takes all power.")  # fmt: skip
 @click.option("--keep-going", is_flag=True, help="Go on after a fault that ended in a problem.")
@@ -97,26 +96,26 @@ def run(
     two nodes that serve, nothing left over, no I/O error at a host, whole again by itself.
     """
     lab_host.require_root()
-    tell = Clock()
+    tell = TimedLines()
     seed = random.randrange(_SEED_LIMIT) if seed is None else seed  # noqa: S311 - no secret
     words = ["sanctl", "chaos", "run"]
     if scenario is None:
         words += ["--seed", str(seed), "--faults", str(count)]
     else:
         words += ["--scenario", scenario]
-    if mode != Mode.NONE:
+    if mode != CacheMode.NONE:
         words += ["--cache", mode]
     repeat = shlex.join(words)
     tell(repeat)
     bed = _lab(name)
-    shape = shape_of(bed)
-    faults = SCENARIOS[scenario](shape) if scenario else random_faults(shape, seed, count)
-    numbered = chosen(faults, only)
+    shape = nodes_by_role(bed)
+    faults = FAULT_LISTS[scenario](shape) if scenario else random_faults(shape, seed, count)
+    numbered = select_faults(faults, only)
     for number, fault in numbered:
         tell(f"planned {number}: {describe(fault)}")
     title = f"Fault bench: {scenario}" if scenario else f"Fault bench: seed {seed}"
-    steps, _ = inflict_all(bed, numbered, title=title, repeat=repeat, folder=folder,
-                           keep_going=keep_going, tell=tell, cache=Mode(mode))  # fmt: skip
+    steps, _ = run_faults(bed, numbered, title=title, repeat=repeat, folder=folder,
+                           keep_going=keep_going, tell=tell, cache=CacheMode(mode))  # fmt: skip
     tell(f"written: {folder}/summary.md, timeline.txt, steps.json and a folder for each machine")
     if len(steps) < len(numbered) or not all(step.is_good for step in steps):
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
@@ -138,23 +137,23 @@ def matrix(*, name: str, only: tuple[range, ...], hold: float, folder: Path) -> 
     from dataclasses import replace  # noqa: PLC0415
 
     lab_host.require_root()
-    tell = Clock()
+    tell = TimedLines()
     bed = _lab(name)
     strategy = bed.sh(bed.storage[0].name, "grep -h '^strategy' /etc/sanctl/cluster.toml").stdout
     strategy = strategy.partition("=")[2].strip().strip('"') or "unknown"
-    faults = [replace(fault, hold_s=hold) for fault in partitions(shape_of(bed))]
-    numbered = chosen(faults, only)
-    steps, _ = inflict_all(bed, numbered, title=f"Partitions, strategy {strategy}",
+    faults = [replace(fault, hold_s=hold) for fault in partitions(nodes_by_role(bed))]
+    numbered = select_faults(faults, only)
+    steps, _ = run_faults(bed, numbered, title=f"Partitions, strategy {strategy}",
                            repeat="sanctl chaos matrix", folder=folder, keep_going=True,
                            tell=tell)  # fmt: skip
-    text = table(steps, shape=shape_of(bed), strategy=strategy)
+    text = table(steps, shape=nodes_by_role(bed), strategy=strategy)
     (folder / "matrix.md").write_text(text)
     click.echo(text)
     if len(steps) < len(numbered) or not all(step.is_good for step in steps):
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
 
 
-def chosen(faults: Sequence[Fault], only: Sequence[range]) -> list[tuple[int, Fault]]:
+def select_faults(faults: Sequence[Fault], only: Sequence[range]) -> list[tuple[int, Fault]]:
     """Return the faults that are to be inflicted, each with its number in the list.
 
     Raises:
@@ -170,8 +169,8 @@ def chosen(faults: Sequence[Fault], only: Sequence[range]) -> list[tuple[int, Fa
     return found
 
 
-def inflict_all(
-    bed: Bed,
+def run_faults(
+    bed: LabSession,
     numbered: Sequence[tuple[int, Fault]],
     *,
     title: str,
@@ -180,13 +179,13 @@ def inflict_all(
     keep_going: bool,
     tell: Callable[[str], None],
     devices: Sequence[str] = _DEVICES,
-    cache: Mode = Mode.NONE,
-) -> tuple[list[Step], int]:
+    cache: CacheMode = CacheMode.NONE,
+) -> tuple[list[FaultResult], int]:
     """Set up the load, inflict the faults, leave the folder; return the steps and all acks."""
-    await_cluster(bed)
+    await_members_online(bed)
     began_s = time.time()
     hosts = [node.name for node in bed.lab.machines if node.role is Role.INITIATOR]
-    scenes = [Scene(bed, Host(bed, host)) for host in hosts]
+    scenes = [Scenario(bed, Initiator(bed, host)) for host in hosts]
     loads = ledgers.start(
         scenes,
         devices,
@@ -195,10 +194,10 @@ def inflict_all(
         size=_SIZE,
         cache=cache,
     )
-    bench = Bench(bed, loads, tell)
+    bench = FaultRunner(bed, loads, tell)
     bench.await_whole()
     tell(f"{len(loads)} devices under load from {' and '.join(hosts)}: {bench.serving()}")
-    steps: list[Step] = []
+    steps: list[FaultResult] = []
     acknowledged = 0
 
     def save() -> None:
@@ -228,7 +227,7 @@ def inflict_all(
 
 
 def summary_of(
-    steps: Sequence[Step], title: str, repeat: str, *, wanted: int, acknowledged: int
+    steps: Sequence[FaultResult], title: str, repeat: str, *, wanted: int, acknowledged: int
 ) -> str:
     """Return the summary page."""
     return report.summary(
@@ -236,7 +235,7 @@ def summary_of(
     )
 
 
-def _tell_step(tell: Callable[[str], None], step: Step) -> None:
+def _tell_step(tell: Callable[[str], None], step: FaultResult) -> None:
     pauses = ", ".join(f"{name} {pause.seconds:.1f} s" for name, pause in step.pauses.items())
     whole = f"{step.whole_s - step.undone_s:.0f} s" if step.whole_s else "never"
     fenced = " ".join(step.fenced) or "nobody"
@@ -245,7 +244,7 @@ def _tell_step(tell: Callable[[str], None], step: Step) -> None:
         tell(f"   PROBLEM {problem}")
 
 
-def _repair(bench: Bench, tell: Callable[[str], None]) -> bool:
+def _repair(bench: FaultRunner, tell: Callable[[str], None]) -> bool:
     """Do what an operator would, so that the next fault finds a whole cluster."""
     tell("   repaired by hand: everything healed, failures cleaned up")
     bench.inflicter.heal()
@@ -267,9 +266,9 @@ def _repair(bench: Bench, tell: Callable[[str], None]) -> bool:
     return True
 
 
-def _lab(name: str) -> Bed:
+def _lab(name: str) -> LabSession:
     if lab_state.find(name) is None:
         run_sanctl("lab", "up", "--name", name, "--initiators", "2", timeout_s=_LAB_DEADLINE_S)
     elif not lab_state.load(name).is_up():
         run_sanctl("lab", "up", "--name", name, timeout_s=_LAB_DEADLINE_S)
-    return Bed(name)
+    return LabSession(name)

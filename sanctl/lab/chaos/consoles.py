@@ -21,7 +21,7 @@ class _Mark(NamedTuple):
         return text[: self.read_bytes].endswith(self.tail) and len(text) >= self.read_bytes
 
 
-class Consoles:
+class ConsoleReader:
     """Consoles of a laboratory, read on from where they were read last.
 
     Args:
@@ -47,7 +47,7 @@ class Consoles:
         return [line for text in texts for line in text.decode(errors="replace").splitlines()]
 
 
-def as_journal(lines: Iterable[str]) -> list[str]:
+def as_kernel_log(lines: Iterable[str]) -> list[str]:
     """Return a console's lines as the journal has those of the kernel, which it mostly shows."""
     return [f"kernel: {line}" for line in lines]
 

@@ -32,7 +32,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneWay:
+class OneWayLoss:
     """What one node sends to another is lost, or part of it; the answers would arrive."""
 
     network: str
@@ -53,7 +53,7 @@ class SlowLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
+class DaemonKilled:
     """A daemon is killed with SIGKILL."""
 
     node: str
@@ -71,7 +71,7 @@ class BadDisk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Full:
+class FilesystemFull:
     """A filesystem of a node has no free block: the pool, or root."""
 
     node: str
@@ -127,11 +127,11 @@ class DuringResync:
 Fault = (
     PowerCut
     | Partition
-    | OneWay
+    | OneWayLoss
     | SlowLink
-    | Kill
+    | DaemonKilled
     | BadDisk
-    | Full
+    | FilesystemFull
     | ClockJump
     | AgentKilled
     | CutDuringMove
@@ -147,16 +147,16 @@ def describe(fault: Fault) -> str:
             return f"power cut of {_and(nodes)}"
         case Partition(networks=networks, side=side):
             return f"{_and(networks)}: {_and(side)} cut off from all others"
-        case OneWay(network=network, source=source, target=target, loss_pct=loss):
+        case OneWayLoss(network=network, source=source, target=target, loss_pct=loss):
             how = "nothing" if loss >= 100 else f"{100 - loss:g} %"
             return f"{network}: {how} of what {source} sends reaches {target}"
         case SlowLink(network=network, node=node, delay_ms=delay):
             return f"{network}: what {node} sends is {delay:g} ms late"
-        case Kill(node=node, daemon=daemon):
+        case DaemonKilled(node=node, daemon=daemon):
             return f"kill -9 of {daemon} on {node}"
         case BadDisk(node=node, does=does):
             return f"disk of {node}: {does}"
-        case Full(node=node, place=place):
+        case FilesystemFull(node=node, place=place):
             return f"{place} full on {node}"
         case ClockJump(node=node, seconds=seconds):
             return f"clock of {node} off by {seconds:+d} s"
@@ -193,7 +193,7 @@ def nodes_of(fault: Fault) -> tuple[str, ...]:
             return nodes
         case Partition(side=side):
             return side
-        case OneWay(source=source, target=target):
+        case OneWayLoss(source=source, target=target):
             return (source, target)
         case AgentKilled() | CutDuringMove():
             return ()

@@ -16,11 +16,11 @@ from sanctl.lab.chaos.fault import (
     BadDisk,
     ClockJump,
     CutDuringMove,
+    DaemonKilled,
     DuringResync,
     Fault,
-    Full,
-    Kill,
-    OneWay,
+    FilesystemFull,
+    OneWayLoss,
     Partition,
     PowerCut,
     Reboot,
@@ -51,7 +51,7 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class NodesByRole:
     """The laboratory as far as the choice of faults depends on it.
 
     Attributes:
@@ -90,7 +90,7 @@ def network_sets() -> tuple[tuple[str, ...], ...]:
     return (*((network,) for network in NETWORKS), MEMBERSHIP, NETWORKS)
 
 
-def partitions(shape: Shape) -> tuple[Fault, ...]:
+def partitions(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return every bipartition of the cluster on every set of networks.
 
     Hosts are always on the side that is not named. So where their network is cut and the sides are
@@ -115,7 +115,7 @@ def _sides(
     return (tuple(node for node in nodes if node not in side), side)
 
 
-def races(shape: Shape) -> tuple[Fault, ...]:
+def fencing_races(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return losses of all that carries the membership, again and again: who fences whom?
 
     Of two nodes either may win: which one serves the first device changes with each round.
@@ -128,7 +128,7 @@ def races(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-def power_cuts(shape: Shape) -> tuple[Fault, ...]:
+def power_cuts(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return the power cuts: each role, every two at once, all at once."""
     single: list[Fault] = [PowerCut(nodes=(ACTIVE,)), PowerCut(nodes=(STANDBY,))]
     if shape.witnesses:
@@ -138,43 +138,43 @@ def power_cuts(shape: Shape) -> tuple[Fault, ...]:
     return (*single, *pairs, *everything)
 
 
-def kills(shape: Shape) -> tuple[Fault, ...]:
+def daemon_kills(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return the killing of each daemon where it matters most."""
     return (
-        *(Kill(node=ACTIVE, daemon=daemon) for daemon in CLUSTER_DAEMONS),
-        *(Kill(node=ACTIVE, daemon="corosync-qdevice") for _ in shape.voters),
-        *(Kill(node=voter, daemon="corosync-qnetd") for voter in shape.voters),
-        *(Kill(node=shape.hosts[0], daemon=daemon) for daemon in HOST_DAEMONS),
+        *(DaemonKilled(node=ACTIVE, daemon=daemon) for daemon in CLUSTER_DAEMONS),
+        *(DaemonKilled(node=ACTIVE, daemon="corosync-qdevice") for _ in shape.voters),
+        *(DaemonKilled(node=voter, daemon="corosync-qnetd") for voter in shape.voters),
+        *(DaemonKilled(node=shape.hosts[0], daemon=daemon) for daemon in HOST_DAEMONS),
     )
 
 
-def storage_faults(shape: Shape) -> tuple[Fault, ...]:
+def storage_faults(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return what can happen to the disks and filesystems of either replica."""
     del shape
     found: list[Fault] = []
     for node in (STANDBY, ACTIVE):
         found += [BadDisk(node=node, does=does) for does in _DISKS]
-        found += [Full(node=node, place=place) for place in ("pool", "root")]
+        found += [FilesystemFull(node=node, place=place) for place in ("pool", "root")]
     return tuple(found)
 
 
-def links(shape: Shape) -> tuple[Fault, ...]:
+def link_faults(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return asymmetric, lossy and slow links."""
     host = shape.hosts[0]
     return (
-        OneWay(network="sync", source=ACTIVE, target=STANDBY),
-        OneWay(network="sync", source=STANDBY, target=ACTIVE),
-        OneWay(network="hb", source=ACTIVE, target=STANDBY),
-        OneWay(network="iscsi", source=ACTIVE, target=host),
-        OneWay(network="iscsi", source=host, target=ACTIVE),
-        OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20),
-        OneWay(network="hb", source=STANDBY, target=ACTIVE, loss_pct=30),
+        OneWayLoss(network="sync", source=ACTIVE, target=STANDBY),
+        OneWayLoss(network="sync", source=STANDBY, target=ACTIVE),
+        OneWayLoss(network="hb", source=ACTIVE, target=STANDBY),
+        OneWayLoss(network="iscsi", source=ACTIVE, target=host),
+        OneWayLoss(network="iscsi", source=host, target=ACTIVE),
+        OneWayLoss(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20),
+        OneWayLoss(network="hb", source=STANDBY, target=ACTIVE, loss_pct=30),
         SlowLink(network="sync", node=ACTIVE, delay_ms=50),
         SlowLink(network="iscsi", node=ACTIVE, delay_ms=50),
     )
 
 
-def operations(shape: Shape) -> tuple[Fault, ...]:
+def operations(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return what people and half-done work do to a cluster."""
     del shape
     return (
@@ -187,7 +187,7 @@ def operations(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-def doubles(shape: Shape) -> tuple[Fault, ...]:
+def faults_during_resync(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return second faults during the resync that the first one made necessary."""
     del shape
     return (
@@ -198,21 +198,21 @@ def doubles(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-def quick(shape: Shape) -> tuple[Fault, ...]:
+def quick(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return the shortest fault of every kind that costs neither a fencing nor a restart."""
     del shape
     return (
-        OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
+        OneWayLoss(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
         SlowLink(network="iscsi", node=ACTIVE, delay_ms=30, hold_s=4),
         ClockJump(node=STANDBY, seconds=3600, hold_s=4),
-        Kill(node=STANDBY, daemon="pacemaker-attrd", hold_s=2),
-        Full(node=STANDBY, place="root", hold_s=4),
+        DaemonKilled(node=STANDBY, daemon="pacemaker-attrd", hold_s=2),
+        FilesystemFull(node=STANDBY, place="root", hold_s=4),
         BadDisk(node=STANDBY, does="slow", hold_s=4),
         Partition(networks=("sync",), side=(STANDBY,), hold_s=5),
     )
 
 
-def each_kind(shape: Shape) -> tuple[Fault, ...]:
+def each_kind(shape: NodesByRole) -> tuple[Fault, ...]:
     """Return one fault of every kind: the quick ones, then those that take a node or an agent.
 
     The double fault holds two power cuts: there is none by itself.
@@ -227,21 +227,21 @@ def each_kind(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-SCENARIOS: Mapping[str, Callable[[Shape], tuple[Fault, ...]]] = {
+FAULT_LISTS: Mapping[str, Callable[[NodesByRole], tuple[Fault, ...]]] = {
     "quick": quick,
     "each-kind": each_kind,
     "power": power_cuts,
     "partitions": partitions,
-    "races": races,
-    "links": links,
-    "daemons": kills,
+    "races": fencing_races,
+    "links": link_faults,
+    "daemons": daemon_kills,
     "storage": storage_faults,
     "operations": operations,
-    "double": doubles,
+    "double": faults_during_resync,
 }
 
 
-def random_faults(shape: Shape, seed: int, count: int) -> tuple[Fault, ...]:
+def random_faults(shape: NodesByRole, seed: int, count: int) -> tuple[Fault, ...]:
     """Return `count` faults that the seed decides, and nothing else.
 
     All kinds are equally likely, however many faults there are of each.
@@ -251,7 +251,7 @@ def random_faults(shape: Shape, seed: int, count: int) -> tuple[Fault, ...]:
     return tuple(choose.choice(makers)(choose) for _ in range(count))
 
 
-def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
+def _makers(shape: NodesByRole) -> tuple[Callable[[random.Random], Fault], ...]:
     """Return a maker of random faults for each kind."""
     cluster, storage, hosts = shape.cluster, shape.storage, shape.hosts
 
@@ -272,13 +272,13 @@ def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
         network = choose.choice(NETWORKS)
         source, target = pair(choose, network)
         loss_pct = choose.choice((5.0, 20.0, 50.0, 100.0))
-        return OneWay(network=network, source=source, target=target, loss_pct=loss_pct,
+        return OneWayLoss(network=network, source=source, target=target, loss_pct=loss_pct,
                       hold_s=hold_s(choose, 5, 20))  # fmt: skip
 
     def kill(choose: random.Random) -> Fault:
         if choose.random() < 0.25:
-            return Kill(node=choose.choice(hosts), daemon=choose.choice(HOST_DAEMONS))
-        return Kill(node=choose.choice(cluster), daemon=choose.choice(CLUSTER_DAEMONS))
+            return DaemonKilled(node=choose.choice(hosts), daemon=choose.choice(HOST_DAEMONS))
+        return DaemonKilled(node=choose.choice(cluster), daemon=choose.choice(CLUSTER_DAEMONS))
 
     def then(choose: random.Random) -> PowerCut | Partition:
         if choose.random() < 0.5:
@@ -306,7 +306,7 @@ def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
         lambda choose: BadDisk(
             node=choose.choice(storage), does=choose.choice(_DISKS), hold_s=hold_s(choose, 3, 15)
         ),
-        lambda choose: Full(
+        lambda choose: FilesystemFull(
             node=choose.choice(storage),
             place=choose.choice(("pool", "root")),
             hold_s=hold_s(choose, 5, 15),

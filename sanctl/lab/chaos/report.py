@@ -14,8 +14,8 @@ from typing import Any
 
 from sanctl.errors import SanctlError
 from sanctl.lab.chaos.fault import as_json, describe
-from sanctl.lab.chaos.run import Step
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.chaos.fault_runner import FaultResult
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines.spec import NodeSpec
 
 _TIMEOUT_S = 90.0
@@ -35,7 +35,7 @@ _FILES = {
 
 
 def summary(
-    steps: Sequence[Step], *, title: str, repeat: str, wanted: int, acknowledged: int
+    steps: Sequence[FaultResult], *, title: str, repeat: str, wanted: int, acknowledged: int
 ) -> str:
     """Return the one page: what was done, what held, and each pause at each initiator."""
     bad = [step for step in steps if not step.is_good]
@@ -81,7 +81,7 @@ def summary(
     return "\n".join(lines)
 
 
-def steps_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def steps_json(steps: Sequence[FaultResult]) -> list[dict[str, Any]]:
     """Return the steps as plain values."""
     return [
         {
@@ -104,7 +104,7 @@ def steps_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
     ]
 
 
-def timeline(steps: Sequence[Step]) -> str:
+def timeline(steps: Sequence[FaultResult]) -> str:
     """Return what was done when, one line each, in the order of time."""
     lines: list[tuple[float, str]] = []
     for step in steps:
@@ -121,7 +121,7 @@ def timeline(steps: Sequence[Step]) -> str:
     )
 
 
-def write(folder: Path, steps: Sequence[Step], page: str) -> None:
+def write(folder: Path, steps: Sequence[FaultResult], page: str) -> None:
     """Write what is known so far; called after every step, as the next may be the last."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.md").write_text(page)
@@ -129,14 +129,14 @@ def write(folder: Path, steps: Sequence[Step], page: str) -> None:
     (folder / "timeline.txt").write_text(timeline(steps))
 
 
-def collect(bed: Bed, folder: Path, since_s: float) -> None:
+def collect(bed: LabSession, folder: Path, since_s: float) -> None:
     """Keep what every machine knows; one that does not answer leaves its console."""
     with ThreadPoolExecutor(max_workers=len(bed.lab.machines)) as pool:
         list(pool.map(lambda node: _collect(bed, node, folder / node.name, since_s),
                       bed.lab.machines))  # fmt: skip
 
 
-def _collect(bed: Bed, node: NodeSpec, folder: Path, since_s: float) -> None:
+def _collect(bed: LabSession, node: NodeSpec, folder: Path, since_s: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     console = bed.lab.console_log(node)
     for log in (console, console.with_suffix(".previous.log")):

@@ -16,10 +16,10 @@ from rich.console import Console
 from sanctl.errors import ExitStatus
 from sanctl.lab.demo import report
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, run_sanctl
-from sanctl.lab.harness.scenario import Scene, await_cluster, require
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, run_sanctl
+from sanctl.lab.harness.scenario import Scenario, await_members_online, require
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure.trial import Claim, Trial, judge
@@ -34,7 +34,7 @@ _LAB_DEADLINE_S = 1200.0
 _SETTLE_S = 5.0
 
 
-class Stage:
+class DemoConsole:
     """Where the demo speaks: lines with the time since its start, and a live status below them."""
 
     def __init__(self, console: Console) -> None:
@@ -83,12 +83,12 @@ def demo(name: str, fresh: bool, repeat: int, folder: Path) -> None:
     cuts the power of the active server, lets it come back, moves the devices home. Exits with 0
     only if no acknowledged write was lost and every other promise held.
     """
-    stage = Stage(Console())
+    stage = DemoConsole(Console())
     if fresh and lab_state.find(name) is not None:
         run_sanctl("lab", "destroy", "--name", name, timeout_s=120)
     run_sanctl("lab", "up", "--name", name, timeout_s=_LAB_DEADLINE_S)
-    bed = Bed(name)
-    scene = Scene(bed, Host(bed, "i1"))
+    bed = LabSession(name)
+    scene = Scenario(bed, Initiator(bed, "i1"))
     load = _set_up(stage, scene)
     trials = []
     for _ in range(repeat):
@@ -105,12 +105,12 @@ def demo(name: str, fresh: bool, repeat: int, folder: Path) -> None:
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
 
 
-def _set_up(stage: Stage, scene: Scene) -> Load:
+def _set_up(stage: DemoConsole, scene: Scenario) -> LedgerLoad:
     """Create the devices, log the host in and start the load."""
     bed, host = scene.bed, scene.host
     home = bed.storage[0].name
     with stage.during("waiting for the cluster"):
-        await_cluster(bed)
+        await_members_online(bed)
         scene.unmount()
         for device in (_FILES, _LEDGER):
             if scene.exists(device):
@@ -141,7 +141,7 @@ def _set_up(stage: Stage, scene: Scene) -> Load:
         )
 
 
-def _once(stage: Stage, load: Load) -> list[Trial]:
+def _once(stage: DemoConsole, load: LedgerLoad) -> list[Trial]:
     """One crash of the active node, and the planned move back to it when it has returned."""
     home = collect.active_node(load.bed, load.device)
     # A stretch of undisturbed writes, for the picture. After the crash and after the move there is
@@ -158,7 +158,7 @@ def _once(stage: Stage, load: Load) -> list[Trial]:
 
 
 def _finish(
-    stage: Stage, scene: Scene, load: Load, trials: list[Trial], folder: Path
+    stage: DemoConsole, scene: Scenario, load: LedgerLoad, trials: list[Trial], folder: Path
 ) -> list[Claim]:
     """End the load, check what it left, and write the report."""
     with stage.during("reading every block and the file back"):

@@ -14,10 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sanctl.lab.measure import chart, ledger_latency
+from sanctl.lab.measure import latency_chart, ledger_latency
 from sanctl.lab.measure.ledger_writer import Record
-from sanctl.lab.measure.timeline import Mark, Stage
-from sanctl.lab.measure.trial import Claim, Kind, Trial, mib
+from sanctl.lab.measure.timeline import Milestone, Stage
+from sanctl.lab.measure.trial import Claim, Trial, TrialKind, mib
 
 
 def print_trial(console: Console, trial: Trial) -> None:
@@ -81,7 +81,7 @@ def write_folder(
         "trials": [trial.as_json() for trial in trials],
     }
     (folder / "timeline.json").write_text(json.dumps(data, indent=2) + "\n")
-    chart.draw(ledger_latency.pair_writes(records), trials, folder / "latency")
+    latency_chart.draw(ledger_latency.pair_writes(records), trials, folder / "latency")
     (folder / "summary.md").write_text(summary(trials, claims))
 
 
@@ -98,7 +98,7 @@ def summary(trials: Sequence[Trial], claims: Sequence[Claim]) -> str:
         f"| {'held' if claim.is_held else '**broken**'} | {claim.text} | {claim.measured} |"
         for claim in claims
     ]
-    for kind in Kind:
+    for kind in TrialKind:
         runs = [trial for trial in trials if trial.kind is kind]
         if runs:
             lines += ["", f"## {kind}", "", *_pauses(runs), "", *_breakdown(runs)]
@@ -114,7 +114,7 @@ def _pauses(runs: Sequence[Trial]) -> list[str]:
 
 def _breakdown(runs: Sequence[Trial]) -> list[str]:
     """Return a table of the medians of each stage, by the order of their medians."""
-    stages: dict[Mark, list[Stage]] = {}
+    stages: dict[Milestone, list[Stage]] = {}
     for trial in runs:
         for stage in trial.stages:
             stages.setdefault(stage.mark, []).append(stage)

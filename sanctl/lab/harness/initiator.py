@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.measure import ledger_writer
 
 _WRITER = "/usr/local/lib/sanctl-ledger.py"
@@ -44,10 +44,10 @@ class LedgerRun:
     log: str
 
 
-class Host:
+class Initiator:
     """One initiator of the laboratory."""
 
-    def __init__(self, bed: Bed, name: str) -> None:
+    def __init__(self, bed: LabSession, name: str) -> None:
         self.bed = bed
         self.name = name
 

@@ -22,7 +22,7 @@ _POLL_S = 0.5
 Found = TypeVar("Found")
 
 
-class Bed:
+class LabSession:
     """A laboratory that is up."""
 
     def __init__(self, name: str) -> None:

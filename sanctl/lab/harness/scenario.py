@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from sanctl.errors import CommandError, Problem
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, Show, Tell
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.failover import LedgerLoad, PrintLine, ShowLedger
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines.spec import Network
 
 # Longer than the commands themselves wait: what they say then is worth more than no answer.
@@ -19,10 +19,10 @@ _MOUNT_POINT = "/mnt/sanctl-demo"
 _TOML = "/etc/sanctl/cluster.toml"
 
 
-class Scene:
+class Scenario:
     """A cluster, a host, and what the host does with the cluster's devices."""
 
-    def __init__(self, bed: Bed, host: Host) -> None:
+    def __init__(self, bed: LabSession, host: Initiator) -> None:
         self.bed = bed
         self.host = host
 
@@ -73,7 +73,7 @@ class Scene:
             nodes: those that get a replica; two that sanctl chooses without it.
             cache: its cache policy.
         """
-        await_cluster(self.bed)
+        await_members_online(self.bed)
         where = ("--nodes", ",".join(nodes)) if nodes else ()
         self.sanctl(
             "device", "create", device, "--size", size, "--replicas", str(len(nodes) or 2), *where,
@@ -122,16 +122,16 @@ class Scene:
         *,
         rate: float,
         region_bytes: int,
-        tell: Tell,
-        show: Show,
+        tell: PrintLine,
+        show: ShowLedger,
         synced: bool = True,
-    ) -> Load:
+    ) -> LedgerLoad:
         """Start a ledger on a device of the host; without `synced` it flushes nothing."""
         options = ["--rate", f"{rate:g}", "--region", str(region_bytes)]
         if not synced:
             options.append("--unsynced")
         run = self.host.start_ledger(device, path, *options)
-        return Load(
+        return LedgerLoad(
             bed=self.bed,
             host=self.host,
             run=run,
@@ -143,7 +143,7 @@ class Scene:
         )
 
 
-def await_cluster(bed: Bed) -> None:
+def await_members_online(bed: LabSession) -> None:
     """Wait until every member of the cluster is online, as the first one sees it."""
     names = [node.name for node in bed.cluster]
 

@@ -17,7 +17,7 @@ from sanctl.errors import ExitStatus, Problem, Refused, UsageError
 from sanctl.lab.machines import (
     fault_commands,
     guest_files,
-    kernelconfig,
+    kernel_config,
     lab_state,
     lifecycle,
     network_cuts,
@@ -27,7 +27,7 @@ from sanctl.lab.machines import (
     spec,
 )
 from sanctl.lab.machines import network as networks
-from sanctl.lab.machines.options import (
+from sanctl.lab.machines.command_options import (
     CABLES,
     Command,
     name_option,
@@ -262,13 +262,13 @@ def link(*, name: str, node: str, cable: str, action: str, delay: float, loss: f
 @lab.command("kernel-check")
 @click.option("--config", default="running", show_default=True, metavar="FILE|running",
               help="A kernel's configuration.")  # fmt: skip
-@click.option("--for", "purpose", type=click.Choice(kernelconfig.PURPOSES), default="storage",
+@click.option("--for", "purpose", type=click.Choice(kernel_config.PURPOSES), default="storage",
               show_default=True, help="What that kernel is to do.")  # fmt: skip
 @output_option
 def kernel_check(config: str, purpose: str, output: str) -> None:
     """Compare a kernel's configuration with what a node needs, and say what for."""
-    missing = kernelconfig.missing(
-        kernelconfig.parse_config(kernelconfig.read(config)), kernelconfig.fragment(purpose)
+    missing = kernel_config.missing_options(
+        kernel_config.parse_config(kernel_config.read(config)), kernel_config.fragment(purpose)
     )
 
     def text() -> None:

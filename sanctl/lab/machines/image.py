@@ -25,7 +25,7 @@ _BUILD_DEADLINE_S = 1200.0
 _MKFS_DEADLINE_S = 300.0
 
 # Told what a long step is at.
-Tick = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 
 
 def image_path(release: str, source: AptSource) -> Path:
@@ -44,7 +44,7 @@ def image_path(release: str, source: AptSource) -> Path:
     return CACHE_ROOT / f"node-{release}-{digest(*inputs)}"
 
 
-def ensure(release: str, source: AptSource, runner: Runner, tick: Tick) -> Path:
+def ensure(release: str, source: AptSource, runner: Runner, tick: ShowProgress) -> Path:
     """Return the folder with the nodes' image `root.img`, building it if it is not there.
 
     Raises:
@@ -54,7 +54,7 @@ def ensure(release: str, source: AptSource, runner: Runner, tick: Tick) -> Path:
     with locked(CACHE_ROOT / ".lock"):
         if (wanted / "root.img").exists():
             return wanted
-        with scratch(f"node-{release}") as work:
+        with build_folder(f"node-{release}") as work:
             root = work / "root"
             run_logged(
                 mmdebstrap_argv(
@@ -141,7 +141,7 @@ def build_log(what: str) -> Path:
 
 
 @contextmanager
-def scratch(what: str) -> Iterator[Path]:
+def build_folder(what: str) -> Iterator[Path]:
     """A work folder in the cache that is gone afterwards, come what may."""
     log = build_log(what)
     log.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.lab.machines.apt import AptSource, mmdebstrap_argv
-from sanctl.lab.machines.image import Tick, build_log, make_ext4, scratch
+from sanctl.lab.machines.image import ShowProgress, build_folder, build_log, make_ext4
 from sanctl.lab.machines.lab_state import CACHE_ROOT, locked
 from sanctl.lab.machines.process import run_logged
 from sanctl.lab.machines.spec import digest
@@ -30,7 +30,7 @@ def ensure(
     release: str,
     source: AptSource,
     runner: Runner,
-    tick: Tick,
+    tick: ShowProgress,
     *,
     own_kernel: Path | None = None,
     own_modules: Path | None = None,
@@ -52,12 +52,12 @@ def ensure(
     return _own(base, own_kernel, own_modules, runner)
 
 
-def _packaged(suite: str, source: AptSource, runner: Runner, tick: Tick) -> Path:
+def _packaged(suite: str, source: AptSource, runner: Runner, tick: ShowProgress) -> Path:
     wanted = CACHE_ROOT / f"kernel-{suite}-{digest(_FORMAT, suite, *source[:2])}"
     with locked(CACHE_ROOT / ".kernel.lock"):
         if (wanted / "linux").exists():
             return wanted
-        with scratch(f"kernel-{suite}") as work:
+        with build_folder(f"kernel-{suite}") as work:
             result = work / "result"
             result.mkdir()
             tree = result / "tree"
@@ -112,7 +112,7 @@ def _own(base: Path, kernel: Path, modules: Path | None, runner: Runner) -> Path
     with locked(CACHE_ROOT / ".kernel.lock"):
         if (wanted / "linux").exists():
             return wanted
-        with scratch("kernel-own") as work:
+        with build_folder("kernel-own") as work:
             result = work / "result"
             result.mkdir()
             shutil.copy2(kernel, result / "linux")

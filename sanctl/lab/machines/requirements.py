@@ -89,7 +89,7 @@ def check(facts: HostFacts, spec: LabSpec) -> list[Problem]:
     return problems
 
 
-def observe() -> HostFacts:
+def read_host_facts() -> HostFacts:
     """Look at this host."""
     release = _os_release()
     path = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -130,7 +130,7 @@ def require(spec: LabSpec) -> HostFacts:
     Raises:
         Refused: it cannot; all reasons are listed.
     """
-    facts = observe()
+    facts = read_host_facts()
     problems = check(facts, spec)
     if problems:
         raise Refused(*problems)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sanctl.lab.measure import audit
+from sanctl.lab.measure import kernel_audit
 
 #: Run on each member of the cluster as root; prints lines that `parse` reads. The audit's script
 #: comes first, each of its lines after the word `view`.
 SCRIPT = (
     "{\n"
-    + audit.SCRIPT
+    + kernel_audit.SCRIPT
     + r"""
 } 2>/dev/null | sed 's/^/view /'
 drbdsetup events2 --now 2>/dev/null | awk '
@@ -65,7 +65,7 @@ _GOOD = {
 class NodeReport:
     """What one node said."""
 
-    view: audit.View = field(default_factory=dict)
+    view: kernel_audit.View = field(default_factory=dict)
     drbd: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     dm: dict[str, bool] = field(default_factory=dict)  # name -> suspended
     loops: list[str] = field(default_factory=list)
@@ -112,11 +112,11 @@ def parse(text: str) -> NodeReport:
     report.dm = {
         each["name"]: each.get("suspended") == "1" for each in dm.values() if "name" in each
     }
-    report.view = audit.parse_view("\n".join(views))
+    report.view = kernel_audit.parse_view("\n".join(views))
     return report
 
 
-def complaints(
+def find_problems(
     reports: Mapping[str, NodeReport],
     *,
     members: Collection[str],
@@ -131,9 +131,9 @@ def complaints(
     """
     found = [f"{node} does not answer" for node in sorted(set(members) - set(reports))]
     views = {node: report.view for node, report in reports.items()}
-    found += audit.violations(views)
+    found += kernel_audit.violations(views)
     for device, nodes in sorted(replicas.items()):
-        active = audit.active_nodes(views, device)
+        active = kernel_audit.active_nodes(views, device)
         if len(active) != 1:
             found.append(f"{device}: served by {' and '.join(active) or 'no node'}")
         for node in sorted(set(nodes) & set(reports)):

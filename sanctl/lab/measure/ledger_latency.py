@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sanctl.lab.measure.ledger_writer import Kind, Record
+from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ def pair_writes(records: Sequence[Record]) -> list[Write]:
     attempts: dict[int, int] = {}
     writes: list[Write] = []
     for record in records:
-        if record.kind is Kind.INTENT:
+        if record.kind is RecordKind.INTENT:
             first.setdefault(record.sequence, record)
             attempts[record.sequence] = attempts.get(record.sequence, 0) + 1
-        elif record.kind is Kind.ACK and (intent := first.pop(record.sequence, None)):
+        elif record.kind is RecordKind.ACK and (intent := first.pop(record.sequence, None)):
             writes.append(
                 Write(
                     writer=record.writer,
@@ -78,7 +78,9 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
     """
     # A gap begins in the stretch if its first acknowledgement lies in it, or just before it.
     acks = sorted(
-        (record.mono_ns, record.wall_ns / 1e9) for record in records if record.kind is Kind.ACK
+        (record.mono_ns, record.wall_ns / 1e9)
+        for record in records
+        if record.kind is RecordKind.ACK
     )
     gaps = [
         ((after - before) / 1e9, began)
@@ -100,7 +102,7 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
             default=0.0,
         ),
         errors=sum(
-            record.kind is Kind.ERROR and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
+            record.kind is RecordKind.ERROR and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
             for record in records
         ),
     )
@@ -115,6 +117,7 @@ def bytes_written(records: Sequence[Record], begin_wall_s: float, end_wall_s: fl
         {
             record.block
             for record in records
-            if record.kind is Kind.INTENT and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
+            if record.kind is RecordKind.INTENT
+            and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
         }
     )

@@ -49,7 +49,7 @@ _FIRST_RETRY_S, _LAST_RETRY_S = 0.05, 0.5
 _WATCH_INTERVAL_S = 0.5
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record in the log says."""
 
     INTENT = 1
@@ -60,7 +60,7 @@ class Kind(IntEnum):
 class Record(NamedTuple):
     """One line of the log."""
 
-    kind: Kind
+    kind: RecordKind
     writer: int
     errno: int
     block: int
@@ -69,7 +69,7 @@ class Record(NamedTuple):
     wall_ns: int
 
 
-class Verdict(StrEnum):
+class BlockVerdict(StrEnum):
     """What the checker found in one block."""
 
     OK = "ok"
@@ -135,24 +135,24 @@ def encode_block(run_id: str, sequence: int, block: int) -> bytes:
     return _BLOCK_HEAD.pack(_MAGIC, run, sequence, block, zlib.crc32(bare)) + body
 
 
-def judge_block(data: bytes, run_id: str, block: int, history: BlockHistory) -> Verdict:
+def judge_block(data: bytes, run_id: str, block: int, history: BlockHistory) -> BlockVerdict:
     """Compare what a block holds with what it may hold."""
     magic, run, sequence, told_block, crc = _BLOCK_HEAD.unpack_from(data)
     if magic != _MAGIC:
         if any(data):
             # The region is the ledger's own: what is neither zero nor a ledger block is a piece.
-            return Verdict.TORN
-        return Verdict.OK if history.acked is None else Verdict.LOST
+            return BlockVerdict.TORN
+        return BlockVerdict.OK if history.acked is None else BlockVerdict.LOST
     bare = _BLOCK_HEAD.pack(magic, run, sequence, told_block, 0) + data[_BLOCK_HEAD.size :]
     if zlib.crc32(bare) != crc:
-        return Verdict.TORN
+        return BlockVerdict.TORN
     if told_block != block:
-        return Verdict.MISPLACED
+        return BlockVerdict.MISPLACED
     if run != uuid.UUID(run_id).bytes:  # left by an earlier run
-        return Verdict.OK if history.acked is None else Verdict.STALE
+        return BlockVerdict.OK if history.acked is None else BlockVerdict.STALE
     if sequence == history.acked or sequence in history.pending:
-        return Verdict.OK
-    return Verdict.STALE if sequence in history.issued else Verdict.MISPLACED
+        return BlockVerdict.OK
+    return BlockVerdict.STALE if sequence in history.issued else BlockVerdict.MISPLACED
 
 
 def read_log(path: Path) -> tuple[LogHead, list[Record]]:
@@ -162,7 +162,7 @@ def read_log(path: Path) -> tuple[LogHead, list[Record]]:
         body = log.read()
     whole = len(body) - len(body) % _RECORD.size
     return head, [
-        Record(Kind(fields[0]), *fields[1:]) for fields in _RECORD.iter_unpack(body[:whole])
+        Record(RecordKind(fields[0]), *fields[1:]) for fields in _RECORD.iter_unpack(body[:whole])
     ]
 
 
@@ -176,10 +176,10 @@ def build_histories(records: Sequence[Record]) -> dict[int, BlockHistory]:
     histories: dict[int, BlockHistory] = {}
     for record in records:
         history = histories.setdefault(record.block, BlockHistory())
-        if record.kind is Kind.INTENT:
+        if record.kind is RecordKind.INTENT:
             history.issued.add(record.sequence)
             history.pending.add(record.sequence)
-        elif record.kind is Kind.ACK:
+        elif record.kind is RecordKind.ACK:
             history.acked = record.sequence
             history.pending.clear()
     return histories
@@ -262,21 +262,21 @@ class Writer:
         at = self._head.start_bytes + block * BLOCK_BYTES
         retry_s = _FIRST_RETRY_S
         while True:
-            self._log(Kind.INTENT, index, 0, block, sequence)
+            self._log(RecordKind.INTENT, index, 0, block, sequence)
             try:
                 written = os.pwrite(self._device_fd, buffer, at)
                 if written != BLOCK_BYTES:
                     raise OSError(errno.EIO, f"short write of {written} bytes")
             except OSError as error:
-                self._log(Kind.ERROR, index, error.errno or errno.EIO, block, sequence)
+                self._log(RecordKind.ERROR, index, error.errno or errno.EIO, block, sequence)
                 if self.stopping.wait(retry_s):
                     return
                 retry_s = min(retry_s * 2, _LAST_RETRY_S)
             else:
-                self._log(Kind.ACK, index, 0, block, sequence)
+                self._log(RecordKind.ACK, index, 0, block, sequence)
                 return
 
-    def _log(self, kind: Kind, index: int, number: int, block: int, sequence: int) -> None:
+    def _log(self, kind: RecordKind, index: int, number: int, block: int, sequence: int) -> None:
         now = (time.monotonic_ns(), time.time_ns())
         os.write(self._log_fd, _RECORD.pack(kind, index, number, block, sequence, *now))
 
@@ -297,7 +297,7 @@ class CheckResult:
     @property
     def lost(self) -> int:
         """Blocks that broke a promise, in whichever way."""
-        return sum(count for name, count in self.verdicts.items() if name != Verdict.OK)
+        return sum(count for name, count in self.verdicts.items() if name != BlockVerdict.OK)
 
     def to_json(self) -> str:
         """Return the result as one JSON line."""
@@ -306,7 +306,7 @@ class CheckResult:
 
 def check(device_fd: int, head: LogHead, records: Sequence[Record]) -> CheckResult:
     """Read every touched block back and judge it."""
-    verdicts: dict[str, int] = dict.fromkeys(map(str, Verdict), 0)
+    verdicts: dict[str, int] = dict.fromkeys(map(str, BlockVerdict), 0)
     findings: list[str] = []
     histories = build_histories(records)
     buffer = mmap.mmap(-1, BLOCK_BYTES)
@@ -317,23 +317,23 @@ def check(device_fd: int, head: LogHead, records: Sequence[Record]) -> CheckResu
             if got == BLOCK_BYTES:
                 verdict = judge_block(buffer[:], head.run_id, block, history)
             else:
-                verdict = Verdict.UNREADABLE
+                verdict = BlockVerdict.UNREADABLE
         except OSError:
-            verdict = Verdict.UNREADABLE
+            verdict = BlockVerdict.UNREADABLE
         verdicts[verdict] += 1
-        if verdict is not Verdict.OK:
+        if verdict is not BlockVerdict.OK:
             findings.append(
                 f"block {block}: {verdict}; last acknowledged {history.acked}, later unanswered "
                 f"{sorted(history.pending)}, holds {_describe(buffer[:])}"
             )
-    count = {kind: sum(record.kind is kind for record in records) for kind in Kind}
-    issued = {record.sequence for record in records if record.kind is Kind.INTENT}
+    count = {kind: sum(record.kind is kind for record in records) for kind in RecordKind}
+    issued = {record.sequence for record in records if record.kind is RecordKind.INTENT}
     return CheckResult(
         run_id=head.run_id,
         issued=len(issued),
-        acknowledged=count[Kind.ACK],
-        unanswered=len(issued) - count[Kind.ACK],
-        errors=count[Kind.ERROR],
+        acknowledged=count[RecordKind.ACK],
+        unanswered=len(issued) - count[RecordKind.ACK],
+        errors=count[RecordKind.ERROR],
         blocks_checked=len(histories),
         verdicts=verdicts,
         findings=tuple(findings[:50]),
@@ -359,9 +359,9 @@ def follow(log_fd: int) -> Iterator[dict[str, float | int]]:
             data = rest + data
             rest = data[len(data) - len(data) % _RECORD.size :]
             for fields in _RECORD.iter_unpack(data[: len(data) - len(rest)]):
-                acked += fields[0] == Kind.ACK
-                errors += fields[0] == Kind.ERROR
-                last_ack_ns = fields[6] if fields[0] == Kind.ACK else last_ack_ns
+                acked += fields[0] == RecordKind.ACK
+                errors += fields[0] == RecordKind.ERROR
+                last_ack_ns = fields[6] if fields[0] == RecordKind.ACK else last_ack_ns
         yield {
             "acked": acked,
             "errors": errors,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 #: What was found -> what the line looks like.
-EVENTS: dict[str, re.Pattern[str]] = {
+FORBIDDEN: dict[str, re.Pattern[str]] = {
     "kernel bug": re.compile(
         r"kernel: .*(\bBUG\b|Oops|WARNING: CPU|Kernel panic|general protection)"
     ),
@@ -21,14 +21,14 @@ EVENTS: dict[str, re.Pattern[str]] = {
 }
 
 #: On hosts besides: what a filesystem on a device would have seen.
-HOST_EVENTS: dict[str, re.Pattern[str]] = {
+FORBIDDEN_ON_INITIATORS: dict[str, re.Pattern[str]] = {
     "I/O error at a host": re.compile(
         r"kernel: .*(Buffer I/O error on dev dm-|I/O error, dev dm-|EXT4-fs error)"
     ),
 }
 
 #: While nothing is broken but a node is told to reboot: it leaves in order, and nobody ends it.
-ORDERLY_EVENTS: dict[str, re.Pattern[str]] = {
+FORBIDDEN_IN_PLANNED_REBOOTS: dict[str, re.Pattern[str]] = {
     "action failed": re.compile(r"recorded for (?:stop|demote|promote) of"),
     "fencing": re.compile(r"pacemaker-fenced.*: Operation '(?:off|reboot)' targeting"),
 }
@@ -42,8 +42,8 @@ def find(lines: Iterable[str], *, is_host: bool, is_orderly: bool = False) -> li
         is_host: whose journal it is.
         is_orderly: nothing was broken meanwhile.
     """
-    events = EVENTS | HOST_EVENTS if is_host else EVENTS
-    events = events | ORDERLY_EVENTS if is_orderly else events
+    events = FORBIDDEN | FORBIDDEN_ON_INITIATORS if is_host else FORBIDDEN
+    events = events | FORBIDDEN_IN_PLANNED_REBOOTS if is_orderly else events
     return [
         f"{name}: {line.strip()}"
         for line in lines

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Mark(StrEnum):
+class Milestone(StrEnum):
     """The events a failover's breakdown is made of, in the order they normally come."""
 
     POWER_CUT = "power cut"
@@ -39,20 +39,20 @@ class Mark(StrEnum):
 
 
 # What the time before a mark is spent in: where the next second would have to come from.
-SPENT_IN: Mapping[Mark, str] = {
-    Mark.TOKEN_LOST: "corosync token timeout",
-    Mark.MEMBERSHIP: "corosync consensus",
-    Mark.FENCING_ASKED: "Pacemaker: election, transition, fencing request",
-    Mark.DRBD_NOTICE: "DRBD ping-int + ping-timeout",
-    Mark.PEER_OUTDATED: "DRBD fence-peer handler",
-    Mark.FENCING_DONE: "fence_ipmilan: off, confirmed",
-    Mark.DEMOTE_BEGIN: "Pacemaker: transition",
-    Mark.DEMOTE_END: "agent: demote",
-    Mark.PROMOTE_ASKED: "Pacemaker: transition",
-    Mark.PROMOTE_BEGIN: "start of the agent",
-    Mark.ALUA_ACTIVE: "agent: DRBD primary, dm table, ALUA",
-    Mark.PROMOTE_END: "agent: the rest of promote",
-    Mark.FIRST_WRITE: "host: multipath path check",
+SPENT_IN: Mapping[Milestone, str] = {
+    Milestone.TOKEN_LOST: "corosync token timeout",
+    Milestone.MEMBERSHIP: "corosync consensus",
+    Milestone.FENCING_ASKED: "Pacemaker: election, transition, fencing request",
+    Milestone.DRBD_NOTICE: "DRBD ping-int + ping-timeout",
+    Milestone.PEER_OUTDATED: "DRBD fence-peer handler",
+    Milestone.FENCING_DONE: "fence_ipmilan: off, confirmed",
+    Milestone.DEMOTE_BEGIN: "Pacemaker: transition",
+    Milestone.DEMOTE_END: "agent: demote",
+    Milestone.PROMOTE_ASKED: "Pacemaker: transition",
+    Milestone.PROMOTE_BEGIN: "start of the agent",
+    Milestone.ALUA_ACTIVE: "agent: DRBD primary, dm table, ALUA",
+    Milestone.PROMOTE_END: "agent: the rest of promote",
+    Milestone.FIRST_WRITE: "host: multipath path check",
 }
 
 
@@ -74,7 +74,7 @@ class Entry:
 class Event:
     """Something that happened, on the common clock."""
 
-    mark: Mark
+    mark: Milestone
     at_s: float
     node: str
     text: str = ""
@@ -84,7 +84,7 @@ class Event:
 class Stage:
     """One line of a breakdown."""
 
-    mark: Mark
+    mark: Milestone
     node: str
     after_s: float  # since the fault
     took_s: float  # since the mark before
@@ -95,53 +95,57 @@ class Stage:
 class _Pattern:
     identifier: str
     regex: re.Pattern[str]
-    mark: Mark
+    mark: Milestone
 
 
 # Texts of Corosync 3.1, Pacemaker 2.1 and 3.0, DRBD 8.4 and 9. {device} and {node} (the one
 # that fails) are filled in.
-_PATTERNS: tuple[tuple[str, str, Mark], ...] = (
-    ("corosync", r"\[TOTEM ?\] A processor failed", Mark.TOKEN_LOST),
-    ("corosync", r"\[TOTEM ?\] A new membership .*Members left", Mark.MEMBERSHIP),
-    ("corosync", r"\[TOTEM ?\] A new membership .* formed\. Members$", Mark.MEMBERSHIP),
+_PATTERNS: tuple[tuple[str, str, Milestone], ...] = (
+    ("corosync", r"\[TOTEM ?\] A processor failed", Milestone.TOKEN_LOST),
+    ("corosync", r"\[TOTEM ?\] A new membership .*Members left", Milestone.MEMBERSHIP),
+    ("corosync", r"\[TOTEM ?\] A new membership .* formed\. Members$", Milestone.MEMBERSHIP),
     (
         "pacemaker-controld",
         r"Requesting fencing \(\w+\) (targeting|of) node {node}\b",
-        Mark.FENCING_ASKED,
+        Milestone.FENCING_ASKED,
     ),
     (
         "pacemaker-fenced",
         r"Requesting peer fencing \(\w+\) targeting {node}\b",
-        Mark.FENCING_ASKED,
+        Milestone.FENCING_ASKED,
     ),
     (
         "pacemaker-fenced",
         r"Operation '\w+' targeting {node} by .*: OK",
-        Mark.FENCING_DONE,
+        Milestone.FENCING_DONE,
     ),
-    ("pacemaker-controld", r"Peer {node} was terminated \(\w+\) by .*: OK", Mark.FENCING_DONE),
+    ("pacemaker-controld", r"Peer {node} was terminated \(\w+\) by .*: OK", Milestone.FENCING_DONE),
     (
         "pacemaker-controld",
         r"Requesting local execution of promote operation for {device}(:\d+)? ",
-        Mark.PROMOTE_ASKED,
+        Milestone.PROMOTE_ASKED,
     ),
-    ("kernel", r"drbd {device}\b.*(PingAck did not arrive|sock was shut down)", Mark.DRBD_NOTICE),
+    (
+        "kernel",
+        r"drbd {device}\b.*(PingAck did not arrive|sock was shut down)",
+        Milestone.DRBD_NOTICE,
+    ),
     (
         "kernel",
         r"drbd {device}\b.*conn\( ?Connected -> (NetworkFailure|BrokenPipe|Timeout|TearDown)",
-        Mark.DRBD_NOTICE,
+        Milestone.DRBD_NOTICE,
     ),
     (
         "kernel",
         r"drbd {device}\b.*(fence-peer helper returned|helper command: .* fence-peer .*exit code)",
-        Mark.PEER_OUTDATED,
+        Milestone.PEER_OUTDATED,
     ),
     (
         "kernel",
         r"drbd{minor}\b.*(Began resync as SyncSource|resync as SyncSource)",
-        Mark.RESYNC_BEGIN,
+        Milestone.RESYNC_BEGIN,
     ),
-    ("kernel", r"drbd{minor}\b.*Resync done \(", Mark.RESYNC_END),
+    ("kernel", r"drbd{minor}\b.*Resync done \(", Milestone.RESYNC_END),
 )
 
 
@@ -226,13 +230,13 @@ def _fill(regex: str, words: Mapping[str, str]) -> str:
 def _agent_events(entry: Entry) -> list[Event]:
     """Return the events in one line of the device agent: a finished step, or a finished action."""
 
-    def event(mark: Mark, at_s: float) -> Event:
+    def event(mark: Milestone, at_s: float) -> Event:
         return Event(mark=mark, at_s=at_s, node=entry.node, text=entry.message)
 
     began_s = entry.at_s - entry.duration_s
     begin, end = {
-        "promote": (Mark.PROMOTE_BEGIN, Mark.PROMOTE_END),
-        "demote": (Mark.DEMOTE_BEGIN, Mark.DEMOTE_END),
+        "promote": (Milestone.PROMOTE_BEGIN, Milestone.PROMOTE_END),
+        "demote": (Milestone.DEMOTE_BEGIN, Milestone.DEMOTE_END),
     }.get(entry.action, (None, None))
     if begin is None or end is None:
         return []
@@ -240,13 +244,13 @@ def _agent_events(entry: Entry) -> list[Event]:
     if entry.step in ("", "done", "end"):
         events.append(event(end, entry.at_s))
     elif entry.action == "promote" and "alua" in entry.step.lower():
-        events.append(event(Mark.ALUA_ACTIVE, entry.at_s))
+        events.append(event(Milestone.ALUA_ACTIVE, entry.at_s))
     return events
 
 
 def build_stages(events: Iterable[Event], begin: Event, end: Event) -> list[Stage]:
     """Return the breakdown between two events: the first of each mark, in order of time."""
-    first: dict[Mark, Event] = {begin.mark: begin}
+    first: dict[Milestone, Event] = {begin.mark: begin}
     for event in sorted(events, key=lambda each: each.at_s):
         if begin.at_s <= event.at_s <= end.at_s:
             first.setdefault(event.mark, event)

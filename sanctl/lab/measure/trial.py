@@ -17,7 +17,7 @@ CRASH_PAUSE_GOAL_S = 12.0
 MOVE_PAUSE_GOAL_S = 3.0
 
 
-class Kind(StrEnum):
+class TrialKind(StrEnum):
     """The two ways in which a device changes its node."""
 
     CRASH = "crash"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
     @property
     def goal_s(self) -> float:
         """The longest pause it may cost."""
-        return CRASH_PAUSE_GOAL_S if self is Kind.CRASH else MOVE_PAUSE_GOAL_S
+        return CRASH_PAUSE_GOAL_S if self is TrialKind.CRASH else MOVE_PAUSE_GOAL_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Resync:
 class Trial:
     """One failover of the device under the ledger."""
 
-    kind: Kind
+    kind: TrialKind
     device: str
     from_node: str
     to_node: str
@@ -103,7 +103,7 @@ def judge(trials: Sequence[Trial], checks: Sequence[dict[str, Any]]) -> list[Cla
     by four runs without one.
     """
     claims: list[Claim] = []
-    for kind in Kind:
+    for kind in TrialKind:
         runs = [trial for trial in trials if trial.kind is kind]
         if not runs:
             continue
@@ -127,7 +127,7 @@ def judge(trials: Sequence[Trial], checks: Sequence[dict[str, Any]]) -> list[Cla
                 is_held=kept == len(runs),
             )
         )
-        if kind is Kind.CRASH:
+        if kind is TrialKind.CRASH:
             fenced = sum(bool(trial.is_fenced) for trial in runs)
             claims.append(
                 Claim(
@@ -142,7 +142,7 @@ def judge(trials: Sequence[Trial], checks: Sequence[dict[str, Any]]) -> list[Cla
 
 
 def _judge_resyncs(trials: Sequence[Trial]) -> list[Claim]:
-    crashes = [trial for trial in trials if trial.kind is Kind.CRASH]
+    crashes = [trial for trial in trials if trial.kind is TrialKind.CRASH]
     if not crashes:
         return []
     known = [trial.resync for trial in crashes if trial.resync is not None]

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from sanctl.model.cache_policy import Mode
-from sanctl.model.drbd import ResourceState, has_majority
+from sanctl.model.cache_policy import CacheMode
+from sanctl.model.drbd import ResourceState, uses_quorum
 
 #: What DRBD calls flushing the disk between dependent writes. It changes to another word, for
 #: good, when a flush has failed (drbd_receiver.c, drbd_flush).
-FLUSHES = "flush"
+ORDERED_BY_FLUSH = "flush"
 
 
-class Reason(StrEnum):
+class ModeReason(StrEnum):
     """Why a replica is not in the mode that is wanted for it."""
 
     NONE = ""
@@ -35,16 +35,18 @@ class Reason(StrEnum):
     """The agent has not got there yet."""
 
 
-SENTENCES = {
-    Reason.ONE_COPY: "one copy is in sync, so nothing may be in RAM alone",
-    Reason.COMPARING: "the copies are being compared",
-    Reason.NO_FLUSH: "DRBD does not flush its disk",
-    Reason.SUSPECT: "it lost writes that it had acknowledged",
-    Reason.CHANGING: "it is being changed",
+MODE_REASON_TEXTS = {
+    ModeReason.ONE_COPY: "one copy is in sync, so nothing may be in RAM alone",
+    ModeReason.COMPARING: "the copies are being compared",
+    ModeReason.NO_FLUSH: "DRBD does not flush its disk",
+    ModeReason.SUSPECT: "it lost writes that it had acknowledged",
+    ModeReason.CHANGING: "it is being changed",
 }
 
 
-def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> tuple[Mode, Reason]:
+def allowed_mode(
+    wanted: CacheMode, state: ResourceState | None, *, is_suspect: bool
+) -> tuple[CacheMode, ModeReason]:
     """Return the mode a replica is to be in, and why that is not the wanted one.
 
     Args:
@@ -52,17 +54,17 @@ def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> t
         state: the resource as DRBD reports it here; None when it is not up.
         is_suspect: the replica lost what was in RAM.
     """
-    if wanted is not Mode.WRITE_BACK:
-        return wanted, Reason.NONE
+    if wanted is not CacheMode.WRITE_BACK:
+        return wanted, ModeReason.NONE
     if is_suspect:
-        return Mode.WRITE_THROUGH, Reason.SUSPECT
-    if state is None or not has_two_good(state):
-        is_compared = state is not None and has_two_good(_not_comparing(state))
-        return Mode.WRITE_THROUGH, Reason.COMPARING if is_compared else Reason.ONE_COPY
-    if has_lost_writes(state):
+        return CacheMode.WRITE_THROUGH, ModeReason.SUSPECT
+    if state is None or not are_two_replicas_in_sync(state):
+        is_compared = state is not None and are_two_replicas_in_sync(_not_comparing(state))
+        return CacheMode.WRITE_THROUGH, ModeReason.COMPARING if is_compared else ModeReason.ONE_COPY
+    if has_flush_failed(state):
         # Not entered: a flush that fails later could not be told from this.
-        return Mode.WRITE_THROUGH, Reason.NO_FLUSH
-    return Mode.WRITE_BACK, Reason.NONE
+        return CacheMode.WRITE_THROUGH, ModeReason.NO_FLUSH
+    return CacheMode.WRITE_BACK, ModeReason.NONE
 
 
 def _not_comparing(state: ResourceState) -> ResourceState:
@@ -74,25 +76,25 @@ def _not_comparing(state: ResourceState) -> ResourceState:
     return state._replace(peers=peers)
 
 
-def has_two_good(state: ResourceState) -> bool:
+def are_two_replicas_in_sync(state: ResourceState) -> bool:
     """Whether this copy and another are in sync right now; of two copies that is the other one.
 
     On a standby that has the one that serves in contact, that one has to be: if its disk has failed
     it lives by the standbys' copies, and is not held when there is one of them left.
     """
-    if not is_counted(state):
+    if not is_drbd_quorum_used(state):
         return state.is_in_sync
     good = {peer.name for peer in state.peers if peer.is_in_sync}
     serving = {peer.name for peer in state.peers if peer.is_in_contact and peer.role == "Primary"}
     return state.disk == "UpToDate" and bool(good) and serving <= good
 
 
-def is_counted(state: ResourceState) -> bool:
+def is_drbd_quorum_used(state: ResourceState) -> bool:
     """Whether DRBD counts the copies, so that it can be told to freeze without two good ones."""
-    return state.has_quorum is not None and has_majority(len(state.peers) + 1)
+    return state.has_quorum is not None and uses_quorum(len(state.peers) + 1)
 
 
-def must_hold(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
+def must_require_two_replicas(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
     """Whether DRBD is to freeze I/O here while fewer than two good copies are connected.
 
     Only for a Primary: a standby that is to take over must not need two good copies for that. And
@@ -101,13 +103,13 @@ def must_hold(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
     return (
         may_be_write_back
         and state is not None
-        and is_counted(state)
+        and is_drbd_quorum_used(state)
         and state.is_primary
         and state.is_attached
     )
 
 
-def flushes(state: ResourceState | None) -> bool:
+def is_ordered_by_flush(state: ResourceState | None) -> bool:
     """Whether DRBD flushes the disk here between writes, or has none to flush.
 
     What DRBD 9 says of it nobody has changed.
@@ -116,16 +118,16 @@ def flushes(state: ResourceState | None) -> bool:
         state is None
         or not state.is_attached
         or state.has_quorum is not None
-        or state.write_ordering in {"", FLUSHES}
+        or state.write_ordering in {"", ORDERED_BY_FLUSH}
     )
 
 
-def has_lost_writes(state: ResourceState | None) -> bool:
+def has_flush_failed(state: ResourceState | None) -> bool:
     """Whether DRBD says that the disk below a replica in write-back has failed to flush."""
-    return state is not None and state.write_ordering not in {"", FLUSHES}
+    return state is not None and state.write_ordering not in {"", ORDERED_BY_FLUSH}
 
 
-def must_cut(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
+def must_cut_connection(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
     """Whether a replica that stops has to cut the connection instead of taking leave.
 
     Only a Primary that loses its peer has its fence-peer handler called. One that its peer takes
@@ -138,7 +140,7 @@ def must_cut(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
     )
 
 
-class ReadReason(StrEnum):
+class ReadCacheReason(StrEnum):
     """Why the node that serves has no read cache in RAM although one is wanted."""
 
     NONE = ""
@@ -156,19 +158,20 @@ class ReadReason(StrEnum):
     """The replica was started by a release that had no such cache."""
 
 
-READ_SENTENCES = {
-    ReadReason.NOT_GOOD: "its copy is not up to date",
-    ReadReason.COMPARED: "the copies are being compared",
-    ReadReason.NO_RAM: "the node would be left too little RAM",
-    ReadReason.WAITS: "what hosts have unmapped has to end first",
-    ReadReason.FAILED: "it has failed, and is made anew",
-    ReadReason.RESTART: "an older release started it: 'sanctl node drain' its node, then 'undrain'",
+READ_CACHE_REASON_TEXTS = {
+    ReadCacheReason.NOT_GOOD: "its copy is not up to date",
+    ReadCacheReason.COMPARED: "the copies are being compared",
+    ReadCacheReason.NO_RAM: "the node would be left too little RAM",
+    ReadCacheReason.WAITS: "what hosts have unmapped has to end first",
+    ReadCacheReason.FAILED: "it has failed, and is made anew",
+    ReadCacheReason.RESTART: "an older release started it: "
+    "'sanctl node drain' its node, then 'undrain'",
 }
 
 
-def due_read_cache(
+def allowed_read_cache(
     wanted_bytes: int, state: ResourceState | None, *, has_place: bool
-) -> tuple[int, ReadReason]:
+) -> tuple[int, ReadCacheReason]:
     """Return how large a replica's read cache in RAM is to be, and why less than wanted.
 
     Only where hosts are served: a standby reads nothing, and what it held would be old RAM.
@@ -179,15 +182,15 @@ def due_read_cache(
         has_place: DRBD stands on the device that a cache can be put under.
     """
     if not wanted_bytes or state is None or not state.is_primary:
-        return 0, ReadReason.NONE
+        return 0, ReadCacheReason.NONE
     if not has_place:
-        return 0, ReadReason.RESTART
+        return 0, ReadCacheReason.RESTART
     if state.disk != "UpToDate":
-        return 0, ReadReason.NOT_GOOD
+        return 0, ReadCacheReason.NOT_GOOD
     if any(peer.is_verifying for peer in state.peers):
-        return 0, ReadReason.COMPARED
+        return 0, ReadCacheReason.COMPARED
     size = wanted_bytes if state.size_kib is None else min(wanted_bytes, state.size_kib * 1024)
-    return size, ReadReason.NONE
+    return size, ReadCacheReason.NONE
 
 
 def leaves_enough_ram(needed: int, promised: int, available: int, total: int) -> bool:

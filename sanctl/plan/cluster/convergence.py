@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import PRESENT, Cluster, Failure, NodeState, Role
+from sanctl.model.cluster import MEMBER_STATES, Cluster, Failure, NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 
@@ -31,7 +31,7 @@ def failure_problem(failure: Failure) -> Problem:
     )
 
 
-def new_failures(
+def failures_since(
     cluster: Cluster, resources: Collection[str], known: Collection[Failure]
 ) -> tuple[Failure, ...]:
     """Return failures of these resources that were not there before."""
@@ -42,7 +42,7 @@ def new_failures(
     )
 
 
-def created(cluster: Cluster, name: DeviceName) -> Progress:
+def creation_progress(cluster: Cluster, name: DeviceName) -> Progress:
     """A new device is done when all replicas are in sync and exactly one node serves it."""
     device = cluster.cib.device(name)
     if device is None:
@@ -51,19 +51,21 @@ def created(cluster: Cluster, name: DeviceName) -> Progress:
     in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
     return Progress(
         is_done=in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes},
-        seen=describe(cluster, device),
+        seen=replicas_text(cluster, device),
     )
 
 
-def moved(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:
+def move_progress(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:
     """A move is done when that node, and no other, serves the device."""
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")
-    return Progress(is_done=cluster.active_node(name) == node.value, seen=describe(cluster, device))
+    return Progress(
+        is_done=cluster.active_node(name) == node.value, seen=replicas_text(cluster, device)
+    )
 
 
-def not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
+def primaries_not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
     """Return the nodes whose replica is Primary and that Pacemaker does not show as promoted.
 
     It notes a reload as a start: until it has promoted what was promoted once more, for a second,
@@ -79,14 +81,14 @@ def not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
 
 def _told(cluster: Cluster, device: DeviceSpec, *, is_applied: bool, seen: str) -> Progress:
     """Return what a change that replicas apply themselves has got to."""
-    unseen = not_shown(cluster, device)
+    unseen = primaries_not_shown(cluster, device)
     if is_applied and unseen:
         nodes = ", ".join(map(str, unseen))
         return Progress(is_done=False, seen=f"{seen}; Pacemaker does not show {nodes} as serving")
     return Progress(is_done=is_applied, seen=seen)
 
 
-def resized(cluster: Cluster, name: DeviceName) -> Progress:
+def resize_progress(cluster: Cluster, name: DeviceName) -> Progress:
     """A resize is done when every replica reports the new size."""
     device = cluster.cib.device(name)
     if device is None:
@@ -103,7 +105,7 @@ def resized(cluster: Cluster, name: DeviceName) -> Progress:
     )
 
 
-def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progress:
+def access_progress(cluster: Cluster, name: DeviceName, expected: str) -> Progress:
     """An access list is applied when no running replica reports another one."""
     device = cluster.cib.device(name)
     if device is None:
@@ -118,7 +120,7 @@ def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progres
     return _told(cluster, device, is_applied=not behind, seen=seen)
 
 
-def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
+def sync_policy_progress(cluster: Cluster, name: DeviceName) -> Progress:
     """A sync policy is applied when every running replica has it in force."""
     device = cluster.cib.device(name)
     if device is None:
@@ -133,7 +135,9 @@ def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
     return _told(cluster, device, is_applied=not behind, seen=seen)
 
 
-def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]) -> Progress:
+def standby_progress(
+    cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]
+) -> Progress:
     """A standby is done when nothing of ours runs there and what it served is served elsewhere."""
     state = cluster.mon.state(name)
     names = {device.name.value for device in cluster.cib.devices}
@@ -156,7 +160,7 @@ def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[Devic
     return Progress(is_done=left and not running and not unserved, seen="; ".join(words))
 
 
-def back_online(cluster: Cluster, name: NodeName) -> Progress:
+def online_progress(cluster: Cluster, name: NodeName) -> Progress:
     """A node is back when its replicas run there and are up to date."""
     state = cluster.mon.state(name)
     behind = []
@@ -182,12 +186,12 @@ def back_online(cluster: Cluster, name: NodeName) -> Progress:
     return Progress(is_done=state is NodeState.ONLINE and not behind, seen="; ".join(words))
 
 
-def describe(cluster: Cluster, device: DeviceSpec) -> str:
+def replicas_text(cluster: Cluster, device: DeviceSpec) -> str:
     """Say in one line what each node does for a device."""
     words = []
     for node in device.nodes:
         state = cluster.mon.state(node)
-        if state not in PRESENT:
+        if state not in MEMBER_STATES:
             words.append(f"{node}: {state.value}")
             continue
         role = cluster.mon.role(device.name, node)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.cluster.node_service import takeover_obstacle
 from sanctl.plan.cluster.preconditions import unmanaged_problems
+from sanctl.plan.cluster.standby import takeover_obstacle
 
 #: The constraint, made by the playbook, that gives the attribute DRAINED its effect.
-CONSTRAINT = "drained-serves-nothing"
+DRAIN_CONSTRAINT = "drained-serves-nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stranded:
+class StrandedDevice:
     """A device that stops being served when its node leaves, and why nobody takes it over."""
 
     device: DeviceName
@@ -29,7 +29,7 @@ class Stranded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class DrainOutlook:
     """What becomes of the devices that a node serves.
 
     Attributes:
@@ -38,10 +38,10 @@ class Outlook:
     """
 
     moving: tuple[DeviceName, ...]
-    stranded: tuple[Stranded, ...]
+    stranded: tuple[StrandedDevice, ...]
 
 
-def outlook(cluster: Cluster, node: NodeName) -> Outlook:
+def drain_outlook(cluster: Cluster, node: NodeName) -> DrainOutlook:
     """Judge the devices that a node serves now.
 
     Asked again while it drains: another node may have begun to leave meanwhile, and two nodes
@@ -50,15 +50,15 @@ def outlook(cluster: Cluster, node: NodeName) -> Outlook:
     moving, stranded = [], []
     for device in cluster.cib.devices:
         if node.value in cluster.mon.active_nodes(device.name):
-            reason = why_stranded(cluster, device, node)
+            reason = stranded_reason(cluster, device, node)
             if reason is None:
                 moving.append(device.name)
             else:
-                stranded.append(Stranded(device=device.name, reason=reason))
-    return Outlook(moving=tuple(moving), stranded=tuple(stranded))
+                stranded.append(StrandedDevice(device=device.name, reason=reason))
+    return DrainOutlook(moving=tuple(moving), stranded=tuple(stranded))
 
 
-def why_stranded(cluster: Cluster, device: DeviceSpec, leaving: NodeName) -> str | None:
+def stranded_reason(cluster: Cluster, device: DeviceSpec, leaving: NodeName) -> str | None:
     """Return why no other node would take a device over from one that leaves; None: one would."""
     if not cluster.mon.has_quorum:
         return "there is no quorum"
@@ -72,7 +72,7 @@ def why_stranded(cluster: Cluster, device: DeviceSpec, leaving: NodeName) -> str
     return ", ".join(reason for reason in reasons if reason) or "it has no other replica"
 
 
-def unserved(
+def devices_between_nodes(
     cluster: Cluster, names: tuple[DeviceName, ...], leaving: NodeName
 ) -> tuple[DeviceName, ...]:
     """Return which devices are between two nodes: left by one, served by no other yet.
@@ -85,5 +85,5 @@ def unserved(
         if (device := cluster.cib.device(name)) is not None
         and not device.is_stopping
         and cluster.active_node(name) is None
-        and why_stranded(cluster, device, leaving) is None
+        and stranded_reason(cluster, device, leaving) is None
     )

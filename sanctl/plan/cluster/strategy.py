@@ -28,10 +28,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sanctl.model.vote_mode import PLAIN, Ballot, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, NodeVotes, VoteMode, Votes
 
 
-class Act(StrEnum):
+class VoteAction(StrEnum):
     """What a change has to do next."""
 
     WRITE = "write"
@@ -44,14 +44,14 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class VoteStep:
     """The next step: an act, and the way to count that it is about."""
 
-    act: Act
-    tally: Tally
+    act: VoteAction
+    tally: VoteMode
 
 
-def next_step(target: Tally, ballots: Mapping[str, Ballot]) -> Step | None:
+def next_vote_step(target: VoteMode, ballots: Mapping[str, NodeVotes]) -> VoteStep | None:
     """Return what to do next on the way to `target`; None while a node has not told all.
 
     Args:
@@ -61,17 +61,17 @@ def next_step(target: Tally, ballots: Mapping[str, Ballot]) -> Step | None:
     seen = {tally for ballot in ballots.values() for tally in (ballot.file, ballot.live)}
     if None in seen or not ballots:
         return None
-    stage = target if seen <= {target, PLAIN} else PLAIN
+    stage = target if seen <= {target, MAJORITY_OF_NODES} else MAJORITY_OF_NODES
     if any(ballot.file != stage for ballot in ballots.values()):
-        return Step(act=Act.WRITE, tally=stage)
+        return VoteStep(act=VoteAction.WRITE, tally=stage)
     if any(ballot.live != stage for ballot in ballots.values()):
-        return Step(act=Act.RELOAD, tally=stage)
+        return VoteStep(act=VoteAction.RELOAD, tally=stage)
     # From here on `seen` is the stage alone, which is the target.
     if stage.votes is Votes.QDEVICE and not all(b.is_device_voting for b in ballots.values()):
-        return Step(act=Act.AWAIT_DEVICE, tally=stage)
-    return Step(act=Act.DONE, tally=stage)
+        return VoteStep(act=VoteAction.AWAIT_DEVICE, tally=stage)
+    return VoteStep(act=VoteAction.DONE, tally=stage)
 
 
-def overlap(one: Tally, other: Tally) -> bool:
+def quorums_intersect(one: VoteMode, other: VoteMode) -> bool:
     """Whether every quorum of one way to count has a node in common with every one of the other."""
-    return one == other or PLAIN in (one, other)
+    return one == other or MAJORITY_OF_NODES in (one, other)

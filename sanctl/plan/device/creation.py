@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sanctl.errors import Problem, UsageError
-from sanctl.model.cache_policy import NO_CACHE, Policy
+from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.cib_change import AddDevice, Change
 from sanctl.model.cluster import Cluster, NodeState, clone_id
 from sanctl.model.device import (
@@ -18,24 +18,24 @@ from sanctl.model.device import (
     DeviceSpec,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
-from sanctl.model.sync_policy import DEFAULT, SyncPolicy
-from sanctl.model.topology import Role, Topology
-from sanctl.plan.cache.policy_request import read_cache_objections
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
+from sanctl.model.topology import NodeRole, Topology
+from sanctl.plan.cache.policy_request import read_cache_problems
 from sanctl.plan.device.placement import (
-    candidates_of,
     free_minor,
     metadata_bytes,
-    place,
+    place_device,
+    placement_candidates,
     room_bytes,
 )
-from sanctl.plan.drbd.drbd_limits import generation_problem
+from sanctl.plan.drbd.version_limits import drbd_version_problem
 from sanctl.render.device_elements import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateRequest:
+class DeviceArguments:
     """What was typed, word for word."""
 
     name: str
@@ -46,11 +46,11 @@ class CreateRequest:
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
     sync: Mapping[str, str] = field(default_factory=dict)
-    cache: Policy = NO_CACHE
+    cache: CachePolicy = NO_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DeviceRequest:
     """A request whose words are well formed; None where they were not, or nothing was said."""
 
     name: DeviceName | None
@@ -61,10 +61,10 @@ class Wish:
     prefer: NodeName | None
     initiators: tuple[Iqn, ...]
     malformed: tuple[Problem, ...]
-    sync: SyncPolicy = DEFAULT
+    sync: SyncPolicy = DEFAULT_SYNC_POLICY
     asked_pool: bool = False
     asked_nodes: bool = False
-    cache: Policy = NO_CACHE
+    cache: CachePolicy = NO_CACHE
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class _Reader:
             return None
 
 
-def read_request(request: CreateRequest) -> Wish:
+def parse_device_request(request: DeviceArguments) -> DeviceRequest:
     """Read the words of a request; what is malformed is collected, not raised."""
     reader = _Reader()
     name = reader.read(DeviceName.parse, request.name)
@@ -115,15 +115,15 @@ def read_request(request: CreateRequest) -> Wish:
         iqn = reader.read(Iqn.parse, text)
         if iqn is not None and iqn not in initiators:
             initiators.append(iqn)
-    sync = DEFAULT
+    sync = DEFAULT_SYNC_POLICY
     try:
-        sync = DEFAULT.changed(request.sync)
+        sync = DEFAULT_SYNC_POLICY.changed(request.sync)
     except UsageError as error:
         reader.problems.extend(error.problems)
     if size is not None:
         subject = "the device" if name is None else f"device {name}"
-        reader.problems.extend(read_cache_objections(subject, size, request.cache.read_bytes))
-    return Wish(
+        reader.problems.extend(read_cache_problems(subject, size, request.cache.read_bytes))
+    return DeviceRequest(
         name=name,
         size=size,
         replicas=replicas,
@@ -152,8 +152,8 @@ def _read_replicas(text: str, problems: list[Problem]) -> int | None:
     return int(text)
 
 
-def objections(
-    wish: Wish, cluster: Cluster, topology: Topology, *, drbd_version: str | None
+def creation_problems(
+    wish: DeviceRequest, cluster: Cluster, topology: Topology, *, drbd_version: str | None
 ) -> tuple[Problem, ...]:
     """Return everything in the cluster's state that stands against a wish."""
     problems: list[Problem] = []
@@ -162,7 +162,7 @@ def objections(
     if wish.name is not None:
         problems.extend(_name_problems(wish.name, cluster))
     if wish.replicas is not None:
-        lacking = generation_problem(wish.replicas, drbd_version)
+        lacking = drbd_version_problem(wish.replicas, drbd_version)
         problems += [lacking] if lacking is not None else []
     pool = _pool_of(wish, topology, problems)
     named = tuple(dict.fromkeys((*wish.nodes, *((wish.prefer,) if wish.prefer else ()))))
@@ -172,7 +172,7 @@ def objections(
     members = topology.pool(pool)
     assert members is not None
     for node in sound:
-        problems.extend(pool_node_problems(topology, pool, node))
+        problems.extend(pool_membership_problems(topology, pool, node))
     if wish.replicas is not None and wish.replicas > len(members.nodes):
         problems.append(
             Problem(
@@ -237,7 +237,7 @@ def _name_problems(name: DeviceName, cluster: Cluster) -> list[Problem]:
     return problems
 
 
-def _pool_of(wish: Wish, topology: Topology, problems: list[Problem]) -> PoolName | None:
+def _pool_of(wish: DeviceRequest, topology: Topology, problems: list[Problem]) -> PoolName | None:
     names = ", ".join(str(pool.name) for pool in topology.pools)
     if wish.pool is not None:
         if topology.pool(wish.pool) is not None:
@@ -258,7 +258,9 @@ def _pool_of(wish: Wish, topology: Topology, problems: list[Problem]) -> PoolNam
     return None
 
 
-def pool_node_problems(topology: Topology, pool: PoolName, node: NodeName) -> tuple[Problem, ...]:
+def pool_membership_problems(
+    topology: Topology, pool: PoolName, node: NodeName
+) -> tuple[Problem, ...]:
     """Return why a node cannot hold a replica in that pool, whatever its state."""
     problems: list[Problem] = []
     entry = topology.pool(pool)
@@ -282,7 +284,7 @@ def _is_storage_node(node: NodeName, topology: Topology, problems: list[Problem]
             Problem("SAN-NODE-001", f"there is no node {node}", f"cluster.toml has: {known}")
         )
         return False
-    if entry.role is not Role.STORAGE:
+    if entry.role is not NodeRole.STORAGE:
         storage = ", ".join(str(known.name) for known in topology.storage_nodes)
         problems.append(
             Problem(
@@ -332,8 +334,8 @@ def node_problems(
     return ()
 
 
-def draft(
-    wish: Wish, cluster: Cluster, topology: Topology, *, uuid: str
+def plan_creation(
+    wish: DeviceRequest, cluster: Cluster, topology: Topology, *, uuid: str
 ) -> tuple[DeviceSpec, tuple[Change, ...]] | Problem:
     """Turn a wish without objections into a device and the change that creates it."""
     assert wish.name and wish.size and wish.replicas
@@ -341,7 +343,7 @@ def draft(
     members = topology.pool(pool)
     assert members is not None
     pinned: Sequence[NodeName] = (wish.prefer,) if wish.prefer else ()
-    candidates = candidates_of(
+    candidates = placement_candidates(
         cluster,
         topology,
         pool,
@@ -351,7 +353,7 @@ def draft(
             if not node_problems(cluster, pool, node, wish.size.bytes)
         ],
     )
-    nodes = place(candidates, replicas=wish.replicas, pinned=pinned)
+    nodes = place_device(candidates, replicas=wish.replicas, pinned=pinned)
     minor = free_minor(cluster, range(MINOR_FIRST, MINOR_LAST + 1))
     if minor is None:
         return Problem("SAN-DEV-011", f"all {MINOR_LAST} minor numbers are in use")

@@ -26,7 +26,7 @@ from sanctl.plan.device.creation import no_quorum_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskStop:
+class RequestStop:
     """Ask Pacemaker to stop all instances."""
 
     changes: tuple[Change, ...]
@@ -40,14 +40,14 @@ class AwaitStop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remove:
+class RemoveConfiguration:
     """Nothing runs: remove the configuration, leave the notes."""
 
     changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitReap:
+class AwaitDataRemoval:
     """Nodes that are here have not removed the data yet."""
 
     here: tuple[NodeName, ...]
@@ -61,7 +61,7 @@ class Deleted:
     away: tuple[NodeName, ...]
 
 
-DeletionStep = AskStop | AwaitStop | Remove | AwaitReap | Deleted
+DeletionStep = RequestStop | AwaitStop | RemoveConfiguration | AwaitDataRemoval | Deleted
 
 
 def check_deletion(cluster: Cluster, name: DeviceName) -> None:
@@ -80,23 +80,23 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
         raise Refused(*problems)
 
 
-def next_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
+def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
     """Return what a deletion has to do next."""
     device = cluster.cib.device(name)
     if device is None:
         stones = cluster.cib.tombstones_of(name)
         here = tuple(s.node for s in stones if cluster.is_pool_agent_running(s.node))
         away = tuple(s.node for s in stones if not cluster.is_pool_agent_running(s.node))
-        return AwaitReap(here=here, away=away) if here else Deleted(away=away)
+        return AwaitDataRemoval(here=here, away=away) if here else Deleted(away=away)
     if not device.is_stopping:
-        return AskStop(changes=(SetStopped(name=name),))
+        return RequestStop(changes=(SetStopped(name=name),))
     running = {instance.node for instance in cluster.mon.instances_of(name)}
     # What an unclean node does is unknown until it is fenced: it may still be writing.
     running |= {node.value for node in device.nodes if cluster.mon.state(node) is NodeState.UNCLEAN}
     if running:
         return AwaitStop(running=tuple(sorted(running)))
     members = {node.name for node in cluster.cib.nodes}
-    return Remove(
+    return RemoveConfiguration(
         changes=(
             RemoveDevice(name=name),
             *(

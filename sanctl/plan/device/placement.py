@@ -23,7 +23,7 @@ from sanctl.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class PlacementCandidate:
     """A node that could hold a replica; site and rack are empty where they are not told."""
 
     node: NodeName
@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class NodeVerdict:
     """Whether a node was chosen, and why, or why not."""
 
     node: NodeName
@@ -71,15 +71,15 @@ def room_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int | None:
     return max(0, min(usage.free_bytes, usage.total_bytes - promised))
 
 
-def candidates_of(
+def placement_candidates(
     cluster: Cluster, topology: Topology, pool: PoolName, nodes: Collection[NodeName]
-) -> tuple[Candidate, ...]:
+) -> tuple[PlacementCandidate, ...]:
     """Return what there is to know of nodes for a choice among them."""
     found = []
     for name in nodes:
         node = topology.node(name)
         found.append(
-            Candidate(
+            PlacementCandidate(
                 node=name,
                 room_bytes=room_bytes(cluster, pool, name) or 0,
                 active_devices=cluster.active_count(name),
@@ -90,8 +90,8 @@ def candidates_of(
     return tuple(found)
 
 
-def place(
-    candidates: Collection[Candidate], *, replicas: int, pinned: Sequence[NodeName] = ()
+def place_device(
+    candidates: Collection[PlacementCandidate], *, replicas: int, pinned: Sequence[NodeName] = ()
 ) -> tuple[NodeName, ...]:
     """Choose the nodes of a new device, the one that should serve it first.
 
@@ -101,7 +101,7 @@ def place(
     Returns:
         The chosen nodes, or nothing when there are too few candidates.
     """
-    chosen = choose(candidates, replicas=replicas, pinned=pinned)
+    chosen = choose_nodes(candidates, replicas=replicas, pinned=pinned)
     order = {node: index for index, node in enumerate(pinned)}
     by_node = {candidate.node: candidate for candidate in candidates}
     return tuple(
@@ -112,12 +112,12 @@ def place(
     )
 
 
-def choose(
-    candidates: Collection[Candidate],
+def choose_nodes(
+    candidates: Collection[PlacementCandidate],
     *,
     replicas: int,
     pinned: Sequence[NodeName] = (),
-    beside: Collection[Candidate] = (),
+    beside: Collection[PlacementCandidate] = (),
 ) -> tuple[NodeName, ...]:
     """Choose nodes for that many replicas, next to those that hold one already.
 
@@ -126,22 +126,22 @@ def choose(
     """
     return tuple(
         verdict.node
-        for verdict in explain(candidates, replicas=replicas, pinned=pinned, beside=beside)
+        for verdict in explain_choice(candidates, replicas=replicas, pinned=pinned, beside=beside)
         if verdict.is_chosen
     )
 
 
-def explain(
-    candidates: Collection[Candidate],
+def explain_choice(
+    candidates: Collection[PlacementCandidate],
     *,
     replicas: int,
     pinned: Sequence[NodeName] = (),
-    beside: Collection[Candidate] = (),
-) -> tuple[Verdict, ...]:
+    beside: Collection[PlacementCandidate] = (),
+) -> tuple[NodeVerdict, ...]:
     """Make that choice and say of every candidate why it was made; those chosen come first."""
     if len(candidates) < replicas:
         return tuple(
-            Verdict(
+            NodeVerdict(
                 node=candidate.node,
                 is_chosen=False,
                 reason=f"{replicas} are needed, and {len(candidates)} could",
@@ -151,13 +151,13 @@ def explain(
     order = {node: index for index, node in enumerate(pinned)}
     left = list(candidates)
     holders = list(beside)
-    verdicts: list[Verdict] = []
-    last: tuple[Candidate, list[Candidate]] | None = None
+    verdicts: list[NodeVerdict] = []
+    last: tuple[PlacementCandidate, list[PlacementCandidate]] | None = None
     for _ in range(replicas):
         ranked = sorted(left, key=lambda c: _rank(c, holders, order))
         best = ranked[0]
         verdicts.append(
-            Verdict(node=best.node, is_chosen=True, reason=_praise(ranked, holders, order))
+            NodeVerdict(node=best.node, is_chosen=True, reason=_praise(ranked, holders, order))
         )
         last = (best, list(holders))
         left.remove(best)
@@ -165,7 +165,7 @@ def explain(
     if last is not None:
         best, before = last
         verdicts.extend(
-            Verdict(node=other.node, is_chosen=False, reason=_objection(other, best, before))
+            NodeVerdict(node=other.node, is_chosen=False, reason=_objection(other, best, before))
             for other in sorted(left, key=lambda c: _rank(c, holders, order))
         )
     return tuple(verdicts)
@@ -175,7 +175,9 @@ _Rank = tuple[int, int, int, int, int, NodeName]
 
 
 def _rank(
-    candidate: Candidate, holders: Collection[Candidate], order: dict[NodeName, int]
+    candidate: PlacementCandidate,
+    holders: Collection[PlacementCandidate],
+    order: dict[NodeName, int],
 ) -> _Rank:
     return (
         order.get(candidate.node, len(order)),
@@ -187,11 +189,15 @@ def _rank(
     )
 
 
-def _same_site(candidate: Candidate, holders: Collection[Candidate]) -> list[Candidate]:
+def _same_site(
+    candidate: PlacementCandidate, holders: Collection[PlacementCandidate]
+) -> list[PlacementCandidate]:
     return [other for other in holders if candidate.site and other.site == candidate.site]
 
 
-def _same_rack(candidate: Candidate, holders: Collection[Candidate]) -> list[Candidate]:
+def _same_rack(
+    candidate: PlacementCandidate, holders: Collection[PlacementCandidate]
+) -> list[PlacementCandidate]:
     # A rack's name counts within its site.
     return [
         other
@@ -200,7 +206,7 @@ def _same_rack(candidate: Candidate, holders: Collection[Candidate]) -> list[Can
     ]
 
 
-def _domain_words(candidate: Candidate, holders: Collection[Candidate]) -> str:
+def _domain_words(candidate: PlacementCandidate, holders: Collection[PlacementCandidate]) -> str:
     """Say what a node shares with those that hold a copy; empty: nothing."""
     for kind, value, shared in (
         ("rack", candidate.rack, _same_rack(candidate, holders)),
@@ -212,7 +218,9 @@ def _domain_words(candidate: Candidate, holders: Collection[Candidate]) -> str:
 
 
 def _praise(
-    ranked: Sequence[Candidate], holders: Collection[Candidate], order: dict[NodeName, int]
+    ranked: Sequence[PlacementCandidate],
+    holders: Collection[PlacementCandidate],
+    order: dict[NodeName, int],
 ) -> str:
     """Say why the first of the ranked was taken, by what sets it apart from the second."""
     best = ranked[0]
@@ -231,7 +239,9 @@ def _praise(
     }.get(at, "as good as the others, first by name")
 
 
-def _objection(other: Candidate, best: Candidate, before: Collection[Candidate]) -> str:
+def _objection(
+    other: PlacementCandidate, best: PlacementCandidate, before: Collection[PlacementCandidate]
+) -> str:
     """Say why a node was passed over for the last one that was taken."""
     if _rank(other, before, {})[1:3] > _rank(best, before, {})[1:3]:
         return _domain_words(other, before)

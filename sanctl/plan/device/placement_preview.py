@@ -9,14 +9,19 @@ from sanctl.errors import Refused, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName
 from sanctl.model.topology import Topology
-from sanctl.plan.device.creation import Wish, node_problems, objections
-from sanctl.plan.device.placement import candidates_of, explain, place, room_bytes
+from sanctl.plan.device.creation import DeviceRequest, creation_problems, node_problems
+from sanctl.plan.device.placement import (
+    explain_choice,
+    place_device,
+    placement_candidates,
+    room_bytes,
+)
 
 _OF_NODES = frozenset({"SAN-NODE-003", "SAN-POOL-012", "SAN-POOL-013"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class NodePreview:
     """A node, and what speaks for or against a replica there.
 
     Attributes:
@@ -38,9 +43,9 @@ class Site:
     rack: str
 
 
-def survey(
-    wish: Wish, cluster: Cluster, topology: Topology, *, drbd_version: str | None
-) -> tuple[Site, ...]:
+def preview_placement(
+    wish: DeviceRequest, cluster: Cluster, topology: Topology, *, drbd_version: str | None
+) -> tuple[NodePreview, ...]:
     """Judge every node of the pool; those chosen come first, the one that would serve at the top.
 
     Raises:
@@ -49,7 +54,7 @@ def survey(
     """
     if wish.malformed:
         raise UsageError(*wish.malformed)
-    against = objections(wish, cluster, topology, drbd_version=drbd_version)
+    against = creation_problems(wish, cluster, topology, drbd_version=drbd_version)
     # What stands against single nodes is said of each of them.
     general = [problem for problem in against if problem.code not in _OF_NODES]
     if general:
@@ -69,16 +74,16 @@ def survey(
             reasons[node] = "; ".join(problem.text for problem in problems)
         else:
             usable.append(node)
-    candidates = candidates_of(cluster, topology, pool, usable)
+    candidates = placement_candidates(cluster, topology, pool, usable)
     pinned = (wish.prefer,) if wish.prefer else ()
-    verdicts = explain(candidates, replicas=wish.replicas, pinned=pinned)
+    verdicts = explain_choice(candidates, replicas=wish.replicas, pinned=pinned)
     reasons |= {verdict.node: verdict.reason for verdict in verdicts}
-    chosen = place(candidates, replicas=wish.replicas, pinned=pinned)
+    chosen = place_device(candidates, replicas=wish.replicas, pinned=pinned)
     order = [*chosen, *(v.node for v in verdicts if not v.is_chosen)]
     order += [node for node in entry.nodes if node not in order]
-    everyone = {c.node: c for c in candidates_of(cluster, topology, pool, entry.nodes)}
+    everyone = {c.node: c for c in placement_candidates(cluster, topology, pool, entry.nodes)}
     return tuple(
-        Site(
+        NodePreview(
             node=node,
             is_chosen=node in chosen,
             reason=reasons[node],

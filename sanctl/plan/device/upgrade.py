@@ -9,7 +9,7 @@ from sanctl.model.cluster import Cluster, clone_id
 from sanctl.plan.device.creation import no_quorum_problem
 
 
-def plan_completion(cluster: Cluster) -> tuple[Change, ...]:
+def plan_upgrade(cluster: Cluster) -> tuple[Change, ...]:
     """Return the changes that give every device what it lacks; nothing where none does.
 
     Raises:

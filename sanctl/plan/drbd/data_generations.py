@@ -72,7 +72,7 @@ def parse_generations(text: str) -> Generations | None:
     return Generations(current, bitmap, (young, old), was_primary="1" in (*flags[2:3], *flags[6:7]))
 
 
-def relate(mine: Generations, theirs: Generations) -> Relation:
+def compare_generations(mine: Generations, theirs: Generations) -> Relation:
     """Return how my data stands to theirs."""
     if mine.is_blank or theirs.is_blank:
         if mine.is_blank and theirs.is_blank:

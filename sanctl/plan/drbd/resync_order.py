@@ -18,7 +18,7 @@ from sanctl.model.resync_record import FAST, FULL
 from sanctl.model.sync_policy import SyncPolicy
 
 
-class Candidate(NamedTuple):
+class ResyncCandidate(NamedTuple):
     """A device whose replica here is being brought into line.
 
     Attributes:
@@ -34,7 +34,7 @@ class Candidate(NamedTuple):
     is_stuck: bool
 
 
-def waits(candidates: Iterable[Candidate], hour: int) -> dict[str, str]:
+def wait_reasons(candidates: Iterable[ResyncCandidate], hour: int) -> dict[str, str]:
     """Return what each device waits for, in words; empty for one that may run.
 
     Args:
@@ -57,7 +57,7 @@ def waits(candidates: Iterable[Candidate], hour: int) -> dict[str, str]:
     return result
 
 
-def choose_kind(policy: SyncPolicy, changed_kib: int, size_kib: int) -> tuple[str, str]:
+def choose_resync_kind(policy: SyncPolicy, changed_kib: int, size_kib: int) -> tuple[str, str]:
     """Return which kind of resync a device gets, and why in words.
 
     Args:
@@ -73,7 +73,7 @@ def choose_kind(policy: SyncPolicy, changed_kib: int, size_kib: int) -> tuple[st
     return FULL, f"{share}% is marked and the limit is {policy.full_above}%"
 
 
-def may_widen(state: ResourceState) -> bool:
+def may_mark_all_out_of_sync(state: ResourceState) -> bool:
     """Whether all of this node's replica may be called out of sync: that it is no copy already.
 
     A resync's target holds the data of no moment while the resync runs, and its peer has all of
@@ -94,7 +94,7 @@ def may_widen(state: ResourceState) -> bool:
     )
 
 
-def may_widen_alone(state: ResourceState) -> bool:
+def may_mark_all_while_disconnected(state: ResourceState) -> bool:
     """The same, after the connection was taken away for it."""
     return (
         state.role == "Secondary"

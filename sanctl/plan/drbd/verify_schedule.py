@@ -13,8 +13,8 @@ from sanctl.model.verify_result import (
     REPAIRING,
     RUNNING,
     SAME,
-    Order,
-    Verification,
+    VerifyRequest,
+    VerifyResult,
 )
 
 #: An order that nobody could follow for so long is dropped: whoever gave it has gone.
@@ -23,19 +23,19 @@ ORDER_ENDS_AFTER_S = 24 * 3600
 _REPEAT_AFTER_S = 30
 
 
-def may_begin(state: ResourceState) -> bool:
+def may_start_verify(state: ResourceState) -> bool:
     """Whether this node may compare its replica with its peers': it serves, and all is in sync."""
     return state.is_primary and state.is_in_sync
 
 
-def is_open(order: Order | None, latest: Verification | None, now_s: int) -> bool:
+def is_order_open(order: VerifyRequest | None, latest: VerifyResult | None, now_s: int) -> bool:
     """Whether an order is still to be followed here: each is followed once, late or never."""
     if order is None or (latest is not None and latest.order >= order.number):
         return False
     return now_s - order.number < ORDER_ENDS_AFTER_S
 
 
-def has_ended(told: Verification, order: Order | None, number: int) -> bool:
+def is_order_done_on_peer(told: VerifyResult, order: VerifyRequest | None, number: int) -> bool:
     """Whether what another node tells is a verify of this number, with nothing left to be done.
 
     Differences that are to be repaired are left: who serves now finds them again.
@@ -45,7 +45,7 @@ def has_ended(told: Verification, order: Order | None, number: int) -> bool:
     return told.order == number and told.result in done
 
 
-def is_due(schedule: Schedule | None, latest: Verification | None, now: time.struct_time) -> bool:
+def is_due(schedule: Schedule | None, latest: VerifyResult | None, now: time.struct_time) -> bool:
     """Whether a scheduled verify is to begin: within its hour, unless one began in that hour.
 
     Args:
@@ -62,7 +62,7 @@ def is_due(schedule: Schedule | None, latest: Verification | None, now: time.str
 
 
 def may_repair(
-    order: Order | None, own: Verification | None, state: ResourceState, now_s: int
+    order: VerifyRequest | None, own: VerifyResult | None, state: ResourceState, now_s: int
 ) -> bool:
     """Whether this node may have its marked blocks sent anew: it is a standby in perfect contact.
 
@@ -82,14 +82,14 @@ def may_repair(
     )
 
 
-def _may_follow(own: Verification, now_s: int) -> bool:
+def _may_follow(own: VerifyResult, now_s: int) -> bool:
     """Whether a repair may begin after what was noted here for the same order."""
     if own.result == REPAIRING:
         return not 0 <= now_s - own.began_s < _REPEAT_AFTER_S
     return own.result != REPAIRED
 
 
-def is_in_force(order: Order | None, own: Verification, now_s: int) -> bool:
+def is_repair_still_ordered(order: VerifyRequest | None, own: VerifyResult, now_s: int) -> bool:
     """Whether what is being repaired here is still what was ordered last, and not too long ago."""
     return (
         order is not None
@@ -99,8 +99,8 @@ def is_in_force(order: Order | None, own: Verification, now_s: int) -> bool:
     )
 
 
-def is_left(
-    order: Order | None, own: Verification | None, state: ResourceState, now_s: int
+def needs_completion(
+    order: VerifyRequest | None, own: VerifyResult | None, state: ResourceState, now_s: int
 ) -> bool:
     """Whether something of a verify is left here that somebody should see to.
 
@@ -114,6 +114,6 @@ def is_left(
     return may_repair(order, own, state, now_s)
 
 
-def has_found(order: Order, told: Verification | None) -> bool:
+def has_peer_found_differences(order: VerifyRequest, told: VerifyResult | None) -> bool:
     """Whether the node that compared says that this very order has found differences."""
     return told is not None and told.order == order.number and told.result == DIFFERS

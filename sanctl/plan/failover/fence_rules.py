@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What is certain about a peer, and what follows from it: the rules of the fence-peer handler.
 
-Pure functions, so that the handler (sanctl/agents/fencing/fence_peer.py) and the model that
+Pure functions, so that the handler (sanctl/agents/fencing/outdate.py) and the model that
 explores every interleaving (sanctl/safety/transitions.py) judge by the same lines.
 
 The invariant they guard: a node out of contact with its peer serves only if no partition that has
@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sanctl.model.drbd import ResourceState, has_majority
+from sanctl.model.drbd import ResourceState, uses_quorum
 
 #: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
 PEER_OUTDATED = 4
 PEER_FENCED = 7
 
 
-def standing(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[], bool]) -> str:
+def peer_membership(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[], bool]) -> str:
     """Return what the cluster knows of a peer: `member`, `fenced`, `unknown` or `alone`.
 
     Without quorum (`alone`) nothing is known: others may have decided otherwise. Silence is not
@@ -48,7 +48,7 @@ def is_certain(peer: str) -> bool:
     return peer in {"member", "fenced"}
 
 
-def worth(
+def apply_quorum_overlap(
     peer: str,
     *,
     has_joined: Callable[[], bool],
@@ -73,7 +73,7 @@ def worth(
     return "unknown" if is_open and is_untried() and not has_memory() else peer
 
 
-def outranks(peer: str) -> bool:
+def must_outrank_peer_cib(peer: str) -> bool:
     """Whether marking a peer of that standing must make this CIB newer than any that it has.
 
     A member shares this CIB. One that was fenced may have changed its own while it was alone, as
@@ -96,12 +96,12 @@ def may_mark(state: ResourceState | None, *, is_promoting: bool) -> bool:
     return is_promoting or (state is not None and state.is_primary and not state.is_in_contact)
 
 
-def exit_code(peer: str) -> int:
+def handler_exit_code(peer: str) -> int:
     """Return what fence-peer answers DRBD for a peer that is certain and marked."""
     return PEER_FENCED if peer == "fenced" else PEER_OUTDATED
 
 
-def among_several(
+def apply_drbd_quorum(
     peer: str, *, copies: int, is_primary: bool, has_quorum: bool | None, has_memory: bool
 ) -> str:
     """Return a peer's standing as it counts for a device with several copies.
@@ -113,7 +113,7 @@ def among_several(
         has_quorum: DRBD sees a majority of the copies.
         has_memory: any two quorums of the cluster have a node in common.
     """
-    if not is_certain(peer) or not has_majority(copies) or has_quorum:
+    if not is_certain(peer) or not uses_quorum(copies) or has_quorum:
         return peer
     return peer if is_primary and has_memory else "unknown"
 

@@ -27,10 +27,10 @@ from __future__ import annotations
 #: than the restart of a switch's control plane or of corosync takes, after which I/O would go on by
 #: itself. Shorter than the two minutes that `demote` and `stop` need to run out of time, so that
 #: the node is back in service by then.
-ABANDONED_AFTER_S = 60.0
+REBOOT_AFTER_S = 60.0
 
 
-def alone_since(since: float | None, now: float, *, is_alone: bool) -> float | None:
+def quorum_lost_since(since: float | None, now: float, *, is_alone: bool) -> float | None:
     """Return since when this node has been without quorum, None while it has one.
 
     Args:
@@ -43,12 +43,12 @@ def alone_since(since: float | None, now: float, *, is_alone: bool) -> float | N
     return now if since is None else since
 
 
-def is_abandoned(since: float | None, now: float) -> bool:
+def must_reboot(since: float | None, now: float) -> bool:
     """Whether a node that has been without quorum since then has to end its freeze itself."""
-    return since is not None and now - since >= ABANDONED_AFTER_S
+    return since is not None and now - since >= REBOOT_AFTER_S
 
 
-def must_end_itself_after_failed_stop(is_quorate: bool | None) -> bool:
+def must_reboot_after_failed_stop(is_quorate: bool | None) -> bool:
     """Whether a node whose stop failed has to reboot itself.
 
     With quorum the cluster fences it. Where corosync does not answer (None) nothing is known, and

@@ -33,7 +33,7 @@ FORGOTTEN_AFTER_S = 30.0
 HANGING_AFTER_S = 60.0
 
 
-class Verdict(StrEnum):
+class HungIoAction(StrEnum):
     """What is to be done about requests that wait."""
 
     FINE = "fine"
@@ -41,9 +41,9 @@ class Verdict(StrEnum):
     END = "end"
 
 
-def judge(
+def choose_action(
     requests: Collection[OldRequest], state: ResourceState, *, is_silent: bool
-) -> tuple[Verdict, str]:
+) -> tuple[HungIoAction, str]:
     """Return what to do about the oldest requests, and what is wrong with them.
 
     Args:
@@ -52,19 +52,19 @@ def judge(
         is_silent: no request of the device was answered since the last look.
     """
     if not state.is_primary or state.suspended != "no":
-        return Verdict.FINE, ""
+        return HungIoAction.FINE, ""
     can_be_served = any(peer.is_in_sync for peer in state.peers)
     forgotten = max((r.age_s for r in requests if r.waits_for_nothing), default=0.0)
     if forgotten >= FORGOTTEN_AFTER_S:
         ends = can_be_served or is_silent
         return (
-            Verdict.END if ends else Verdict.WAIT,
+            HungIoAction.END if ends else HungIoAction.WAIT,
             f"DRBD has held a request for {forgotten:.0f} s that waits for nothing any more",
         )
     hanging = max((r.age_s for r in requests if r.waits_for_disk), default=0.0)
     if hanging >= HANGING_AFTER_S:
         return (
-            Verdict.END if can_be_served else Verdict.WAIT,
+            HungIoAction.END if can_be_served else HungIoAction.WAIT,
             f"the disk has not answered a request for {hanging:.0f} s",
         )
-    return Verdict.FINE, ""
+    return HungIoAction.FINE, ""

@@ -23,7 +23,7 @@ from sanctl.model.drbd import ResourceState
 
 SCORE_PRIMARY = scores.PRIMARY
 SCORE_UP_TO_DATE = scores.UP_TO_DATE
-SCORE_ALONE = scores.ALONE
+SCORE_ALONE = scores.DISCONNECTED
 SCORE_CONSISTENT = scores.CONSISTENT
 SCORE_NEW = scores.NEW
 #: Never, told as -INFINITY.
@@ -53,7 +53,7 @@ def promotion_score(
         return SCORE_ALONE
     if state.disk == "Consistent":
         return SCORE_CONSISTENT
-    if is_new and is_blank(state, copies=copies):
+    if is_new and are_all_blank(state, copies=copies):
         return SCORE_NEW + is_first
     if state.is_primary and any(peer.disk == "UpToDate" for peer in state.peers):
         # Its disk failed under it and it serves from a peer: still the one that serves, and
@@ -62,7 +62,7 @@ def promotion_score(
     return SCORE_NONE
 
 
-def is_blank(state: ResourceState, *, copies: int) -> bool:
+def are_all_blank(state: ResourceState, *, copies: int) -> bool:
     """Whether all replicas are connected and none has ever held data as far as DRBD says.
 
     The only replica of a device has nobody to be connected to. DRBD 8.4 shows it a peer that stands

@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
-from sanctl.plan.cache.policy_change import node_limit_findings
+from sanctl.plan.cache.policy_change import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.vote_health import vote_findings
-from sanctl.plan.pool.flash_mode import cache_findings
+from sanctl.plan.pool.flash_mode import flash_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 POOL_NEARLY_FULL_PERCENT = 90
 
 
-def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple[Finding, ...]:
+def all_findings(
+    cluster: Cluster, topology: Topology | None, *, now_s: float
+) -> tuple[Finding, ...]:
     """Return all findings, the worst first."""
     findings: list[Finding] = []
     findings.extend(_cluster_findings(cluster))
@@ -33,7 +35,7 @@ def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device))
-    findings.extend(node_limit_findings(cluster))
+    findings.extend(dirty_limit_findings(cluster))
     findings.extend(_failure_findings(cluster))
     findings.extend(_leftover_findings(cluster, now_s))
     if topology is not None:
@@ -216,7 +218,7 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
                 do=f"crm_attribute --node {mark.node} --delete "
                 f"--name sanctl-outdated-{mark.device}",
             )
-        elif cluster.mon.state(mark.node) in PRESENT:
+        elif cluster.mon.state(mark.node) in MEMBER_STATES:
             yield Finding(
                 code="SAN-HLT-052",
                 severity=WARNING,
@@ -252,7 +254,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
         for node in pool.nodes:
             # In standby its agent is stopped on purpose.
             if cluster.mon.state(node) is not NodeState.ONLINE:
-                yield from cache_findings(cluster, pool, node)
+                yield from flash_findings(cluster, pool, node)
                 continue
             subject = f"pool {pool.name} on {node}"
             usage = cluster.pool(pool.name, node)
@@ -269,7 +271,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
                     ),
                 )
                 continue
-            yield from cache_findings(cluster, pool, node)
+            yield from flash_findings(cluster, pool, node)
             if usage.total_bytes and (
                 (usage.total_bytes - usage.free_bytes) * 100
                 >= usage.total_bytes * POOL_NEARLY_FULL_PERCENT

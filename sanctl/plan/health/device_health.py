@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
-from sanctl.plan.cache.policy_change import cache_findings
+from sanctl.plan.cache.policy_change import device_cache_findings
 from sanctl.plan.replicas.heal import Condition, diagnose
-from sanctl.plan.replicas.pending_change import half_filled, wrong_count
+from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 # Nothing is known of it.
@@ -82,7 +82,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             do=f"'sanctl device heal {device.name}' shows what each has",
         )
         return
-    miscount = wrong_count(device)
+    miscount = replica_count_mismatch(device)
     if miscount is not None:
         yield Finding(
             code="SAN-HLT-056",
@@ -93,7 +93,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         )
     yield from _replica_findings(cluster, device)
     yield from _verify_findings(cluster, device)
-    yield from cache_findings(cluster, device)
+    yield from device_cache_findings(cluster, device)
 
 
 def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
     for node in device.nodes:
         subject = f"device {device.name}"
         state = cluster.mon.state(node)
-        if state not in PRESENT:
+        if state not in MEMBER_STATES:
             yield Finding(
                 code="SAN-HLT-034",
                 severity=WARNING,
@@ -149,7 +149,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
             continue
         if state is NodeState.STANDBY:
             continue  # said of the node once, not of each of its replicas
-        there = [o for o in device.nodes if o != node and cluster.mon.state(o) in PRESENT]
+        there = [o for o in device.nodes if o != node and cluster.mon.state(o) in MEMBER_STATES]
         has_all = replica.peers and replica.is_linked_with(there)
         if replica.is_up_to_date and (has_all or not there):
             continue  # who it could be connected to, it is; of the others it is said
@@ -177,7 +177,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 f"replica on {node} is {replica.disk} ({replica.link}){amount}",
                 "wait for the resync to end; the device is served meanwhile",
             )
-            filling = half_filled(cluster, device)
+            filling = incomplete_replicas(cluster, device)
             if filling is not None:
                 do = f"{do}; {filling[1]}"
         yield Finding(
@@ -193,7 +193,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
 def _replica_summary(cluster: Cluster, device: DeviceSpec) -> str:
     return ", ".join(
         f"{node} {cluster.replica(device.name, node).disk or _UNSET}"
-        if cluster.mon.state(node) in PRESENT
+        if cluster.mon.state(node) in MEMBER_STATES
         else f"{node} {cluster.mon.state(node).value}"
         for node in device.nodes
     )
@@ -206,7 +206,8 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
     good = [
         node
         for node in device.nodes
-        if cluster.mon.state(node) in PRESENT and cluster.replica(device.name, node).is_up_to_date
+        if cluster.mon.state(node) in MEMBER_STATES
+        and cluster.replica(device.name, node).is_up_to_date
     ]
     if good:
         return (

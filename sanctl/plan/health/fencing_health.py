@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import PRESENT, Cluster, FencingResource, NodeState, Role
+from sanctl.model.cluster import MEMBER_STATES, Cluster, FencingResource, NodeState, Role
 from sanctl.model.findings import Finding, Severity
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -87,7 +87,7 @@ def _runner_findings(cluster: Cluster, fence: FencingResource) -> Iterator[Findi
     left = [
         target
         for target, others in users.items()
-        if others and not any(cluster.mon.state(node) in PRESENT for node in others)
+        if others and not any(cluster.mon.state(node) in MEMBER_STATES for node in others)
     ]
     if alone:
         yield Finding(
@@ -135,7 +135,7 @@ def reach_findings(cluster: Cluster) -> Iterator[Finding]:
     watched = {
         node: count
         for node, count in cluster.cib.reach.items()
-        if cluster.mon.state(node) in PRESENT
+        if cluster.mon.state(node) in MEMBER_STATES
     }
     for node, count in sorted(watched.items()):
         if count:

@@ -9,7 +9,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.topology import Topology
 from sanctl.model.vote_mode import Votes
-from sanctl.plan.cluster.strategy import overlap
+from sanctl.plan.cluster.strategy import quorums_intersect
 
 
 def vote_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def vote_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
         # A way to count that sanctl does not know has nothing in common with any other.
         known = {tally for ballot in ballots.values() for tally in (ballot.file, ballot.live)}
         is_safe = None not in known and all(
-            overlap(one, other) for one in known for other in known if one and other
+            quorums_intersect(one, other) for one in known for other in known if one and other
         )
         seen = ", ".join(f"{name} counts by {tally or 'its own rules'}" for name, tally in wrong)
         yield Finding(

@@ -19,7 +19,7 @@ from enum import StrEnum
 from sanctl.model.pool_cache import Attachment, Superblock
 
 
-class Act(StrEnum):
+class AssemblyAction(StrEnum):
     """What is to be done with the two."""
 
     ATTACH = "attach"
@@ -34,14 +34,14 @@ class Act(StrEnum):
     """The slow disk is not this pool's."""
 
 
-def assemble(
+def choose_assembly(
     *,
     label: str,
     origin: Superblock | None,
     flash: Superblock | None,
     is_noted_write_back: bool,
     stopped_with: str,
-) -> Act:
+) -> AssemblyAction:
     """Return what to do with a pool's disk and flash.
 
     Args:
@@ -52,15 +52,15 @@ def assemble(
         stopped_with: the cache set that the note `stopped` names; empty without one.
     """
     if origin is None or origin.is_flash or origin.label != label:
-        return Act.FOREIGN
+        return AssemblyAction.FOREIGN
     is_ours = flash is not None and flash.is_flash and flash.label == label
     belongs = flash is not None and is_ours and flash.set_uuid == origin.set_uuid
     may_lack = origin.state is Attachment.DIRTY or (
         is_noted_write_back and origin.state is Attachment.CLEAN
     )
     if may_lack:
-        return Act.ATTACH if belongs else Act.REFUSE
+        return AssemblyAction.ATTACH if belongs else AssemblyAction.REFUSE
     if not is_ours:
-        return Act.ALONE
+        return AssemblyAction.ALONE
     is_known = belongs and origin.state is Attachment.CLEAN and stopped_with == origin.set_uuid
-    return Act.ATTACH if is_known else Act.RENEW
+    return AssemblyAction.ATTACH if is_known else AssemblyAction.RENEW

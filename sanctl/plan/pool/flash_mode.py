@@ -6,22 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, PoolName, format_bytes
-from sanctl.model.pool_cache import WISH, CacheState, ModeWish, parse_wish
+from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, CacheState, WantedMode, parse_wanted_mode
 from sanctl.model.topology import Pool, Topology
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import maintenance_problems
 from sanctl.plan.device.creation import no_quorum_problem
-from sanctl.plan.replicas.replica_safety import is_good
+from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
 #: Writing back what is dirty holds up a change of the mode, or a flash's removal, this long.
 _LONG_FLUSH_S = 300
 
-SENTENCES = {
+FLASH_REASON_TEXTS = {
     "flash-lost": "the flash has failed",
     "no-flash": "there is no flash that is the pool's",
     "not-prepared": "it is still the pool as it was before it got flash",
@@ -42,7 +42,7 @@ _LASTING = frozenset({"flash-lost", "no-flash", "not-prepared"})
 _AWAY = frozenset(NodeState) - {NodeState.ONLINE, NodeState.PENDING}
 
 
-def existing_pool(topology: Topology, name: PoolName) -> Pool:
+def existing_cached_pool(topology: Topology, name: PoolName) -> Pool:
     """Return a pool that is cached.
 
     Raises:
@@ -65,24 +65,26 @@ def existing_pool(topology: Topology, name: PoolName) -> Pool:
     return pool
 
 
-def mode_wish(cluster: Cluster, pool: Pool, node: NodeName) -> ModeWish | None:
+def wanted_flash_mode(cluster: Cluster, pool: Pool, node: NodeName) -> WantedMode | None:
     """Return what is wanted of a pool's flash on a node; None where it has no flash."""
     if pool.cache is None:
         return None
     for each in cluster.cib.nodes:
         if each.name == node:
-            return parse_wish(each.attributes.get(f"{WISH}{pool.name}", ""), pool.cache.mode)
-    return ModeWish(pool.cache.mode)
+            return parse_wanted_mode(
+                each.attributes.get(f"{MODE_ATTRIBUTE_PREFIX}{pool.name}", ""), pool.cache.mode
+            )
+    return WantedMode(pool.cache.mode)
 
 
-def common_mode(cluster: Cluster, pool: Pool) -> Mode | None:
+def common_wanted_mode(cluster: Cluster, pool: Pool) -> CacheMode | None:
     """Return the mode that is wanted of a pool on all its nodes; None where these differ."""
-    wishes = (mode_wish(cluster, pool, node) for node in pool.nodes)
+    wishes = (wanted_flash_mode(cluster, pool, node) for node in pool.nodes)
     modes = {wish.mode for wish in wishes if wish is not None}
     return modes.pop() if len(modes) == 1 else None
 
 
-def plan_mode(cluster: Cluster, pool: Pool, mode: Mode) -> tuple[Change, ...]:
+def plan_flash_mode(cluster: Cluster, pool: Pool, mode: CacheMode) -> tuple[Change, ...]:
     """Return the changes that give a pool a mode on all its nodes; nothing where it has it.
 
     Raises:
@@ -96,23 +98,23 @@ def plan_mode(cluster: Cluster, pool: Pool, mode: Mode) -> tuple[Change, ...]:
     return tuple(
         SetNodeAttribute(
             node=node,
-            attribute=f"{WISH}{pool.name}",
-            value=str(ModeWish(mode, wish.serial + 1)),
+            attribute=f"{MODE_ATTRIBUTE_PREFIX}{pool.name}",
+            value=str(WantedMode(mode, wish.serial + 1)),
         )
         for node in pool.nodes
         if node in members
-        and (wish := mode_wish(cluster, pool, node)) is not None
+        and (wish := wanted_flash_mode(cluster, pool, node)) is not None
         and wish.mode is not mode
     )
 
 
-def told_state(cluster: Cluster, pool: Pool, node: NodeName) -> CacheState | None:
+def published_flash_state(cluster: Cluster, pool: Pool, node: NodeName) -> CacheState | None:
     """Return what a node's pool agent says of a pool's flash; None is unknown.
 
     What it said before it was stopped may have changed since. What it said of an earlier wish
     does not tell that it follows the present one.
     """
-    usage, wish = cluster.pool(pool.name, node), mode_wish(cluster, pool, node)
+    usage, wish = cluster.pool(pool.name, node), wanted_flash_mode(cluster, pool, node)
     state = usage.cache if usage is not None else None
     if state is None or wish is None or not cluster.is_pool_agent_running(node):
         return None
@@ -132,46 +134,46 @@ def unknown_reason(cluster: Cluster, pool: Pool, node: NodeName) -> str:
     return (usage.error if usage is not None else None) or "untold"
 
 
-def mode_applied(cluster: Cluster, pool: Pool, mode: Mode) -> Progress:
+def flash_mode_progress(cluster: Cluster, pool: Pool, mode: CacheMode) -> Progress:
     """A mode is applied when every node that can follow is in it, or lacks its flash for good."""
-    away = nodes_away(cluster, pool)
+    away = absent_nodes(cluster, pool)
     return Progress(
         is_done=all(
-            _has_settled(told_state(cluster, pool, node), mode)
+            _has_settled(published_flash_state(cluster, pool, node), mode)
             for node in pool.nodes
             if node not in away
         ),
-        seen=", ".join(f"{node}: {node_words(cluster, pool, node)}" for node in pool.nodes),
+        seen=", ".join(f"{node}: {node_flash_text(cluster, pool, node)}" for node in pool.nodes),
     )
 
 
-def _has_settled(state: CacheState | None, mode: Mode) -> bool:
+def _has_settled(state: CacheState | None, mode: CacheMode) -> bool:
     if state is None or state.wanted is not mode:
         return False
     return (state.mode is mode and not state.reason) or state.reason in _LASTING
 
 
-def nodes_away(cluster: Cluster, pool: Pool) -> tuple[NodeName, ...]:
+def absent_nodes(cluster: Cluster, pool: Pool) -> tuple[NodeName, ...]:
     """Return the nodes of a pool that do not follow now, and are not about to."""
     return tuple(node for node in pool.nodes if cluster.mon.state(node) in _AWAY)
 
 
-def away_problems(cluster: Cluster, pool: Pool, mode: Mode) -> tuple[Problem, ...]:
+def absent_node_problems(cluster: Cluster, pool: Pool, mode: CacheMode) -> tuple[Problem, ...]:
     """Return on which nodes a mode is not known to be reached, though all others are there.
 
     Towards write-back a node that is away costs nothing: none is returned, unless all are.
     """
-    away = nodes_away(cluster, pool)
-    if mode is Mode.WRITE_BACK and len(away) < len(pool.nodes):
+    away = absent_nodes(cluster, pool)
+    if mode is CacheMode.WRITE_BACK and len(away) < len(pool.nodes):
         return ()
     return tuple(
         Problem(
             "SAN-POOL-024",
             f"pool {pool.name} is not known to be in {mode.value} on {node}: "
-            + SENTENCES[cluster.mon.state(node).value]
+            + FLASH_REASON_TEXTS[cluster.mon.state(node).value]
             + (
                 ""
-                if mode is Mode.WRITE_BACK
+                if mode is CacheMode.WRITE_BACK
                 else "; its data may be on its flash alone, so leave that in"
             ),
             f"{_return_of(cluster, node)}, and run this again: it tells when it is there",
@@ -191,16 +193,16 @@ def _return_of(cluster: Cluster, node: NodeName) -> str:
             return f"'sanctl status' says what to do about {node}; it follows then"
 
 
-def node_words(cluster: Cluster, pool: Pool, node: NodeName) -> str:
+def node_flash_text(cluster: Cluster, pool: Pool, node: NodeName) -> str:
     """Say what a pool's flash is in on a node, in a few words."""
-    state = told_state(cluster, pool, node)
+    state = published_flash_state(cluster, pool, node)
     if state is not None:
-        return cache_words(state)
+        return flash_text(state)
     reason = unknown_reason(cluster, pool, node)
-    return f"? ({SENTENCES.get(reason, reason)})"
+    return f"? ({FLASH_REASON_TEXTS.get(reason, reason)})"
 
 
-def cache_words(state: CacheState) -> str:
+def flash_text(state: CacheState) -> str:
     """Say what a pool's flash is in, in a few words."""
     text = state.mode.value
     if state.dirty_bytes:
@@ -210,11 +212,11 @@ def cache_words(state: CacheState) -> str:
     if state.hit_percent is not None:
         text += f", {state.hit_percent} % hits"
     if state.reason:
-        text += f" ({SENTENCES.get(state.reason, state.reason)})"
+        text += f" ({FLASH_REASON_TEXTS.get(state.reason, state.reason)})"
     return text
 
 
-def renewal_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
+def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
     """Return why a pool of a node may not be made anew: each device has to be good elsewhere."""
     if not cluster.mon.has_quorum:
         return (no_quorum_problem(),)
@@ -227,13 +229,15 @@ def renewal_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Prob
         for device in cluster.cib.devices
         if device.pool == pool.name
         and node in device.nodes
-        and not any(is_good(cluster, device, other) for other in device.nodes if other != node)
+        and not any(
+            is_known_up_to_date(cluster, device, other) for other in device.nodes if other != node
+        )
     )
 
 
-def cache_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Finding]:
+def flash_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Finding]:
     """Return what is to be known of a pool's flash on a node."""
-    wish, state = mode_wish(cluster, pool, node), told_state(cluster, pool, node)
+    wish, state = wanted_flash_mode(cluster, pool, node), published_flash_state(cluster, pool, node)
     if pool.cache is None or wish is None:
         return
     if state is None:
@@ -247,7 +251,7 @@ def cache_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Fin
             severity=Severity.WARNING if is_lasting else Severity.NOTE,
             subject=subject,
             what=f"its flash is in {state.mode.value} instead of {state.wanted.value}: "
-            + SENTENCES.get(state.reason, state.reason),
+            + FLASH_REASON_TEXTS.get(state.reason, state.reason),
             why="nothing is at risk; reads and writes are as slow as the disk",
             do=f"a new or repaired device in place of {pool.cache.flash}, then "
             f"'sanctl pool prepare {pool.name}' on {node}"
@@ -267,7 +271,7 @@ def cache_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Fin
 
 
 def _unknown_findings(
-    cluster: Cluster, pool: Pool, node: NodeName, wish: ModeWish
+    cluster: Cluster, pool: Pool, node: NodeName, wish: WantedMode
 ) -> Iterator[Finding]:
     usage = cluster.pool(pool.name, node)
     left = usage.cache if usage is not None else None
@@ -281,10 +285,11 @@ def _unknown_findings(
     reason = unknown_reason(cluster, pool, node)
     yield Finding(
         code="SAN-HLT-093",
-        severity=Severity.NOTE if wish.mode is Mode.WRITE_BACK else Severity.WARNING,
+        severity=Severity.NOTE if wish.mode is CacheMode.WRITE_BACK else Severity.WARNING,
         subject=f"pool {pool.name} on {node}",
-        what=f"its flash is not known to be in {wish.mode.value}: {SENTENCES.get(reason, reason)}"
-        + (f"; it was left in {cache_words(left)}" if left is not None else ""),
+        what=f"its flash is not known to be in {wish.mode.value}: "
+        f"{FLASH_REASON_TEXTS.get(reason, reason)}"
+        + (f"; it was left in {flash_text(left)}" if left is not None else ""),
         why="its data may be on its flash alone: leave that in",
         do=_return_of(cluster, node)
         if cluster.mon.state(node) in _AWAY

@@ -22,12 +22,17 @@ from enum import StrEnum
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
-from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.parse.cib import DISCARD_PREFIX, OUTDATED_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
-from sanctl.plan.drbd.data_generations import Generations, Relation, parse_generations, relate
+from sanctl.plan.drbd.data_generations import (
+    Generations,
+    Relation,
+    compare_generations,
+    parse_generations,
+)
 
 ACCEPT_SERVED = "SAN-HEAL-004"
 # What DRBD lets become Primary, by itself or when told that it may.
@@ -50,7 +55,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ReplicaFacts:
     """One replica, as far as it is known."""
 
     node: NodeName
@@ -65,7 +70,7 @@ class Side:
     @property
     def is_present(self) -> bool:
         """Whether its node is a member and can act."""
-        return self.state in PRESENT
+        return self.state in MEMBER_STATES
 
     @property
     def may_serve(self) -> bool:
@@ -84,9 +89,9 @@ class Diagnosis:
 
     device: DeviceSpec
     condition: Condition
-    sides: tuple[Side, ...]
+    sides: tuple[ReplicaFacts, ...]
 
-    def side(self, node: NodeName) -> Side | None:
+    def side(self, node: NodeName) -> ReplicaFacts | None:
         """Return a node's side."""
         return next((side for side in self.sides if side.node == node), None)
 
@@ -125,9 +130,9 @@ def diagnose(cluster: Cluster, device: DeviceSpec) -> Diagnosis:
     return Diagnosis(device=device, condition=_condition(sides), sides=sides)
 
 
-def _side(cluster: Cluster, device: DeviceSpec, node: NodeName) -> Side:
+def _side(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts:
     replica = cluster.replica(device.name, node)
-    return Side(
+    return ReplicaFacts(
         node=node,
         state=cluster.mon.state(node),
         replica=replica,
@@ -146,7 +151,7 @@ def _has_memory(cluster: Cluster, node: NodeName) -> bool:
     return live is None or live.votes.has_memory
 
 
-def _condition(sides: tuple[Side, ...]) -> Condition:
+def _condition(sides: tuple[ReplicaFacts, ...]) -> Condition:
     relation = _relation(sides)
     if relation is Relation.DIVERGED:
         return Condition.DIVERGED
@@ -167,20 +172,20 @@ def _condition(sides: tuple[Side, ...]) -> Condition:
     return Condition.BLOCKED if usable and not undecided else Condition.SOUND
 
 
-def _may_serve(side: Side, sides: tuple[Side, ...]) -> bool:
+def _may_serve(side: ReplicaFacts, sides: tuple[ReplicaFacts, ...]) -> bool:
     if side.is_untried and not any(each.is_present for each in sides if each is not side):
         return False
     return side.may_serve
 
 
-def _relation(sides: tuple[Side, ...]) -> Relation | None:
+def _relation(sides: tuple[ReplicaFacts, ...]) -> Relation | None:
     if len(sides) != 2 or any(side.replica.is_linked for side in sides):
         return None
     mine, theirs = (side.generations if side.is_present else None for side in sides)
-    return relate(mine, theirs) if mine is not None and theirs is not None else None
+    return compare_generations(mine, theirs) if mine is not None and theirs is not None else None
 
 
-def loss(diagnosis: Diagnosis, keep: NodeName) -> Loss:
+def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
     """Return what keeping one node's copy would lose.
 
     Raises:
@@ -236,7 +241,9 @@ def loss(diagnosis: Diagnosis, keep: NodeName) -> Loss:
     )
 
 
-def _refuse_if_newer_is_there(diagnosis: Diagnosis, kept: Side, other: Side) -> None:
+def _refuse_if_newer_is_there(
+    diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts
+) -> None:
     if diagnosis.condition is not Condition.BLOCKED:
         return
     if other.state in {NodeState.UNCLEAN, NodeState.UNKNOWN, NodeState.PENDING}:
@@ -257,7 +264,7 @@ def _refuse_if_newer_is_there(diagnosis: Diagnosis, kept: Side, other: Side) -> 
                     "'sanctl status' shows whether they run",
                 )
             )
-        if relate(kept.generations, other.generations) is Relation.BEHIND:
+        if compare_generations(kept.generations, other.generations) is Relation.BEHIND:
             raise Refused(
                 Problem(
                     "SAN-HEAL-002",
@@ -268,7 +275,7 @@ def _refuse_if_newer_is_there(diagnosis: Diagnosis, kept: Side, other: Side) -> 
             )
 
 
-def _loss_bytes(diagnosis: Diagnosis, other: Side) -> int | None:
+def _loss_bytes(diagnosis: Diagnosis, other: ReplicaFacts) -> int | None:
     if diagnosis.condition is Condition.UNRELATED:
         return diagnosis.device.size.bytes
     if diagnosis.condition is Condition.BLOCKED:
@@ -277,7 +284,7 @@ def _loss_bytes(diagnosis: Diagnosis, other: Side) -> int | None:
     return None if kib is None else kib * 1024
 
 
-def _loss_text(diagnosis: Diagnosis, kept: Side, other: Side) -> str:
+def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> str:
     if diagnosis.condition is Condition.UNRELATED:
         return (
             f"all that only {other.node} has: the copies have no common past, and "
@@ -305,7 +312,7 @@ def _is_any_suspect(diagnosis: Diagnosis) -> bool:
     return any(side.replica.is_suspect for side in diagnosis.sides)
 
 
-def _lost_in_ram(kept: Side, other: Side) -> str:
+def _lost_in_ram(kept: ReplicaFacts, other: ReplicaFacts) -> str:
     """Say what a copy may lack that crashed with writes in RAM.
 
     A host's flush is answered when the disk of the node that served has it, and reaches the other
@@ -350,7 +357,7 @@ def plan_heal(
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     now = diagnose(cluster, device)
-    lost = loss(now, keep)
+    lost = loss_of_keeping(now, keep)
     if now.key != shown.key:
         raise Refused(
             Problem(
@@ -374,7 +381,7 @@ def plan_heal(
     return _changes(now, kept, other)
 
 
-def _changes(diagnosis: Diagnosis, kept: Side, other: Side) -> tuple[Change, ...]:
+def _changes(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> tuple[Change, ...]:
     name, uuid = diagnosis.device.name, diagnosis.device.uuid
     mark = f"{OUTDATED_PREFIX}{name}"
     changes: list[Change] = []

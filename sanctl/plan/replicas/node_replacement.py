@@ -7,15 +7,15 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.cluster.node_service import existing_node
+from sanctl.plan.cluster.standby import existing_node
 from sanctl.plan.device.creation import no_quorum_problem
-from sanctl.plan.replicas.replica_choice import LevelRequest
-from sanctl.plan.replicas.replica_safety import is_good
+from sanctl.plan.replicas.replica_choice import ReplicaRequest
+from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
 
-def replacements(
+def plan_replacement(
     cluster: Cluster, old: NodeName, new: NodeName
-) -> tuple[tuple[DeviceName, LevelRequest], ...]:
+) -> tuple[tuple[DeviceName, ReplicaRequest], ...]:
     """Return what is asked of each device, in the order of their names.
 
     A device that has fewer copies than wanted is among them: where the copy had to be dropped
@@ -33,24 +33,24 @@ def replacements(
     if not cluster.mon.has_quorum:
         raise Refused(no_quorum_problem())
     return tuple(
-        (device.name, replacement_of(device, old, new))
+        (device.name, replacement_request(device, old, new))
         for device in cluster.cib.devices
         if not device.is_stopping
         and (
             old in device.nodes
             or len(device.nodes) < device.replicas
-            or (new in device.nodes and not is_good(cluster, device, new))
+            or (new in device.nodes and not is_known_up_to_date(cluster, device, new))
         )
     )
 
 
-def replacement_of(device: DeviceSpec, old: NodeName, new: NodeName) -> LevelRequest:
+def replacement_request(device: DeviceSpec, old: NodeName, new: NodeName) -> ReplicaRequest:
     """Return what is asked of one device.
 
     Where the new node has a copy already, another is chosen; where only the old one has a copy to
     be moved, the new one gets it.
     """
-    return LevelRequest(
+    return ReplicaRequest(
         replicas=device.replicas,
         add=() if new in device.nodes and old in device.nodes else (new,),
         drop=(old,),

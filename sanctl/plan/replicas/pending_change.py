@@ -6,17 +6,17 @@ Each answer says what is left, and how to go on or back.
 
 from __future__ import annotations
 
-from sanctl.model.cluster import PRESENT, Cluster
+from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.plan.replicas.replica_safety import server_of
+from sanctl.plan.replicas.replica_safety import up_to_date_primary
 
 
-def unfinished(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
+def pending_change_of(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
     """Return what is left to do about a device's copies; None: nothing."""
-    return wrong_count(device) or half_filled(cluster, device)
+    return replica_count_mismatch(device) or incomplete_replicas(cluster, device)
 
 
-def wrong_count(device: DeviceSpec) -> tuple[str, str] | None:
+def replica_count_mismatch(device: DeviceSpec) -> tuple[str, str] | None:
     """Return that a device has fewer or more copies than wanted; None: as many."""
     name, have, wanted = device.name, len(device.nodes), device.replicas
     if have < wanted:
@@ -34,16 +34,17 @@ def wrong_count(device: DeviceSpec) -> tuple[str, str] | None:
     return None
 
 
-def half_filled(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
+def incomplete_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
     """Return which copies are not complete, being filled for the first time or anew; None: none."""
     name = device.name
     half = tuple(
         node
         for node in device.nodes
-        if cluster.mon.state(node) in PRESENT and cluster.replica(name, node).disk == "Inconsistent"
+        if cluster.mon.state(node) in MEMBER_STATES
+        and cluster.replica(name, node).disk == "Inconsistent"
     )
     rest = len(device.nodes) - len(half)
-    if not half or not rest or server_of(cluster, device) is None:
+    if not half or not rest or up_to_date_primary(cluster, device) is None:
         return None
     drops = " ".join(f"--drop {node}" for node in half)
     return (

@@ -15,13 +15,13 @@ from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.device import REPLICAS_RANGE, DeviceSpec
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Topology
-from sanctl.plan.device.creation import pool_node_problems
-from sanctl.plan.device.placement import candidates_of, choose, metadata_bytes
-from sanctl.plan.replicas.replica_safety import is_good, new_copy_problems
+from sanctl.plan.device.creation import pool_membership_problems
+from sanctl.plan.device.placement import choose_nodes, metadata_bytes, placement_candidates
+from sanctl.plan.replicas.replica_safety import is_known_up_to_date, new_replica_problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LevelRequest:
+class ReplicaRequest:
     """How many copies are asked for, and where.
 
     Attributes:
@@ -35,7 +35,9 @@ class LevelRequest:
     drop: tuple[NodeName, ...] = ()
 
 
-def read_level(replicas: str, add: Collection[str], drop: Collection[str]) -> LevelRequest:
+def parse_replica_request(
+    replicas: str, add: Collection[str], drop: Collection[str]
+) -> ReplicaRequest:
     """Read the words of a request.
 
     Raises:
@@ -79,11 +81,11 @@ def read_level(replicas: str, add: Collection[str], drop: Collection[str]) -> Le
         )
     if problems:
         raise UsageError(*problems)
-    return LevelRequest(replicas=count, add=named["--add"], drop=named["--drop"])
+    return ReplicaRequest(replicas=count, add=named["--add"], drop=named["--drop"])
 
 
 def target_nodes(
-    cluster: Cluster, topology: Topology, device: DeviceSpec, request: LevelRequest
+    cluster: Cluster, topology: Topology, device: DeviceSpec, request: ReplicaRequest
 ) -> tuple[NodeName, ...]:
     """Return the nodes that shall hold the copies in the end; those that do come first.
 
@@ -94,7 +96,7 @@ def target_nodes(
         problem
         for node in request.add
         if node not in device.nodes
-        for problem in pool_node_problems(topology, device.pool, node)
+        for problem in pool_membership_problems(topology, device.pool, node)
     ]
     known = {node.name for node in cluster.cib.nodes} | {node.name for node in topology.nodes}
     problems.extend(
@@ -132,7 +134,7 @@ def _least(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) ->
     return max(
         nodes,
         key=lambda node: (
-            not is_good(cluster, device, node),
+            not is_known_up_to_date(cluster, device, node),
             cluster.mon.state(node) is not NodeState.ONLINE,
             node.value != active,
             order.get(node, len(order)),
@@ -152,7 +154,7 @@ def _chosen(
     pool = topology.pool(device.pool)
     members = () if pool is None else pool.nodes
     open_to = [node for node in members if node not in staying and node not in dropped]
-    against = {node: new_copy_problems(cluster, device, node) for node in open_to}
+    against = {node: new_replica_problems(cluster, device, node) for node in open_to}
     usable = [node for node in open_to if not against[node]]
     if len(usable) < missing:
         needed = device.size.bytes + metadata_bytes(device.size.bytes)
@@ -166,8 +168,8 @@ def _chosen(
             ),
             *(problem for node in open_to for problem in against[node]),
         )
-    return choose(
-        candidates_of(cluster, topology, device.pool, usable),
+    return choose_nodes(
+        placement_candidates(cluster, topology, device.pool, usable),
         replicas=missing,
-        beside=candidates_of(cluster, topology, device.pool, staying),
+        beside=placement_candidates(cluster, topology, device.pool, staying),
     )

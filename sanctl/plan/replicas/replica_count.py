@@ -43,26 +43,26 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.topology import Topology
 from sanctl.parse.cib import DISCARD_PREFIX, OUTDATED_PREFIX, REVIVE_PREFIX, TOMBSTONE_PREFIX
-from sanctl.plan.cluster.convergence import describe
+from sanctl.plan.cluster.convergence import replicas_text
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.alteration import plan_move
-from sanctl.plan.drbd.drbd_limits import copies_limit, generation_problem
-from sanctl.plan.replicas.replica_choice import LevelRequest, target_nodes
+from sanctl.plan.drbd.version_limits import drbd_version_problem, replica_limit
+from sanctl.plan.replicas.replica_choice import ReplicaRequest, target_nodes
 from sanctl.plan.replicas.replica_safety import (
-    RISK_FEWER_COPIES,
+    RISK_FEWER_REPLICAS,
     drop_problems,
-    is_filling,
-    is_good,
+    is_known_up_to_date,
     lacks_majority,
     majority_problem,
-    new_copy_problems,
-    server_of,
+    may_become_up_to_date,
+    new_replica_problems,
     source_problems,
+    up_to_date_primary,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alter:
+class ChangeReplicas:
     """Make these changes; `words` say what they do."""
 
     changes: tuple[Change, ...]
@@ -97,24 +97,26 @@ class AwaitSync:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitReap:
+class AwaitDroppedData:
     """Nodes that are here still have the data of a dropped copy."""
 
     nodes: tuple[NodeName, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class ReplicasReached:
     """All is as asked; nodes that are away remove their copy when they are back."""
 
     away: tuple[NodeName, ...]
 
 
-LevelStep = Alter | AwaitRole | AwaitMove | AwaitSync | AwaitReap | Reached
+ReplicaStep = (
+    ChangeReplicas | AwaitRole | AwaitMove | AwaitSync | AwaitDroppedData | ReplicasReached
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class StepContext:
     """What a step depends on besides the cluster.
 
     Attributes:
@@ -130,9 +132,9 @@ class Setting:
     now_s: float = 0.0
 
 
-def next_step(
-    cluster: Cluster, name: DeviceName, request: LevelRequest, setting: Setting
-) -> LevelStep:
+def next_replica_step(
+    cluster: Cluster, name: DeviceName, request: ReplicaRequest, setting: StepContext
+) -> ReplicaStep:
     """Return what has to be done next to give a device the copies that were asked for.
 
     Raises:
@@ -140,7 +142,7 @@ def next_step(
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
-    lacking = generation_problem(request.replicas, setting.drbd_version)
+    lacking = drbd_version_problem(request.replicas, setting.drbd_version)
     if lacking is not None:
         raise Refused(lacking)
     target = target_nodes(cluster, setting.topology, device, request)
@@ -149,8 +151,8 @@ def next_step(
     if not adds and not drops:
         return _last_step(cluster, device, request)
     if cluster.active_node(name) is None and _is_between_roles(cluster, device):
-        return AwaitRole(seen=describe(cluster, device))
-    has_room = len(device.nodes) < copies_limit(setting.drbd_version)
+        return AwaitRole(seen=replicas_text(cluster, device))
+    has_room = len(device.nodes) < replica_limit(setting.drbd_version)
     # Those that are gone only count against the ones that are left.
     has_room &= not (drops and lacks_majority(cluster, device, (*device.nodes, *adds[:1])))
     if adds and has_room:
@@ -164,29 +166,33 @@ def _is_between_roles(cluster: Cluster, device: DeviceSpec) -> bool:
     )
 
 
-def _last_step(cluster: Cluster, device: DeviceSpec, request: LevelRequest) -> LevelStep:
+def _last_step(cluster: Cluster, device: DeviceSpec, request: ReplicaRequest) -> ReplicaStep:
     if device.replicas != request.replicas:
-        return Alter(
+        return ChangeReplicas(
             changes=(SetNodes(name=device.name, nodes=device.nodes, replicas=request.replicas),),
             words=f"device {device.name} is to have {request.replicas}",
         )
-    behind = tuple(node for node in device.nodes if not is_good(cluster, device, node))
+    behind = tuple(node for node in device.nodes if not is_known_up_to_date(cluster, device, node))
     if behind:
-        return AwaitSync(nodes=behind, seen=describe(cluster, device))
+        return AwaitSync(nodes=behind, seen=replicas_text(cluster, device))
     stones = [s.node for s in cluster.cib.tombstones_of(device.name)]
     here = tuple(node for node in stones if cluster.is_pool_agent_running(node))
-    return AwaitReap(nodes=here) if here else Reached(away=tuple(stones))
+    return AwaitDroppedData(nodes=here) if here else ReplicasReached(away=tuple(stones))
 
 
-def _add(cluster: Cluster, device: DeviceSpec, node: NodeName, request: LevelRequest) -> LevelStep:
+def _add(
+    cluster: Cluster, device: DeviceSpec, node: NodeName, request: ReplicaRequest
+) -> ReplicaStep:
     nodes = (*device.nodes, node)
     problems = list(source_problems(cluster, device))
     if not problems and lacks_majority(cluster, device, nodes):
-        filling = tuple(each for each in device.nodes if is_filling(cluster, device, each))
+        filling = tuple(
+            each for each in device.nodes if may_become_up_to_date(cluster, device, each)
+        )
         if filling:
-            return AwaitSync(nodes=filling, seen=describe(cluster, device))
+            return AwaitSync(nodes=filling, seen=replicas_text(cluster, device))
         problems.append(majority_problem(cluster, device, nodes))
-    server = server_of(cluster, device)
+    server = up_to_date_primary(cluster, device)
     size = None if server is None else cluster.replica(device.name, server).size_bytes
     if server is not None and size != device.size.bytes:
         problems.append(
@@ -196,10 +202,10 @@ def _add(cluster: Cluster, device: DeviceSpec, node: NodeName, request: LevelReq
                 "wait until it has: 'sanctl status'",
             )
         )
-    problems.extend(new_copy_problems(cluster, device, node))
+    problems.extend(new_replica_problems(cluster, device, node))
     if problems:
         raise Refused(*problems)
-    return Alter(
+    return ChangeReplicas(
         changes=(SetNodes(name=device.name, nodes=nodes, replicas=request.replicas),),
         words=f"adding a copy of {device.name} on {node}",
     )
@@ -209,23 +215,24 @@ def _drop(
     cluster: Cluster,
     device: DeviceSpec,
     drops: tuple[NodeName, ...],
-    request: LevelRequest,
-    setting: Setting,
-) -> LevelStep:
+    request: ReplicaRequest,
+    setting: StepContext,
+) -> ReplicaStep:
     kept = tuple(node for node in device.nodes if node not in drops)
-    filling = tuple(node for node in kept if is_filling(cluster, device, node))
-    loses = any(is_good(cluster, device, node) for node in drops)
-    remaining = sum(is_good(cluster, device, node) for node in kept)
+    filling = tuple(node for node in kept if may_become_up_to_date(cluster, device, node))
+    loses = any(is_known_up_to_date(cluster, device, node) for node in drops)
+    remaining = sum(is_known_up_to_date(cluster, device, node) for node in kept)
     if loses and filling and remaining < request.replicas:
-        return AwaitSync(nodes=filling, seen=describe(cluster, device))
+        return AwaitSync(nodes=filling, seen=replicas_text(cluster, device))
     problems = list(drop_problems(cluster, device, drops))
-    if loses and 0 < remaining < request.replicas and RISK_FEWER_COPIES not in setting.accepted:
+    if loses and 0 < remaining < request.replicas and RISK_FEWER_REPLICAS not in setting.accepted:
         problems.append(
             Problem(
-                RISK_FEWER_COPIES,
+                RISK_FEWER_REPLICAS,
                 f"device {device.name}: from dropping the copy on {_listed(drops)} until a new one "
                 f"is in sync there is only {_listed(kept)}; if that fails, the device is lost",
-                f"DRBD 9 adds the new copy first; or accept that with --accept {RISK_FEWER_COPIES}",
+                "DRBD 9 adds the new copy first; "
+                f"or accept that with --accept {RISK_FEWER_REPLICAS}",
             )
         )
     if not problems and loses and lacks_majority(cluster, device, kept):
@@ -235,7 +242,7 @@ def _drop(
     active = cluster.active_node(device.name)
     if active is not None and active in {node.value for node in drops}:
         return _move_away(cluster, device, kept, setting)
-    return Alter(
+    return ChangeReplicas(
         changes=(
             SetNodes(name=device.name, nodes=kept, replicas=request.replicas),
             *_farewell(cluster, device, drops),
@@ -245,12 +252,12 @@ def _drop(
 
 
 def _move_away(
-    cluster: Cluster, device: DeviceSpec, kept: tuple[NodeName, ...], setting: Setting
-) -> LevelStep:
-    good = [node for node in kept if is_good(cluster, device, node)]
+    cluster: Cluster, device: DeviceSpec, kept: tuple[NodeName, ...], setting: StepContext
+) -> ReplicaStep:
+    good = [node for node in kept if is_known_up_to_date(cluster, device, node)]
     move = cluster.cib.move(device.name)
     if move is not None and move.node in {node.value for node in good}:
-        return AwaitMove(to=NodeName.parse(move.node), seen=describe(cluster, device))
+        return AwaitMove(to=NodeName.parse(move.node), seen=replicas_text(cluster, device))
     refusal: Refused | None = None
     for node in good:
         try:
@@ -259,7 +266,7 @@ def _move_away(
             refusal = error
             continue
         assert any(isinstance(change, AddMove) for change in changes)
-        return Alter(changes=changes, words=f"moving {device.name} to {node} first")
+        return ChangeReplicas(changes=changes, words=f"moving {device.name} to {node} first")
     assert refusal is not None, "a copy that may be dropped leaves a good one"
     raise refusal
 

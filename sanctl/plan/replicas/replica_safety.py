@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
-from sanctl.model.drbd import has_majority
+from sanctl.model.drbd import uses_quorum
 from sanctl.model.names import NodeName
 from sanctl.plan.device.creation import node_problems
 
 #: Fewer good copies than wanted for a while, because DRBD 8.4 has no room for one more.
-RISK_FEWER_COPIES = "SAN-RISK-004"
+RISK_FEWER_REPLICAS = "SAN-RISK-004"
 #: What a node in these states does with its copy is certain: nothing, or what it is told.
-_CERTAIN = PRESENT | {NodeState.OFFLINE}
+_CERTAIN = MEMBER_STATES | {NodeState.OFFLINE}
 
 
-def server_of(cluster: Cluster, device: DeviceSpec) -> NodeName | None:
+def up_to_date_primary(cluster: Cluster, device: DeviceSpec) -> NodeName | None:
     """Return the node that serves a device from a good copy of its own; None: not known."""
     active = cluster.active_node(device.name)
     for node in device.nodes:
@@ -34,10 +34,10 @@ def server_of(cluster: Cluster, device: DeviceSpec) -> NodeName | None:
     return None
 
 
-def is_good(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
+def is_known_up_to_date(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
     """Whether a copy is known to hold all that has been acknowledged."""
-    server = server_of(cluster, device)
-    if server is None or cluster.mon.state(node) not in PRESENT:
+    server = up_to_date_primary(cluster, device)
+    if server is None or cluster.mon.state(node) not in MEMBER_STATES:
         return False
     if node == server:
         return True
@@ -45,9 +45,11 @@ def is_good(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
     return replica.is_in_sync_with((server,)) and not cluster.is_marked(device, node)
 
 
-def is_filling(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
+def may_become_up_to_date(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
     """Whether a copy is here, not good, and may become that by itself."""
-    return cluster.mon.state(node) in PRESENT and not is_good(cluster, device, node)
+    return cluster.mon.state(node) in MEMBER_STATES and not is_known_up_to_date(
+        cluster, device, node
+    )
 
 
 def lacks_majority(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> bool:
@@ -56,14 +58,16 @@ def lacks_majority(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeN
     It counts three and more: those it sees against all (docs/adr/0029). A new one counts among all
     at once, and is seen when its node has started it.
     """
-    good = sum(is_good(cluster, device, node) for node in device.nodes if node in nodes)
-    return has_majority(len(nodes)) and 2 * good <= len(nodes)
+    good = sum(is_known_up_to_date(cluster, device, node) for node in device.nodes if node in nodes)
+    return uses_quorum(len(nodes)) and 2 * good <= len(nodes)
 
 
 def majority_problem(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> Problem:
     """Return what is said of a change after which I/O would freeze."""
     good = ", ".join(
-        str(node) for node in device.nodes if node in nodes and is_good(cluster, device, node)
+        str(node)
+        for node in device.nodes
+        if node in nodes and is_known_up_to_date(cluster, device, node)
     )
     return Problem(
         "SAN-REP-007",
@@ -75,7 +79,7 @@ def majority_problem(cluster: Cluster, device: DeviceSpec, nodes: Collection[Nod
 
 def source_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
     """Return why it is not known which copy of a device is good."""
-    if server_of(cluster, device) is not None:
+    if up_to_date_primary(cluster, device) is not None:
         return ()
     active = cluster.active_node(device.name)
     if active is None:
@@ -116,12 +120,12 @@ def drop_problems(
         if cluster.mon.state(node) not in _CERTAIN
     ]
     kept = [node for node in device.nodes if node not in drops]
-    if any(is_good(cluster, device, node) for node in kept):
+    if any(is_known_up_to_date(cluster, device, node) for node in kept):
         return tuple(problems)
     unknown = source_problems(cluster, device)
     if unknown:
         return (*problems, *unknown)
-    good = ", ".join(str(node) for node in drops if is_good(cluster, device, node))
+    good = ", ".join(str(node) for node in drops if is_known_up_to_date(cluster, device, node))
     rest = "; ".join(f"{node}: {_condition(cluster, device, node)}" for node in kept)
     return (
         *problems,
@@ -134,7 +138,9 @@ def drop_problems(
     )
 
 
-def new_copy_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> tuple[Problem, ...]:
+def new_replica_problems(
+    cluster: Cluster, device: DeviceSpec, node: NodeName
+) -> tuple[Problem, ...]:
     """Return why a node cannot get a new copy of a device now."""
     problems = list(node_problems(cluster, device.pool, node, device.size.bytes))
     if any(stone.node == node for stone in cluster.cib.tombstones_of(device.name)):
@@ -150,7 +156,7 @@ def new_copy_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> t
 
 def _condition(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     state = cluster.mon.state(node)
-    if state not in PRESENT:
+    if state not in MEMBER_STATES:
         return state.value
     if cluster.is_marked(device, node):
         return "marked as behind"

@@ -53,13 +53,13 @@ def hostvars() -> Hostvars:
 
 
 def problems(variables: Hostvars, groups: dict[str, list[str]] | None = None) -> list[str]:
-    found: list[str] = inventory.survey(variables, groups or GROUPS)["problems"]
+    found: list[str] = inventory.read_inventory(variables, groups or GROUPS)["problems"]
     assert all(line.split(":")[0] in CODES for line in found)
     return found
 
 
 def test_a_good_inventory_becomes_cluster_toml() -> None:
-    survey = inventory.survey(hostvars(), GROUPS)
+    survey = inventory.read_inventory(hostvars(), GROUPS)
     assert survey["problems"] == []
     topology = parse(survey["cluster_toml"])
     assert [str(node.name) for node in topology.nodes] == ["n1", "n2", "n3"]
@@ -134,7 +134,7 @@ def test_what_is_said_of_a_node_reaches_it() -> None:
     for number in (1, 2):
         variables[f"n{number}"] |= {"sanctl_site": f"s{number}", "sanctl_rack": f"r{number}"}
     variables["n1"]["sanctl_power"] = "protected"
-    survey = inventory.survey(variables, GROUPS)
+    survey = inventory.read_inventory(variables, GROUPS)
     assert survey["problems"] == []
     first, second, *_ = parse(survey["cluster_toml"]).nodes
     assert (first.site, first.rack, first.is_power_protected) == ("s1", "r1", True)
@@ -205,7 +205,7 @@ def test_a_node_without_a_role() -> None:
 
 
 def test_nobody_at_all() -> None:
-    assert inventory.survey({}, {})["problems"][0].startswith(
+    assert inventory.read_inventory({}, {})["problems"][0].startswith(
         "SAN-CONF-022: group sanctl_nodes: has no hosts"
     )
 
@@ -221,5 +221,5 @@ def test_where_nodes_stand_reaches_cluster_toml() -> None:
     ]
     variables["n2"] |= {"sanctl_site": "south", "sanctl_rack": "a1"}
     assert problems(variables) == []
-    node = parse(inventory.survey(variables, GROUPS)["cluster_toml"]).node("n2")
+    node = parse(inventory.read_inventory(variables, GROUPS)["cluster_toml"]).node("n2")
     assert node is not None and (node.site, node.rack) == ("south", "a1")

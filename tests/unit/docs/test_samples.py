@@ -12,18 +12,18 @@ import pytest
 from sanctl.cli.codes import all_codes
 from sanctl.cli.main import cli
 from sanctl.lab.documents import ALL_DOCUMENTS
-from tests.support import samples
-from tests.support.contract import breaches
-from tests.support.samples import Sample
+from tests.support import doc_samples
+from tests.support.doc_samples import Sample
+from tests.support.json_contract import breaches
 
 _CODE = re.compile(r"SAN-[A-Z]+-\d{3}")
 _MAKE = re.compile(r"(?:^|`|\$ )(?:\s{4,})?make ([a-z-]+)", re.MULTILINE)
-PAGES = samples.pages()
+PAGES = doc_samples.pages()
 COMMANDS = [
     sample
     for page in PAGES
-    if page.parent != samples.GENERATED
-    for sample in samples.commands(page)
+    if page.parent != doc_samples.GENERATED
+    for sample in doc_samples.commands(page)
 ]
 
 
@@ -59,7 +59,7 @@ def test_there_are_samples() -> None:
 
 @pytest.mark.parametrize("sample", COMMANDS, ids=str)
 def test_every_command_can_be_typed(sample: Sample) -> None:
-    words = samples.words(sample.command)
+    words = doc_samples.words(sample.command)
     assert words[0] == "sanctl"
     is_mention = sample.command == " ".join(words) and not any("-" in word for word in words)
     parse(words[1:], is_mention=is_mention)
@@ -82,7 +82,7 @@ def test_every_code_exists(page: Path) -> None:
 
 
 def test_every_make_target_exists() -> None:
-    makefile = (samples.ROOT / "Makefile").read_text(encoding="utf-8")
+    makefile = (doc_samples.ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     named = {name for page in PAGES for name in _MAKE.findall(page.read_text(encoding="utf-8"))}
     assert "demo" in named
@@ -93,7 +93,7 @@ def test_json_that_is_shown_is_json_as_it_is() -> None:
     shown = [
         sample
         for page in PAGES
-        for sample in samples.consoles(page)
+        for sample in doc_samples.consoles(page)
         if "--output json" in sample.command and sample.output is not None
     ]
     assert shown
@@ -108,7 +108,7 @@ def test_json_that_is_shown_is_json_as_it_is() -> None:
 def test_the_comparison_sees_a_difference() -> None:
     shown = ("device vol1: 1 GiB, served by n1, 12.4 s", "…", "wwid: " + "a" * 33)
     said = "device vol1: 1 GiB, served by n1, 3.0 s\nmore\nand more\nwwid:  " + "0" * 33 + "\n"
-    assert samples.is_shown(shown, said, "test")
-    assert not samples.is_shown(shown, said.replace("by n1", "by n2"), "test")
-    assert not samples.is_shown(shown, said + "one more\n", "test")
-    assert not samples.is_shown(shown[:1], said, "test")
+    assert doc_samples.is_shown(shown, said, "test")
+    assert not doc_samples.is_shown(shown, said.replace("by n1", "by n2"), "test")
+    assert not doc_samples.is_shown(shown, said + "one more\n", "test")
+    assert not doc_samples.is_shown(shown[:1], said, "test")

@@ -87,7 +87,7 @@ def detach_vol(
             return refusal.errno or errno.EIO
         return 0
 
-    monkeypatch.setattr(isolated_call, "error_of", error_of)
+    monkeypatch.setattr(isolated_call, "errno_of", error_of)
     monkeypatch.setattr(os, "listdir", lambda _: ["loop3"])
     monkeypatch.setattr(files, "read_text", lambda _: f"{next(told)}\n")
     monkeypatch.setattr(os, "open", lambda _, flags: open_file(os.devnull, flags))
@@ -122,7 +122,7 @@ def test_a_device_that_is_gone_is_detached(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_detach_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_all", lambda: iter([("/dev/loop3", VOL)]))
-    monkeypatch.setattr(isolated_call, "error_of", lambda *_, **__: None)
+    monkeypatch.setattr(isolated_call, "errno_of", lambda *_, **__: None)
     with pytest.raises(CommandError, match=r"SAN-POOL-025.*no answer"):
         loop.detach(VOL)
 

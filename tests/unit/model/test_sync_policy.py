@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.errors import UsageError
-from sanctl.model.sync_policy import DEFAULT, Schedule, SyncPolicy, Window
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, Schedule, SyncPolicy, Window
 
 _HOUR = st.integers(0, 23)
 _RATE = st.integers(250, 4 << 20)
@@ -33,8 +33,8 @@ def test_what_is_written_is_read_back(policy: SyncPolicy) -> None:
 
 
 def test_the_default_says_nothing() -> None:
-    assert str(DEFAULT) == ""
-    assert SyncPolicy.parse("") == DEFAULT
+    assert str(DEFAULT_SYNC_POLICY) == ""
+    assert SyncPolicy.parse("") == DEFAULT_SYNC_POLICY
     assert str(SyncPolicy.parse("csums=off rate-min=32M window=always verify=off")) == ""
 
 
@@ -77,7 +77,7 @@ def test_nothing_without_meaning(text: str, codes: list[str]) -> None:
 
 def test_all_problems_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        DEFAULT.changed({"csums": "x", "window": "y"})
+        DEFAULT_SYNC_POLICY.changed({"csums": "x", "window": "y"})
     assert len(caught.value.problems) == 2
 
 

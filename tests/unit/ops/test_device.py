@@ -29,7 +29,7 @@ from sanctl.ops.device import (
     resize_device,
 )
 from sanctl.ops.session import Session
-from sanctl.plan.device.creation import CreateRequest
+from sanctl.plan.device.creation import DeviceArguments
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
 
@@ -46,7 +46,7 @@ class Bench:
         self.session = Session(self.cluster, self.clock, self.reporter)
 
     def create(self, name: str = "vm1", size: str = "1G", **more: object) -> Outcome:
-        request = CreateRequest(name=name, size=size, replicas=str(more.pop("replicas", "2")))
+        request = DeviceArguments(name=name, size=size, replicas=str(more.pop("replicas", "2")))
         for key, value in more.items():
             request = _replaced(request, key, value)
         return create_device(
@@ -59,7 +59,7 @@ class Bench:
         )
 
 
-def _replaced(request: CreateRequest, key: str, value: object) -> CreateRequest:
+def _replaced(request: DeviceArguments, key: str, value: object) -> DeviceArguments:
     return replace(request, **{key: value})  # type: ignore[arg-type]
 
 

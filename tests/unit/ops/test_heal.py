@@ -9,8 +9,8 @@ from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
-from sanctl.plan.health.cluster_health import judge
-from sanctl.plan.replicas.heal import ACCEPT_SERVED, Condition, Diagnosis, loss
+from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.replicas.heal import ACCEPT_SERVED, Condition, Diagnosis, loss_of_keeping
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
 N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")
@@ -75,8 +75,8 @@ def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session:
     diverge(cluster)
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.DIVERGED
-    assert loss(shown, N1).node == N2
-    assert "written on n2 alone" in loss(shown, N1).text
+    assert loss_of_keeping(shown, N1).node == N2
+    assert "written on n2 alone" in loss_of_keeping(shown, N1).text
     orders: list[str | None] = []
     cluster.on_patch.append(lambda: orders.append(cluster.permanent("n2", "sanctl-discard-vm1")))
     heal(session, N1, shown)
@@ -91,7 +91,7 @@ def test_more_than_two_copies_are_not_compared(cluster: FakePacemaker, session: 
     diverge(cluster)
     shown = examine_replicas(session, VM1)
     with pytest.raises(Refused) as caught:
-        loss(replace(shown, sides=(*shown.sides, shown.sides[1])), N1)
+        loss_of_keeping(replace(shown, sides=(*shown.sides, shown.sides[1])), N1)
     assert caught.value.problems[0].code == "SAN-HEAL-007"
 
 
@@ -125,7 +125,7 @@ def test_without_a_common_past_all_of_it_goes(cluster: FakePacemaker, session: S
     diverge(cluster, STRANGE)
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.UNRELATED
-    lost = loss(shown, N1)
+    lost = loss_of_keeping(shown, N1)
     assert lost.bytes_at_most == shown.device.size.bytes
     heal(session, N1, shown)
     assert f"{uuid(cluster)} 00000000000000F0 full" in cluster.patches[0]
@@ -148,9 +148,9 @@ def test_both_marked(cluster: FakePacemaker, session: Session) -> None:
     assert cluster.active("vm1") == []
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.BLOCKED
-    codes = {finding.code for finding in judge(session.observe(), None, now_s=0.0)}
+    codes = {finding.code for finding in all_findings(session.observe(), None, now_s=0.0)}
     assert "SAN-HLT-037" in codes
-    assert loss(shown, N2).bytes_at_most == 0
+    assert loss_of_keeping(shown, N2).bytes_at_most == 0
     heal(session, N2, shown)
     assert cluster.active("vm1") == ["n2"]
     assert cluster.permanent("n2", "sanctl-outdated-vm1") is None
@@ -165,11 +165,11 @@ def test_the_good_copy_is_gone_for_ever(cluster: FakePacemaker, session: Session
     cluster.tick()
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.BLOCKED
-    lost = loss(shown, N2)
+    lost = loss_of_keeping(shown, N2)
     assert lost.bytes_at_most is None
     assert "n1 is offline" in lost.text
     with pytest.raises(Refused) as caught:
-        loss(shown, N1)
+        loss_of_keeping(shown, N1)
     assert caught.value.problems[0].code == "SAN-HEAL-002"
     heal(session, N2, shown)
     assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
@@ -195,9 +195,9 @@ def test_a_copy_that_nobody_can_vouch_for(
     come_back_alone(cluster, votes)
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.BLOCKED
-    codes = {finding.code for finding in judge(session.observe(), None, now_s=0.0)}
+    codes = {finding.code for finding in all_findings(session.observe(), None, now_s=0.0)}
     assert "SAN-HLT-037" in codes
-    assert loss(shown, N2).bytes_at_most is None
+    assert loss_of_keeping(shown, N2).bytes_at_most is None
     heal(session, N2, shown)
     assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
     assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
@@ -239,7 +239,7 @@ def test_a_silent_node_may_be_serving(cluster: FakePacemaker, session: Session) 
 
 def test_it_is_shown_where_people_look(cluster: FakePacemaker, session: Session) -> None:
     diverge(cluster)
-    found = [f for f in judge(session.observe(), None, now_s=0.0) if f.code == "SAN-HLT-038"]
+    found = [f for f in all_findings(session.observe(), None, now_s=0.0) if f.code == "SAN-HLT-038"]
     assert "device heal vm1" in found[0].do
 
 
@@ -256,5 +256,5 @@ def test_what_is_not_done_in_time_goes_on(cluster: FakePacemaker, session: Sessi
 def test_a_node_without_a_replica(cluster: FakePacemaker, session: Session) -> None:
     diverge(cluster)
     with pytest.raises(Refused) as caught:
-        loss(examine_replicas(session, VM1), NodeName.parse("n3"))
+        loss_of_keeping(examine_replicas(session, VM1), NodeName.parse("n3"))
     assert caught.value.problems[0].code == "SAN-DEV-015"

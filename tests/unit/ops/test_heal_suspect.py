@@ -8,8 +8,8 @@ import pytest
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
-from sanctl.plan.health.cluster_health import judge
-from sanctl.plan.replicas.heal import Condition, loss
+from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.replicas.heal import Condition, loss_of_keeping
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
 N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")
@@ -44,9 +44,9 @@ def test_the_copy_that_served_last_is_named(cluster: FakePacemaker, keep: NodeNa
     session = blocked(cluster, SAME + " last=1", SAME)
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.BLOCKED
-    codes = [finding.code for finding in judge(session.observe(), None, now_s=0.0)]
+    codes = [finding.code for finding in all_findings(session.observe(), None, now_s=0.0)]
     assert codes.count("SAN-HLT-057") == 2 and "SAN-HLT-037" in codes
-    lost = loss(shown, keep)
+    lost = loss_of_keeping(shown, keep)
     assert lost.bytes_at_most is None
     assert ("keep that one" in lost.text) is (keep == N2)
     assert ("served last, so it has all" in lost.text) is (keep == N1)
@@ -58,7 +58,7 @@ def test_the_copy_that_served_last_is_named(cluster: FakePacemaker, keep: NodeNa
 
 def test_where_it_is_not_known_that_is_said(cluster: FakePacemaker) -> None:
     shown = examine_replicas(blocked(cluster, SAME, SAME), VM1)
-    assert "is not known" in loss(shown, N1).text
+    assert "is not known" in loss_of_keeping(shown, N1).text
 
 
 def test_a_good_copy_beside_a_suspect_one_serves(cluster: FakePacemaker) -> None:

@@ -9,21 +9,21 @@ from pathlib import PurePosixPath
 import pytest
 
 from sanctl.errors import NotConverged, Refused
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster, Role
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.pool_cache import CacheState, parse_wish
+from sanctl.model.pool_cache import CacheState, parse_wanted_mode
 from sanctl.model.topology import PoolCache, Topology
 from sanctl.ops import pool as pools
 from sanctl.ops.session import Session
-from sanctl.plan.health.cluster_health import judge
-from sanctl.plan.pool.flash_mode import node_words, nodes_away
+from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.pool.flash_mode import absent_nodes, node_flash_text
 from tests.fakes.pacemaker import STORAGE, FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
 from tests.unit.ops.test_device import codes
 
-NONE, THROUGH, BACK = Mode
+NONE, THROUGH, BACK = CacheMode
 MAIN = PoolName.parse("main")
 USAGE = "total=9000000000 free=8000000000 allocated=0"
 
@@ -49,7 +49,9 @@ class Bench:
         for node in STORAGE:
             runs = self.cluster.roles.get(("sanctl-pool", node)) is Role.STARTED
             if runs and node not in self.asleep:
-                wish = parse_wish(self.cluster.permanent(node, "pool-cache-main") or "", THROUGH)
+                wish = parse_wanted_mode(
+                    self.cluster.permanent(node, "pool-cache-main") or "", THROUGH
+                )
                 self.tell(node, CacheState(wish.mode, wish.mode, serial=wish.serial))
 
     def tell(self, node: str, state: CacheState) -> None:
@@ -63,15 +65,15 @@ class Bench:
         self.cluster._forget(node, "standby")
         self.tick()
 
-    def set_mode(self, mode: Mode, timeout_s: float = 60) -> tuple[Cluster, bool]:
+    def set_mode(self, mode: CacheMode, timeout_s: float = 60) -> tuple[Cluster, bool]:
         return pools.set_mode(self.session, with_flash(), MAIN, mode, timeout_s=timeout_s)
 
     def words(self, node: str) -> str:
         pool = with_flash().pools[0]
-        return node_words(self.session.observe(), pool, NodeName.parse(node))
+        return node_flash_text(self.session.observe(), pool, NodeName.parse(node))
 
     def findings(self) -> dict[str, str]:
-        found = judge(self.session.observe(), with_flash(), now_s=self.clock.now)
+        found = all_findings(self.session.observe(), with_flash(), now_s=self.clock.now)
         return {each.code: each.what for each in found if each.code.startswith("SAN-HLT-09")}
 
 
@@ -79,7 +81,7 @@ def test_all_nodes_follow() -> None:
     bench = Bench()
     for mode in (BACK, NONE, THROUGH):
         cluster, changed = bench.set_mode(mode)
-        assert changed and not nodes_away(cluster, with_flash().pools[0])
+        assert changed and not absent_nodes(cluster, with_flash().pools[0])
         assert bench.words("n1") == bench.words("n2") == mode.value
         assert not bench.set_mode(mode)[1]
     assert bench.findings() == {}
@@ -95,7 +97,7 @@ def test_all_nodes_follow() -> None:
     ],
 )
 def test_leaving_write_back_is_not_done_while_a_node_is_away(
-    mode: Mode, state: str, why: str, do: str
+    mode: CacheMode, state: str, why: str, do: str
 ) -> None:
     """The flash of a node in standby was pulled with data on it, after an exit status of 0."""
     bench = Bench()
@@ -142,7 +144,7 @@ def test_towards_write_back_a_node_that_is_away_is_named() -> None:
     bench.standby("n2")
     cluster, changed = bench.set_mode(BACK)
     assert changed
-    assert [node.value for node in nodes_away(cluster, with_flash().pools[0])] == ["n2"]
+    assert [node.value for node in absent_nodes(cluster, with_flash().pools[0])] == ["n2"]
     assert "it was left in write-through" in bench.findings()["SAN-HLT-093"]
     bench.standby("n1")
     with pytest.raises(NotConverged):

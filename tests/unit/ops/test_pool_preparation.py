@@ -17,11 +17,11 @@ import pytest
 
 from sanctl.drivers import bcache, flash_cache, pool_notes
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.topology import PoolCache, Topology
 from sanctl.ops import pool as pools
 from sanctl.ops import pool_preparation
-from sanctl.plan.pool.flash_assembly import assemble
+from sanctl.plan.pool.flash_assembly import choose_assembly
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology
 from tests.unit.ops.test_device import codes
@@ -106,11 +106,11 @@ class World:
     def start(self) -> None:
         self.step("start")
         flash_cache._refuse_unfinished(self.pool)
-        act = assemble(
+        act = choose_assembly(
             label=flash_cache.label_of(self.pool),
             origin=bcache.read_superblock(str(self.origin)),
             flash=bcache.read_superblock(str(self.flash)),
-            is_noted_write_back=flash_cache.is_noted(self.pool),
+            is_noted_write_back=flash_cache.has_write_back_note(self.pool),
             stopped_with="",
         )
         if act not in {"attach", "renew"}:
@@ -133,11 +133,11 @@ class World:
         except SanctlError:
             return
 
-    def observe(self, _origin: str) -> bcache.Seen | None:
+    def observe(self, _origin: str) -> bcache.OriginState | None:
         if not self.is_running:
             return None
         # Where the data begins, in a file of its own: a device of the kernel.
-        return bcache.Seen(f"..{self.origin}", True, Mode.WRITE_THROUGH, True, 0, 0, 0)
+        return bcache.OriginState(f"..{self.origin}", True, CacheMode.WRITE_THROUGH, True, 0, 0, 0)
 
     def prepare(self) -> tuple[str, ...]:
         return pools.prepare(self.runner, self.topology, MAIN, "n1")
@@ -156,12 +156,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(os, "O_DIRECT", 0)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(made.notes))
     monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path / "run"))
-    monkeypatch.setattr(flash_cache, "tell", lambda *_, **__: None)
+    monkeypatch.setattr(flash_cache, "log", lambda *_, **__: None)
     monkeypatch.setattr(bcache, "_LEAST_BYTES", 0)
     monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
     monkeypatch.setattr(bcache, "observe", made.observe)
     monkeypatch.setattr(bcache, "stop", lambda *_, **__: None)
-    monkeypatch.setattr(bcache, "set_of", lambda _flash: None)
+    monkeypatch.setattr(bcache, "cache_set_folder", lambda _flash: None)
     monkeypatch.setattr(pools, "is_mount_point", lambda _path: made.is_mounted)
     monkeypatch.setattr(pool_preparation, "is_mount_point", lambda _path: made.is_mounted)
     real_blank = bcache.begins_blank

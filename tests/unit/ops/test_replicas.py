@@ -9,8 +9,8 @@ from sanctl.errors import NotConverged, Refused
 from sanctl.model.cluster import Role
 from sanctl.model.names import NodeName
 from sanctl.ops.replicas import Levelled, change_level, replace_node
-from sanctl.plan.replicas.replica_choice import read_level
-from sanctl.plan.replicas.replica_count import Setting
+from sanctl.plan.replicas.replica_choice import parse_replica_request
+from sanctl.plan.replicas.replica_count import StepContext
 from tests.fakes.topology import topology, wide_topology
 from tests.unit.ops.test_device import VM1, Bench, codes
 
@@ -30,8 +30,8 @@ def change(
     return change_level(
         bench.session,
         VM1,
-        read_level(str(count), add, drop),
-        Setting(
+        parse_replica_request(str(count), add, drop),
+        StepContext(
             topology=wide_topology() if wide else topology(), drbd_version=drbd, accepted=accepted
         ),
         timeout_s=60,
@@ -215,7 +215,7 @@ def replace(bench: Bench, old: str, new: str, *accepted: str) -> tuple[Levelled,
         bench.session,
         NodeName.parse(old),
         NodeName.parse(new),
-        Setting(topology=wide_topology(), drbd_version="8.4.11", accepted=frozenset(accepted)),
+        StepContext(topology=wide_topology(), drbd_version="8.4.11", accepted=frozenset(accepted)),
         timeout_s=60,
         again="again",
     )

@@ -11,7 +11,14 @@ from sanctl.config import parse
 from sanctl.errors import ConfigError, NotConverged, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.topology import Strategy, Topology
-from sanctl.model.vote_mode import ATTRIBUTE, PLAIN, Ballot, Tally, Votes, Wish
+from sanctl.model.vote_mode import (
+    MAJORITY_OF_NODES,
+    VOTES_ATTRIBUTE,
+    NodeVotes,
+    VoteMode,
+    Votes,
+    WantedVotes,
+)
 from sanctl.ops.session import Session
 from sanctl.ops.strategy import change
 from sanctl.parse.cib import parse_cib, parse_document
@@ -21,14 +28,14 @@ from tests.fakes.pacemaker import STORAGE, FakeClock, FakePacemaker, FakeReporte
 from tests.fakes.runner import FakeRunner
 from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
 
-HOST = Tally(votes=Votes.QDEVICE, host="10.77.3.100")
-TWO = Tally(votes=Votes.TWO_NODE)
+HOST = VoteMode(votes=Votes.QDEVICE, host="10.77.3.100")
+TWO = VoteMode(votes=Votes.TWO_NODE)
 
 
 class Nodes(FakeRunner):
     """The pool agents and the corosync of two nodes."""
 
-    def __init__(self, tally: Tally, strategy: str) -> None:
+    def __init__(self, tally: VoteMode, strategy: str) -> None:
         super().__init__(self._reload)
         self.pacemaker = FakePacemaker()
         self.file = dict.fromkeys(STORAGE, tally)
@@ -43,16 +50,16 @@ class Nodes(FakeRunner):
         for name in STORAGE:
             if name in self.asleep:
                 continue
-            wish = Wish.parse(self.pacemaker.permanent(name, ATTRIBUTE) or "")
+            wish = WantedVotes.parse(self.pacemaker.permanent(name, VOTES_ATTRIBUTE) or "")
             if wish:
                 self.file[name], self.strategy[name] = wish.tally, wish.strategy
-            ballot = Ballot(
+            ballot = NodeVotes(
                 file=self.file[name],
                 live=self.live[name],
                 strategy=self.strategy[name],
                 is_device_voting=self.live[name].votes is Votes.QDEVICE and self.is_qnetd_up,
             )
-            self.pacemaker.attribute(name, ATTRIBUTE, str(ballot))
+            self.pacemaker.attribute(name, VOTES_ATTRIBUTE, str(ballot))
 
     def _reload(self, argv: Sequence[str]) -> str:
         assert list(argv) == ["corosync-cfgtool", "-R"]
@@ -118,7 +125,7 @@ def test_a_node_that_does_not_follow_stops_the_change_before_the_reload() -> Non
     majority = parse(PAIR + QDEVICE)
     with pytest.raises(NotConverged):
         nodes.change(majority, Strategy.HEARTBEAT)
-    assert (nodes.reloads, nodes.file) == (0, {"n1": PLAIN, "n2": HOST})
+    assert (nodes.reloads, nodes.file) == (0, {"n1": MAJORITY_OF_NODES, "n2": HOST})
     assert nodes.findings(majority) == [("SAN-HLT-082", "warning"), ("SAN-HLT-080", "warning")]
     # Awake again, the command goes on from there.
     nodes.asleep = set()

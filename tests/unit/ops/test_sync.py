@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.errors import Refused, UsageError
 from sanctl.model.names import DeviceName
-from sanctl.model.sync_policy import DEFAULT
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY
 from sanctl.ops.sync import change_policy
 from tests.unit.ops.test_device import Bench, codes
 
@@ -25,7 +25,7 @@ def test_a_policy_is_stored_until_it_is_the_default_again() -> None:
     back = change_policy(
         bench.session, VM1, {"full-above": "never", "priority": "50"}, timeout_s=60
     )
-    assert back.device.sync == DEFAULT
+    assert back.device.sync == DEFAULT_SYNC_POLICY
     assert "sync" not in bench.cluster.devices()["vm1"]
 
 

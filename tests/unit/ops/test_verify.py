@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName
-from sanctl.model.verify_result import Order, Verification
+from sanctl.model.verify_result import VerifyRequest, VerifyResult
 from sanctl.ops.verify import verify_device
 from sanctl.plan.health.device_health import device_findings
 from tests.unit.ops.test_device import Bench, codes
@@ -109,12 +109,12 @@ def tells(bench: Bench, **results: str) -> None:
     """Have nodes tell these results of the next order, in place of what the cluster would."""
 
     def told(name: str, nodes: list[str], asked: str) -> None:
-        order = Order.parse(asked)
+        order = VerifyRequest.parse(asked)
         for node, text in results.items():
             if order is None or node not in nodes:
                 continue
             result, _, found = text.partition(" ")
-            entry = Verification(order.number, result, 1, 2, int(found or 0))
+            entry = VerifyResult(order.number, result, 1, 2, int(found or 0))
             bench.cluster.attribute(node, f"sanctl.verify.{name}", entry.shown)
 
     bench.cluster._verify = told  # type: ignore[method-assign]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.connections import reconnect_outdated
-from sanctl.agents.fencing import before_resync_source
+from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, outdated_marks
+from sanctl.drivers import drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system.runner import LocalRunner
@@ -42,16 +42,18 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     found: list[object] = []
     monkeypatch.setattr(reconnect_outdated, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(before_resync_source, "_RUNTIME", str(tmp_path))
-    monkeypatch.setattr(outdated_marks, "look", lambda *_: _Marked())
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
-    monkeypatch.setattr(drbd, "disconnect_peer", lambda _runner, _name, peer: found.append(peer))
-    monkeypatch.setattr(drbd, "up", lambda _runner, name: found.append(name))
-    monkeypatch.setattr(drbd, "observe", lambda _runner, _name: GOOD)
+    monkeypatch.setattr(outdated_marks, "read", lambda *_: _Marked())
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    monkeypatch.setattr(
+        drbdsetup, "disconnect_peer", lambda _runner, _name, peer: found.append(peer)
+    )
+    monkeypatch.setattr(drbdsetup, "adjust", lambda _runner, name: found.append(name))
+    monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: GOOD)
     return found
 
 
 def look(state: ResourceState) -> ResourceState:
-    return reconnect_outdated.repeat(LocalRunner(), DEVICE, state)
+    return reconnect_outdated.reconnect(LocalRunner(), DEVICE, state)
 
 
 def age(folder: Path, seconds: float) -> None:
@@ -85,7 +87,7 @@ def test_one_that_stops_half_way_is_connected_again_by_the_next_monitor(
 
     look(OVERLOOKED)
     age(tmp_path, 16)
-    monkeypatch.setattr(drbd, "up", refuse)
+    monkeypatch.setattr(drbdsetup, "adjust", refuse)
     with pytest.raises(CommandError):
         look(OVERLOOKED)
     assert told == [0]
@@ -152,7 +154,7 @@ def test_who_is_behind_or_busy_is_left_alone(
 
 
 def test_8_4_knows_no_such_state(told: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     for _ in range(2):
         assert look(OVERLOOKED) is OVERLOOKED
     assert told == []

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import before_resync_source, fence_peer
+from sanctl.agents.fencing import outdate
+from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
-from sanctl.system.runner import HurriedRunner, Runner
+from sanctl.system.runner import DeadlineRunner, Runner
 from tests.fakes.runner import Answer, FakeRunner
 
 _SILENCE = CommandError(Problem("SAN-CMD-002", "no answer"))
@@ -54,9 +55,9 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Clock:
     made = _Clock()
     monkeypatch.setattr("time.monotonic", made.monotonic)
     monkeypatch.setattr("time.sleep", made.sleep)
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
-    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
     monkeypatch.setattr(before_resync_source, "_RUNTIME", str(tmp_path))
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
@@ -76,7 +77,7 @@ def _source(
             raise _SILENCE
         return told
 
-    monkeypatch.setattr(fence_peer, "secure", secure)
+    monkeypatch.setattr(outdate, "mark_outdated", secure)
     node = FakeRunner(events)
     monkeypatch.setattr(before_resync_source, "_RUNNER", node)
     return node
@@ -101,7 +102,7 @@ def test_drbd_9_may_drop_a_resync_that_was_let_begin(
     clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its monitor connects again, once for each resync that was to begin."""
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
     _source(monkeypatch, clock, ["member"])
     assert before_resync_source.before_resync_source() == 0
     assert _is_noted(tmp_path)
@@ -125,15 +126,15 @@ def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
     standing: str, status: int, clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It connected another peer again: this one's resync has not begun yet."""
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
     _source(monkeypatch, clock, [standing])
-    told = fence_peer.secure
+    told = outdate.mark_outdated
 
     def secure(runner: Runner, device: str, peer: str) -> str:
         before_resync_source.forget(device)
         return told(runner, device, peer)
 
-    monkeypatch.setattr(fence_peer, "secure", secure)
+    monkeypatch.setattr(outdate, "mark_outdated", secure)
     assert before_resync_source.before_resync_source() == status
     assert _is_noted(tmp_path)
 
@@ -162,7 +163,7 @@ def test_it_waits_for_the_lock_no_longer_than_for_anything_else(
     clock: _Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _source(monkeypatch, clock, [])
-    with fence_peer.locked("vol1", wait_s=0.0) as is_mine:
+    with outdate.locked("vol1", wait_s=0.0) as is_mine:
         assert is_mine
         assert before_resync_source.before_resync_source() == 1
     assert clock.now - 1000.0 < 17.0
@@ -200,7 +201,7 @@ def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
     clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """n3 diverged: that n2 is about to be filled is no reason to ask it again."""
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
     (tmp_path / "unmarked-vol1.n2").touch()
     (tmp_path / "unmarked-vol1.gone").touch()
     node = FakeRunner(_THREE)
@@ -259,7 +260,7 @@ def _slow(clock: _Clock) -> FakeRunner:
 
 def test_a_hurried_runner_starts_nothing_after_its_time(clock: _Clock) -> None:
     node = _slow(clock)
-    hurried = HurriedRunner(node, clock.now + 5.0)
+    hurried = DeadlineRunner(node, clock.now + 5.0)
     hurried.run(["a"], timeout_s=20.0)
     hurried.run(["b"], timeout_s=20.0)
     with pytest.raises(CommandError, match="no time was left for c"):

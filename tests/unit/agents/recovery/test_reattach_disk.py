@@ -13,9 +13,9 @@ import pytest
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import bcache, drbd, flash_cache, pool_notes
+from sanctl.drivers import bcache, drbdsetup, flash_cache, pool_notes
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import PoolCache, Topology
 from sanctl.system.runner import LocalRunner
@@ -37,9 +37,9 @@ def ups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: "/pool/devices/vol.0.data")
     monkeypatch.setattr(lost_writes, "is_suspect", lambda _name, _path: False)
-    monkeypatch.setattr(drbd, "up", lambda _runner, name: told.append(name))
+    monkeypatch.setattr(drbdsetup, "adjust", lambda _runner, name: told.append(name))
     monkeypatch.setattr(
-        drbd, "observe", lambda _runner, _name: DISKLESS._replace(disk="Inconsistent")
+        drbdsetup, "observe", lambda _runner, _name: DISKLESS._replace(disk="Inconsistent")
     )
     return told
 
@@ -117,13 +117,13 @@ def test_a_disk_that_still_fails_is_only_told_of(
     def refuse(*_: object) -> None:
         raise CommandError(Problem("SAN-CMD-003", "I/O error"))
 
-    monkeypatch.setattr(drbd, "up", refuse)
+    monkeypatch.setattr(drbdsetup, "adjust", refuse)
     assert give(DISKLESS) is DISKLESS
     assert ups == []
 
 
-GONE = bcache.Seen("bcache0", False, Mode.NONE, True, 0, 0, 0)
-BESIDE = GONE._replace(has_flash=True, mode=Mode.WRITE_BACK)
+GONE = bcache.OriginState("bcache0", False, CacheMode.NONE, True, 0, 0, 0)
+BESIDE = GONE._replace(has_flash=True, mode=CacheMode.WRITE_BACK)
 
 
 def with_flash() -> Topology:
@@ -140,7 +140,7 @@ def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ups: list[str]) -> Pat
     monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path))
     found = tmp_path / "main.write-back"
     found.write_text("")
-    monkeypatch.setattr(drbd, "up", lambda _runner, _name: ups.append(str(found.exists())))
+    monkeypatch.setattr(drbdsetup, "adjust", lambda _runner, _name: ups.append(str(found.exists())))
     return found
 
 
@@ -150,7 +150,7 @@ def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ups: list[str]) -> Pat
 )
 @pytest.mark.usefixtures("note")
 def test_flash_that_is_gone_is_not_trusted_once_a_copy_is_filled_without_it(
-    ups: list[str], monkeypatch: pytest.MonkeyPatch, seen: bcache.Seen | None, is_kept: bool
+    ups: list[str], monkeypatch: pytest.MonkeyPatch, seen: bcache.OriginState | None, is_kept: bool
 ) -> None:
     monkeypatch.setattr(bcache, "observe", lambda _origin: seen)
     assert give(DISKLESS).disk == "Inconsistent"

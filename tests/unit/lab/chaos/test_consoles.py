@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sanctl.lab.chaos.consoles import Consoles, as_journal
+from sanctl.lab.chaos.consoles import ConsoleReader, as_kernel_log
 from sanctl.lab.measure import log_patterns
 
 
@@ -18,7 +18,7 @@ def cycle(log: Path, text: str) -> None:
 def test_each_line_is_told_once_and_none_is_left_out(tmp_path: Path) -> None:
     log, never = tmp_path / "console.log", tmp_path / "none" / "console.log"
     log.write_text("booted long ago\n")
-    consoles = Consoles({"n1": log, "n2": never})
+    consoles = ConsoleReader({"n1": log, "n2": never})
     assert consoles.news("n1") == consoles.news("n2") == []
     with log.open("a") as file:
         file.write("one\n")
@@ -38,5 +38,5 @@ def test_each_line_is_told_once_and_none_is_left_out(tmp_path: Path) -> None:
 
 def test_a_panic_is_forbidden() -> None:
     lines = ["Linux version 7.2.7", "Kernel panic - not syncing: Attempted to kill init!"]
-    (found,) = log_patterns.find(as_journal(lines), is_host=False)
+    (found,) = log_patterns.find(as_kernel_log(lines), is_host=False)
     assert found.startswith("kernel bug")

@@ -8,7 +8,7 @@ import re
 import click
 import pytest
 
-from sanctl.lab.chaos.commands import chosen, numbers
+from sanctl.lab.chaos.commands import numbers, select_faults
 from sanctl.lab.chaos.fault import Fault, Reboot
 
 FAULTS: tuple[Fault, ...] = tuple(Reboot(node=f"n{k}") for k in range(1, 6))
@@ -24,7 +24,7 @@ FAULTS: tuple[Fault, ...] = tuple(Reboot(node=f"n{k}") for k in range(1, 6))
     ],
 )
 def test_numbers_and_ranges(words: tuple[str, ...], meant: list[int]) -> None:
-    found = chosen(FAULTS, [numbers(word) for word in words])
+    found = select_faults(FAULTS, [numbers(word) for word in words])
     assert [number for number, _ in found] == meant
     # A fault keeps its number: it is what repeats it.
     assert all(FAULTS[number - 1] is fault for number, fault in found)
@@ -32,7 +32,7 @@ def test_numbers_and_ranges(words: tuple[str, ...], meant: list[int]) -> None:
 
 def test_none_at_all_is_refused() -> None:
     with pytest.raises(click.UsageError):
-        chosen(FAULTS, [numbers("6-7")])
+        select_faults(FAULTS, [numbers("6-7")])
 
 
 @pytest.mark.parametrize("word", ["", "x", "3-", "-3", "1-2-3", "1.5"])

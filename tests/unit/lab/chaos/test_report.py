@@ -6,20 +6,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from sanctl.lab.chaos import matrix, report
-from sanctl.lab.chaos.fault import Fault, Kill, Partition
-from sanctl.lab.chaos.fault_choice import Shape
-from sanctl.lab.chaos.run import Step
+from sanctl.lab.chaos import partition_table, report
+from sanctl.lab.chaos.fault import DaemonKilled, Fault, Partition
+from sanctl.lab.chaos.fault_choice import NodesByRole
+from sanctl.lab.chaos.fault_runner import FaultResult
 from sanctl.lab.measure.ledger_latency import Pause
 
-SHAPE = Shape(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1",))
+SHAPE = NodesByRole(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1",))
 
 
 def step(
     number: int, fault: Fault, *problems: str, seconds: float = 2.0, whole: bool = True
-) -> Step:
+) -> FaultResult:
     pause = Pause(longest_gap_s=seconds, gap_began_wall_s=0.0, longest_write_s=1.0, errors=0)
-    return Step(
+    return FaultResult(
         number=number,
         fault=fault,
         began_s=100.0 * number,
@@ -37,7 +37,7 @@ def step(
 
 
 GOOD = step(1, Partition(networks=("sync", "hb"), side=("n1",)), seconds=9.3)
-BAD = step(2, Kill(node="n1", daemon="corosync"), "vol: Primary on n1 and n2", whole=False)
+BAD = step(2, DaemonKilled(node="n1", daemon="corosync"), "vol: Primary on n1 and n2", whole=False)
 
 
 def page() -> str:
@@ -62,14 +62,14 @@ def test_a_page_of_nothing_says_so() -> None:
 def test_the_folder_can_be_read_back(tmp_path: Path) -> None:
     report.write(tmp_path / "run", [GOOD, BAD], page())
     steps = json.loads((tmp_path / "run" / "steps.json").read_text())
-    assert [each["fault"]["kind"] for each in steps] == ["Partition", "Kill"]
+    assert [each["fault"]["kind"] for each in steps] == ["Partition", "DaemonKilled"]
     lines = (tmp_path / "run" / "timeline.txt").read_text().splitlines()
     assert [line for line in lines if "PROBLEM" in line] == [lines[-1]]
 
 
 def test_the_table_of_partitions_has_a_row_for_each() -> None:
     everything = step(3, Partition(networks=("iscsi", "sync", "hb"), side=("n3",)))
-    text = matrix.table([GOOD, BAD, everything], shape=SHAPE, strategy="node-majority")
+    text = partition_table.table([GOOD, BAD, everything], shape=SHAPE, strategy="node-majority")
     rows = [line for line in text.splitlines() if line.startswith(("| n1", "| n3"))]
     assert rows[0].startswith(
         "| n1 | sync and heartbeat | n1 | n2 | n1 | n1 n3 | 9.3 s | 0 | 0 | 30 s |"

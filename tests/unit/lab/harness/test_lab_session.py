@@ -10,9 +10,9 @@ import pytest
 
 from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.measure.timeline import Event, Mark
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.measure.timeline import Event, Milestone
 from sanctl.system.runner import CommandResult
 
 
@@ -30,8 +30,8 @@ class StubBed:
         return CommandResult((node, script), 0, self.stdout, "", 0.0)
 
 
-def answering(stdout: str) -> Bed:
-    return cast(Bed, StubBed(stdout))
+def answering(stdout: str) -> LabSession:
+    return cast(LabSession, StubBed(stdout))
 
 
 def test_a_wait_returns_what_it_found() -> None:
@@ -53,7 +53,7 @@ def test_sessions_are_told_by_portal_and_only_the_targets_own() -> None:
         "tcp: [4] 10.77.1.2:3260,2 iqn.2026-11.net.example:lab.vol0 (non-flash)\n"
         "tcp: [5] 10.77.1.2:3260,2 iqn.2026-11.net.example:lab.vol01 (non-flash)\n"
     )
-    host = Host(answering(text), "i1")
+    host = Initiator(answering(text), "i1")
     assert host.sessions("iqn.2026-11.net.example:lab.vol0") == {"10.77.1.1": "1", "10.77.1.2": "4"}
 
 
@@ -84,7 +84,7 @@ def test_sessions_are_told_by_portal_and_only_the_targets_own() -> None:
     ids=["in-sync", "syncing", "away", "alone"],
 )
 def test_in_sync_takes_both_replicas(text: str, is_in_sync: bool) -> None:
-    assert collect.in_sync(answering(text), "n1", "vol0") is is_in_sync
+    assert collect.is_in_sync(answering(text), "n1", "vol0") is is_in_sync
 
 
 def test_the_minor_is_read_from_drbd() -> None:
@@ -105,7 +105,7 @@ def test_the_activity_logs_size_is_the_configured_one() -> None:
 def test_only_a_fencing_before_the_takeover_counts(
     fenced_s: float | None, promoted_s: float, is_right: bool
 ) -> None:
-    events = [Event(mark=Mark.PROMOTE_END, at_s=promoted_s, node="n2")]
+    events = [Event(mark=Milestone.PROMOTE_END, at_s=promoted_s, node="n2")]
     if fenced_s is not None:
-        events.append(Event(mark=Mark.FENCING_DONE, at_s=fenced_s, node="n2"))
+        events.append(Event(mark=Milestone.FENCING_DONE, at_s=fenced_s, node="n2"))
     assert failover._was_fenced_first(events, 10.0) is is_right

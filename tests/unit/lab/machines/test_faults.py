@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.lab.machines import faults, guest_files
+from sanctl.lab.machines import guest_files, node_faults
 from sanctl.lab.machines.lab_state import Lab
 from sanctl.lab.machines.spec import LabSpec
 
@@ -20,28 +20,28 @@ def lab() -> Lab:
     return Lab(spec=SPEC, image=Path("/image"), kernel=Path("/kernel"))
 
 
-@pytest.mark.parametrize("does", list(faults.Disk))
-def test_a_broken_disk_is_swapped_beneath_its_filesystem(does: faults.Disk) -> None:
-    script = faults.disk_script(2, does)
-    if does is not faults.Disk.VOLATILE:
+@pytest.mark.parametrize("does", list(node_faults.DiskBehaviour))
+def test_a_broken_disk_is_swapped_beneath_its_filesystem(does: node_faults.DiskBehaviour) -> None:
+    script = node_faults.disk_script(2, does)
+    if does is not node_faults.DiskBehaviour.VOLATILE:
         # Without these a disk that hangs or fails could be neither broken nor mended.
         assert "suspend --noflush --nolockfs lab-disk2" in script
-    if does is not faults.Disk.HANG:
+    if does is not node_faults.DiskBehaviour.HANG:
         assert "disk=/dev/ubdc" in script
         assert script.index("suspend") < script.index("load") < script.index("resume")
 
 
 def test_healing_touches_only_what_the_node_has(lab: Lab) -> None:
-    storage = faults.heal_script(lab, SPEC.node("n1"))
+    storage = node_faults.heal_script(lab, SPEC.node("n1"))
     assert "lab-disk1" in storage and "lab-disk2" in storage
     assert "rm -f /srv/sanctl/main/.lab-filler" in storage
     for name in ("n3", "i1"):
-        assert "lab-disk" not in faults.heal_script(lab, SPEC.node(name))
+        assert "lab-disk" not in node_faults.heal_script(lab, SPEC.node(name))
 
 
 def test_every_script_is_shell(lab: Lab) -> None:
-    scripts = [faults.heal_script(lab, SPEC.node("n1"))]
-    scripts += [faults.disk_script(1, does) for does in faults.Disk]
+    scripts = [node_faults.heal_script(lab, SPEC.node("n1"))]
+    scripts += [node_faults.disk_script(1, does) for does in node_faults.DiskBehaviour]
     identity = guest_files.identity_files(
         SPEC, SPEC.node("n1"), machine_id="m", host_key="k", login_key="l"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.lab.measure.audit import active_nodes, parse_view, violations
+from sanctl.lab.measure.kernel_audit import active_nodes, parse_view, violations
 
 ACTIVE = """\
 role vol0 Primary

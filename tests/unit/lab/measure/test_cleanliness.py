@@ -43,7 +43,7 @@ MEMBERS = ("n1", "n2", "n3")
 def complain(active: str = ACTIVE, standby: str = STANDBY, witness: str = WITNESS) -> list[str]:
     texts = {"n1": active, "n2": standby, "n3": witness}
     reports = {node: cleanliness.parse(text) for node, text in texts.items() if text}
-    return cleanliness.complaints(reports, members=MEMBERS, replicas={"vol": ("n1", "n2")})
+    return cleanliness.find_problems(reports, members=MEMBERS, replicas={"vol": ("n1", "n2")})
 
 
 def test_a_whole_cluster_gives_no_cause_for_complaint() -> None:

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from sanctl.errors import CommandError
-from sanctl.lab.measure import cost
-from sanctl.lab.measure.cost import Program
+from sanctl.lab.measure import cpu_cost
+from sanctl.lab.measure.cpu_cost import Program
 
 
 def program(text: str, *ok: int) -> Program:
@@ -17,8 +17,8 @@ def program(text: str, *ok: int) -> Program:
 
 def printed(programs: dict[str, Program], repeat: int) -> str:
     return subprocess.run(
-        [sys.executable, "-I", "-", cost.order(programs, repeat)],
-        input=cost.SCRIPT,
+        [sys.executable, "-I", "-", cpu_cost.script_argument(programs, repeat)],
+        input=cpu_cost.SCRIPT,
         capture_output=True,
         text=True,
         check=True,
@@ -33,7 +33,7 @@ def test_children_count_and_sleep_does_not() -> None:
         ),
         "sleeps": program("import time; time.sleep(0.3)"),
     }
-    found = cost.costs(programs, printed(programs, 3))
+    found = cpu_cost.parse_costs(programs, printed(programs, 3))
     assert found["burns in a child"].runs == 3
     assert found["burns in a child"].cpu_s >= 0.2
     assert found["sleeps"].cpu_s < 0.15 < found["sleeps"].wall_s
@@ -47,10 +47,10 @@ def test_they_take_turns() -> None:
 
 def test_the_median_is_told() -> None:
     text = "a 0 1.0 2.0\na 0 9.0 9.0\na 8 2.0 3.0\n"
-    found = cost.costs({"a": program("", 0, 8)}, text)["a"]
+    found = cpu_cost.parse_costs({"a": program("", 0, 8)}, text)["a"]
     assert (found.cpu_s, found.wall_s, found.runs) == (2.0, 3.0, 3)
 
 
 def test_a_failure_is_no_price() -> None:
     with pytest.raises(CommandError, match="status 7"):
-        cost.costs({"a b": program("")}, "a b 7 0.1 0.1\n")
+        cpu_cost.parse_costs({"a b": program("")}, "a b 7 0.1 0.1\n")

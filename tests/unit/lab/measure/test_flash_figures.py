@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.lab.measure import flash_figures
+from sanctl.lab.measure import cache_figures
 
 
 def side(iops: float, bins: dict[str, int]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def answer(error: int = 0, **changes: Any) -> str:
 
 
 def test_reads_and_writes_are_one() -> None:
-    told = flash_figures.parse_fio(answer(), "none", hit_percent=5)
+    told = cache_figures.parse_fio(answer(), "none", hit_percent=5)
     assert told.iops == 100.0
     assert told.mean_s == pytest.approx((90 * 0.001 + 9 * 0.016 + 0.05) / 100)
     assert told.percentiles_s == {50.0: 0.001, 95.0: 0.016, 99.0: 0.016}
@@ -38,21 +38,21 @@ def test_reads_and_writes_are_one() -> None:
 
 def test_a_run_that_proves_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="error 5"):
-        flash_figures.parse_fio(answer(error=5), "none", hit_percent=None)
+        cache_figures.parse_fio(answer(error=5), "none", hit_percent=None)
     with pytest.raises(ValueError, match="wrote nothing"):
-        flash_figures.parse_fio(answer(write=side(0.0, {})), "none", hit_percent=None)
+        cache_figures.parse_fio(answer(write=side(0.0, {})), "none", hit_percent=None)
     empty = side(10.0, {"1": 1})
     empty["lat_ns"]["bins"] = {}
     with pytest.raises(ValueError, match="histogram"):
-        flash_figures.parse_fio(answer(read=empty, write=empty), "none", hit_percent=None)
+        cache_figures.parse_fio(answer(read=empty, write=empty), "none", hit_percent=None)
 
 
 def test_factors_are_over_the_first(tmp_path: Path) -> None:
-    slow = flash_figures.parse_fio(answer(), "none", hit_percent=None)
-    fast = flash_figures.parse_fio(
+    slow = cache_figures.parse_fio(answer(), "none", hit_percent=None)
+    fast = cache_figures.parse_fio(
         answer(read=side(590.0, {"1000": 590})), "write-back", hit_percent=90
     )
-    assert flash_figures.factors([slow, fast]) == [1.0, 6.0]
-    ram = replace(fast, mode=flash_figures.RAM)
-    made = flash_figures.draw([slow, fast, ram], "a title", tmp_path / "cache")
+    assert cache_figures.factors([slow, fast]) == [1.0, 6.0]
+    ram = replace(fast, mode=cache_figures.RAM)
+    made = cache_figures.draw([slow, fast, ram], "a title", tmp_path / "cache")
     assert all(path.stat().st_size > 1000 for path in made)

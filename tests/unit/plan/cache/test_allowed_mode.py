@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.cache.allowed_mode import (
-    READ_SENTENCES,
-    SENTENCES,
-    ReadReason,
-    Reason,
-    allowed,
-    due_read_cache,
-    has_lost_writes,
+    MODE_REASON_TEXTS,
+    READ_CACHE_REASON_TEXTS,
+    ModeReason,
+    ReadCacheReason,
+    allowed_mode,
+    allowed_read_cache,
+    has_flush_failed,
     leaves_enough_ram,
-    must_cut,
-    must_hold,
+    must_cut_connection,
+    must_require_two_replicas,
 )
 
 CONNECTIONS = ("Connected", "Connecting", "StandAlone", "Unknown", "BrokenPipe")
@@ -51,24 +51,24 @@ states = st.builds(
 )
 
 
-@given(st.sampled_from(Mode), st.none() | states, st.booleans())
+@given(st.sampled_from(CacheMode), st.none() | states, st.booleans())
 def test_nothing_is_in_ram_alone(
-    wanted: Mode, state: ResourceState | None, is_suspect: bool
+    wanted: CacheMode, state: ResourceState | None, is_suspect: bool
 ) -> None:
-    mode, reason = allowed(wanted, state, is_suspect=is_suspect)
-    if mode is Mode.WRITE_BACK:
+    mode, reason = allowed_mode(wanted, state, is_suspect=is_suspect)
+    if mode is CacheMode.WRITE_BACK:
         assert state is not None and state.disk == "UpToDate"
         good = [peer for peer in state.peers if peer.is_in_sync]
-        assert good and not has_lost_writes(state) and not is_suspect
+        assert good and not has_flush_failed(state) and not is_suspect
         if len(good) < len(state.peers):
             # Then DRBD counts, and freezes a Primary without any.
             assert len(state.peers) > 1 and state.has_quorum is not None
             primary = state._replace(role="Primary")
-            assert must_hold(primary, may_be_write_back=True)
-        assert wanted is Mode.WRITE_BACK
-    assert (reason is Reason.NONE) is (mode is wanted)
+            assert must_require_two_replicas(primary, may_be_write_back=True)
+        assert wanted is CacheMode.WRITE_BACK
+    assert (reason is ModeReason.NONE) is (mode is wanted)
     if mode is not wanted:
-        assert mode is Mode.WRITE_THROUGH and reason in SENTENCES
+        assert mode is CacheMode.WRITE_THROUGH and reason in MODE_REASON_TEXTS
 
 
 def several(*disks: str, **changes: Any) -> ResourceState:
@@ -84,34 +84,34 @@ def several(*disks: str, **changes: Any) -> ResourceState:
 @pytest.mark.parametrize(
     ("state", "mode"),
     [
-        (several("UpToDate", "UpToDate"), Mode.WRITE_BACK),
-        (several("UpToDate", "Inconsistent"), Mode.WRITE_BACK),
-        (several("Inconsistent", "Outdated", "UpToDate"), Mode.WRITE_BACK),
-        (several("Inconsistent", "Diskless"), Mode.WRITE_THROUGH),
-        (several("UpToDate", "UpToDate", disk="Failed"), Mode.WRITE_THROUGH),
+        (several("UpToDate", "UpToDate"), CacheMode.WRITE_BACK),
+        (several("UpToDate", "Inconsistent"), CacheMode.WRITE_BACK),
+        (several("Inconsistent", "Outdated", "UpToDate"), CacheMode.WRITE_BACK),
+        (several("Inconsistent", "Diskless"), CacheMode.WRITE_THROUGH),
+        (several("UpToDate", "UpToDate", disk="Failed"), CacheMode.WRITE_THROUGH),
         # Two copies, which DRBD 9 does not count either.
-        (several("Inconsistent"), Mode.WRITE_THROUGH),
-        (several("UpToDate"), Mode.WRITE_BACK),
+        (several("Inconsistent"), CacheMode.WRITE_THROUGH),
+        (several("UpToDate"), CacheMode.WRITE_BACK),
         # Nobody would freeze it.
-        (several("UpToDate", "Inconsistent", has_quorum=None), Mode.WRITE_THROUGH),
+        (several("UpToDate", "Inconsistent", has_quorum=None), CacheMode.WRITE_THROUGH),
     ],
 )
-def test_of_three_copies_two_are_enough(state: ResourceState, mode: Mode) -> None:
-    assert allowed(Mode.WRITE_BACK, state, is_suspect=False)[0] is mode
+def test_of_three_copies_two_are_enough(state: ResourceState, mode: CacheMode) -> None:
+    assert allowed_mode(CacheMode.WRITE_BACK, state, is_suspect=False)[0] is mode
 
 
 def test_only_a_primary_with_a_disk_and_several_copies_is_held() -> None:
     held = several("UpToDate", "Inconsistent")
-    assert must_hold(held, may_be_write_back=True)
-    assert not must_hold(held, may_be_write_back=False)
-    assert not must_hold(None, may_be_write_back=True)
+    assert must_require_two_replicas(held, may_be_write_back=True)
+    assert not must_require_two_replicas(held, may_be_write_back=False)
+    assert not must_require_two_replicas(None, may_be_write_back=True)
     for state in (
         held._replace(role="Secondary"),
         held._replace(disk="Diskless"),
         held._replace(has_quorum=None),
         held._replace(peers=held.peers[:1]),
     ):
-        assert not must_hold(state, may_be_write_back=True)
+        assert not must_require_two_replicas(state, may_be_write_back=True)
 
 
 def in_sync(**changes: Any) -> ResourceState:
@@ -120,27 +120,27 @@ def in_sync(**changes: Any) -> ResourceState:
 
 
 def test_write_back_is_reached() -> None:
-    told = allowed(Mode.WRITE_BACK, in_sync(), is_suspect=False)
-    assert told == (Mode.WRITE_BACK, Reason.NONE)
+    told = allowed_mode(CacheMode.WRITE_BACK, in_sync(), is_suspect=False)
+    assert told == (CacheMode.WRITE_BACK, ModeReason.NONE)
     unordered = in_sync()._replace(write_ordering="drain")
-    told = allowed(Mode.WRITE_BACK, unordered, is_suspect=False)
-    assert told == (Mode.WRITE_THROUGH, Reason.NO_FLUSH)
+    told = allowed_mode(CacheMode.WRITE_BACK, unordered, is_suspect=False)
+    assert told == (CacheMode.WRITE_THROUGH, ModeReason.NO_FLUSH)
 
 
 @pytest.mark.parametrize(
     ("word", "lost"), [("flush", False), ("", False), ("drain", True), ("none", True)]
 )
 def test_drbd_that_has_ceased_to_flush_has_met_a_failure(word: str, lost: bool) -> None:
-    assert has_lost_writes(in_sync()._replace(write_ordering=word)) is lost
-    assert not has_lost_writes(None)
+    assert has_flush_failed(in_sync()._replace(write_ordering=word)) is lost
+    assert not has_flush_failed(None)
 
 
 def test_only_a_primary_that_goes_on_is_cut_off() -> None:
-    assert must_cut(in_sync(), may_be_write_back=True)
-    assert not must_cut(in_sync(), may_be_write_back=False)
-    assert not must_cut(in_sync(role="Secondary"), may_be_write_back=True)
-    assert not must_cut(in_sync(connection="Connecting"), may_be_write_back=True)
-    assert not must_cut(None, may_be_write_back=True)
+    assert must_cut_connection(in_sync(), may_be_write_back=True)
+    assert not must_cut_connection(in_sync(), may_be_write_back=False)
+    assert not must_cut_connection(in_sync(role="Secondary"), may_be_write_back=True)
+    assert not must_cut_connection(in_sync(connection="Connecting"), may_be_write_back=True)
+    assert not must_cut_connection(None, may_be_write_back=True)
 
 
 @given(st.integers(0, 1 << 40), st.none() | states, st.booleans())
@@ -148,7 +148,7 @@ def test_reads_are_cached_only_of_what_is_good_here(
     wanted: int, state: ResourceState | None, has_place: bool
 ) -> None:
     """What is read could else be what the other node has, or what is to be replaced."""
-    due, reason = due_read_cache(wanted, state, has_place=has_place)
+    due, reason = allowed_read_cache(wanted, state, has_place=has_place)
     assert 0 <= due <= wanted
     if due:
         assert state is not None and has_place and state.size_kib is not None
@@ -156,20 +156,20 @@ def test_reads_are_cached_only_of_what_is_good_here(
         assert not any(peer.is_verifying for peer in state.peers)
         assert due == min(wanted, state.size_kib * 1024)
     if reason:
-        assert not due and wanted and reason in READ_SENTENCES
+        assert not due and wanted and reason in READ_CACHE_REASON_TEXTS
 
 
 def test_each_reason_for_no_read_cache() -> None:
     serving = in_sync()._replace(role="Primary")
     compared = in_sync(replication="VerifyS")._replace(role="Primary")
-    assert due_read_cache(64 << 10, serving, has_place=True) == (64 << 10, ReadReason.NONE)
-    assert due_read_cache(64 << 10, serving, has_place=False)[1] is ReadReason.RESTART
-    assert due_read_cache(64 << 10, compared, has_place=True)[1] is ReadReason.COMPARED
+    assert allowed_read_cache(64 << 10, serving, has_place=True) == (64 << 10, ReadCacheReason.NONE)
+    assert allowed_read_cache(64 << 10, serving, has_place=False)[1] is ReadCacheReason.RESTART
+    assert allowed_read_cache(64 << 10, compared, has_place=True)[1] is ReadCacheReason.COMPARED
     failed = serving._replace(disk="Diskless")
-    assert due_read_cache(64 << 10, failed, has_place=True)[1] is ReadReason.NOT_GOOD
-    assert due_read_cache(64 << 10, in_sync(), has_place=True) == (0, ReadReason.NONE)
+    assert allowed_read_cache(64 << 10, failed, has_place=True)[1] is ReadCacheReason.NOT_GOOD
+    assert allowed_read_cache(64 << 10, in_sync(), has_place=True) == (0, ReadCacheReason.NONE)
     unknown = serving._replace(size_kib=None)
-    assert due_read_cache(64 << 10, unknown, has_place=True)[0] == 64 << 10
+    assert allowed_read_cache(64 << 10, unknown, has_place=True)[0] == 64 << 10
 
 
 def test_a_quarter_of_the_ram_is_left() -> None:
@@ -180,16 +180,16 @@ def test_a_quarter_of_the_ram_is_left() -> None:
 @pytest.mark.parametrize(
     ("disk", "replication", "reason"),
     [
-        ("UpToDate", "VerifyS", Reason.COMPARING),
-        ("UpToDate", "VerifyT", Reason.COMPARING),
-        ("Outdated", "VerifyS", Reason.ONE_COPY),
-        ("UpToDate", "SyncSource", Reason.ONE_COPY),
+        ("UpToDate", "VerifyS", ModeReason.COMPARING),
+        ("UpToDate", "VerifyT", ModeReason.COMPARING),
+        ("Outdated", "VerifyS", ModeReason.ONE_COPY),
+        ("UpToDate", "SyncSource", ModeReason.ONE_COPY),
     ],
 )
 def test_copies_that_are_compared_are_not_called_lost(
-    disk: str, replication: str, reason: Reason
+    disk: str, replication: str, reason: ModeReason
 ) -> None:
     peer = PeerState("peer", "Connected", "Secondary", replication, disk, 0)
     state = ResourceState("vm1", "Primary", "no", "UpToDate", 1024, (peer,))
-    told = allowed(Mode.WRITE_BACK, state, is_suspect=False)
-    assert told == (Mode.WRITE_THROUGH, reason)
+    told = allowed_mode(CacheMode.WRITE_BACK, state, is_suspect=False)
+    assert told == (CacheMode.WRITE_THROUGH, reason)

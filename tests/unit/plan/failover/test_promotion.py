@@ -14,7 +14,7 @@ from sanctl.plan.failover.promotion import (
     SCORE_NEW,
     SCORE_PRIMARY,
     SCORE_UP_TO_DATE,
-    is_blank,
+    are_all_blank,
     promotion_score,
 )
 
@@ -104,9 +104,9 @@ def test_new_and_blank_on_both_sides() -> None:
     ],
 )
 def test_not_a_blank_pair(peer: PeerState) -> None:
-    assert not is_blank(_state("Inconsistent", peers=(peer,)), copies=2)
-    assert not is_blank(_state("Inconsistent", peers=()), copies=2)
-    assert not is_blank(_state("UpToDate", peers=(peer,)), copies=2)
+    assert not are_all_blank(_state("Inconsistent", peers=(peer,)), copies=2)
+    assert not are_all_blank(_state("Inconsistent", peers=()), copies=2)
+    assert not are_all_blank(_state("UpToDate", peers=(peer,)), copies=2)
 
 
 _PLACEHOLDER = _PEER._replace(connection="StandAlone", disk="DUnknown", replication="Off")
@@ -115,21 +115,21 @@ _PLACEHOLDER = _PEER._replace(connection="StandAlone", disk="DUnknown", replicat
 @pytest.mark.parametrize("peers", [(), (_PLACEHOLDER,)], ids=["none", "as 8.4 shows it"])
 def test_the_only_replica_is_blank_by_itself(peers: tuple[PeerState, ...]) -> None:
     state = _state("Inconsistent", peers=peers)
-    assert is_blank(state, copies=1)
+    assert are_all_blank(state, copies=1)
     assert promotion_score(state, is_new=True, copies=1) == SCORE_NEW
     # One that has lived and is empty has lost its data.
     assert promotion_score(state, is_new=False, copies=1) is None
     # And one of two that has given up its peer is not the only one.
-    assert not is_blank(state, copies=2)
+    assert not are_all_blank(state, copies=2)
     assert promotion_score(state, is_new=True, copies=2) is None
 
 
 def test_one_of_two_is_not_taken_for_the_only_one() -> None:
     """The cluster says one copy, and DRBD still sees the other."""
     blank = _PEER._replace(disk="Inconsistent")
-    assert not is_blank(_state("Inconsistent", peers=(blank,)), copies=1)
-    assert is_blank(_state("Inconsistent", peers=(blank, blank)), copies=3)
-    assert not is_blank(_state("Inconsistent", peers=(blank,)), copies=3)
+    assert not are_all_blank(_state("Inconsistent", peers=(blank,)), copies=1)
+    assert are_all_blank(_state("Inconsistent", peers=(blank, blank)), copies=3)
+    assert not are_all_blank(_state("Inconsistent", peers=(blank,)), copies=3)
 
 
 def test_only_good_data_scores_whatever_the_rest() -> None:

@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from sanctl.model.drbd import has_majority
-from sanctl.plan.failover.fence_rules import among_several, is_certain
+from sanctl.model.drbd import uses_quorum
+from sanctl.plan.failover.fence_rules import apply_drbd_quorum, is_certain
 
 _STANDINGS = ("member", "fenced", "unknown", "alone")
 _ALL = list(
@@ -17,7 +17,7 @@ _ALL = list(
 
 
 def test_two_copies_have_no_majority_that_one_of_them_is_missing_in() -> None:
-    assert [has_majority(copies) for copies in range(1, 5)] == [False, False, True, True]
+    assert [uses_quorum(copies) for copies in range(1, 5)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("standing", ["member", "fenced"])
@@ -43,7 +43,7 @@ def test_several_copies(
     standing: str, seen: tuple[int, bool, bool | None, bool], expected: str | None
 ) -> None:
     copies, is_primary, has_quorum, has_memory = seen
-    told = among_several(
+    told = apply_drbd_quorum(
         standing,
         copies=copies,
         is_primary=is_primary,
@@ -55,7 +55,7 @@ def test_several_copies(
 
 def test_nothing_becomes_certain_by_it() -> None:
     for standing, copies, is_primary, has_quorum, has_memory in _ALL:
-        told = among_several(
+        told = apply_drbd_quorum(
             standing,
             copies=copies,
             is_primary=is_primary,
@@ -68,7 +68,7 @@ def test_nothing_becomes_certain_by_it() -> None:
 def test_nobody_is_promoted_without_a_majority_of_several_copies() -> None:
     for standing, copies, _, has_quorum, has_memory in _ALL:
         if copies > 2 and not has_quorum:
-            told = among_several(
+            told = apply_drbd_quorum(
                 standing,
                 copies=copies,
                 is_primary=False,

@@ -12,7 +12,7 @@ PERCENTILES = (50.0, 95.0, 99.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class FioFigures:
     """Random mixed I/O in one mode.
 
     Attributes:
@@ -45,7 +45,7 @@ REFERENCE = (
 )
 
 
-def parse_fio(text: str, mode: str, *, hit_percent: int | None) -> Figures:
+def parse_fio(text: str, mode: str, *, hit_percent: int | None) -> FioFigures:
     """Read fio's JSON of one job with percentiles of latency (fio(1), lat_percentiles).
 
     Raises:
@@ -60,7 +60,7 @@ def parse_fio(text: str, mode: str, *, hit_percent: int | None) -> Figures:
     if not all(counts):
         raise ValueError("fio read nothing, or wrote nothing")
     means = [side["lat_ns"]["mean"] / 1e9 for side in sides]
-    return Figures(
+    return FioFigures(
         mode=mode,
         iops=sum(side["iops"] for side in sides),
         mean_s=sum(mean * count for mean, count in zip(means, counts, strict=True)) / sum(counts),
@@ -87,12 +87,12 @@ def _percentile(sides: Sequence[dict[str, object]], wanted: float) -> float:
     raise ValueError("fio told no histogram")
 
 
-def factors(figures: Sequence[Figures]) -> list[float]:
+def factors(figures: Sequence[FioFigures]) -> list[float]:
     """Return each one's IOPS by those of the first."""
     return [each.iops / figures[0].iops for each in figures]
 
 
-def draw(figures: Sequence[Figures], title: str, stem: Path) -> tuple[Path, Path]:
+def draw(figures: Sequence[FioFigures], title: str, stem: Path) -> tuple[Path, Path]:
     """Write the picture as STEM.svg and STEM.png and return both paths."""
     # Imported here: a second of start-up that only a finished measurement should pay.
     import matplotlib as mpl  # noqa: PLC0415

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sanctl.errors import CommandError, NotConverged, Problem, SanctlError
-from sanctl.lab.chaos import loads as ledgers
-from sanctl.lab.chaos.consoles import Consoles, as_journal
+from sanctl.lab.chaos import ledgers
+from sanctl.lab.chaos.consoles import ConsoleReader, as_kernel_log
 from sanctl.lab.chaos.fault import (
     ACTIVE,
     STANDBY,
@@ -24,18 +24,18 @@ from sanctl.lab.chaos.fault import (
     is_one_sided,
     resolve,
 )
-from sanctl.lab.chaos.fault_choice import Shape
-from sanctl.lab.chaos.inflict import Inflicter
-from sanctl.lab.chaos.loads import Load
-from sanctl.lab.chaos.watch import Watch
+from sanctl.lab.chaos.fault_choice import NodesByRole
+from sanctl.lab.chaos.fault_injection import FaultInjector
+from sanctl.lab.chaos.ledgers import DeviceLedger
+from sanctl.lab.chaos.primary_watch import PrimaryWatch
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines.spec import Role
-from sanctl.lab.measure import audit, cleanliness, log_patterns
+from sanctl.lab.measure import cleanliness, kernel_audit, log_patterns
 from sanctl.lab.measure.ledger_latency import Pause
 
 #: A crash, the fence, a boot and a resync take about a minute on two quiet processors.
-WHOLE_DEADLINE_S = 300.0
+RECOVERY_DEADLINE_S = 300.0
 _WRITING_DEADLINE_S = 120.0
 _AUDIT_TIMEOUT_S = 60.0
 _SIGN_OF_LIFE_S = 20.0
@@ -59,11 +59,11 @@ _LOG = (
 _CODE = re.compile(r"^  (?:critical|warning): .*\((SAN-[A-Z]+-\d{3})\)$", re.MULTILINE)
 _ACTION_FAILED = frozenset({"SAN-HLT-040"})
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Step:
+class FaultResult:
     """One fault and what came of it."""
 
     number: int
@@ -91,32 +91,32 @@ class Step:
         return max((pause.seconds for pause in self.pauses.values()), default=0.0)
 
 
-class Bench:
+class FaultRunner:
     """A laboratory under load that can be broken."""
 
-    def __init__(self, bed: Bed, loads: Sequence[Load], tell: Tell) -> None:
+    def __init__(self, bed: LabSession, loads: Sequence[DeviceLedger], tell: PrintLine) -> None:
         self.bed = bed
         self.loads = loads
         self.tell = tell
-        self.inflicter = Inflicter(bed, loads[0].device, tell)
+        self.inflicter = FaultInjector(bed, loads[0].device, tell)
         self._pool = ThreadPoolExecutor(max_workers=len(bed.lab.machines))
-        self._consoles = Consoles(
+        self._consoles = ConsoleReader(
             {each.name: bed.lab.console_log(each) for each in bed.lab.machines}
         )
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> NodesByRole:
         """What there is to break."""
-        return shape_of(self.bed)
+        return nodes_by_role(self.bed)
 
-    def run_step(self, number: int, fault: Fault) -> Step:
+    def run_step(self, number: int, fault: Fault) -> FaultResult:
         """Break something, undo it, wait until all is whole, and judge what happened meanwhile."""
         serving = self.serving()
         fault = resolve(fault, self._names(serving))
-        step = Step(number=number, fault=fault, began_s=time.time(), serving_before=serving)
+        step = FaultResult(number=number, fault=fault, began_s=time.time(), serving_before=serving)
         self.tell(f"{number}: {describe(fault)}")
         boots = self._boots()
-        watch = Watch(self.bed)
+        watch = PrimaryWatch(self.bed)
         watch.start()
         try:
             self._break_and_mend(step)
@@ -135,7 +135,7 @@ class Bench:
         told = self._pool.map(lambda name: self._read(name, _BOOT), names)
         return {name: boot.strip() for name, boot in zip(names, told, strict=True) if boot}
 
-    def _break_and_mend(self, step: Step) -> None:
+    def _break_and_mend(self, step: FaultResult) -> None:
         try:
             self.inflicter.inflict(step.fault)
             # How long a fault lasts is a part of it.
@@ -152,7 +152,7 @@ class Bench:
         self._await_what_comes_late(step)
         ledgers.await_writing(self.loads, within_s=_WRITING_DEADLINE_S)
 
-    def _judge(self, step: Step, watch: Watch) -> None:
+    def _judge(self, step: FaultResult, watch: PrimaryWatch) -> None:
         for load in self.loads:
             try:
                 load.fetch()
@@ -191,7 +191,7 @@ class Bench:
         for load in self.loads:
             load.forget_before(step.ended_s - 60)
 
-    def _await_what_comes_late(self, step: Step) -> None:
+    def _await_what_comes_late(self, step: FaultResult) -> None:
         """Wait again where all had looked whole before a fault had shown what it does.
 
         A node that lost a daemon may be fenced for that seconds later.
@@ -214,14 +214,14 @@ class Bench:
 
     def serving(self) -> dict[str, str]:
         """Return the node that serves each of the bench's devices, or what else is the case."""
-        views = collect.views(self.bed)
+        views = collect.kernel_views(self.bed)
         return {
-            load.device: " and ".join(audit.active_nodes(views, load.device)) or "nobody"
+            load.device: " and ".join(kernel_audit.active_nodes(views, load.device)) or "nobody"
             for load in self.loads
         }
 
     def await_whole(
-        self, *, within_s: float = WHOLE_DEADLINE_S, known: Collection[str] = ()
+        self, *, within_s: float = RECOVERY_DEADLINE_S, known: Collection[str] = ()
     ) -> None:
         """Wait until no node has anything to complain about, other than the codes of `known`.
 
@@ -255,7 +255,7 @@ class Bench:
         }
         storage = [node.name for node in self.bed.storage]
         replicas = {load.device: storage for load in self.loads}
-        found = cleanliness.complaints(reports, members=members, replicas=replicas)
+        found = cleanliness.find_problems(reports, members=members, replicas=replicas)
         if not found:
             told = self.bed.sh(members[0], "sanctl status", timeout_s=60, ok=range(256))
             lines = (told.stdout + told.stderr).strip().splitlines()
@@ -290,7 +290,7 @@ class Bench:
             strict=True,
         ):  # fmt: skip
             # What killed a kernel is in no journal. An I/O error of a host is, with its time.
-            dying = log_patterns.find(as_journal(self._consoles.news(node.name)), is_host=False)
+            dying = log_patterns.find(as_kernel_log(self._consoles.news(node.name)), is_host=False)
             problems += [f"{node.name}: console: {line}" for line in dying[:5]]
             if out is None:
                 problems.append(f"{node.name}: its journal cannot be read")
@@ -308,9 +308,9 @@ class Bench:
             return None
 
 
-def shape_of(bed: Bed) -> Shape:
+def nodes_by_role(bed: LabSession) -> NodesByRole:
     """Return what there is to break in a laboratory."""
-    return Shape(
+    return NodesByRole(
         storage=tuple(node.name for node in bed.storage),
         witnesses=tuple(n.name for n in bed.cluster if n.role is Role.WITNESS),
         hosts=tuple(n.name for n in bed.lab.machines if n.role is Role.INITIATOR),

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sanctl.lab.measure.ledger_latency import Write
-from sanctl.lab.measure.timeline import Mark
-from sanctl.lab.measure.trial import Kind, Trial
+from sanctl.lab.measure.timeline import Milestone
+from sanctl.lab.measure.trial import Trial, TrialKind
 
 # The colours of events that a reader looks for; all others stay grey.
 _COLOURS = {
-    Mark.POWER_CUT: "#c1121f",
-    Mark.FIRST_WRITE: "#15803d",
-    Mark.MOVE_ASKED: "#1d4ed8",
+    Milestone.POWER_CUT: "#c1121f",
+    Milestone.FIRST_WRITE: "#15803d",
+    Milestone.MOVE_ASKED: "#1d4ed8",
 }
 _OTHER_COLOUR = "#94a3b8"
 _PAUSE_COLOUR = "#fde68a"
@@ -42,7 +42,7 @@ def draw(writes: Sequence[Write], trials: Sequence[Trial], stem: Path) -> tuple[
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     begin_s = min(write.issued_wall_s for write in writes)
-    close_by = [median for kind in Kind if (median := _median_trial(trials, kind)) is not None]
+    close_by = [median for kind in TrialKind if (median := _median_trial(trials, kind)) is not None]
     figure = plt.figure(figsize=(14, 10 if close_by else 5), layout="constrained")
     grid = figure.add_gridspec(2 if close_by else 1, max(1, len(close_by)), height_ratios=(
         (2, 3) if close_by else (1,)
@@ -70,7 +70,7 @@ def draw(writes: Sequence[Write], trials: Sequence[Trial], stem: Path) -> tuple[
     return svg, png
 
 
-def _median_trial(trials: Sequence[Trial], kind: Kind) -> Trial | None:
+def _median_trial(trials: Sequence[Trial], kind: TrialKind) -> Trial | None:
     pauses = [trial.pause.seconds for trial in trials if trial.kind is kind]
     if not pauses:
         return None

@@ -15,12 +15,12 @@ import re
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, ResourceState
 from sanctl.parse.drbd import (
-    Advance,
-    Outstanding,
+    PendingRequests,
+    SyncProgress,
     parse_events2,
     parse_oldest_requests,
-    parse_outstanding,
-    parse_proc,
+    parse_pending_requests,
+    parse_sync_progress,
 )
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
@@ -75,7 +75,7 @@ def observe(runner: Runner, name: str) -> ResourceState | None:
     return parse_events2(done.stdout).get(name)
 
 
-def stands_alone(state: ResourceState) -> bool:
+def is_standalone(state: ResourceState) -> bool:
     """Whether DRBD has given a connection up, for somebody to begin it again."""
     # DRBD 8.4 forgets a connection that it has given up.
     return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
@@ -93,9 +93,9 @@ def observe_all(runner: Runner) -> dict[str, ResourceState]:
     return parse_events2(done.stdout)
 
 
-def advances() -> dict[int, Advance]:
+def sync_progress() -> dict[int, SyncProgress]:
     """Return how far resyncs and verifies here have come, by minor; DRBD 9 does not tell."""
-    return parse_proc(read_text_or("/proc/drbd", ""))
+    return parse_sync_progress(read_text_or("/proc/drbd", ""))
 
 
 def oldest_requests(name: str) -> tuple[OldRequest, ...]:
@@ -104,19 +104,19 @@ def oldest_requests(name: str) -> tuple[OldRequest, ...]:
     return parse_oldest_requests(read_text_or(f"{_DEBUG}/{name}/volumes/0/oldest_requests", ""))
 
 
-def outstanding(minor: int) -> Outstanding | None:
+def pending_requests(minor: int) -> PendingRequests | None:
     """Return how many requests of a device are not answered; DRBD 9 does not tell."""
-    return parse_outstanding(read_text_or("/proc/drbd", "")).get(minor)
+    return parse_pending_requests(read_text_or("/proc/drbd", "")).get(minor)
 
 
-def answered(minor: int) -> int:
+def completed_requests(minor: int) -> int:
     """Return how many requests of hosts have been answered since the device exists."""
     # Documentation/block/stat.rst: the first field of each kind is what was completed.
     fields = read_text_or(f"/sys/block/drbd{minor}/stat", "").split()
     return sum(int(fields[at]) for at in (0, 4, 11, 15) if at < len(fields))
 
 
-def hold_resync(runner: Runner, minor: int, *, is_held: bool) -> None:
+def set_resync_paused(runner: Runner, minor: int, *, is_held: bool) -> None:
     """Hold the resync of a device back on this side, or let it run; either twice is fine."""
     runner.run(
         ["drbdsetup", "pause-sync" if is_held else "resume-sync", str(minor)],
@@ -134,7 +134,7 @@ def invalidate(runner: Runner, minor: int) -> None:
     runner.run(["drbdsetup", "invalidate", str(minor)], timeout_s=_TIMEOUT_S)
 
 
-def verify(runner: Runner, minor: int) -> None:
+def start_verify(runner: Runner, minor: int) -> None:
     """Begin to compare the replicas, from their first block on.
 
     Raises:
@@ -143,7 +143,7 @@ def verify(runner: Runner, minor: int) -> None:
     runner.run(["drbdsetup", "verify", str(minor), "--start=0s"], timeout_s=_TIMEOUT_S)
 
 
-def verify_peer(runner: Runner, name: str, peer: int) -> None:
+def start_verify_with(runner: Runner, name: str, peer: int) -> None:
     """Begin to compare with one peer, from the first block on: DRBD 9, where each is its own.
 
     Raises:
@@ -153,7 +153,7 @@ def verify_peer(runner: Runner, name: str, peer: int) -> None:
     runner.run(["drbdsetup", "verify", name, str(peer), "0", "--start=0"], timeout_s=_TIMEOUT_S)
 
 
-def send_differences(runner: Runner, name: str, peer: int) -> None:
+def resync_differences(runner: Runner, name: str, peer: int) -> None:
     """Send a peer anew what a verify has just found to differ there, and no more: DRBD 9.
 
     Raises:
@@ -165,7 +165,7 @@ def send_differences(runner: Runner, name: str, peer: int) -> None:
     )
 
 
-def configuration_of(name: str) -> str:
+def config_path(name: str) -> str:
     """Return where the file lies that has drbdadm read one resource, and what is common to all.
 
     `new-resource` and `new-minor` put it down as the one that DRBD's handlers are to read, until
@@ -175,13 +175,13 @@ def configuration_of(name: str) -> str:
 
 
 def _adm(name: str, *words: str) -> list[str]:
-    path = configuration_of(name)
+    path = config_path(name)
     # A replica that an older release has started has none, until its file is written again.
     only = ["--config-file", path] if exists(path) else []
     return ["drbdadm", *only, *words, name]
 
 
-def register(name: str, minor: int) -> None:
+def register_config(name: str, minor: int) -> None:
     """Have DRBD's handlers read that file of a resource that is up, if they do not.
 
     One that an older release has started is registered with all of the node's files, and one whose
@@ -190,7 +190,7 @@ def register(name: str, minor: int) -> None:
     Raises:
         OSError: it could not be put down.
     """
-    path = configuration_of(name)
+    path = config_path(name)
     if not is_folder(_REGISTRY) or not exists(path):
         return  # drbdadm has put down nothing yet on this node, and does it for the first one.
     for link in (f"{_REGISTRY}/drbd-{it}.conf" for it in (f"resource-{name}", f"minor-{minor}")):
@@ -233,12 +233,12 @@ def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generati
     return int(found[1]) * 512
 
 
-def up(runner: Runner, name: str) -> None:
+def adjust(runner: Runner, name: str) -> None:
     """Attach and connect, or bring what is up in line with the resource file."""
     runner.run(_adm(name, "adjust"), timeout_s=_TIMEOUT_S)
 
 
-def up_alone(runner: Runner, name: str, minor: int) -> None:
+def adjust_single_replica(runner: Runner, name: str, minor: int) -> None:
     """Attach the only replica of a resource, or bring it in line with being that.
 
     DRBD 8.4's drbdadm adjusts nothing whose file names no peer (tried with 9.22), so it is done
@@ -249,7 +249,7 @@ def up_alone(runner: Runner, name: str, minor: int) -> None:
         CommandError: refused.
     """
     if generation() >= 9:
-        up(runner, name)
+        adjust(runner, name)
         return
     runner.run(_adm(name, "new-resource"), timeout_s=_TIMEOUT_S)
     runner.run(_adm(name, "new-minor"), timeout_s=_TIMEOUT_S)
@@ -262,7 +262,7 @@ def up_alone(runner: Runner, name: str, minor: int) -> None:
         )
 
 
-def set_flushing(runner: Runner, minor: int, *, on: bool) -> None:
+def set_disk_flushes(runner: Runner, minor: int, *, on: bool) -> None:
     """Have the local disk flushed between writes that depend on each other, or only drained.
 
     Of a disk that is attached, at any moment (drbdsetup-8.4(8), disk-flushes).
@@ -276,7 +276,7 @@ def set_flushing(runner: Runner, minor: int, *, on: bool) -> None:
     )
 
 
-def hold_without_two(runner: Runner, name: str) -> None:
+def require_two(runner: Runner, name: str) -> None:
     """Have DRBD 9 freeze a Primary's I/O while fewer than two copies are connected and UpToDate.
 
     By its quorum: it is judged anew in the change of state in which a copy is lost, so before
@@ -292,7 +292,7 @@ def hold_without_two(runner: Runner, name: str) -> None:
     )
 
 
-def release_without_two(runner: Runner, name: str, *, copies: int) -> None:
+def require_majority(runner: Runner, name: str, *, copies: int) -> None:
     """Let a majority of the copies be enough again, also for I/O that is frozen now.
 
     DRBD 9.3.3 judges that anew only where `quorum` changes (drbd_main.c, set_resource_options): so
@@ -340,7 +340,7 @@ def attach(runner: Runner, name: str, minor: int) -> None:
     runner.run(_adm(name, "attach"), timeout_s=_TIMEOUT_S)
 
 
-def drop_disk(runner: Runner, minor: int) -> None:
+def force_detach(runner: Runner, minor: int) -> None:
     """Detach from a disk that has failed, as DRBD does at an error: without waiting for it.
 
     Raises:
@@ -349,7 +349,7 @@ def drop_disk(runner: Runner, minor: int) -> None:
     runner.run(["drbdsetup", "detach", str(minor), "--force"], timeout_s=_TIMEOUT_S)
 
 
-def cut(runner: Runner, name: str) -> None:
+def force_disconnect(runner: Runner, name: str) -> None:
     """End the connections as a broken link would: a Primary that loses its peer so is frozen."""
     runner.run(_adm(name, "disconnect", "--force"), timeout_s=_TIMEOUT_S)
 
@@ -394,7 +394,7 @@ def connect_discarding(runner: Runner, name: str) -> None:
     runner.run(_adm(name, "connect", "--discard-my-data"), timeout_s=_TIMEOUT_S)
 
 
-def call_up_to_date(runner: Runner, name: str, minor: int) -> None:
+def force_up_to_date(runner: Runner, name: str, minor: int) -> None:
     """Declare a replica that knows it is behind to be good: what the peer had is given up."""
     runner.run(["drbdsetup", "primary", _subject(name, minor), "--force"], timeout_s=_TIMEOUT_S)
     secondary(runner, name, minor, timeout_s=_TIMEOUT_S)

@@ -7,7 +7,7 @@ anybody (drbd_state.c, sanitize_state: only a peer that may be as good as this o
 the peer has to be marked before it can become UpToDate by its own word. A peer that was fenced or
 cut off is marked since then; one that was stopped in an orderly way, or whose disk was exchanged,
 is not. Once both have heard of the end, unfence-peer clears the mark
-(sanctl/agents/fencing/fence_peer.py).
+(sanctl/agents/fencing/outdate.py).
 
 While this works, the resync has not begun and the peer knows that it is Outdated; the source's
 I/O goes on (drbd_receiver.c, receive_bitmap; drbd_req.c, drbd_should_send_out_of_sync). But what
@@ -30,15 +30,15 @@ import contextlib
 import os
 import time
 
-from sanctl.agents.fencing import fence_peer
-from sanctl.agents.handlers import environment
+from sanctl.agents.fencing import outdate
+from sanctl.agents.handlers import drbd_environment
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
 from sanctl.system import journal
-from sanctl.system.runner import HurriedRunner, LocalRunner, Runner
+from sanctl.system.runner import DeadlineRunner, LocalRunner, Runner
 
 _RUNTIME = "/run/sanctl"
 _RUNNER = LocalRunner()
@@ -49,39 +49,39 @@ _BEGIN, _DROP = 0, 1
 
 def before_resync_source() -> int:
     """Mark the peer that DRBD is about to fill; return 0 for DRBD to begin, 1 to disconnect."""
-    device, peer = environment.resource(), environment.peer()
+    device, peer = drbd_environment.resource(), drbd_environment.peer()
     if not device or not peer:
         journal.write(
             "before-resync-source: DRBD named no resource or peer", priority=journal.ERROR
         )
         return _DROP
     # First of all: whatever ends this process, the monitor shall know whom to connect again.
-    note(device, peer)
+    write_note(device, peer)
     begin = time.monotonic()
-    runner = HurriedRunner(_RUNNER, begin + _DEADLINE_S)
+    runner = DeadlineRunner(_RUNNER, begin + _DEADLINE_S)
     last = "nothing was answered in time"
     while time.monotonic() - begin < _DEADLINE_S:
         try:
-            with fence_peer.locked(device, wait_s=1.0) as is_mine:
+            with outdate.locked(device, wait_s=1.0) as is_mine:
                 if not is_mine:
                     continue
                 if not _is_in_contact(runner, device, peer):
                     last = "the connection is gone"
                     break
-                standing = fence_peer.secure(runner, device, peer)
+                standing = outdate.mark_outdated(runner, device, peer)
         except SanctlError as error:
             last = str(error)
         else:
             if fence_rules.is_certain(standing):
-                if drbd.generation() < 9:
+                if drbdsetup.generation() < 9:
                     _drop_note(device, peer)
                 else:
-                    note(device, peer)  # a monitor may have used the first one up meanwhile
+                    write_note(device, peer)  # a monitor may have used the first one up meanwhile
                 _tell(device, f"{peer} is marked as outdated, its resync begins", begin, "marked")
                 return _BEGIN
             last = f"{peer} is {standing}"
         time.sleep(0.2)
-    note(device, peer)
+    write_note(device, peer)
     _tell(
         device,
         f"{peer} cannot be marked as outdated, and so not be filled now: {last}; the monitor"
@@ -109,19 +109,19 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         beside = state.beside(peer)
         if beside.is_in_sync or (state.peers and not beside.peers):
             _drop_note(device, peer)
-        elif drbd.stands_alone(beside):
+        elif drbdsetup.is_standalone(beside):
             alone.append(peer)
     if alone:
-        if drbd.generation() >= 9:
+        if drbdsetup.generation() >= 9:
             # Should they have diverged, DRBD gives the connection up again, and that is left alone.
             # Before the attempt: a handler that is called for it leaves a note of its own.
             for peer in alone:
                 _drop_note(device, peer)
         try:
-            drbd.up(runner, device)
+            drbdsetup.adjust(runner, device)
         except BaseException:
             for peer in alone:
-                note(device, peer)
+                write_note(device, peer)
             raise
         journal.write(
             f"{device}: connecting again: a resync that was to begin has not",
@@ -130,12 +130,12 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
             action="resync",
             step="reconnect",
         )
-        return drbd.observe(runner, device) or state
+        return drbdsetup.observe(runner, device) or state
     return state
 
 
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
-    state = drbd.observe(runner, device)
+    state = drbdsetup.observe(runner, device)
     return state is not None and state.beside(peer).is_in_contact
 
 
@@ -153,7 +153,7 @@ def _noted(device: str) -> list[str]:
     return sorted(each.removeprefix(prefix) for each in entries if each.startswith(prefix))
 
 
-def note(device: str, peer: str) -> None:
+def write_note(device: str, peer: str) -> None:
     """Have the monitor connect to that peer again, should DRBD stand alone towards it."""
     with open(_path(device, peer), "w", encoding="utf-8"):
         pass

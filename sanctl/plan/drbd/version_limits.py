@@ -9,14 +9,14 @@ _LIMIT_8 = 2
 _LIMIT_9 = 4
 
 
-def copies_limit(drbd_version: str | None) -> int:
+def replica_limit(drbd_version: str | None) -> int:
     """Return how many nodes may hold a copy of one device at one time."""
     return _LIMIT_9 if drbd_version is not None and _major(drbd_version) >= 9 else _LIMIT_8
 
 
-def generation_problem(replicas: int, drbd_version: str | None) -> Problem | None:
+def drbd_version_problem(replicas: int, drbd_version: str | None) -> Problem | None:
     """Return why that many copies cannot be kept; None: they can."""
-    if replicas <= copies_limit(drbd_version):
+    if replicas <= replica_limit(drbd_version):
         return None
     return Problem(
         "SAN-DEV-004",

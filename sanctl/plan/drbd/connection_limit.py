@@ -22,7 +22,7 @@ from sanctl.model.drbd import ResourceState
 _COPIES = 4
 
 
-class Meeting(NamedTuple):
+class ConnectionLimit(NamedTuple):
     """Whom to connect to.
 
     Attributes:
@@ -35,15 +35,15 @@ class Meeting(NamedTuple):
     is_begun_anew: bool = False
 
 
-ALL = Meeting()
+ALL_PEERS = ConnectionLimit()
 
 
-def is_concerned(nodes: Collection[str]) -> bool:
+def is_limit_needed(nodes: Collection[str]) -> bool:
     """Whether a device has as many copies as it takes."""
     return len(nodes) >= _COPIES
 
 
-def is_lonely(state: ResourceState) -> bool:
+def is_isolated(state: ResourceState) -> bool:
     """Whether a standby has no contact at all: it may be behind when that comes back.
 
     One that stands alone towards a peer has refused it, or was refused, and that is for others.
@@ -53,13 +53,15 @@ def is_lonely(state: ResourceState) -> bool:
     )
 
 
-def is_met(meeting: Meeting, nodes: Collection[str], here: str, state: ResourceState) -> bool:
+def is_limit_applied(
+    meeting: ConnectionLimit, nodes: Collection[str], here: str, state: ResourceState
+) -> bool:
     """Whether DRBD has just the connections that belong to a meeting."""
     wanted = {meeting.only} if meeting.only else set(nodes) - {here}
     return {peer.name for peer in state.peers} == wanted
 
 
-def first_meeting(nodes: Collection[str], here: str, serving: str) -> Meeting:
+def initial_limit(nodes: Collection[str], here: str, serving: str) -> ConnectionLimit:
     """Return whom a copy that is being started connects to.
 
     Args:
@@ -67,14 +69,14 @@ def first_meeting(nodes: Collection[str], here: str, serving: str) -> Meeting:
         here: this one.
         serving: the node that serves the device with a good copy; empty: none does.
     """
-    if not is_concerned(nodes) or serving not in set(nodes) - {here}:
-        return ALL
-    return Meeting(serving)
+    if not is_limit_needed(nodes) or serving not in set(nodes) - {here}:
+        return ALL_PEERS
+    return ConnectionLimit(serving)
 
 
-def next_meeting(
-    nodes: Collection[str], here: str, serving: str, state: ResourceState, now: Meeting
-) -> Meeting:
+def next_limit(
+    nodes: Collection[str], here: str, serving: str, state: ResourceState, now: ConnectionLimit
+) -> ConnectionLimit:
     """Return whom a copy that runs is to be connected to.
 
     Without a node that serves all copies are needed for the majority that a promotion takes.
@@ -86,16 +88,16 @@ def next_meeting(
         state: the resource here.
         now: whom it connects to.
     """
-    first = first_meeting(nodes, here, serving)
-    if not is_concerned(nodes) or state.is_primary:
-        return ALL
+    first = initial_limit(nodes, here, serving)
+    if not is_limit_needed(nodes) or state.is_primary:
+        return ALL_PEERS
     if not first.only:
         # As in a move: it has just ceased to serve, and still fills this copy.
         beside = state.beside(now.only)
-        return now if beside.is_in_contact and not beside.is_in_sync else ALL
+        return now if beside.is_in_contact and not beside.is_in_sync else ALL_PEERS
     if not now.only:
-        return first if is_lonely(state) else ALL
-    if now.only == serving and is_met(now, nodes, here, state):
-        return ALL if state.beside(serving).is_in_sync else now
+        return first if is_isolated(state) else ALL_PEERS
+    if now.only == serving and is_limit_applied(now, nodes, here, state):
+        return ALL_PEERS if state.beside(serving).is_in_sync else now
     # A part of it may be of another node; also where a change to this one was interrupted.
     return first._replace(is_begun_anew=state.disk == "Inconsistent")

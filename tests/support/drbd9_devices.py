@@ -14,9 +14,9 @@ import pytest
 
 from sanctl.errors import NotConverged
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, await_healthy
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad, await_healthy
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state, network
 from sanctl.lab.machines.spec import LabSpec, Network, Role
 from sanctl.lab.measure import ledger_latency
@@ -38,7 +38,7 @@ def storage_of(spec: LabSpec) -> list[str]:
     return [node.name for node in spec.cluster_nodes if node.role is Role.STORAGE]
 
 
-def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which has three nodes and Linux' own DRBD."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and len(storage_of(found.spec)) >= 3
@@ -56,10 +56,10 @@ def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[Bed]:
         yield made
 
 
-class Copies:
+class ReplicatedDevice:
     """A device with several copies, a host that writes to it, and what its nodes say."""
 
-    def __init__(self, scene: Scene, name: str, nodes: Sequence[str]) -> None:
+    def __init__(self, scene: Scenario, name: str, nodes: Sequence[str]) -> None:
         self.scene = scene
         self.bed = scene.bed
         self.name = name
@@ -80,7 +80,7 @@ class Copies:
     def is_whole(self) -> bool:
         """Whether every copy is in step with every other, and none is marked."""
         return not self.marks() and all(
-            collect.in_sync(self.bed, node, self.name)
+            collect.is_in_sync(self.bed, node, self.name)
             and self.events(node).count("peer-disk:UpToDate") == len(self.nodes) - 1
             for node in self.nodes
         )
@@ -128,7 +128,7 @@ class Copies:
 
 
 @contextlib.contextmanager
-def writing(copies: Copies) -> Iterator[Load]:
+def writing(copies: ReplicatedDevice) -> Iterator[LedgerLoad]:
     """Let the host write; whatever happens meanwhile, nothing may be lost or refused."""
     load = copies.scene.start_load(
         copies.name,
@@ -151,7 +151,7 @@ def writing(copies: Copies) -> Iterator[Load]:
     assert load.sessions().keys() == sessions.keys()
 
 
-def await_writes(load: Load, *, within_s: float = DEADLINE_S) -> None:
+def await_writes(load: LedgerLoad, *, within_s: float = DEADLINE_S) -> None:
     deadline = time.monotonic() + within_s
     with load.host.watch_ledger(load.run) as states:
         for seen in states:
@@ -160,13 +160,13 @@ def await_writes(load: Load, *, within_s: float = DEADLINE_S) -> None:
             assert time.monotonic() < deadline, seen
 
 
-def pause_s(load: Load, since_s: float) -> float:
+def pause_s(load: LedgerLoad, since_s: float) -> float:
     """How long the host waited at most since then."""
     records = load.host.fetch_log(load.run)[1]
     return ledger_latency.find_pause(records, since_s, time.time()).seconds
 
 
-def power_is_back(bed: Bed, *nodes: str) -> None:
+def power_is_back(bed: LabSession, *nodes: str) -> None:
     """Wait for fencing to switch nodes on again; who is not fenced is switched on here."""
     for node in nodes:
         with contextlib.suppress(NotConverged):
@@ -175,19 +175,19 @@ def power_is_back(bed: Bed, *nodes: str) -> None:
             bed.give_power(node)
 
 
-def lines(copies: Copies, node: str, since_s: float, wanted: str) -> list[str]:
+def lines(copies: ReplicatedDevice, node: str, since_s: float, wanted: str) -> list[str]:
     log = collect.journals(copies.bed, [node], since_s)
     return [e.message for e in log if copies.name in e.message and re.search(wanted, e.message)]
 
 
-def sent_kib(copies: Copies, node: str, since_s: float) -> int:
+def sent_kib(copies: ReplicatedDevice, node: str, since_s: float) -> int:
     """How much the last resyncs into a node were to send, as its DRBD said when they began."""
     found = lines(copies, node, since_s, r"Began resync as SyncTarget")
     return sum(int(re.findall(r"will sync (\d+) KB", line)[0]) for line in found)
 
 
 @contextlib.contextmanager
-def unplugged(bed: Bed, node: str, *cables: Network) -> Iterator[None]:
+def unplugged(bed: LabSession, node: str, *cables: Network) -> Iterator[None]:
     for cable in cables:
         network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
     try:

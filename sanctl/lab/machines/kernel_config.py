@@ -62,7 +62,7 @@ def parse_fragment(text: str) -> list[Option]:
     return options
 
 
-def missing(config: dict[str, str], wanted: list[Option]) -> list[Option]:
+def missing_options(config: dict[str, str], wanted: list[Option]) -> list[Option]:
     """List what a configuration lacks. Where a module will do, built in will do as well."""
     enough = {"m": ("m", "y")}
     return [

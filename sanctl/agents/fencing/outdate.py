@@ -32,8 +32,8 @@ from collections.abc import Iterable, Iterator
 
 from sanctl.agents.cache import minimum_redundancy, write_cache
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.agents.handlers import environment
-from sanctl.drivers import drbd, node_attributes, outdated_marks, self_fence
+from sanctl.agents.handlers import drbd_environment
+from sanctl.drivers import drbdsetup, node_attributes, outdated_marks, self_fence
 from sanctl.errors import SanctlError
 from sanctl.parse.corosync import Membership, parse_quorumtool
 from sanctl.plan.failover import fence_rules, frozen_io_reboot
@@ -61,7 +61,7 @@ def fence_peer() -> int:
     Primary whose I/O is frozen it does not give up while that is so: nobody would ask again. It
     ends that itself, with the node, when nobody else can.
     """
-    device, peer = environment.resource(), environment.peer()
+    device, peer = drbd_environment.resource(), drbd_environment.peer()
     if not device or not peer:
         journal.write("fence-peer: DRBD named no resource or peer", priority=journal.ERROR)
         return _UNCERTAIN
@@ -72,16 +72,16 @@ def fence_peer() -> int:
         try:
             # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
             _note_given_up(device, peer)
-            write_cache.secure_unless_two(_RUNNER, device)
+            write_cache.leave_write_back_unless_two(_RUNNER, device)
             with locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
                 if is_mine and not _may_mark(_RUNNER, device, peer):
                     return _uncalled_for(device, peer)
-                standing = secure(_RUNNER, device, peer) if is_mine else "unknown"
+                standing = mark_outdated(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
         except (SanctlError, OSError) as error:
             # Whatever it is: a handler that ends is not called again while I/O is frozen.
             standing, last = _standing_in_silence(_RUNNER), str(error)
-        alone_since = frozen_io_reboot.alone_since(
+        alone_since = frozen_io_reboot.quorum_lost_since(
             alone_since, time.monotonic(), is_alone=standing == "alone"
         )
         waited_s = time.monotonic() - begin
@@ -104,7 +104,7 @@ def fence_peer() -> int:
                 step=standing,
                 duration_ms=round(waited_s * 1000),
             )
-            return fence_rules.exit_code(standing)
+            return fence_rules.handler_exit_code(standing)
         if waited_s - told_s > _TELL_EVERY_S:
             told_s = waited_s
             journal.write(
@@ -116,13 +116,11 @@ def fence_peer() -> int:
             )
         if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device, peer):
             return _UNCERTAIN
-        if frozen_io_reboot.is_abandoned(alone_since, time.monotonic()) and _is_frozen(
-            device, peer
-        ):
+        if frozen_io_reboot.must_reboot(alone_since, time.monotonic()) and _is_frozen(device, peer):
             self_fence.reboot(
                 _RUNNER,
                 f"{device}: its I/O is frozen and this node has had no quorum for"
-                f" {frozen_io_reboot.ABANDONED_AFTER_S:g} s: nobody is going to fence it",
+                f" {frozen_io_reboot.REBOOT_AFTER_S:g} s: nobody is going to fence it",
                 device=device,
             )
         time.sleep(0.2)
@@ -134,15 +132,15 @@ def _note_given_up(device: str, peer: str) -> None:
     DRBD 9.3.3 refuses what would cost it its quorum if it can: that a peer's disk has failed. It
     then ends the connection for good (drbd_receiver.c, receive_state).
     """
-    if not minimum_redundancy.is_held(device):
+    if not minimum_redundancy.is_required(device):
         return
-    state = drbd.observe(_RUNNER, device)
+    state = drbdsetup.observe(_RUNNER, device)
     if state is None or not state.is_primary:
         return
     if any(each.connection in _GIVEN_UP for each in state.beside(peer).peers):
-        from sanctl.agents.fencing import before_resync_source  # noqa: PLC0415 - which imports this module
+        from sanctl.agents.handlers import before_resync_source  # noqa: PLC0415 - which imports this module
 
-        before_resync_source.note(device, peer)
+        before_resync_source.write_note(device, peer)
 
 
 def _uncalled_for(device: str, peer: str) -> int:
@@ -156,7 +154,7 @@ def _uncalled_for(device: str, peer: str) -> int:
     return _UNCERTAIN
 
 
-def secure(runner: Runner, device: str, peer: str) -> str:
+def mark_outdated(runner: Runner, device: str, peer: str) -> str:
     """Mark the peer's replica as outdated if that can be certain, and return its standing.
 
     Of a promotion whose own replica is marked it is `marked`: that one is not to happen.
@@ -175,16 +173,16 @@ def secure(runner: Runner, device: str, peer: str) -> str:
     if seen.is_own_marked and exists(_promotion(device)):
         # The order to promote this replica is older than that: a node that joined brought it along.
         return _MARKED
-    has_outranked = fence_rules.outranks(before)
-    outdated_marks.put(runner, device, peer, seen, outranks=has_outranked)
+    has_outranked = fence_rules.must_outrank_peer_cib(before)
+    outdated_marks.set_mark(runner, device, peer, seen, outranks=has_outranked)
     after, seen = _weigh(runner, device, peer)
     if seen is None:
         return after
-    is_kept = seen.is_marked and (has_outranked or not fence_rules.outranks(after))
+    is_kept = seen.is_marked and (has_outranked or not fence_rules.must_outrank_peer_cib(after))
     return after if is_kept else "unknown"
 
 
-def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.Sight | None]:
+def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.MarkState | None]:
     """Return a peer's standing, and where there is quorum what the CIB says, asked in this order.
 
     Raises:
@@ -193,14 +191,14 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.
     present = membership(runner)
     if not present.is_quorate:
         return "alone", None
-    seen = outdated_marks.look(runner, device, peer)
-    standing = fence_rules.standing(
+    seen = outdated_marks.read(runner, device, peer)
+    standing = fence_rules.peer_membership(
         is_quorate=True,
         is_member=peer in present.members,
         is_fenced=lambda: seen.state is not None and is_fenced(seen.state),
     )
-    worth = quorum_overlap.weigh(
-        runner, device, peer, standing, has_joined=lambda: quorum_overlap.is_joined(seen.state)
+    worth = quorum_overlap.standing_for_device(
+        runner, device, peer, standing, has_joined=lambda: quorum_overlap.has_joined(seen.state)
     )
     return worth, seen
 
@@ -209,7 +207,7 @@ def _may_mark(runner: Runner, device: str, peer: str) -> bool:
     """Whether there is still something here that a mark is wanted for; asked under the lock."""
     if exists(_promotion(device)):
         return True
-    state = drbd.observe(runner, device)
+    state = drbdsetup.observe(runner, device)
     return fence_rules.may_mark(state and state.beside(peer), is_promoting=False)
 
 
@@ -221,10 +219,10 @@ def promoting(device: str) -> Iterator[None]:
     try:
         yield
     finally:
-        call_off(device)
+        cancel_promotion(device)
 
 
-def call_off(device: str) -> None:
+def cancel_promotion(device: str) -> None:
     """Make a handler that was called for a promotion give up: the promotion is not wanted."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_promotion(device))
@@ -237,7 +235,7 @@ def _promotion(device: str) -> str:
 def _waits_as_primary(device: str, peer: str) -> bool:
     """Whether this node is Primary and still without the peer."""
     try:
-        state = drbd.observe(_RUNNER, device)
+        state = drbdsetup.observe(_RUNNER, device)
     except SanctlError:
         return True
     return state is not None and state.is_primary and not state.beside(peer).is_in_contact
@@ -248,7 +246,7 @@ def _is_frozen(device: str, peer: str) -> bool:
     if not _waits_as_primary(device, peer):
         return False
     try:
-        state = drbd.observe(_RUNNER, device)
+        state = drbdsetup.observe(_RUNNER, device)
     except SanctlError:
         return True
     return state is None or not state.has_quorum or state.suspended != "no"
@@ -265,7 +263,7 @@ def _standing_in_silence(runner: Runner) -> str:
     return "alone"
 
 
-def end_of_failed_stop(runner: Runner, device: str, reason: str) -> None:
+def reboot_after_failed_stop(runner: Runner, device: str, reason: str) -> None:
     """Reboot this node if a stop failed and there is nobody to fence it for that.
 
     With quorum the cluster fences a node whose stop failed, and this returns.
@@ -274,7 +272,7 @@ def end_of_failed_stop(runner: Runner, device: str, reason: str) -> None:
         is_quorate: bool | None = membership(runner).is_quorate
     except SanctlError:
         is_quorate = None
-    if frozen_io_reboot.must_end_itself_after_failed_stop(is_quorate):
+    if frozen_io_reboot.must_reboot_after_failed_stop(is_quorate):
         self_fence.reboot(
             runner,
             f"{device}: it could not be stopped, and without quorum nobody fences this node: "
@@ -285,12 +283,12 @@ def end_of_failed_stop(runner: Runner, device: str, reason: str) -> None:
 
 def unfence_peer() -> int:
     """Let the peers' replicas be promoted again, if they have become the same as this one."""
-    device = environment.resource()
-    peers = environment.peer().split()
+    device = drbd_environment.resource()
+    peers = drbd_environment.peer().split()
     from sanctl.agents.sync import scheduler  # noqa: PLC0415 - not for the handler that freezes I/O
 
     # Also to tell the cluster, which would else hear of it from the next monitor.
-    scheduler.kick(_RUNNER)
+    scheduler.start_unit(_RUNNER)
     try:
         clear_marks(_RUNNER, device, peers)
     except SanctlError as error:
@@ -321,22 +319,24 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
         SanctlError: the cluster or DRBD did not answer.
     """
     with locked(device, wait_s=0.0) as is_mine:
-        state = drbd.observe(runner, device) if is_mine else None
+        state = drbdsetup.observe(runner, device) if is_mine else None
         for peer in peers:
             if state is None or not fence_rules.may_clear(state.beside(peer)):
                 return False
             if not fence_rules.is_certain(peer_standing(runner, peer)):
                 return False
-            node_attributes.forget(runner, peer, outdated_marks.attribute(device), timeout_s=8.0)
+            node_attributes.delete_permanent(
+                runner, peer, outdated_marks.attribute_name(device), timeout_s=8.0
+            )
     return True
 
 
 def forget(device: str) -> None:
     """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
-    call_off(device)
+    cancel_promotion(device)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{_LOCKS}/fence-{device}.lock")
-    quorum_overlap.forget(device)
+    quorum_overlap.remove_notes(device)
 
 
 @contextlib.contextmanager
@@ -385,7 +385,7 @@ def peer_standing(runner: Runner, peer: str) -> str:
         )
         return is_fenced(ET.fromstring(answer.stdout))  # noqa: S314
 
-    return fence_rules.standing(
+    return fence_rules.peer_membership(
         is_quorate=seen.is_quorate, is_member=peer in seen.members, is_fenced=fenced
     )
 

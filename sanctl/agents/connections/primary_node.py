@@ -13,7 +13,7 @@ from sanctl.system.runner import Runner
 _QUERY_TIMEOUT_S = 8.0
 
 
-def node(runner: Runner, device: Device) -> str | None:
+def find(runner: Runner, device: Device) -> str | None:
     """Return the other node that serves the device; empty if none does.
 
     None without quorum, where what this node's CIB holds may be long past.

@@ -11,16 +11,18 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from sanctl.lab.bench import replica_changes
-from sanctl.lab.harness.failover import Load, await_healthy
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad, await_healthy
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 
 SLACK = 2.5  # a shared machine is no stop-watch; what is recorded comes from `sanctl bench levels`
 CHANGE_S = 480.0
 
 
 @contextlib.contextmanager
-def loaded(scene: Scene, name: str, nodes: Sequence[str], *, cache: str = "none") -> Iterator[Load]:
+def loaded(
+    scene: Scenario, name: str, nodes: Sequence[str], *, cache: str = "none"
+) -> Iterator[LedgerLoad]:
     """A device with copies on these nodes, and a ledger on it; nothing of it may be lost."""
     if scene.exists(name):
         scene.delete(name)
@@ -37,11 +39,11 @@ def loaded(scene: Scene, name: str, nodes: Sequence[str], *, cache: str = "none"
             scene.delete(name)
 
 
-def files(bed: Bed, node: str) -> str:
+def files(bed: LabSession, node: str) -> str:
     return bed.sh(node, "ls /srv/sanctl/main/devices", ok=range(256)).stdout
 
 
-def assert_unnoticed(trial: replica_changes.LevelTrial) -> None:
+def assert_unnoticed(trial: replica_changes.ReplicaChange) -> None:
     print(f"  {trial.name}: longest pause {trial.pause.seconds:.2f} s")
     assert trial.sessions_kept
     assert trial.pause.errors == 0
@@ -49,7 +51,7 @@ def assert_unnoticed(trial: replica_changes.LevelTrial) -> None:
     assert trial.pause.seconds <= replica_changes.PAUSE_GOAL_S * SLACK
 
 
-def begin_change(bed: Bed, node: str, *words: str) -> None:
+def begin_change(bed: LabSession, node: str, *words: str) -> None:
     """Let a node run a command of sanctl in the background, as somebody would at its prompt."""
     bed.sh(
         node,
@@ -58,7 +60,7 @@ def begin_change(bed: Bed, node: str, *words: str) -> None:
     )
 
 
-def await_filling(bed: Bed, node: str, name: str) -> None:
+def await_filling(bed: LabSession, node: str, name: str) -> None:
     """Wait until a node's copy is being filled."""
     wait_for(
         f"a copy to be filled on {node}",
@@ -68,7 +70,7 @@ def await_filling(bed: Bed, node: str, name: str) -> None:
     )
 
 
-def follow(scene: Scene, load: Load, *nodes: str) -> None:
+def follow(scene: Scenario, load: LedgerLoad, *nodes: str) -> None:
     """Do for the host what docs/howto/replicas.md asks of it when copies have moved."""
     for portal in set(scene.portals()) - set(scene.portals(nodes)):
         record = f"iscsiadm -m node -T {load.target} -p {portal}"

@@ -54,7 +54,7 @@ class Cost:
     runs: int
 
 
-def order(programs: Mapping[str, Program], repeat: int) -> str:
+def script_argument(programs: Mapping[str, Program], repeat: int) -> str:
     """Return the argument for SCRIPT."""
     return json.dumps(
         {
@@ -67,7 +67,7 @@ def order(programs: Mapping[str, Program], repeat: int) -> str:
     )
 
 
-def costs(programs: Mapping[str, Program], printed: str) -> dict[str, Cost]:
+def parse_costs(programs: Mapping[str, Program], printed: str) -> dict[str, Cost]:
     """Return what each program cost, from what SCRIPT printed.
 
     Raises:

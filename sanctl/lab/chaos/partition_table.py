@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sanctl.lab.chaos.fault import Partition
-from sanctl.lab.chaos.fault_choice import MEMBERSHIP, NETWORKS, Shape
-from sanctl.lab.chaos.run import Step
+from sanctl.lab.chaos.fault_choice import MEMBERSHIP, NETWORKS, NodesByRole
+from sanctl.lab.chaos.fault_runner import FaultResult
 
 _NAMES = {"iscsi": "iscsi", "sync": "sync", "hb": "heartbeat"}
 
 
-def table(steps: Sequence[Step], *, shape: Shape, strategy: str) -> str:
+def table(steps: Sequence[FaultResult], *, shape: NodesByRole, strategy: str) -> str:
     """Return the table in Markdown, a row for each partition that was tried."""
     nodes = f"{len(shape.storage)} storage nodes"
     if shape.witnesses:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sanctl.errors import CommandError
-from sanctl.lab.harness.initiator import Host, LedgerRun
+from sanctl.lab.harness.initiator import Initiator, LedgerRun
 from sanctl.lab.harness.lab_session import wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.measure import ledger_writer
 from sanctl.lab.measure.ledger_latency import Pause, find_pause
 from sanctl.lab.measure.ledger_writer import Record
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 
 _HEAD_BYTES = 512
 _RECORD = struct.Struct("<BBHIQqq")
@@ -29,11 +29,11 @@ _SIGN_OF_LIFE = 3
 
 
 @dataclass(slots=True)
-class Load:
+class DeviceLedger:
     """One device with the ledger that a host writes on it."""
 
     device: str
-    host: Host
+    host: Initiator
     run: LedgerRun
     target: str
     records: list[Record] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Load:
         ahead_ns = round(self.ahead_s * 1e9)
         fresh = []
         for fields in _RECORD.iter_unpack(data[:whole]):
-            record = Record(ledger_writer.Kind(fields[0]), *fields[1:])
+            record = Record(ledger_writer.RecordKind(fields[0]), *fields[1:])
             fresh.append(record._replace(wall_ns=record.wall_ns - ahead_ns))
         self.read_bytes += whole
         self.records += fresh
@@ -85,24 +85,24 @@ class Load:
 
 
 def start(
-    scenes: Sequence[Scene],
+    scenes: Sequence[Scenario],
     devices: Sequence[str],
     *,
     rate: float,
     region_bytes: int,
     size: str,
-    cache: Mode,
-) -> list[Load]:
+    cache: CacheMode,
+) -> list[DeviceLedger]:
     """Create the devices, spread over nodes and hosts, log the hosts in and start the ledgers.
 
     With a cache policy that promises more than `none` hosts flush nothing: what is promised of a
     write is promised of one that was only acknowledged.
     """
     options = ["--rate", f"{rate:g}", "--region", str(region_bytes), "--depth", "2"]
-    if cache is not Mode.NONE:
+    if cache is not CacheMode.NONE:
         options.append("--unsynced")
 
-    def start_one(numbered: tuple[int, str]) -> Load:
+    def start_one(numbered: tuple[int, str]) -> DeviceLedger:
         number, device = numbered
         scene = scenes[number % len(scenes)]
         prefer = scene.bed.storage[number % len(scene.bed.storage)].name
@@ -115,19 +115,19 @@ def start(
         path = scene.host.login(target, scene.portals())
         run = scene.host.start_ledger(device, path, *options)
         ahead_s = scene.bed.skew_s(scene.host.name)
-        return Load(device=device, host=scene.host, run=run, target=target, ahead_s=ahead_s)
+        return DeviceLedger(device=device, host=scene.host, run=run, target=target, ahead_s=ahead_s)
 
     with ThreadPoolExecutor(max_workers=len(devices)) as pool:
         return list(pool.map(start_one, enumerate(devices)))
 
 
-def stop_leftover(host: Host, device: str) -> None:
+def stop_leftover(host: Initiator, device: str) -> None:
     """End the ledger that an earlier run left on a host."""
     host.sh(f"systemctl kill --signal=CONT ledger-{device}; systemctl stop ledger-{device}; true",
             timeout_s=150)  # fmt: skip
 
 
-def finish(loads: Sequence[Load], scenes: Sequence[Scene]) -> None:
+def finish(loads: Sequence[DeviceLedger], scenes: Sequence[Scenario]) -> None:
     """End the ledgers and delete the devices."""
     by_host = {scene.host.name: scene for scene in scenes}
     for load in loads:
@@ -135,7 +135,7 @@ def finish(loads: Sequence[Load], scenes: Sequence[Scene]) -> None:
         by_host[load.host.name].delete(load.device)
 
 
-def await_writing(loads: Sequence[Load], *, within_s: float) -> None:
+def await_writing(loads: Sequence[DeviceLedger], *, within_s: float) -> None:
     """Wait until every ledger writes.
 
     Raises:
@@ -143,23 +143,26 @@ def await_writing(loads: Sequence[Load], *, within_s: float) -> None:
     """
     for load in loads:
 
-        def has_grown(load: Load = load) -> bool:
+        def has_grown(load: DeviceLedger = load) -> bool:
             fresh = load.fetch()
-            return sum(record.kind is ledger_writer.Kind.ACK for record in fresh) >= _SIGN_OF_LIFE
+            return (
+                sum(record.kind is ledger_writer.RecordKind.ACK for record in fresh)
+                >= _SIGN_OF_LIFE
+            )
 
         # What was acknowledged before the question was asked does not answer it.
         load.fetch()
         wait_for(f"writes of {load.host.name} on {load.device}", has_grown, within_s=within_s)
 
 
-def check_all(loads: Sequence[Load]) -> dict[str, dict[str, Any]]:
+def check_all(loads: Sequence[DeviceLedger]) -> dict[str, dict[str, Any]]:
     """Check all ledgers, hosts side by side; return the findings by device."""
     with ThreadPoolExecutor(max_workers=len(loads)) as pool:
         found = pool.map(_check, loads)
         return {load.device: result for load, result in zip(loads, found, strict=True)}
 
 
-def _check(load: Load) -> dict[str, Any]:
+def _check(load: DeviceLedger) -> dict[str, Any]:
     try:
         return load.check()
     except CommandError as error:

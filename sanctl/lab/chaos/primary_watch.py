@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sanctl.errors import CommandError
-from sanctl.lab.harness.lab_session import Bed
-from sanctl.lab.measure import audit
+from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.measure import kernel_audit
 
 _INTERVAL_S = 3.0
 _TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observation:
     """One look at the cluster."""
 
     at_s: float
@@ -26,7 +26,7 @@ class Seen:
     primary: tuple[tuple[str, str], ...]  # device, the nodes where it is Primary
 
 
-class Watch:
+class PrimaryWatch:
     """Looks until told to stop; the lab's own way to the nodes is not cut by partitions.
 
     Nodes are not looked at in the same instant: a device that is moving may be seen on both. So
@@ -34,13 +34,13 @@ class Watch:
     answer newer than the second's before.
     """
 
-    def __init__(self, bed: Bed) -> None:
+    def __init__(self, bed: LabSession) -> None:
         self._bed = bed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._pool = ThreadPoolExecutor(max_workers=len(bed.storage))
         self.violations: list[tuple[float, str]] = []
-        self.seen: list[Seen] = []
+        self.seen: list[Observation] = []
 
     def start(self) -> None:
         """Begin to look."""
@@ -55,23 +55,23 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.wait(_INTERVAL_S):
             first = self.look()
-            if not audit.violations(first):
+            if not kernel_audit.violations(first):
                 continue
             second = self.look()
-            both = set(audit.violations(first)) & set(audit.violations(second))
+            both = set(kernel_audit.violations(first)) & set(kernel_audit.violations(second))
             self.violations += [(time.time(), text) for text in sorted(both) if _is_forbidden(text)]
 
-    def look(self) -> dict[str, audit.View]:
+    def look(self) -> dict[str, kernel_audit.View]:
         """Ask every storage node that answers."""
         names = [node.name for node in self._bed.storage]
         views = zip(names, self._pool.map(self._look_at, names), strict=True)
         found = {name: view for name, view in views if view is not None}
         devices = sorted({device for view in found.values() for device in view})
         self.seen.append(
-            Seen(
+            Observation(
                 at_s=time.time(),
                 answered=tuple(found),
-                serving=tuple((d, " ".join(audit.active_nodes(found, d))) for d in devices),
+                serving=tuple((d, " ".join(kernel_audit.active_nodes(found, d))) for d in devices),
                 primary=tuple(
                     (
                         d,
@@ -83,9 +83,11 @@ class Watch:
         )
         return found
 
-    def _look_at(self, node: str) -> audit.View | None:
+    def _look_at(self, node: str) -> kernel_audit.View | None:
         try:
-            return audit.parse_view(self._bed.sh(node, audit.SCRIPT, timeout_s=_TIMEOUT_S).stdout)
+            return kernel_audit.parse_view(
+                self._bed.sh(node, kernel_audit.SCRIPT, timeout_s=_TIMEOUT_S).stdout
+            )
         except (CommandError, ValueError):
             # Off, booting, hanging: silence is no statement, and is counted in `answered`.
             return None

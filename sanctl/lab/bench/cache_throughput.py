@@ -16,14 +16,14 @@ import click
 from sanctl.cli.output import finish, output_option, print_table
 from sanctl.errors import ExitStatus
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene, require
-from sanctl.lab.machines import faults
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario, require
+from sanctl.lab.machines import node_faults
 from sanctl.lab.machines.spec import DEFAULT_NAME
-from sanctl.lab.measure import flash_figures
-from sanctl.lab.measure.flash_figures import Figures
-from sanctl.model.cache_policy import Mode
+from sanctl.lab.measure import cache_figures
+from sanctl.lab.measure.cache_figures import FioFigures
+from sanctl.model.cache_policy import CacheMode
 from sanctl.system.runner import LocalRunner
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ _POOL = "main"
 _BLOCK_BYTES = 8192
 _WARM_S = 10
 _MODE_DEADLINE_S = 600
-_GOALS = {Mode.WRITE_THROUGH.value: 6.0, Mode.WRITE_BACK.value: 18.0}
+_GOALS = {CacheMode.WRITE_THROUGH.value: 6.0, CacheMode.WRITE_BACK.value: 18.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class FioJob:
     """What fio is to do, and for how long."""
 
     seconds: int
@@ -49,27 +49,27 @@ class Load:
 
 
 @contextmanager
-def spinning(bed: Bed) -> Iterator[None]:
+def slow_disks(bed: LabSession) -> Iterator[None]:
     """Make the first data disk of all storage nodes as slow as one that turns, for a while."""
     runner = LocalRunner()
     try:
         for node in bed.storage:
-            faults.break_disk(bed.lab, node, 1, faults.Disk.SPINNING, runner)
+            node_faults.break_disk(bed.lab, node, 1, node_faults.DiskBehaviour.SPINNING, runner)
         yield
     finally:
         for node in bed.storage:
-            faults.break_disk(bed.lab, node, 1, faults.Disk.OK, runner)
+            node_faults.break_disk(bed.lab, node, 1, node_faults.DiskBehaviour.OK, runner)
 
 
-def set_mode(scene: Scene, mode: Mode) -> None:
+def set_mode(scene: Scenario, mode: CacheMode) -> None:
     """Return when the pool's flash is used in a mode on all nodes."""
     scene.sanctl("pool", "cache", _POOL, mode.value, timeout_s=_MODE_DEADLINE_S)
 
 
-def measure(scene: Scene, path: str, mode: str, load: Load) -> Figures:
+def measure(scene: Scenario, path: str, mode: str, load: FioJob) -> FioFigures:
     """Read the region until the cache has it, if there is one, and let fio work on it."""
     host = scene.host
-    if mode != Mode.NONE:
+    if mode != CacheMode.NONE:
         # In no order: bcache leaves out what is read in one. And more than once: it leaves out what
         # comes faster than it finds room for, too.
         host.sh(
@@ -84,11 +84,11 @@ def measure(scene: Scene, path: str, mode: str, load: Load) -> Figures:
         " --randrepeat=1 --output-format=json+ --lat_percentiles=1 --clat_percentiles=0",
         timeout_s=load.seconds + _WARM_S + 120,
     )
-    hits = ram_hits(scene) if mode == flash_figures.RAM else flash_hits(scene)
-    return flash_figures.parse_fio(text, mode, hit_percent=hits)
+    hits = ram_hits(scene) if mode == cache_figures.RAM else flash_hits(scene)
+    return cache_figures.parse_fio(text, mode, hit_percent=hits)
 
 
-def flash_hits(scene: Scene) -> int | None:
+def flash_hits(scene: Scenario) -> int | None:
     """Return how many of a hundred reads the pool's flash of the node that serves had."""
     active = collect.active_node(scene.bed, _DEVICE)
     shown = json.loads(scene.sanctl("pool", "list", "--output", "json"))["data"]
@@ -97,20 +97,20 @@ def flash_hits(scene: Scene) -> int | None:
     return None if found is None else int(found)
 
 
-def ram_hits(scene: Scene) -> int | None:
+def ram_hits(scene: Scenario) -> int | None:
     """Return how many of a hundred reads the device's read cache had."""
     found = _read_cache(scene)["read_hit_percent"]
     return None if found is None else int(found)
 
 
-def set_read_cache(scene: Scene, policy: str, size_mib: int) -> None:
+def set_read_cache(scene: Scenario, policy: str, size_mib: int) -> None:
     """Return when the node that serves has a read cache of that size."""
     scene.sanctl("device", "cache", _DEVICE, policy, "--read-cache", f"{size_mib}M",
                  timeout_s=_MODE_DEADLINE_S)  # fmt: skip
     wait_for("the read cache", lambda: _read_cache(scene)["read"] == size_mib << 20, within_s=60.0)
 
 
-def _read_cache(scene: Scene) -> dict[str, Any]:
+def _read_cache(scene: Scenario) -> dict[str, Any]:
     active = collect.active_node(scene.bed, _DEVICE)
     shown = json.loads(scene.sanctl("device", "show", _DEVICE, "--output", "json"))["data"]
     found = {each["node"]: each["cache"] for each in shown["replicas"]}[active]
@@ -129,8 +129,8 @@ def _read_cache(scene: Scene) -> dict[str, Any]:
               help="Requests in flight.")  # fmt: skip
 @click.option("--region", "region_mib", type=click.IntRange(8, 160), default=64, show_default=True,
               metavar="MIB", help="Of the device that they go to.")  # fmt: skip
-@click.option("--policy", type=click.Choice([Mode.NONE.value, Mode.WRITE_THROUGH.value]),
-              default=Mode.NONE.value, show_default=True,
+@click.option("--policy", type=click.Choice([CacheMode.NONE.value, CacheMode.WRITE_THROUGH.value]),
+              default=CacheMode.NONE.value, show_default=True,
               help="Cache policy of the device itself, in all runs.")  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path), default=Path("bench-cache"),
               show_default=True, help="Folder for the figures and the picture.")  # fmt: skip
@@ -153,11 +153,11 @@ def cache_command(
     access takes as long as one of a disk that turns, however much is in flight. Exits with 0 if
     write-through makes it 6 times as fast, and write-back 18 times.
     """
-    bed = Bed(name)
-    scene = Scene(bed, Host(bed, "i1"))
+    bed = LabSession(name)
+    scene = Scenario(bed, Initiator(bed, "i1"))
     require(bed.lab.spec.has_flash, f"lab {name} has no flash: sanctl lab up --flash 512M")
     require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
-    found: list[Figures] = []
+    found: list[FioFigures] = []
     try:
         target = scene.create(_DEVICE, _DEVICE_SIZE, prefer=bed.storage[0].name, cache=policy)
         path = scene.host.login(target, scene.portals())
@@ -167,40 +167,40 @@ def cache_command(
             timeout_s=300,
         )
         active = collect.active_node(bed, _DEVICE)
-        wait_for("both copies", lambda: collect.in_sync(bed, active, _DEVICE), within_s=120)
-        load = Load(seconds, read, depth, region_mib)
-        with spinning(bed):
-            for mode in (Mode.NONE, Mode.WRITE_THROUGH, Mode.WRITE_BACK):
+        wait_for("both copies", lambda: collect.is_in_sync(bed, active, _DEVICE), within_s=120)
+        load = FioJob(seconds, read, depth, region_mib)
+        with slow_disks(bed):
+            for mode in (CacheMode.NONE, CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK):
                 click.echo(f"{mode.value} ...", err=True)
                 set_mode(scene, mode)
                 found.append(measure(scene, path, mode.value, load))
-            click.echo(f"{flash_figures.RAM} ...", err=True)
-            set_mode(scene, Mode.NONE)
+            click.echo(f"{cache_figures.RAM} ...", err=True)
+            set_mode(scene, CacheMode.NONE)
             set_read_cache(scene, policy, region_mib)
-            found.append(measure(scene, path, flash_figures.RAM, load))
-        set_mode(scene, Mode.WRITE_THROUGH)
+            found.append(measure(scene, path, cache_figures.RAM, load))
+        set_mode(scene, CacheMode.WRITE_THROUGH)
     finally:
         if scene.exists(_DEVICE):
             scene.delete(_DEVICE)
     title = (
         f"random {_BLOCK_BYTES // 1024} KiB, {read} % reads, {depth} in flight, two copies, "
-        f"policy {policy}, disks of {faults.SPINNING_MS} ms"
+        f"policy {policy}, disks of {node_faults.SPINNING_MS} ms"
     )
     data = _data(found, title, seconds)
     report.mkdir(parents=True, exist_ok=True)
-    flash_figures.draw(found, title, report / "cache")
+    cache_figures.draw(found, title, report / "cache")
     (report / "cache.json").write_text(json.dumps(data, indent=2) + "\n")
 
     def text() -> None:
         click.echo(title)
         print_table(_COLUMNS, [_row(each, by) for each, by in _with_factors(found)])
         click.echo("the run it is held against:")
-        base = flash_figures.REFERENCE[0][1]
+        base = cache_figures.REFERENCE[0][1]
         print_table(
             ("FLASH", "IOPS", "FACTOR", "LATENCY"),
             [
                 (mode, f"{iops:.0f}", f"{iops / base:.1f}", f"{mean_s * 1000:.1f} ms")
-                for mode, iops, mean_s in flash_figures.REFERENCE
+                for mode, iops, mean_s in cache_figures.REFERENCE
             ],
         )
         click.echo(f"figures and picture: {report}")
@@ -214,11 +214,11 @@ def cache_command(
 _COLUMNS = ("CACHE", "IOPS", "FACTOR", "MEAN", "READS", "WRITES", "50 %", "95 %", "99 %", "HITS")
 
 
-def _with_factors(found: list[Figures]) -> list[tuple[Figures, float]]:
-    return list(zip(found, flash_figures.factors(found), strict=True))
+def _with_factors(found: list[FioFigures]) -> list[tuple[FioFigures, float]]:
+    return list(zip(found, cache_figures.factors(found), strict=True))
 
 
-def _row(each: Figures, by: float) -> tuple[str, ...]:
+def _row(each: FioFigures, by: float) -> tuple[str, ...]:
     times = (each.mean_s, each.read_s, each.write_s, *each.percentiles_s.values())
     return (
         each.mode,
@@ -229,7 +229,7 @@ def _row(each: Figures, by: float) -> tuple[str, ...]:
     )
 
 
-def _data(found: list[Figures], title: str, seconds: int) -> documents.CacheBench:
+def _data(found: list[FioFigures], title: str, seconds: int) -> documents.CacheBench:
     return {
         "what": title,
         "seconds": seconds,
@@ -251,6 +251,6 @@ def _data(found: list[Figures], title: str, seconds: int) -> documents.CacheBenc
         ],
         "reference": [
             {"mode": mode, "iops": iops, "mean_ms": mean_s * 1000}
-            for mode, iops, mean_s in flash_figures.REFERENCE
+            for mode, iops, mean_s in cache_figures.REFERENCE
         ],
     }

@@ -16,19 +16,19 @@ from sanctl.lab.chaos.fault import (
     BadDisk,
     ClockJump,
     CutDuringMove,
+    DaemonKilled,
     DuringResync,
     Fault,
-    Full,
-    Kill,
-    OneWay,
+    FilesystemFull,
+    OneWayLoss,
     Partition,
     PowerCut,
     Reboot,
     SlowLink,
 )
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.machines import faults, network, network_cuts, node_power
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.machines import network, network_cuts, node_faults, node_power
 from sanctl.lab.machines.network_cuts import Cut
 from sanctl.lab.machines.spec import Network, Role
 from sanctl.system.runner import LocalRunner
@@ -40,13 +40,13 @@ _REBOOT_DEADLINE_S = 150.0
 _MOVE_DEADLINE_S = 180.0
 _DISK = 1
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
-class Inflicter:
+class FaultInjector:
     """Does the faults to one laboratory."""
 
-    def __init__(self, bed: Bed, device: str, tell: Tell) -> None:
+    def __init__(self, bed: LabSession, device: str, tell: PrintLine) -> None:
         self.bed = bed
         self.lab = bed.lab
         self.device = device  # the one that is moved when an agent is to be killed
@@ -68,18 +68,22 @@ class Inflicter:
                     self.bed.cut_power(node)
             case Partition():
                 network_cuts.change(lab, runner, add=self._partition(fault))
-            case OneWay():
+            case OneWayLoss():
                 network_cuts.change(lab, runner, add=[_one_way(fault)])
             case SlowLink(network=name, node=node, delay_ms=delay):
                 network.plug(lab, self.bed.node(node), Network(name), runner, delay_ms=delay)
-            case Kill(node=node, daemon=daemon):
-                faults.kill_daemon(lab, self.bed.node(node), daemon, runner)
+            case DaemonKilled(node=node, daemon=daemon):
+                node_faults.kill_daemon(lab, self.bed.node(node), daemon, runner)
             case BadDisk(node=node, does=does):
-                faults.break_disk(lab, self.bed.node(node), _DISK, faults.Disk(does), runner)
-            case Full(node=node, place=place):
-                faults.fill(lab, self.bed.node(node), faults.Place(place), runner)
+                node_faults.break_disk(
+                    lab, self.bed.node(node), _DISK, node_faults.DiskBehaviour(does), runner
+                )
+            case FilesystemFull(node=node, place=place):
+                node_faults.fill(
+                    lab, self.bed.node(node), node_faults.FilledFilesystem(place), runner
+                )
             case ClockJump(node=node, seconds=seconds):
-                faults.jump_clock(lab, self.bed.node(node), seconds, runner)
+                node_faults.jump_clock(lab, self.bed.node(node), seconds, runner)
             case AgentKilled(step=step):
                 self._kill_agent(step)
             case CutDuringMove():
@@ -106,14 +110,14 @@ class Inflicter:
                     self.give_power_back(node)
             case Partition():
                 network_cuts.change(lab, runner, remove=self._partition(fault))
-            case OneWay():
+            case OneWayLoss():
                 network_cuts.change(lab, runner, remove=[_one_way(fault)])
             case SlowLink(network=name, node=node):
                 with suppress(CommandError):  # it may be booting: then nothing is slow any more
                     network.plug(lab, self.bed.node(node), Network(name), runner)
             case BadDisk(node=node):
                 self._mend_disk(node)
-            case Full(node=node):
+            case FilesystemFull(node=node):
                 self._heal_when_up(node)
             case ClockJump(node=node):
                 self._heal_when_up(node)
@@ -127,7 +131,7 @@ class Inflicter:
             case DuringResync(node=node, then=then):
                 self.undo(then)
                 self.give_power_back(node)
-            case Kill(node=node, daemon=daemon):
+            case DaemonKilled(node=node, daemon=daemon):
                 if self.bed.node(node).role is Role.INITIATOR:
                     self._await_daemon(node, daemon)
             case Reboot():
@@ -150,7 +154,7 @@ class Inflicter:
 
     def heal(self) -> tuple[str, ...]:
         """Undo everything, whatever was done; return what could not be undone."""
-        return faults.heal(self.lab, self._runner)
+        return node_faults.heal(self.lab, self._runner)
 
     def _partition(self, fault: Partition) -> frozenset[Cut]:
         found: set[Cut] = set()
@@ -282,13 +286,13 @@ class Inflicter:
         self.give_power_back(node)
         wait_for(
             f"{node} to be healed",
-            lambda: not faults.heal(self.lab, self._runner, nodes=[spec]),
+            lambda: not node_faults.heal(self.lab, self._runner, nodes=[spec]),
             within_s=_REBOOT_DEADLINE_S,
             every_s=1.0,
         )
 
 
-def _one_way(fault: OneWay) -> Cut:
+def _one_way(fault: OneWayLoss) -> Cut:
     return Cut(
         network=Network(fault.network),
         source=fault.source,

@@ -28,7 +28,7 @@ _CLOCK_TOLERANCE_S = 2
 _COMM_CHARACTERS = 15
 
 
-class Disk(StrEnum):
+class DiskBehaviour(StrEnum):
     """What a data disk does with what is asked of it."""
 
     OK = "ok"
@@ -41,7 +41,7 @@ class Disk(StrEnum):
     VOLATILE = "volatile"  # its own write cache forgets at a power cut what was not flushed
 
 
-class Place(StrEnum):
+class FilledFilesystem(StrEnum):
     """What can be filled."""
 
     POOL = "pool"
@@ -56,18 +56,18 @@ SPINNING_MS = 16
 
 #: Targets' parameters: dm-flakey.rst, dm-delay.rst, dm-dust.rst of the kernel's documentation.
 _TABLES = {
-    Disk.OK: "0 $size linear $disk 0",
-    Disk.FAIL: "0 $size error",
-    Disk.FLAKY: f"0 $size flakey $disk 0 {_FLAKY_UP_S} {_FLAKY_DOWN_S}",
-    Disk.DUST: "0 $size dust $disk 0 512",
-    Disk.SLOW: f"0 $size delay $disk 0 {_SLOW_MS}",
-    Disk.SPINNING: f"0 $size delay $disk 0 {SPINNING_MS} $disk 0 {SPINNING_MS} $disk 0 0",
+    DiskBehaviour.OK: "0 $size linear $disk 0",
+    DiskBehaviour.FAIL: "0 $size error",
+    DiskBehaviour.FLAKY: f"0 $size flakey $disk 0 {_FLAKY_UP_S} {_FLAKY_DOWN_S}",
+    DiskBehaviour.DUST: "0 $size dust $disk 0 512",
+    DiskBehaviour.SLOW: f"0 $size delay $disk 0 {_SLOW_MS}",
+    DiskBehaviour.SPINNING: f"0 $size delay $disk 0 {SPINNING_MS} $disk 0 {SPINNING_MS} $disk 0 0",
 }
 _MODULES = {
-    Disk.FLAKY: "dm-flakey",
-    Disk.DUST: "dm-dust",
-    Disk.SLOW: "dm-delay",
-    Disk.SPINNING: "dm-delay",
+    DiskBehaviour.FLAKY: "dm-flakey",
+    DiskBehaviour.DUST: "dm-dust",
+    DiskBehaviour.SLOW: "dm-delay",
+    DiskBehaviour.SPINNING: "dm-delay",
 }
 # The page cache over the disk's block device is that write cache: in the node's RAM, emptied by a
 # flush, and gone with the power. That nothing is written back by itself makes it forget the most
@@ -99,24 +99,24 @@ done
 """
 
 
-def disk_script(number: int, does: Disk) -> str:
+def disk_script(number: int, does: DiskBehaviour) -> str:
     """Return the script that makes a data disk behave in a way."""
     name = f"{DISK_PREFIX}{number}"
-    if does is Disk.HANG:
+    if does is DiskBehaviour.HANG:
         return f"{_SUSPEND} {name}"
     disk = f"/dev/ubd{chr(ord('a') + number)}"
     lines = ["set -eu", f"disk={disk}", "size=$(blockdev --getsz $disk)"]
-    if does is Disk.VOLATILE:
+    if does is DiskBehaviour.VOLATILE:
         return "\n".join(lines) + _VOLATILE.format(name=name)
     if does in _MODULES:
         lines.append(f"modprobe {_MODULES[does]}")
     lines += [
         f"{_SUSPEND} {name}",
-        *([_NO_LONGER_VOLATILE] if does is Disk.OK else []),
+        *([_NO_LONGER_VOLATILE] if does is DiskBehaviour.OK else []),
         f'dmsetup load {name} --table "{_TABLES[does]}"',
         f"dmsetup resume {name}",
     ]
-    if does is Disk.DUST:
+    if does is DiskBehaviour.DUST:
         # A stretch every 4 MiB of the first 64 MiB: whatever lies there, something is hit.
         lines += [
             f"for block in $(seq 8192 8192 131072); do dmsetup message {name} 0 addbadblock $block"
@@ -126,7 +126,7 @@ def disk_script(number: int, does: Disk) -> str:
     return "\n".join(lines)
 
 
-def break_disk(lab: Lab, node: NodeSpec, number: int, does: Disk, runner: Runner) -> None:
+def break_disk(lab: Lab, node: NodeSpec, number: int, does: DiskBehaviour, runner: Runner) -> None:
     """Make a data disk of a node behave in a way, at once and beneath a mounted filesystem.
 
     Raises:
@@ -152,12 +152,12 @@ def kill_daemon(lab: Lab, node: NodeSpec, daemon: str, runner: Runner) -> None:
     _run(lab, node, f"pkill -9 -x {daemon[:_COMM_CHARACTERS]}", runner)
 
 
-def fill(lab: Lab, node: NodeSpec, place: Place, runner: Runner) -> None:
+def fill(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
     """Leave no free block on a filesystem of a node."""
     _run(lab, node, _FILL.format(place=_path(lab, node, place), filler=_FILLER), runner)
 
 
-def empty(lab: Lab, node: NodeSpec, place: Place, runner: Runner) -> None:
+def empty(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
     """Give back what `fill` took."""
     _run(lab, node, f"rm -f {_path(lab, node, place)}/{_FILLER}", runner)
 
@@ -200,7 +200,7 @@ def heal_script(lab: Lab, node: NodeSpec) -> str:
                 f'case "$(dmsetup table {name}) $(cat /sys/block/$(basename $(readlink -f '
                 f'/dev/mapper/{name}))/dm/suspended)" in',
                 f"{table}' 0') ;;",
-                f"*) {disk_script(number, Disk.OK)} ;;",
+                f"*) {disk_script(number, DiskBehaviour.OK)} ;;",
                 "esac",
             ]
     lines += [
@@ -210,8 +210,8 @@ def heal_script(lab: Lab, node: NodeSpec) -> str:
     return "\n".join(lines)
 
 
-def _path(lab: Lab, node: NodeSpec, place: Place) -> str:
-    if place is Place.ROOT:
+def _path(lab: Lab, node: NodeSpec, place: FilledFilesystem) -> str:
+    if place is FilledFilesystem.ROOT:
         return "/"
     if node.role is not Role.STORAGE or not lab.spec.disks:
         raise UsageError(Problem("SAN-LAB-007", f"{node.name} has no pool"))
