@@ -34,7 +34,7 @@ from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_susp
 from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import scheduler, verify
-from sanctl.drivers import backing_device, drbdsetup, gate, lio, pool_files, ram_cache
+from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
@@ -269,7 +269,7 @@ def take_down(device: Device) -> None:
         if drbdsetup.generation() < 9:
             raise
         # A Primary that is held does not let the last other good copy take leave.
-        drbdsetup.force_disconnect(_RUNNER, device.name)
+        drbdadm.force_disconnect(_RUNNER, device.name)
         drbdsetup.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     resource_file.clear_disk(device.name)

@@ -28,7 +28,7 @@ def running_data(running: RunningSync) -> sync.Running:
         "waits": running.waits or None,
         "left_bytes": running.left_kib * 1024,
         "total_bytes": running.total_kib * 1024,
-        "rate": running.rate_kib * 1024,
+        "rate": running.rate_kib_s * 1024,
         "done_percent": round(running.done_percent, 1),
         "left_s": running.left_s,
         "began": time_text(running.began_s),

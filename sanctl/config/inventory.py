@@ -94,7 +94,7 @@ def read_inventory(
             for pool in topology.pools
         ],
         "strategy": topology.strategy.value,
-        "tally": str(topology.tally),
+        "tally": str(topology.vote_mode),
         "qnetd": next((str(name) for name in groups.get(QNETD, ())), ""),
         "has_fencing": has_fencing or has_sbd,
     }

@@ -120,7 +120,9 @@ def read(runner: Runner, device: str, peer: str) -> MarkState:
     )
 
 
-def set_mark(runner: Runner, device: str, peer: str, seen: MarkState, *, outranks: bool) -> None:
+def set_mark(
+    runner: Runner, device: str, peer: str, seen: MarkState, *, raises_admin_epoch: bool
+) -> None:
     """Mark a peer's replica of a device.
 
     Args:
@@ -128,7 +130,7 @@ def set_mark(runner: Runner, device: str, peer: str, seen: MarkState, *, outrank
         device: the device's name.
         peer: the node's name.
         seen: what `look` has returned.
-        outranks: raise the CIB's admin_epoch in the same change, so that this CIB is newer than any
+        raises_admin_epoch: raise the CIB's admin_epoch in the same change, so that this CIB is newer than any
             that the peer may bring along, whatever it has changed when it was alone. Pacemaker
             refuses a number that is less than the one it has: then somebody else has raised it.
 
@@ -136,7 +138,7 @@ def set_mark(runner: Runner, device: str, peer: str, seen: MarkState, *, outrank
         CommandError: refused, or no answer came; it may have been set.
     """
     cib = ET.Element("cib")
-    if outranks:
+    if raises_admin_epoch:
         cib.set("admin_epoch", str(seen.admin_epoch + 1))
     nodes = ET.SubElement(ET.SubElement(cib, "configuration"), "nodes")
     node = ET.SubElement(nodes, "node", id=seen.node_id, uname=peer)

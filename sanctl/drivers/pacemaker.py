@@ -58,7 +58,7 @@ class PacemakerPort(Protocol):
         """
         ...
 
-    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
+    def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
         """Set a transient attribute of a node; None takes it away.
 
         Raises:
@@ -66,7 +66,7 @@ class PacemakerPort(Protocol):
         """
         ...
 
-    def node_words(self, attribute: str) -> Mapping[str, str]:
+    def transient_attributes(self, attribute: str) -> Mapping[str, str]:
         """Return a transient attribute by node, also one that never enters the CIB.
 
         Raises:
@@ -74,7 +74,7 @@ class PacemakerPort(Protocol):
         """
         ...
 
-    def forget_failures(self, resource: str) -> None:
+    def clean_up_failures(self, resource: str) -> None:
         """Make Pacemaker forget a resource's failures.
 
         A fail-count outlives its resource: one made later under the same name would never be
@@ -100,8 +100,8 @@ class Pacemaker:
         """See PacemakerPort.monitor."""
         return self._read(["crm_mon", "--output-as=xml", f"--include={_MON_SECTIONS}"])
 
-    def node_words(self, attribute: str) -> Mapping[str, str]:
-        """See PacemakerPort.node_words."""
+    def transient_attributes(self, attribute: str) -> Mapping[str, str]:
+        """See PacemakerPort.transient_attributes."""
         answer = self._runner.run(
             ["attrd_updater", "--query", "--all", "--name", attribute],
             timeout_s=_QUERY_TIMEOUT_S,
@@ -124,16 +124,16 @@ class Pacemaker:
             return result.stdout
         raise _as_unreachable(result)
 
-    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
-        """See PacemakerPort.set_node_word."""
+    def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
+        """See PacemakerPort.set_transient_attribute."""
         verb = ["--delete"] if value is None else [f"--update={value}"]
         self._runner.run(
             ["attrd_updater", "--node", node, "--name", attribute, *verb],
             timeout_s=_PATCH_TIMEOUT_S,
         )
 
-    def forget_failures(self, resource: str) -> None:
-        """See PacemakerPort.forget_failures."""
+    def clean_up_failures(self, resource: str) -> None:
+        """See PacemakerPort.clean_up_failures."""
         self._runner.run(
             ["crm_resource", "--cleanup", "--resource", resource], timeout_s=_PATCH_TIMEOUT_S
         )

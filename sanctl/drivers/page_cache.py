@@ -49,8 +49,8 @@ class WriteState(NamedTuple):
 class Usage(NamedTuple):
     """A file's pages in RAM, in bytes: all, and those not yet on the disk."""
 
-    cached: int
-    dirty: int
+    cached_bytes: int
+    dirty_bytes: int
 
 
 def observe(path: str) -> WriteState | None:

@@ -118,7 +118,7 @@ class Cib:
     """By pool and node; only what has been published."""
     reach: Mapping[str, int]
     """By node: how many of the watched addresses of the iscsi network answer it."""
-    ballots: Mapping[str, NodeVotes]
+    node_votes: Mapping[str, NodeVotes]
     """By node; only what has been published."""
     verifications: Mapping[tuple[str, str], VerifyResult]
     """By device and node: the latest verify that the node took part in."""
@@ -332,13 +332,13 @@ class Cluster:
             return None
         return self.cib.pools.get((name.value, node.value))
 
-    def ballot(self, node: NodeName | str) -> NodeVotes:
+    def votes_of(self, node: NodeName | str) -> NodeVotes:
         """Return how a node counts votes; all unknown while it is away."""
         if self.mon.state(node) not in MEMBER_STATES:
             return NodeVotes()
-        return self.cib.ballots.get(str(node), NodeVotes())
+        return self.cib.node_votes.get(str(node), NodeVotes())
 
-    def wish(self, node: NodeName | str) -> WantedVotes | None:
+    def wanted_votes(self, node: NodeName | str) -> WantedVotes | None:
         """Return how a node is to count votes, if the cluster has ever asked it to."""
         for entry in self.cib.nodes:
             if entry.name.value == str(node):

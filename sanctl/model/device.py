@@ -24,7 +24,7 @@ CONNECTED = "Connected"
 SYNCING_CONNECTIONS = frozenset(
     {"SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT", "VerifyS", "VerifyT"}
 )
-LINKED_CONNECTIONS = SYNCING_CONNECTIONS | {CONNECTED, "Established"}
+CONNECTED_STATES = SYNCING_CONNECTIONS | {CONNECTED, "Established"}
 
 
 def access_digest(initiators: Iterable[Iqn]) -> str:
@@ -80,19 +80,19 @@ class PeerLink:
     disk: str | None
 
     @property
-    def is_linked(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether the two are known to be in contact."""
-        return self.connection in LINKED_CONNECTIONS
+        return self.connection in CONNECTED_STATES
 
     @property
     def is_in_sync(self) -> bool:
         """Whether the other one is known to be in contact and up to date."""
-        return self.is_linked and self.disk == UP_TO_DATE
+        return self.is_connected and self.disk == UP_TO_DATE
 
     @property
     def word(self) -> str:
         """What goes on between the two: the resync if there is one, else the connection."""
-        if self.is_linked and self.replication not in {None, "Off", "Established"}:
+        if self.is_connected and self.replication not in {None, "Off", "Established"}:
             return f"{self.node} {self.replication}"
         return f"{self.node} {self.connection or '?'}"
 
@@ -118,7 +118,7 @@ class ReplicaState:
     """The sync policy that is in force there, in words."""
     resync: ResyncRecord | None = None
     """Its latest resync."""
-    apart_since_s: int | None = None
+    disconnected_since_s: int | None = None
     """Since when it is known to be without contact, in seconds since 1970."""
     generations: str | None = None
     """DRBD's identifiers of its data, told only while it is without contact."""
@@ -144,7 +144,7 @@ class ReplicaState:
     """How much of the device that cache holds."""
     read_hit_percent: int | None = None
     """How much of what was read was in it, since it is there."""
-    served_last: bool = False
+    was_last_primary: bool = False
     """Its node was Primary when it was last up; told only while it is without contact."""
     is_suspect: bool = False
     """It has lost writes that it had acknowledged."""
@@ -163,14 +163,14 @@ class ReplicaState:
         return self.disk == UP_TO_DATE
 
     @property
-    def is_linked(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether it is known to be in contact with its peer."""
-        return self.connection in LINKED_CONNECTIONS
+        return self.connection in CONNECTED_STATES
 
     @property
     def is_in_sync(self) -> bool:
         """Whether both ends are known to be up to date and in contact."""
-        return self.is_up_to_date and self.is_linked and self.peer_disk == UP_TO_DATE
+        return self.is_up_to_date and self.is_connected and self.peer_disk == UP_TO_DATE
 
     def is_in_sync_with(self, nodes: Collection[NodeName]) -> bool:
         """Whether this replica and those on these nodes are known to be up to date, in contact."""
@@ -180,12 +180,12 @@ class ReplicaState:
         seen = {link.node for link in self.peers if link.is_in_sync}
         return self.is_up_to_date and names <= seen
 
-    def is_linked_with(self, nodes: Collection[NodeName]) -> bool:
+    def is_connected_with(self, nodes: Collection[NodeName]) -> bool:
         """Whether it is known to be in contact with the replicas on these nodes."""
         if not self.peers:
-            return self.is_linked
+            return self.is_connected
         return {node.value for node in nodes} <= {
-            link.node for link in self.peers if link.is_linked
+            link.node for link in self.peers if link.is_connected
         }
 
     @property
@@ -207,7 +207,7 @@ class ReplicaState:
         """What goes on between the replicas: the resync if there is one, else the connection."""
         if self.peers:
             return ", ".join(link.word for link in self.peers if not link.is_in_sync) or None
-        if self.is_linked and self.replication not in {None, "Off", "Established"}:
+        if self.is_connected and self.replication not in {None, "Off", "Established"}:
             return self.replication
         return self.connection
 

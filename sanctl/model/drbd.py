@@ -28,7 +28,7 @@ class PeerState(NamedTuple):
         replication: Established, SyncSource, SyncTarget, VerifyS, … or Off.
         disk: state of the peer's replica, `DUnknown` while not connected.
         out_of_sync_kib: KiB that differ as far as this node's bitmap knows; None if not told.
-        held: why a resync waits: `no`, or of `user`, `peer` and `dependency` those that hold it.
+        resync_suspended: why a resync waits: `no`, or of `user`, `peer` and `dependency` those that hold it.
         received_kib: KiB of data that came from it since the connection began; None if not told.
         node_id: the number DRBD 9 knows the peer by; 8.4 says 0 of each.
     """
@@ -39,12 +39,12 @@ class PeerState(NamedTuple):
     replication: str
     disk: str
     out_of_sync_kib: int | None
-    held: str = "no"
+    resync_suspended: str = "no"
     received_kib: int | None = None
     node_id: int | None = None
 
     @property
-    def is_target(self) -> bool:
+    def is_sync_source(self) -> bool:
         """Whether this node's replica is being brought into line with it."""
         return self.replication in {"SyncTarget", "PausedSyncT"}
 
@@ -54,14 +54,14 @@ class PeerState(NamedTuple):
         return self.replication in {"VerifyS", "VerifyT"}
 
     @property
-    def is_in_contact(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether this peer is connected."""
         return self.connection == "Connected"
 
     @property
     def is_in_sync(self) -> bool:
         """Whether this peer is known to be the same as an up-to-date replica, right now."""
-        return self.is_in_contact and self.disk == "UpToDate" and self.replication == "Established"
+        return self.is_connected and self.disk == "UpToDate" and self.replication == "Established"
 
 
 class OldRequest(NamedTuple):
@@ -69,26 +69,26 @@ class OldRequest(NamedTuple):
 
     Attributes:
         age_s: how long it has been waiting.
-        is_held: it is kept back because I/O is suspended, or was when its last step ended.
+        is_suspended: it is kept back because I/O is suspended, or was when its last step ended.
         local: what is known of the local disk's part: pending, completed, ok, …; empty where the
             disk has not been asked yet.
         net: what is known of the peers' part; empty where they are not asked.
     """
 
     age_s: float
-    is_held: bool
+    is_suspended: bool
     local: frozenset[str]
     net: frozenset[str]
 
     @property
     def waits_for_disk(self) -> bool:
         """Whether it is the local disk, or the activity log on it, that does not answer."""
-        return not self.is_held and ("pending" in self.local or not (self.local or self.net))
+        return not self.is_suspended and ("pending" in self.local or not (self.local or self.net))
 
     @property
     def waits_for_nothing(self) -> bool:
         """Whether it is held back, and nothing that could still be answered is missing."""
-        return self.is_held and "pending" not in self.local | self.net
+        return self.is_suspended and "pending" not in self.local | self.net
 
 
 class ResourceState(NamedTuple):
@@ -117,7 +117,7 @@ class ResourceState(NamedTuple):
     has_quorum: bool | None = None
     write_ordering: str = ""
 
-    def beside(self, peer: str) -> ResourceState:
+    def with_only_peer(self, peer: str) -> ResourceState:
         """Return the same resource as if that peer were the only one; maybe there is none such.
 
         8.4 has one peer at most, and does not know its name.
@@ -137,9 +137,9 @@ class ResourceState(NamedTuple):
         return self.disk not in {"Diskless", "Failed", "Detaching", "Attaching"}
 
     @property
-    def is_in_contact(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether every peer is connected."""
-        return bool(self.peers) and all(peer.is_in_contact for peer in self.peers)
+        return bool(self.peers) and all(peer.is_connected for peer in self.peers)
 
     @property
     def is_in_sync(self) -> bool:

@@ -61,7 +61,7 @@ class RunningSync(NamedTuple):
         waits: what it waits for, in words; empty while it runs.
         left_kib: what is left.
         total_kib: what there was to do.
-        rate_kib: how much is done in a second.
+        rate_kib_s: how much is done in a second.
         began_s: when it began, in seconds since 1970.
     """
 
@@ -70,13 +70,13 @@ class RunningSync(NamedTuple):
     waits: str
     left_kib: int
     total_kib: int
-    rate_kib: int
+    rate_kib_s: int
     began_s: int
 
     @property
     def left_s(self) -> int | None:
         """How many seconds it will take at this rate, None when that cannot be told."""
-        return None if self.waits or not self.rate_kib else -(-self.left_kib // self.rate_kib)
+        return None if self.waits or not self.rate_kib_s else -(-self.left_kib // self.rate_kib_s)
 
     @property
     def brief(self) -> str:

@@ -83,21 +83,21 @@ class SyncPolicy(NamedTuple):
     """How a device is synced.
 
     Attributes:
-        full_above: from how many percent that differ on everything is sent, in one sequence; None:
+        full_above_percent: from how many percent that differ on everything is sent, in one sequence; None:
             only what differs, whatever that is.
         csums: compare checksums before a block is sent, always; without it only after a crash of
             the Primary, when most of what is marked is the same.
-        rate_min_kib: what a resync may take, in KiB/s, while hosts read and write.
-        rate_max_kib: what it may take at all; None: what the sync network gives.
+        rate_min_kib_s: what a resync may take, in KiB/s, while hosts read and write.
+        rate_max_kib_s: what it may take at all; None: what the sync network gives.
         window: when it may run; None: always.
         priority: 0-100, the higher one first when several devices wait.
         verify: when the replicas are compared; None: when somebody asks.
     """
 
-    full_above: int | None = None
+    full_above_percent: int | None = None
     csums: bool = False
-    rate_min_kib: int = DEFAULT_RATE_MIN_KIB_S
-    rate_max_kib: int | None = None
+    rate_min_kib_s: int = DEFAULT_RATE_MIN_KIB_S
+    rate_max_kib_s: int | None = None
     window: Window | None = None
     priority: int = DEFAULT_PRIORITY
     verify: Schedule | None = None
@@ -139,12 +139,12 @@ class SyncPolicy(NamedTuple):
             except UsageError as error:
                 found.extend(error.problems)
         result = type(self)(*given)
-        if result.rate_max_kib is not None and result.rate_max_kib < result.rate_min_kib:
+        if result.rate_max_kib_s is not None and result.rate_max_kib_s < result.rate_min_kib_s:
             found.append(
                 Problem(
                     "SAN-SYNC-004",
-                    f"a rate of at least {result.rate_min_kib} KiB/s and at most"
-                    f" {result.rate_max_kib} KiB/s contradict each other",
+                    f"a rate of at least {result.rate_min_kib_s} KiB/s and at most"
+                    f" {result.rate_max_kib_s} KiB/s contradict each other",
                     "--rate-max must not be less than --rate-min",
                 )
             )

@@ -111,7 +111,7 @@ class Topology:
     accepted_risks: tuple[str, ...] = ()
 
     @property
-    def tally(self) -> VoteMode:
+    def vote_mode(self) -> VoteMode:
         """How votes are counted under this strategy."""
         if self.strategy is Strategy.HEARTBEAT:
             return VoteMode(votes=Votes.TWO_NODE)

@@ -73,12 +73,12 @@ class VerifyResult(NamedTuple):
         return f"{self.order},{self.result},{numbers},{' '.join(self.ranges)}"
 
     @property
-    def shown(self) -> str:
+    def published(self) -> str:
         """The same as one word, with the first of the ranges only."""
         text = str(self._replace(ranges=self.ranges[:PUBLISHED_RANGES]))
         return text.replace(" ", "/")
 
 
 def parse_published(text: str) -> VerifyResult | None:
-    """Read what `Verification.shown` wrote."""
+    """Read what `Verification.published` wrote."""
     return VerifyResult.parse(text.replace("/", " "))

@@ -24,7 +24,7 @@ class Votes(StrEnum):
     """Each of two nodes is enough by itself, once they have seen each other."""
 
     @property
-    def has_memory(self) -> bool:
+    def quorums_intersect(self) -> bool:
         """Whether any two quorums have a node in common, which remembers what one has noted."""
         return self is Votes.NODES
 
@@ -90,7 +90,7 @@ class NodeVotes(NamedTuple):
 class WantedVotes(NamedTuple):
     """How a node is to count now, on the way to a strategy."""
 
-    tally: VoteMode
+    vote_mode: VoteMode
     strategy: str
 
     @classmethod
@@ -98,7 +98,7 @@ class WantedVotes(NamedTuple):
         """Read what `str` writes; None if it does not read."""
         word, _, strategy = text.partition(" ")
         tally = VoteMode.parse(word)
-        return cls(tally=tally, strategy=strategy) if tally and strategy else None
+        return cls(vote_mode=tally, strategy=strategy) if tally and strategy else None
 
     def __str__(self) -> str:
-        return f"{self.tally} {self.strategy}"
+        return f"{self.vote_mode} {self.strategy}"

@@ -276,7 +276,7 @@ def delete_device(session: Session, name: DeviceName, *, timeout_s: float) -> tu
             case RemoveConfiguration():
                 session.reporter.update(f"removing device {name}")
                 if cluster.mon.failures_of(name):
-                    session.forget_failures(name)
+                    session.clean_up_failures(name)
                 session.change(
                     lambda seen: _changes_of(next_deletion_step(seen, name), RemoveConfiguration)
                 )

@@ -21,7 +21,7 @@ from sanctl.plan.cluster.draining import (
     drain_outlook,
     stranded_reason,
 )
-from sanctl.plan.cluster.standby import existing_node
+from sanctl.plan.cluster.preconditions import existing_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> Drained
             ),
             late=(),
         )
-    session.set_node_word(name, DRAINED_ATTRIBUTE, "true")
+    session.set_transient_attribute(name, DRAINED_ATTRIBUTE, "true")
     try:
         cluster = session.wait(
             lambda seen: _progress(seen, name, first.moving),
@@ -120,7 +120,7 @@ def undrain_node(session: Session, name: NodeName, *, timeout_s: float) -> bool:
     existing_node(cluster, name)
     if name.value not in cluster.cib.drained:
         return False
-    session.set_node_word(name, DRAINED_ATTRIBUTE, None)
+    session.set_transient_attribute(name, DRAINED_ATTRIBUTE, None)
     session.wait(
         lambda seen: Progress(
             is_done=name.value not in seen.cib.drained, seen=f"{name} is still drained"

@@ -52,21 +52,21 @@ class Session:
         root = parse_document(self._pacemaker.query())
         return Cluster.seen(parse_cib(root), parse_crm_mon(self._pacemaker.monitor()))
 
-    def forget_failures(self, name: DeviceName) -> None:
+    def clean_up_failures(self, name: DeviceName) -> None:
         """Make Pacemaker forget a device's failures.
 
         Raises:
             CommandError: Pacemaker refused or did not answer.
         """
-        self._pacemaker.forget_failures(name.value)
+        self._pacemaker.clean_up_failures(name.value)
 
-    def set_node_word(self, node: NodeName, attribute: str, value: str | None) -> None:
+    def set_transient_attribute(self, node: NodeName, attribute: str, value: str | None) -> None:
         """Set a transient attribute of a node, or take it away; it ends with its membership.
 
         Raises:
             CommandError: Pacemaker refused or did not answer.
         """
-        self._pacemaker.set_node_word(node.value, attribute, value)
+        self._pacemaker.set_transient_attribute(node.value, attribute, value)
 
     def running(self) -> tuple[tuple[str, RunningSync], ...]:
         """Return the resyncs and verifies that nodes say run there, with the node's name.
@@ -74,7 +74,7 @@ class Session:
         Raises:
             CommandError: Pacemaker did not answer.
         """
-        told = self._pacemaker.node_words(RUNNING_ATTRIBUTE)
+        told = self._pacemaker.transient_attributes(RUNNING_ATTRIBUTE)
         return tuple((node, each) for node in sorted(told) for each in parse_running(told[node]))
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:

@@ -42,8 +42,8 @@ def change(
     while True:
         seen = session.observe()
         _require_all(seen, topology)
-        ballots = {str(name): seen.ballot(name) for name in nodes}
-        step = next_vote_step(goal.tally, ballots)
+        ballots = {str(name): seen.votes_of(name) for name in nodes}
+        step = next_vote_step(goal.vote_mode, ballots)
         if step is not None and step.act is VoteAction.DONE and _is_told(ballots, strategy):
             return has_changed
         if step is None:
@@ -69,14 +69,14 @@ def _is_told(ballots: dict[str, NodeVotes], strategy: Strategy) -> bool:
 
 def _ask(session: Session, topology: Topology, step: VoteStep, strategy: Strategy) -> bool:
     """Note the step as what every storage node is to do, in one change of the CIB."""
-    wish = WantedVotes(tally=step.tally, strategy=strategy.value)
+    wish = WantedVotes(vote_mode=step.tally, strategy=strategy.value)
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         _require_all(cluster, topology)
         return tuple(
             SetNodeAttribute(node=node.name, attribute=VOTES_ATTRIBUTE, value=str(wish))
             for node in topology.storage_nodes
-            if cluster.wish(node.name) != wish
+            if cluster.wanted_votes(node.name) != wish
         )
 
     return bool(session.change(decide))

@@ -122,7 +122,7 @@ def parse_cib(root: ET.Element) -> Cib:
         pools=pools,
         reach=reach,
         verifications=verifications,
-        ballots=ballots,
+        node_votes=ballots,
         ids=frozenset(
             identifier
             for element in configuration.iter()
@@ -167,7 +167,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         suspended=_known(pairs.get("suspended")),
         policy=_policy(pairs.get("policy")),
         resync=ResyncRecord.parse(pairs.get("resync", "")),
-        apart_since_s=_number(pairs.get("apart")),
+        disconnected_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
         peers=links,
         cache=_known(pairs.get("cache")),
@@ -180,7 +180,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_reason=_known(pairs.get("read-why")),
         read_held_bytes=_number(pairs.get("read-held")),
         read_hit_percent=_number(pairs.get("read-hit")),
-        served_last=pairs.get("last") == "1",
+        was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
     )
 
@@ -205,7 +205,7 @@ def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
 
 def _worst(links: tuple[PeerLink, ...]) -> PeerLink | None:
     """Return the peer that is worst off: without contact, else not up to date."""
-    return min(links, key=lambda link: (link.is_linked, link.is_in_sync), default=None)
+    return min(links, key=lambda link: (link.is_connected, link.is_in_sync), default=None)
 
 
 def parse_pool_usage(text: str) -> PoolUsage:

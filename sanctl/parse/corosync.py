@@ -34,7 +34,7 @@ class Membership(NamedTuple):
         return "2Node" in self.flags
 
     @property
-    def has_memory(self) -> bool:
+    def quorums_intersect(self) -> bool:
         """Whether any two quorums have a node in common, which remembers what one has noted.
 
         Two nodes that are each enough have none; and a quorum device votes, but keeps no notes.

@@ -86,7 +86,7 @@ def _resource(
                 replication=state.get("replication", "Off"),
                 disk=state.get("peer-disk", "DUnknown"),
                 out_of_sync_kib=_whole(state.get("out-of-sync")),
-                held=state.get("resync-suspended", "no"),
+                resync_suspended=state.get("resync-suspended", "no"),
                 received_kib=_whole(state.get("received")),
                 node_id=_whole(state.get("peer-node-id")),
             )
@@ -225,7 +225,7 @@ def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
         found.append(
             OldRequest(
                 age_s=int(columns[at]) / 1000,
-                is_held="suspended" in words["local"],
+                is_suspended="suspended" in words["local"],
                 local=words["local"] - {"suspended", "in-AL", "postponed"},
                 net=words["net"],
             )

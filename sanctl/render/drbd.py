@@ -128,12 +128,12 @@ def resync_controller(sync: SyncPolicy, link_bytes_s: int | None) -> tuple[tuple
         ceiling_kib = link_bytes_s * 9 // 10 // _KIB
         low, high = _FILL_BOUNDS
         fill = min(high, max(low, int(link_bytes_s * _FILL_S)))
-    ceiling_kib = max(sync.rate_min_kib, sync.rate_max_kib or ceiling_kib)
+    ceiling_kib = max(sync.rate_min_kib_s, sync.rate_max_kib_s or ceiling_kib)
     return (
         # In tenths of a second.
         ("c-plan-ahead", "20"),
         ("c-fill-target", f"{fill // 512}s"),
-        ("c-min-rate", f"{sync.rate_min_kib}k"),
+        ("c-min-rate", f"{sync.rate_min_kib_s}k"),
         ("c-max-rate", f"{min(ceiling_kib, 4 << 20)}k"),
     )
 
@@ -195,8 +195,8 @@ def render_resource(
     link_bytes_s: int | None,
     al_extents: int | None = None,
     connection: tuple[str, ...] = (),
-    flushes: bool = True,
-    holds_two: bool = False,
+    has_disk_flushes: bool = True,
+    requires_two: bool = False,
 ) -> str:
     """Return the text of `/run/sanctl/drbd.d/NAME.res` (drbd.conf(5)).
 
@@ -216,9 +216,9 @@ def render_resource(
             while it is used; None: the one that goes with the size.
         connection: the two nodes of the only connection there is to be, with DRBD 9; empty: each
             node with each other one.
-        flushes: whether the local disk is flushed between writes that depend on each other; it
+        has_disk_flushes: whether the local disk is flushed between writes that depend on each other; it
             has to be, unless each write of it is on stable storage when it ends.
-        holds_two: whether three and more copies freeze I/O while fewer than two of them are
+        requires_two: whether three and more copies freeze I/O while fewer than two of them are
             connected and UpToDate.
     """
     fencing = ("fencing", _fencing(len(replicas)))
@@ -227,7 +227,7 @@ def render_resource(
     options: tuple[tuple[str, str], ...] = _OPTIONS
     if generation >= 9:
         options += (*_OPTIONS_9, ("quorum", "majority" if uses_quorum(len(replicas)) else "off"))
-        if holds_two and uses_quorum(len(replicas)):
+        if requires_two and uses_quorum(len(replicas)):
             options += (REQUIRE_TWO,)
     ordered = sorted(replicas, key=lambda replica: replica.node_id)
     lines = [
@@ -242,7 +242,7 @@ def render_resource(
         "  disk {",
         *(f"    {key} {value};" for key, value in (*disk, *resync_controller(sync, link_bytes_s))),
         f"    al-extents {al_extents or activity_log_extents(size_bytes)};",
-        *(() if flushes else (_NO_FLUSHES,)),
+        *(() if has_disk_flushes else (_NO_FLUSHES,)),
         "  }",
         "  options {",
         *(f"    {key} {value};" for key, value in options),

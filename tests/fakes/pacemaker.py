@@ -116,13 +116,13 @@ class FakePacemaker:
             ET.SubElement(failures, "failure", failure)
         return ET.tostring(mon, encoding="unicode")
 
-    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
+    def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
         self.attribute(node, attribute, value)
 
-    def node_words(self, attribute: str) -> dict[str, str]:
+    def transient_attributes(self, attribute: str) -> dict[str, str]:
         return {n: text for (n, name), text in self.whispers.items() if name == attribute}
 
-    def forget_failures(self, resource: str) -> None:
+    def clean_up_failures(self, resource: str) -> None:
         self.forgotten.append(resource)
         self.failures = [one for one in self.failures if f"{resource}_" not in one["op_key"]]
 
@@ -350,11 +350,11 @@ class FakePacemaker:
         found = 4 * len(self.differences)
         result = DIFFERS if found else SAME
         told = VerifyResult(order.number, result, 1, 2, found, self.differences)
-        self.attribute(self.active(name)[0], f"sanctl.verify.{name}", told.shown)
+        self.attribute(self.active(name)[0], f"sanctl.verify.{name}", told.published)
         if order.is_repair and found:
             standby = next(n for n in nodes if n not in self.active(name))
             mended = told._replace(result=REPAIRED, ranges=())
-            self.attribute(standby, f"sanctl.verify.{name}", mended.shown)
+            self.attribute(standby, f"sanctl.verify.{name}", mended.published)
 
     def _heal(self, name: str, nodes: list[str]) -> None:
         """Do as the agents do with an order to discard or to revive."""

@@ -59,8 +59,8 @@ def max_bytes() -> int:
 
 def record_flush_rate(used: Usage | None, took_s: float) -> None:
     """Remember how fast a flush was, if it tells anything."""
-    if used is not None and used.dirty >= _TELLING_BYTES:
-        write_atomically(f"{RUNTIME}/{_RATE}", str(max(round(used.dirty / took_s), 1)))
+    if used is not None and used.dirty_bytes >= _TELLING_BYTES:
+        write_atomically(f"{RUNTIME}/{_RATE}", str(max(round(used.dirty_bytes / took_s), 1)))
 
 
 def published_fields(path: str, limit_bytes: int) -> str:
@@ -75,7 +75,7 @@ def published_fields(path: str, limit_bytes: int) -> str:
     if used is None:
         return text
     step = max(min(limit_bytes, max_bytes()) // _STEPS, 1)
-    dirty = -(-used.dirty // step) * step
+    dirty = -(-used.dirty_bytes // step) * step
     text += f" dirty={dirty}"
     return text if rate is None else f"{text} flush-s={-(-dirty // rate)}"
 

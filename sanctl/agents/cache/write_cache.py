@@ -24,7 +24,7 @@ from sanctl.agents import ocf
 from sanctl.agents.cache import dirty_limit, disk_flushes, minimum_redundancy
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, page_cache, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, page_cache, pool_files
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import CacheMode, CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
@@ -263,7 +263,7 @@ def before_stop(runner: Runner, device: Device) -> None:
     if not must_cut_connection(state, may_be_write_back=may_be):
         return
     try:
-        drbdsetup.force_disconnect(runner, device.name)
+        drbdadm.force_disconnect(runner, device.name)
     except SanctlError as error:
         # It is stopped all the same: its peer's monitor ends write-back, some seconds later.
         log(device.name, f"the peer may stay in write-back for a moment: {error}", "cut")
@@ -277,9 +277,9 @@ def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> 
     """
     may_be = _is_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
     if must_cut_connection(state, may_be_write_back=may_be):
-        drbdsetup.force_disconnect(runner, device.name)
+        drbdadm.force_disconnect(runner, device.name)
     else:
-        drbdsetup.disconnect(runner, device.name)
+        drbdadm.disconnect(runner, device.name)
 
 
 def after_stop(name: str) -> None:
@@ -369,7 +369,7 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
         # Before the marker: whoever dies here is followed by one that leaves again.
         minimum_redundancy.clear(runner, name)
         lost_writes.clear_marker(name, path)
-    amount = "" if used is None else f" ({used.dirty} bytes)"
+    amount = "" if used is None else f" ({used.dirty_bytes} bytes)"
     reason = f": {MODE_REASON_TEXTS[why]}" if why in MODE_REASON_TEXTS else ""
     log(
         name,

@@ -14,7 +14,7 @@ import os
 from sanctl.agents.connections import primary_node
 from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import connection_limit as plan
@@ -126,7 +126,7 @@ def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
     else:
         if wanted.only:
             _note_source(device, wanted.only)
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
 
 
 def _is_of_another(device: Device, only: str) -> bool:

@@ -24,7 +24,7 @@ import os
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem
 from sanctl.system.files import exists
 from sanctl.system.runner import Runner
@@ -81,7 +81,7 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
     write_cache.leave_write_back(runner, device.name)
     if drbdsetup.generation() >= 9:
         return
-    drbdsetup.disconnect(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
     state = drbdsetup.observe(runner, device.name)
     if state is not None and any(peer.connection != "StandAlone" for peer in state.peers):
         raise CommandError(

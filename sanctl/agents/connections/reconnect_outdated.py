@@ -17,7 +17,7 @@ import time
 from sanctl.agents import ocf
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, outdated_marks
+from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal
 from sanctl.system.files import read_text_or, write_atomically
@@ -82,7 +82,7 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     # First: should this end half way, the next monitor connects again.
     before_resync_source.write_note(device.name, peer.name)
     drbdsetup.disconnect_peer(hurried, device.name, peer.node_id)
-    drbdsetup.adjust(hurried, device.name)
+    drbdadm.adjust(hurried, device.name)
     return drbdsetup.observe(hurried, device.name) or state
 
 

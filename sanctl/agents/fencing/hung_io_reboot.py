@@ -69,7 +69,7 @@ def _judge(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
         requests = (
             OldRequest(
                 age_s=silent_s,
-                is_held=not counted.disk and not counted.net,
+                is_suspended=not counted.disk and not counted.net,
                 local=frozenset({"pending"}) if counted.disk else answered,
                 net=frozenset({"pending"}) if counted.net else answered,
             ),

@@ -137,7 +137,7 @@ def _note_given_up(device: str, peer: str) -> None:
     state = drbdsetup.observe(_RUNNER, device)
     if state is None or not state.is_primary:
         return
-    if any(each.connection in _GIVEN_UP for each in state.beside(peer).peers):
+    if any(each.connection in _GIVEN_UP for each in state.with_only_peer(peer).peers):
         from sanctl.agents.handlers import before_resync_source  # noqa: PLC0415 - which imports this module
 
         before_resync_source.write_note(device, peer)
@@ -174,7 +174,7 @@ def mark_outdated(runner: Runner, device: str, peer: str) -> str:
         # The order to promote this replica is older than that: a node that joined brought it along.
         return _MARKED
     has_outranked = fence_rules.must_outrank_peer_cib(before)
-    outdated_marks.set_mark(runner, device, peer, seen, outranks=has_outranked)
+    outdated_marks.set_mark(runner, device, peer, seen, raises_admin_epoch=has_outranked)
     after, seen = _weigh(runner, device, peer)
     if seen is None:
         return after
@@ -208,7 +208,7 @@ def _may_mark(runner: Runner, device: str, peer: str) -> bool:
     if exists(_promotion(device)):
         return True
     state = drbdsetup.observe(runner, device)
-    return fence_rules.may_mark(state and state.beside(peer), is_promoting=False)
+    return fence_rules.may_mark(state and state.with_only_peer(peer), is_promoting=False)
 
 
 @contextlib.contextmanager
@@ -238,7 +238,7 @@ def _waits_as_primary(device: str, peer: str) -> bool:
         state = drbdsetup.observe(_RUNNER, device)
     except SanctlError:
         return True
-    return state is not None and state.is_primary and not state.beside(peer).is_in_contact
+    return state is not None and state.is_primary and not state.with_only_peer(peer).is_connected
 
 
 def _is_frozen(device: str, peer: str) -> bool:
@@ -321,7 +321,7 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     with locked(device, wait_s=0.0) as is_mine:
         state = drbdsetup.observe(runner, device) if is_mine else None
         for peer in peers:
-            if state is None or not fence_rules.may_clear(state.beside(peer)):
+            if state is None or not fence_rules.may_clear(state.with_only_peer(peer)):
                 return False
             if not fence_rules.is_certain(peer_standing(runner, peer)):
                 return False

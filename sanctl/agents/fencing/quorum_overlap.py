@@ -74,7 +74,7 @@ def standing_for_device(
         standing,
         has_joined=has_joined,
         is_untried=lambda: _is_untried(runner, device),
-        has_memory=lambda: corosync.membership(runner).has_memory,
+        quorums_intersect=lambda: corosync.membership(runner).quorums_intersect,
     )
 
 
@@ -94,12 +94,12 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
     Raises:
         CommandError: corosync or Pacemaker did not answer.
     """
-    if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_in_contact:
+    if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_connected:
         return True
     if exists(_trusted(state.name)):
         return True
     seen = corosync.membership(runner)
-    if seen.has_memory or not others:
+    if seen.quorums_intersect or not others:
         return True
     if any(_has_joined(runner, node) for node in seen.members & set(others)):
         return True
@@ -152,13 +152,13 @@ def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
     Raises:
         CommandError: corosync did not answer.
     """
-    if state.is_in_contact:
+    if state.is_connected:
         record_connection(state.name)
-    if state.is_primary or state.is_in_contact or not state.peers or drbdsetup.generation() >= 9:
+    if state.is_primary or state.is_connected or not state.peers or drbdsetup.generation() >= 9:
         return False
     if state.disk != "UpToDate" or _has_met(state.name) or exists(_trusted(state.name)):
         return False
-    return not corosync.membership(runner).has_memory
+    return not corosync.membership(runner).quorums_intersect
 
 
 def record_operator_trust(device: str) -> None:
@@ -224,7 +224,7 @@ def _among_several(runner: Runner, device: str, standing: str) -> str:
         copies=len(state.peers) + 1,
         is_primary=state.is_primary,
         has_quorum=state.has_quorum,
-        has_memory=corosync.membership(runner).has_memory,
+        quorums_intersect=corosync.membership(runner).quorums_intersect,
     )
 
 

@@ -33,7 +33,7 @@ import time
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
@@ -106,7 +106,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         return state  # who is suspect would be compared by what it has lost (docs/adr/0027)
     alone = []
     for peer in noted:
-        beside = state.beside(peer)
+        beside = state.with_only_peer(peer)
         if beside.is_in_sync or (state.peers and not beside.peers):
             _drop_note(device, peer)
         elif drbdsetup.is_standalone(beside):
@@ -118,7 +118,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
             for peer in alone:
                 _drop_note(device, peer)
         try:
-            drbdsetup.adjust(runner, device)
+            drbdadm.adjust(runner, device)
         except BaseException:
             for peer in alone:
                 write_note(device, peer)
@@ -136,7 +136,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
 
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
     state = drbdsetup.observe(runner, device)
-    return state is not None and state.beside(peer).is_in_contact
+    return state is not None and state.with_only_peer(peer).is_connected
 
 
 def _path(device: str, peer: str) -> str:

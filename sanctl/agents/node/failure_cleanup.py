@@ -115,7 +115,7 @@ def _is_in_sync(state: ResourceState | None) -> bool:
         state is not None
         and state.disk == "UpToDate"
         and not state.is_primary
-        and state.is_in_contact
+        and state.is_connected
     )
 
 

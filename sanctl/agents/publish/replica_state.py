@@ -97,7 +97,7 @@ def has_changed(device: Device, state: ResourceState) -> bool:
     words = published_value(state, nodes=len(device.nodes)).split()
     return (
         bool(before)
-        and state.is_in_contact
+        and state.is_connected
         and not are_all_blank(state, copies=len(device.nodes))
         and any(
             word not in before and not word.startswith(("out-of-sync=", "size=")) for word in words
@@ -106,7 +106,7 @@ def has_changed(device: Device, state: ResourceState) -> bool:
 
 
 def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
-    if state is not None and state.is_in_contact:
+    if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
     score = promotion_score(
         state,
@@ -142,7 +142,7 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
     if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
-        good = [node for node in others if state.beside(node).is_in_sync]
+        good = [node for node in others if state.with_only_peer(node).is_in_sync]
         if good:
             clear_marks(runner, device.name, good)
     attrd_cache.record(device.name, listener, text)

@@ -115,7 +115,7 @@ def _may_drop(runner: Runner, device: Device, state: ResourceState) -> bool:
 
     A Primary of DRBD 9 keeps its own: without a disk it may be none of a majority any more.
     """
-    good = [peer for peer in state.peers if peer.is_in_contact and peer.disk == "UpToDate"]
+    good = [peer for peer in state.peers if peer.is_connected and peer.disk == "UpToDate"]
     if not good or (state.is_primary and state.has_quorum is not None):
         return False
     if state.is_primary and pool_notes.age_s(device.pool, pool_notes.SHUT_DOWN) < _PEER_LOOKS_S:

@@ -26,7 +26,7 @@ import xml.etree.ElementTree as ET
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, node_attributes
+from sanctl.drivers import drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
@@ -46,7 +46,7 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
     must not forget it.
     """
     note = parts.note_path(device, "apart")
-    if state.is_in_contact or len(device.nodes) < 2:
+    if state.is_connected or len(device.nodes) < 2:
         if note is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(note)
@@ -87,7 +87,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         SanctlError: it could not be carried out; the next monitor tries again.
     """
     here = os.uname().nodename
-    if state.is_in_contact:
+    if state.is_connected:
         _finish(runner, device, here)
         return state
     if len(device.nodes) < 2:
@@ -105,7 +105,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         and not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
     ):
         # The other node is about to throw its copy away: without this it would knock in vain.
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
         _tell(device, "connecting again: the other replica is to be discarded", "connect")
     else:
         return state
@@ -161,18 +161,18 @@ def _discard(
         # A bitmap does not know of the writes that a suspect replica lost.
         reinitialize.reset(runner, device)
         return
-    drbdsetup.disconnect(runner, device.name)
-    drbdsetup.connect_discarding(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
+    drbdadm.connect_discarding(runner, device.name)
     deadline = time.monotonic() + _CONTACT_S
     while time.monotonic() < deadline:
         now = drbdsetup.observe(runner, device.name)
-        if now is not None and now.is_in_contact:
+        if now is not None and now.is_connected:
             _finish(runner, device, here)
             return
         time.sleep(0.3)
     # The permission to discard must not outlive this attempt: while it stands, DRBD would act on
     # it whenever the peer turns up.
-    drbdsetup.disconnect(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
 
 
 def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
@@ -182,8 +182,8 @@ def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
     another generation since the resync began: nothing needs a permission any more, and the plain
     connection would not overwrite a replica that has something of its own.
     """
-    drbdsetup.disconnect(runner, device.name)
-    drbdsetup.adjust(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
+    drbdadm.adjust(runner, device.name)
     _tell(device, f"{discarded} was being replaced when contact was lost: going on", "connect")
     _finish(runner, device, here)
 
@@ -212,7 +212,7 @@ def _revive(
             raise
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
     if was_suspect:
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
     _forget(runner, device, "revive", here)
 
 

@@ -16,7 +16,7 @@ import time
 
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import RUNTIME, Device, load_topology
-from sanctl.drivers import drbdsetup, flash_cache, pool_notes
+from sanctl.drivers import drbdadm, drbdsetup, flash_cache, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -42,7 +42,7 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     """
     if state.disk != "Diskless":
         return state
-    if not any(peer.is_in_contact and peer.disk == "UpToDate" for peer in state.peers):
+    if not any(peer.is_connected and peer.disk == "UpToDate" for peer in state.peers):
         return state
     data = lost_writes.data_file(device.name)
     if data is None or pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):
@@ -57,7 +57,7 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         file.write(str(tries + 1))
     try:
         _note_lost_flash(device)
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
         found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
         _tell(device, f"its disk cannot be attached: {error}", priority=journal.WARNING)

@@ -13,7 +13,16 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import backing_device, drbdsetup, gate, lio, loop, pool_files, ram_cache
+from sanctl.drivers import (
+    backing_device,
+    drbdadm,
+    drbdsetup,
+    gate,
+    lio,
+    loop,
+    pool_files,
+    ram_cache,
+)
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
 from sanctl.system.files import exists, is_folder, read_text_or
@@ -224,7 +233,7 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
         return
     if not exists(files.metadata):
         return
-    recorded = drbdsetup.recorded_size_bytes(
+    recorded = drbdadm.recorded_size_bytes(
         runner, loop.attach(runner, files.metadata), kernel_generation=drbdsetup.generation()
     )
     if present < recorded:

@@ -13,7 +13,7 @@ import os
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbdadm
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
@@ -102,7 +102,7 @@ def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
         return False  # DRBD 8.4 forgets a connection that it has given up.
     if not resource_file.rewrite(runner, device):
         return False
-    drbdsetup.adjust(runner, device.name)
+    drbdadm.adjust(runner, device.name)
     record(device)
     return True
 

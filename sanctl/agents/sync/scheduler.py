@@ -25,7 +25,7 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import RUNTIME, Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import drbdsetup, node_attributes
+from sanctl.drivers import drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.resync_record import (
@@ -67,7 +67,10 @@ def start_unit(runner: Runner) -> None:
 
 def needs_tracking(device: Device, state: ResourceState) -> bool:
     """Whether something of a device runs, or was left half done, that somebody should accompany."""
-    if any(peer.is_target or peer.is_verifying or "user" in peer.held for peer in state.peers):
+    if any(
+        peer.is_sync_source or peer.is_verifying or "user" in peer.resync_suspended
+        for peer in state.peers
+    ):
         return True
     latest = latest_resync(device)
     if latest is not None and (
@@ -146,7 +149,7 @@ class _Track:
         while self.marks[0][0] < now - _RATE_OVER_S:
             self.marks.pop(0)
 
-    def rate_kib(self) -> int:
+    def rate_kib_s(self) -> int:
         (begin, most), (end, least) = self.marks[0], self.marks[-1]
         return 0 if end <= begin else max(0, int((most - least) / (end - begin)))
 
@@ -155,7 +158,7 @@ class _Track:
 
 
 def _busy_peer(state: ResourceState) -> PeerState | None:
-    return next((p for p in state.peers if p.is_target or p.is_verifying), None)
+    return next((p for p in state.peers if p.is_sync_source or p.is_verifying), None)
 
 
 def _received_kib(state: ResourceState) -> int:
@@ -228,7 +231,7 @@ class ResyncScheduler:
             )
             for name, device in devices.items()
             if (left := self._follow(states[name], advances, now)) is not None
-            and any(peer.is_target for peer in states[name].peers)
+            and any(peer.is_sync_source for peer in states[name].peers)
         ]
         waiting = plan.wait_reasons(targets, time.localtime().tm_hour)
         # First of all: what is written down and told takes longer, and meanwhile all of them run.
@@ -275,20 +278,20 @@ class ResyncScheduler:
         if peer is None or track is None:
             return None
         seen, left = advances.get(device.minor), track.marks[-1][1]
-        latest = latest_resync(device) if peer.is_target else None
+        latest = latest_resync(device) if peer.is_sync_source else None
         return RunningSync(
             device=device.name,
             kind="verify" if latest is None else latest.kind,
             waits="",
             left_kib=left,
             total_kib=seen.total_kib if seen else max(left, track.marks[0][1]),
-            rate_kib=track.rate_kib(),
+            rate_kib_s=track.rate_kib_s(),
             began_s=track.began_s if latest is None else latest.began_s,
         )
 
     def _give_leave(self, device: Device, state: ResourceState, waits: str, now: float) -> None:
         """Hold a resync back, or let it run, where it is not so already."""
-        is_held = any("user" in peer.held for peer in state.peers)
+        is_held = any("user" in peer.resync_suspended for peer in state.peers)
         track = self._tracks.get(device.name)
         if track is not None:
             if not track.has_leave and not waits:
@@ -296,7 +299,7 @@ class ResyncScheduler:
             track.has_leave = not waits
         if is_held == bool(waits) or drbdsetup.generation() >= 9:
             return
-        drbdsetup.set_resync_paused(self._runner, device.minor, is_held=bool(waits))
+        drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
         _say(device.name, f"its resync waits {waits}" if waits else "its resync may run")
 
     def _keep(
@@ -307,7 +310,7 @@ class ResyncScheduler:
         if latest is not None and latest.stage == INVALIDATING:
             self._widen(device, latest)
             return True
-        target = next((peer for peer in state.peers if peer.is_target), None)
+        target = next((peer for peer in state.peers if peer.is_sync_source), None)
         if target is not None and target.connection == "Connected":
             if latest is None or latest.stage == DONE:
                 self._begin(device, state, advances)
@@ -332,7 +335,7 @@ class ResyncScheduler:
     def _begin(
         self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
     ) -> None:
-        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_target)
+        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_sync_source)
         seen = advances.get(device.minor)
         changed = max(left, seen.total_kib) if seen else left
         size_kib = state.size_kib or device.size_bytes // 1024
@@ -364,19 +367,19 @@ class ResyncScheduler:
         kind = FAST
         try:
             # A resync that is held cannot end between the look and the act.
-            drbdsetup.set_resync_paused(self._runner, device.minor, is_held=True)
+            drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=True)
             state = drbdsetup.observe(self._runner, device.name)
             if state is not None and plan.may_mark_all_out_of_sync(state):
                 self._count(device.name).see(_received_kib(state))
-                drbdsetup.disconnect(self._runner, device.name)
+                drbdadm.disconnect(self._runner, device.name)
                 state = self._await_parting(device.name)
             if state is not None and plan.may_mark_all_while_disconnected(state):
                 drbdsetup.invalidate(self._runner, device.minor)
                 kind = FULL
         finally:
             _save(device, latest._replace(kind=kind, stage=RUNNING))
-            drbdsetup.adjust(self._runner, device.name)
-            drbdsetup.set_resync_paused(self._runner, device.minor, is_held=False)
+            drbdadm.adjust(self._runner, device.name)
+            drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=False)
         if kind == FAST:
             _say(device.name, "it was no resync target any more: only what differs is sent")
 

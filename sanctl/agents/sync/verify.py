@@ -23,7 +23,7 @@ from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, kernel_log, node_attributes
+from sanctl.drivers import drbdadm, drbdsetup, kernel_log, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.verify_result import (
@@ -167,7 +167,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
     try:
         write_cache.disconnect_standby(runner, device, state)
     finally:
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
     return True
 
 
@@ -183,7 +183,7 @@ def _attend_several(
         # What is sent anew is what this node has, and another may serve by now.
         _break_off(runner, device, latest, "this node serves no more")
         return False
-    if peer is None or not peer.is_in_contact or not (peer.is_in_sync or is_repairing):
+    if peer is None or not peer.is_connected or not (peer.is_in_sync or is_repairing):
         _break_off(runner, device, latest, "the replicas lost contact")
         return False
     found_kib = peer.out_of_sync_kib or 0
@@ -327,7 +327,7 @@ def publish(runner: Runner, device: Device) -> None:
     if latest is None:
         return
     try:
-        node_attributes.publish(runner, attribute(device.name), latest.shown)
+        node_attributes.publish(runner, attribute(device.name), latest.published)
     except SanctlError as error:
         replica_state.log_failure(device.name, error)
 

@@ -66,7 +66,7 @@ def strategy() -> None:
 def show_strategy(output: str) -> None:
     """Show the strategy of the cluster."""
     topology = environment().topology()
-    data = {"strategy": topology.strategy.value, "counts_by": str(topology.tally)}
+    data = {"strategy": topology.strategy.value, "counts_by": str(topology.vote_mode)}
     finish(
         output,
         data=data,
@@ -106,11 +106,11 @@ def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[st
     """Return what `cluster show` tells, for the JSON output."""
     membership = corosync.membership(env.runner)
     names = {node.id: node.name.value for node in topology.nodes}
-    is_device = topology.tally.votes is Votes.QDEVICE
+    is_device = topology.vote_mode.votes is Votes.QDEVICE
     return {
         "cluster": topology.cluster,
         "strategy": topology.strategy.value,
-        "counts_by": str(topology.tally),
+        "counts_by": str(topology.vote_mode),
         "accepted_risks": list(topology.accepted_risks),
         "has_quorum": membership.is_quorate,
         "votes": {
@@ -126,10 +126,10 @@ def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[st
                 "name": node.name.value,
                 "role": node.role.value,
                 "is_member": node.name.value in membership.members,
-                "strategy": seen.ballot(node.name).strategy or None,
-                "live": _tally(seen.ballot(node.name).live),
-                "file": _tally(seen.ballot(node.name).file),
-                "has_device_vote": seen.ballot(node.name).is_device_voting if is_device else None,
+                "strategy": seen.votes_of(node.name).strategy or None,
+                "live": _tally(seen.votes_of(node.name).live),
+                "file": _tally(seen.votes_of(node.name).file),
+                "has_device_vote": seen.votes_of(node.name).is_device_voting if is_device else None,
             }
             for node in topology.nodes
         ],

@@ -118,7 +118,7 @@ def _row(side: ReplicaFacts) -> tuple[str, ...]:
         notes.append("serves")
     if side.is_marked:
         notes.append("marked as behind")
-    if side.replica.served_last:
+    if side.replica.was_last_primary:
         notes.append("served last")
     if side.is_untried:
         notes.append("has met no other since it was started")
@@ -129,7 +129,7 @@ def _row(side: ReplicaFacts) -> tuple[str, ...]:
         side.node.value,
         side.replica.disk or UNKNOWN,
         UNKNOWN if kib is None else format_bytes(kib * 1024),
-        _moment(side.replica.apart_since_s),
+        _moment(side.replica.disconnected_since_s),
         UNKNOWN if side.generations is None else side.generations.name,
         ", ".join(notes),
     )
@@ -155,13 +155,13 @@ def _data(shown: Diagnosis) -> dict[str, Any]:
                 "marked": side.is_marked,
                 "suspect": side.replica.is_suspect,
                 "untried": side.is_untried,
-                "served_last": side.replica.served_last,
+                "served_last": side.replica.was_last_primary,
                 "only_there_bytes": None
                 if side.replica.out_of_sync_kib is None
                 else side.replica.out_of_sync_kib * 1024,
                 "apart_since": None
-                if side.replica.apart_since_s is None
-                else _moment(side.replica.apart_since_s),
+                if side.replica.disconnected_since_s is None
+                else _moment(side.replica.disconnected_since_s),
                 "generation": None if side.generations is None else side.generations.name,
                 "keeping_it": _verdict_data(losses[side.node]),
             }

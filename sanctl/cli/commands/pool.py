@@ -166,7 +166,7 @@ def _forget_failures(name: PoolName) -> None:
         for device in it.observe().cib.devices:
             if device.pool == name:
                 try:
-                    it.forget_failures(device.name)
+                    it.clean_up_failures(device.name)
                 except SanctlError as error:
                     print(f"{device.name}: {error}")
 

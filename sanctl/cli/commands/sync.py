@@ -122,7 +122,7 @@ def _rows(cluster: Cluster, running: Seen, *, is_all: bool) -> Iterator[tuple[st
                 state,
                 bar(here.done_percent),
                 format_bytes(here.left_kib * 1024),
-                f"{format_bytes(here.rate_kib * 1024)}/s",
+                f"{format_bytes(here.rate_kib_s * 1024)}/s",
                 duration(here.left_s),
             )
 

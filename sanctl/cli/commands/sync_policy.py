@@ -80,10 +80,10 @@ def values_of(options: Mapping[str, Any]) -> dict[str, str]:
 def policy_data(policy: SyncPolicy) -> sync_documents.SyncPolicy:
     """Return a policy for the JSON output."""
     return {
-        "full_above": policy.full_above,
+        "full_above": policy.full_above_percent,
         "csums": policy.csums,
-        "rate_min": policy.rate_min_kib * 1024,
-        "rate_max": None if policy.rate_max_kib is None else policy.rate_max_kib * 1024,
+        "rate_min": policy.rate_min_kib_s * 1024,
+        "rate_max": None if policy.rate_max_kib_s is None else policy.rate_max_kib_s * 1024,
         "window": str(policy.window) if policy.window else None,
         "priority": policy.priority,
         "verify": str(policy.verify) if policy.verify else None,
@@ -92,12 +92,16 @@ def policy_data(policy: SyncPolicy) -> sync_documents.SyncPolicy:
 
 def policy_words(policy: SyncPolicy) -> str:
     """Say a policy in one line."""
-    ceiling = f"{format_bytes(policy.rate_max_kib * 1024)}/s" if policy.rate_max_kib else "network"
+    ceiling = (
+        f"{format_bytes(policy.rate_max_kib_s * 1024)}/s" if policy.rate_max_kib_s else "network"
+    )
     return ", ".join(
         (
-            "what differs" if policy.full_above is None else f"all above {policy.full_above}%",
+            "what differs"
+            if policy.full_above_percent is None
+            else f"all above {policy.full_above_percent}%",
             f"checksums {'always' if policy.csums else 'after a crash'}",
-            f"{format_bytes(policy.rate_min_kib * 1024)}/s beside hosts, at most {ceiling}",
+            f"{format_bytes(policy.rate_min_kib_s * 1024)}/s beside hosts, at most {ceiling}",
             f"at {policy.window}" if policy.window else "at any hour",
             f"priority {policy.priority}",
             f"verified {policy.verify}" if policy.verify else "not verified by itself",

@@ -20,6 +20,7 @@ from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device, Health
 from sanctl.drivers import (
     backing_device,
+    drbdadm,
     drbdsetup,
     loop,
     pool_files,
@@ -62,7 +63,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pool_files.DeviceF
     monkeypatch.setattr(loop, "grow", lambda *_: None)
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
     monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(drbdsetup, "recorded_size_bytes", lambda *_, **__: 8192)
+    monkeypatch.setattr(drbdadm, "recorded_size_bytes", lambda *_, **__: 8192)
     monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
     monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: made.data)
@@ -94,7 +95,7 @@ def test_a_start_makes_nothing_of_a_file_that_it_cannot_see(
 def test_no_metadata_are_written_over_ones_that_cannot_be_seen(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(drbdsetup, "create_metadata", refuse)
+    monkeypatch.setattr(drbdadm, "create_metadata", refuse)
     monkeypatch.setattr(resource_file, "_refuse_claimed", refuse)
     monkeypatch.setattr(resource_file, "apply", refuse)
     Faults(monkeypatch).at(files.metadata, number)

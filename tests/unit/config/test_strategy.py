@@ -44,7 +44,7 @@ def codes(text: str) -> list[str]:
 )
 def test_what_goes_together(text: str, strategy: Strategy, tally: VoteMode) -> None:
     topology = parse(text)
-    assert (topology.strategy, topology.tally) == (strategy, tally)
+    assert (topology.strategy, topology.vote_mode) == (strategy, tally)
     assert parse(render(topology)) == topology
 
 

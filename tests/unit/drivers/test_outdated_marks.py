@@ -75,7 +75,9 @@ def test_a_single_answer_has_no_wrapper() -> None:
 @pytest.mark.parametrize(("outranks", "admin_epoch"), [(True, "6"), (False, None)])
 def test_the_mark_and_the_version_are_one_change(outranks: bool, admin_epoch: str | None) -> None:
     node = FakeRunner("")
-    outdated_marks.set_mark(node, "vol1", "n2", _look(_CIB, _NODE, _UUID), outranks=outranks)
+    outdated_marks.set_mark(
+        node, "vol1", "n2", _look(_CIB, _NODE, _UUID), raises_admin_epoch=outranks
+    )
     [(argv, stdin)] = node.calls
     assert argv == ("cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe")
     change = ET.fromstring(stdin or "")

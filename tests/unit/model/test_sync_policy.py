@@ -19,14 +19,14 @@ _SCHEDULES = st.builds(Schedule, day=st.none() | st.integers(0, 6), hour=_HOUR)
 @given(
     st.builds(
         SyncPolicy,
-        full_above=st.none() | st.integers(1, 99),
+        full_above_percent=st.none() | st.integers(1, 99),
         csums=st.booleans(),
-        rate_min_kib=_RATE,
-        rate_max_kib=st.none() | _RATE,
+        rate_min_kib_s=_RATE,
+        rate_max_kib_s=st.none() | _RATE,
         window=st.none() | _WINDOWS,
         priority=st.integers(0, 100),
         verify=st.none() | _SCHEDULES,
-    ).filter(lambda p: p.rate_max_kib is None or p.rate_max_kib >= p.rate_min_kib)
+    ).filter(lambda p: p.rate_max_kib_s is None or p.rate_max_kib_s >= p.rate_min_kib_s)
 )
 def test_what_is_written_is_read_back(policy: SyncPolicy) -> None:
     assert SyncPolicy.parse(str(policy)) == policy

@@ -52,7 +52,7 @@ class Nodes(FakeRunner):
                 continue
             wish = WantedVotes.parse(self.pacemaker.permanent(name, VOTES_ATTRIBUTE) or "")
             if wish:
-                self.file[name], self.strategy[name] = wish.tally, wish.strategy
+                self.file[name], self.strategy[name] = wish.vote_mode, wish.strategy
             ballot = NodeVotes(
                 file=self.file[name],
                 live=self.live[name],

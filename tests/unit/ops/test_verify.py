@@ -115,7 +115,7 @@ def tells(bench: Bench, **results: str) -> None:
                 continue
             result, _, found = text.partition(" ")
             entry = VerifyResult(order.number, result, 1, 2, int(found or 0))
-            bench.cluster.attribute(node, f"sanctl.verify.{name}", entry.shown)
+            bench.cluster.attribute(node, f"sanctl.verify.{name}", entry.published)
 
     bench.cluster._verify = told  # type: ignore[method-assign]
 

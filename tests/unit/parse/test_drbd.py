@@ -92,15 +92,15 @@ def test_states_of_9_that_matter() -> None:
 def test_one_peer_of_several() -> None:
     state = parse_events2(_captured("drbd9/peer-lost.m1.txt"))["r0"]
     assert state.has_quorum
-    assert not state.is_in_sync and not state.is_in_contact
-    assert state.beside("m2").is_in_sync
-    assert not state.beside("m3").is_in_contact
-    assert not state.beside("m4").is_in_contact, "a peer that DRBD does not know of"
+    assert not state.is_in_sync and not state.is_connected
+    assert state.with_only_peer("m2").is_in_sync
+    assert not state.with_only_peer("m3").is_connected
+    assert not state.with_only_peer("m4").is_connected, "a peer that DRBD does not know of"
 
 
 def test_the_only_peer_of_8_4_has_no_name() -> None:
     state = parse_events2(_captured("drbd84/uptodate-primary.n1.txt"))["r0"]
-    assert state.beside("n2").is_in_sync
+    assert state.with_only_peer("n2").is_in_sync
 
 
 def test_destroyed_objects_are_gone() -> None:
@@ -173,7 +173,7 @@ def _written(state: ResourceState) -> str:
         lines += [
             f"exists connection {head} connection:{peer.connection} role:{peer.role}",
             f"exists peer-device {head} volume:0 replication:{peer.replication}"
-            f" peer-disk:{peer.disk} resync-suspended:{peer.held}{got}{oos}",
+            f" peer-disk:{peer.disk} resync-suspended:{peer.resync_suspended}{got}{oos}",
         ]
     return "\n".join([*lines, "exists -"])
 

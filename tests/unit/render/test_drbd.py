@@ -144,8 +144,8 @@ def test_checksums_are_an_option_that_may_differ_and_never_an_algorithm_that_mus
         (DEFAULT_SYNC_POLICY, 1_250_000_000, "12207s", "1098632k"),
         (DEFAULT_SYNC_POLICY, 12_500_000_000, "16384s", "4194304k"),
         (DEFAULT_SYNC_POLICY, 12_500_000, "1024s", "32768k"),
-        (DEFAULT_SYNC_POLICY._replace(rate_max_kib=40_000), 1_250_000_000, "12207s", "40000k"),
-        (DEFAULT_SYNC_POLICY._replace(rate_min_kib=500), 12_500_000, "1024s", "10986k"),
+        (DEFAULT_SYNC_POLICY._replace(rate_max_kib_s=40_000), 1_250_000_000, "12207s", "40000k"),
+        (DEFAULT_SYNC_POLICY._replace(rate_min_kib_s=500), 12_500_000, "1024s", "10986k"),
     ],
 )
 def test_the_controller_suits_the_network(
@@ -153,7 +153,7 @@ def test_the_controller_suits_the_network(
 ) -> None:
     options = dict(resync_controller(policy, link))
     assert (options["c-fill-target"], options["c-max-rate"]) == (fill, ceiling)
-    assert options["c-min-rate"] == f"{policy.rate_min_kib}k"
+    assert options["c-min-rate"] == f"{policy.rate_min_kib_s}k"
     text = _section(_render(8, sync=policy, link_bytes_s=link), "disk")
     assert all(f"{key} {value};" in text for key, value in options.items())
 

@@ -12,7 +12,7 @@ import pytest
 from sanctl.agents.connections import reconnect_outdated
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, outdated_marks
+from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system.runner import LocalRunner
@@ -47,7 +47,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     monkeypatch.setattr(
         drbdsetup, "disconnect_peer", lambda _runner, _name, peer: found.append(peer)
     )
-    monkeypatch.setattr(drbdsetup, "adjust", lambda _runner, name: found.append(name))
+    monkeypatch.setattr(drbdadm, "adjust", lambda _runner, name: found.append(name))
     monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: GOOD)
     return found
 
@@ -87,7 +87,7 @@ def test_one_that_stops_half_way_is_connected_again_by_the_next_monitor(
 
     look(OVERLOOKED)
     age(tmp_path, 16)
-    monkeypatch.setattr(drbdsetup, "adjust", refuse)
+    monkeypatch.setattr(drbdadm, "adjust", refuse)
     with pytest.raises(CommandError):
         look(OVERLOOKED)
     assert told == [0]

@@ -180,7 +180,7 @@ def test_what_is_published_names_each_peer() -> None:
     assert "peers=n2,n3" in text
     state = parse_replica_state(text)
     assert [(link.node, link.is_in_sync) for link in state.peers] == [("n2", True), ("n3", False)]
-    assert not state.is_linked and not state.is_in_sync
+    assert not state.is_connected and not state.is_in_sync
     assert state.brief() == "UpToDate n3 Connecting"
 
 

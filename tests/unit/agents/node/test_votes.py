@@ -103,7 +103,7 @@ def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
 
 def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> None:
     machine.cast()
-    machine.cast(WantedVotes(tally=MAJORITY_OF_NODES, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=MAJORITY_OF_NODES, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]
     assert machine.file == MAJORITY_OF_NODES
     assert parse(machine.toml.read_text()).strategy is Strategy.HEARTBEAT
@@ -111,10 +111,10 @@ def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> No
     last = NodeVotes.parse(machine.published[-1])
     assert (last.file, last.live, last.strategy) == (MAJORITY_OF_NODES, DEVICE, "heartbeat")
     # Not started again while the running corosync still has the device.
-    machine.cast(WantedVotes(tally=MAJORITY_OF_NODES, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=MAJORITY_OF_NODES, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]
     machine.live = MAJORITY_OF_NODES
-    machine.cast(WantedVotes(tally=TWO, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=TWO, strategy="heartbeat"))
     assert machine.file == TWO
     assert machine.conf.read_text().endswith("logging {\n}\n")
 
@@ -132,7 +132,7 @@ def test_nodes_that_a_rollout_has_just_written_are_not_undone(machine: Machine) 
     machine.conf.write_text(machine.conf.read_text().replace(quorum_section(DEVICE), ""))
     machine.conf.write_text(machine.conf.read_text() + quorum_section(TWO))
     machine.live = TWO
-    machine.cast(WantedVotes(tally=TWO, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=TWO, strategy="heartbeat"))
     assert machine.toml.read_text() == CLUSTER_TOML
 
 
@@ -142,5 +142,5 @@ def test_failures_are_logged_and_nothing_more(machine: Machine) -> None:
     assert machine.published == []
     machine.toml.write_text(HEARTBEAT.replace("[pools.main]", "["))
     machine.is_silent = False
-    votes.apply_or_log(machine, str(WantedVotes(tally=DEVICE, strategy="heartbeat")))
+    votes.apply_or_log(machine, str(WantedVotes(vote_mode=DEVICE, strategy="heartbeat")))
     assert machine.published == []

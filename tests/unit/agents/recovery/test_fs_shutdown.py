@@ -14,7 +14,7 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.recovery.fs_shutdown import Verdict
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
+from sanctl.drivers import drbdadm, drbdsetup, loop, node_attributes, pool_mount, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import Pool
@@ -399,7 +399,7 @@ def test_what_is_named_in_place_of_the_metadata_is_each_devices_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyword: str
 ) -> None:
     """Seen with three devices: drbdadm refused all of them, and a start failed for it."""
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     (tmp_path / "drbd.d").mkdir()
     named = set()
     for name in ("a", "b"):

@@ -13,7 +13,7 @@ import pytest
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import bcache, drbdsetup, flash_cache, pool_notes
+from sanctl.drivers import bcache, drbdadm, drbdsetup, flash_cache, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
@@ -37,7 +37,7 @@ def ups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: "/pool/devices/vol.0.data")
     monkeypatch.setattr(lost_writes, "is_suspect", lambda _name, _path: False)
-    monkeypatch.setattr(drbdsetup, "adjust", lambda _runner, name: told.append(name))
+    monkeypatch.setattr(drbdadm, "adjust", lambda _runner, name: told.append(name))
     monkeypatch.setattr(
         drbdsetup, "observe", lambda _runner, _name: DISKLESS._replace(disk="Inconsistent")
     )
@@ -117,7 +117,7 @@ def test_a_disk_that_still_fails_is_only_told_of(
     def refuse(*_: object) -> None:
         raise CommandError(Problem("SAN-CMD-003", "I/O error"))
 
-    monkeypatch.setattr(drbdsetup, "adjust", refuse)
+    monkeypatch.setattr(drbdadm, "adjust", refuse)
     assert give(DISKLESS) is DISKLESS
     assert ups == []
 
@@ -140,7 +140,7 @@ def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ups: list[str]) -> Pat
     monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path))
     found = tmp_path / "main.write-back"
     found.write_text("")
-    monkeypatch.setattr(drbdsetup, "adjust", lambda _runner, _name: ups.append(str(found.exists())))
+    monkeypatch.setattr(drbdadm, "adjust", lambda _runner, _name: ups.append(str(found.exists())))
     return found
 
 

@@ -152,7 +152,7 @@ def test_what_ran_and_why_and_what_it_moved(here: Path, clock: list[float]) -> N
     clock[0] += 4
     company.look()
     (told,) = parse_running(node.told)
-    assert (told.left_kib, told.total_kib, told.rate_kib, told.left_s) == (400, 1000, 150, 3)
+    assert (told.left_kib, told.total_kib, told.rate_kib_s, told.left_s) == (400, 1000, 150, 3)
     node.left["vm0"] = 0
     clock[0] += 4
     assert not company.look()
