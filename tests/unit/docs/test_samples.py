@@ -18,6 +18,9 @@ from tests.support.json_contract import breaches
 
 _CODE = re.compile(r"SAN-[A-Z]+-\d{3}")
 _MAKE = re.compile(r"(?:^|`|\$ )(?:\s{4,})?make ([a-z-]+)", re.MULTILINE)
+_FILE = re.compile(
+    r"(?<![/\w-])((?:sanctl|tests|scripts|resource-agents|ansible)/[\w./-]+\.(?:py|yml|j2))"
+)
 PAGES = doc_samples.pages()
 COMMANDS = [
     sample
@@ -79,6 +82,19 @@ def test_what_cannot_be_typed_is_noticed(line: str) -> None:
 def test_every_code_exists(page: Path) -> None:
     named = set(_CODE.findall(page.read_text(encoding="utf-8")))
     assert named - set(all_codes()) == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_of_the_tree_exists(page: Path) -> None:
+    named = set(_FILE.findall(page.read_text(encoding="utf-8")))
+    assert {name for name in named if not (doc_samples.ROOT / name).exists()} == set()
+
+
+def test_a_file_that_is_gone_is_noticed() -> None:
+    assert _FILE.findall("as `sanctl/gone.py` and (tests/lab/test_x.py), not /etc/sanctl/x.py") == [
+        "sanctl/gone.py",
+        "tests/lab/test_x.py",
+    ]
 
 
 def test_every_make_target_exists() -> None:
