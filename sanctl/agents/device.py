@@ -188,7 +188,7 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
     device that ever took a write is never again taken for a new one, whatever dies in between.
     """
     state = drbdsetup.observe(_RUNNER, device.name)
-    if state is not None and are_all_blank(state, copies=len(device.nodes)):
+    if state is not None and are_all_blank(state, replicas=len(device.nodes)):
         if len(device.nodes) > 1:
             drbdsetup.skip_initial_sync(_RUNNER, device.minor)
         else:
@@ -333,7 +333,7 @@ def monitor() -> int:
                 failure_cleanup.write_note(device, failure_cleanup.MONITOR)
                 ocf.exit_reason(fs_shutdown.RESTART_REASON)
                 return ocf.ERR_GENERIC
-            if not are_all_blank(found.drbd, copies=len(device.nodes)):
+            if not are_all_blank(found.drbd, replicas=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
                 activation_record.is_new(_RUNNER, device)
             if verdict is fs_shutdown.Verdict.AGROUND:

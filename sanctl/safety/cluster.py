@@ -160,8 +160,8 @@ def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
             # Here a partition and its CIB are formed at once.
             has_joined=lambda: True,
             # What DRBD 8.4 calls a replica that was started and has met nobody.
-            is_untried=lambda: world.replicas[i].disk == "C",
-            has_memory=lambda: len(world.nodes) > 2,
+            is_never_connected=lambda: world.replicas[i].disk == "C",
+            quorums_intersect=lambda: len(world.nodes) > 2,
         )
     return rules.is_certain(told)
 

@@ -109,7 +109,7 @@ def connect_all_peers(runner: Runner, device: Device, *, within_s: float) -> Non
 
 def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
     whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
-    is_begun_anew = wanted.is_begun_anew or _is_of_another(device, wanted.only)
+    is_begun_anew = wanted.must_reinitialize or _is_of_another(device, wanted.only)
     anew = "; what it holds of another is given up" if is_begun_anew else ""
     _tell(device, f"connecting to {whom}{anew}")
     if not resource_file.rewrite(runner, device, only=wanted.only):

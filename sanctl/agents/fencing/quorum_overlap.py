@@ -73,7 +73,7 @@ def standing_for_device(
     return apply_quorum_overlap(
         standing,
         has_joined=has_joined,
-        is_untried=lambda: _is_untried(runner, device),
+        is_never_connected=lambda: _is_untried(runner, device),
         quorums_intersect=lambda: corosync.membership(runner).quorums_intersect,
     )
 
@@ -221,7 +221,7 @@ def _among_several(runner: Runner, device: str, standing: str) -> str:
         return "unknown"
     return apply_drbd_quorum(
         standing,
-        copies=len(state.peers) + 1,
+        replicas=len(state.peers) + 1,
         is_primary=state.is_primary,
         has_quorum=state.has_quorum,
         quorums_intersect=corosync.membership(runner).quorums_intersect,

@@ -98,7 +98,7 @@ def has_changed(device: Device, state: ResourceState) -> bool:
     return (
         bool(before)
         and state.is_connected
-        and not are_all_blank(state, copies=len(device.nodes))
+        and not are_all_blank(state, replicas=len(device.nodes))
         and any(
             word not in before and not word.startswith(("out-of-sync=", "size=")) for word in words
         )
@@ -111,10 +111,10 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     score = promotion_score(
         state,
         is_new=state is not None
-        and are_all_blank(state, copies=len(device.nodes))
+        and are_all_blank(state, replicas=len(device.nodes))
         and activation_record.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
-        copies=len(device.nodes),
+        replicas=len(device.nodes),
     )
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
         score = None

@@ -85,7 +85,7 @@ def are_two_replicas_in_sync(state: ResourceState) -> bool:
     if not is_drbd_quorum_used(state):
         return state.is_in_sync
     good = {peer.name for peer in state.peers if peer.is_in_sync}
-    serving = {peer.name for peer in state.peers if peer.is_in_contact and peer.role == "Primary"}
+    serving = {peer.name for peer in state.peers if peer.is_connected and peer.role == "Primary"}
     return state.disk == "UpToDate" and bool(good) and serving <= good
 
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Finds the device a command is about, and what forbids to change any device now."""
+"""Preconditions of any change: device and node exist, quorum, no maintenance, not unmanaged."""
 
 from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cluster import Cluster
+from sanctl.model.cluster import CibNode, Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.names import DeviceName
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.model.names import DeviceName, NodeName
 
 
 def existing_device(cluster: Cluster, name: DeviceName) -> DeviceSpec:
@@ -40,16 +39,50 @@ def existing_device(cluster: Cluster, name: DeviceName) -> DeviceSpec:
     )
 
 
+def existing_node(cluster: Cluster, name: NodeName) -> CibNode:
+    """Return the node of that name.
+
+    Raises:
+        Refused: the cluster has none.
+    """
+    for node in cluster.cib.nodes:
+        if node.name == name:
+            return node
+    known = ", ".join(str(node.name) for node in cluster.cib.nodes)
+    raise Refused(Problem("SAN-NODE-001", f"there is no node {name}", f"the cluster has: {known}"))
+
+
+def quorum_problems(cluster: Cluster) -> tuple[Problem, ...]:
+    """Return that nothing may be changed without quorum; nothing with quorum."""
+    if cluster.mon.has_quorum:
+        return ()
+    return (
+        Problem(
+            "SAN-CLU-001",
+            "the cluster, as this node sees it, has no quorum",
+            "run the command on a node of the majority, or bring nodes back first",
+        ),
+    )
+
+
+def refuse_without_quorum(cluster: Cluster) -> None:
+    """Check that this partition has quorum.
+
+    Raises:
+        Refused: it has none.
+    """
+    problems = quorum_problems(cluster)
+    if problems:
+        raise Refused(*problems)
+
+
 def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
     """Check that Pacemaker would carry out a change of this device.
 
     Raises:
-        Refused: no quorum, Pacemaker told to leave it alone, or it is being deleted.
+        Refused: no quorum, the device is unmanaged, or its deletion has begun.
     """
-    problems = []
-    if not cluster.mon.has_quorum:
-        problems.append(no_quorum_problem())
-    problems.extend(unmanaged_problems(cluster, device))
+    problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
     if device.is_stopping:
         problems.append(
             Problem(

@@ -11,8 +11,11 @@ from sanctl.model.cib_change import AddMove, Change, ClearParameter, RemoveMove,
 from sanctl.model.cluster import Cluster, NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, format_bytes
-from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
-from sanctl.plan.cluster.standby import existing_node
+from sanctl.plan.cluster.preconditions import (
+    existing_device,
+    existing_node,
+    refuse_unless_changeable,
+)
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
 
 MOVE_EXPIRES_AFTER_S = 600

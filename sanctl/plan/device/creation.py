@@ -10,23 +10,27 @@ from typing import TypeVar
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.cib_change import AddDevice, Change
-from sanctl.model.cluster import Cluster, NodeState, clone_id
+from sanctl.model.cluster import Cluster, clone_id
 from sanctl.model.device import (
     MINOR_FIRST,
     MINOR_LAST,
     REPLICAS_RANGE,
     DeviceSpec,
 )
-from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
-from sanctl.model.topology import NodeRole, Topology
+from sanctl.model.topology import Topology
 from sanctl.plan.cache.policy_request import read_cache_problems
+from sanctl.plan.cluster.preconditions import quorum_problems
+from sanctl.plan.device.node_eligibility import (
+    is_storage_node,
+    node_problems,
+    pool_membership_problems,
+)
 from sanctl.plan.device.placement import (
     free_minor,
-    metadata_bytes,
     place_device,
     placement_candidates,
-    room_bytes,
 )
 from sanctl.plan.drbd.version_limits import drbd_version_problem
 from sanctl.render.device_elements import constraint_elements, device_element
@@ -156,9 +160,7 @@ def creation_problems(
     wish: DeviceRequest, cluster: Cluster, topology: Topology, *, drbd_version: str | None
 ) -> tuple[Problem, ...]:
     """Return everything in the cluster's state that stands against a wish."""
-    problems: list[Problem] = []
-    if not cluster.mon.has_quorum:
-        problems.append(no_quorum_problem())
+    problems: list[Problem] = [*quorum_problems(cluster)]
     if wish.name is not None:
         problems.extend(_name_problems(wish.name, cluster))
     if wish.replicas is not None:
@@ -166,7 +168,7 @@ def creation_problems(
         problems += [lacking] if lacking is not None else []
     pool = _pool_of(wish, topology, problems)
     named = tuple(dict.fromkeys((*wish.nodes, *((wish.prefer,) if wish.prefer else ()))))
-    sound = [node for node in named if _is_storage_node(node, topology, problems)]
+    sound = [node for node in named if is_storage_node(node, topology, problems)]
     if pool is None:
         return tuple(problems)
     members = topology.pool(pool)
@@ -198,15 +200,6 @@ def creation_problems(
         elif wish.prefer is not None:
             problems.extend(against.get(wish.prefer, ()))
     return tuple(problems)
-
-
-def no_quorum_problem() -> Problem:
-    """The refusal to change anything without quorum."""
-    return Problem(
-        "SAN-CLU-001",
-        "the cluster, as this node sees it, has no quorum",
-        "run the command on a node of the majority, or bring nodes back first",
-    )
 
 
 def _name_problems(name: DeviceName, cluster: Cluster) -> list[Problem]:
@@ -256,82 +249,6 @@ def _pool_of(wish: DeviceRequest, topology: Topology, problems: list[Problem]) -
             )
         )
     return None
-
-
-def pool_membership_problems(
-    topology: Topology, pool: PoolName, node: NodeName
-) -> tuple[Problem, ...]:
-    """Return why a node cannot hold a replica in that pool, whatever its state."""
-    problems: list[Problem] = []
-    entry = topology.pool(pool)
-    members = () if entry is None else entry.nodes
-    if _is_storage_node(node, topology, problems) and node not in members:
-        problems.append(
-            Problem(
-                "SAN-POOL-014",
-                f"node {node} has no pool {pool}",
-                f"pool {pool} is on {', '.join(map(str, members))}",
-            )
-        )
-    return tuple(problems)
-
-
-def _is_storage_node(node: NodeName, topology: Topology, problems: list[Problem]) -> bool:
-    entry = topology.node(node)
-    if entry is None:
-        known = ", ".join(str(known.name) for known in topology.nodes)
-        problems.append(
-            Problem("SAN-NODE-001", f"there is no node {node}", f"cluster.toml has: {known}")
-        )
-        return False
-    if entry.role is not NodeRole.STORAGE:
-        storage = ", ".join(str(known.name) for known in topology.storage_nodes)
-        problems.append(
-            Problem(
-                "SAN-NODE-002",
-                f"node {node} is a {entry.role.value}: it cannot hold a replica",
-                f"storage nodes are: {storage}",
-            )
-        )
-        return False
-    return True
-
-
-def node_problems(
-    cluster: Cluster, pool: PoolName, node: NodeName, size_bytes: int
-) -> tuple[Problem, ...]:
-    """Return why a node cannot take a replica of that size now."""
-    state = cluster.mon.state(node)
-    if state is not NodeState.ONLINE:
-        return (
-            Problem(
-                "SAN-NODE-003",
-                f"node {node} is {state.value}",
-                "a replica is made on a node that is online: see 'sanctl node list'",
-            ),
-        )
-    room = room_bytes(cluster, pool, node)
-    if room is None:
-        usage = cluster.pool(pool, node)
-        reason = "it has published nothing yet" if usage is None else usage.error
-        return (
-            Problem(
-                "SAN-POOL-013",
-                f"pool {pool} on {node} cannot be used: {reason}",
-                f"look at it with 'sanctl doctor' on {node}",
-            ),
-        )
-    needed = size_bytes + metadata_bytes(size_bytes)
-    if needed > room:
-        return (
-            Problem(
-                "SAN-POOL-012",
-                f"pool {pool} on {node} has room for {format_bytes(room)}, "
-                f"{format_bytes(needed)} are needed",
-                "room is free space less what other devices may still write",
-            ),
-        )
-    return ()
 
 
 def plan_creation(

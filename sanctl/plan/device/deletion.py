@@ -21,8 +21,11 @@ from sanctl.model.cib_change import Change, RemoveDevice, SetNodeAttribute, SetS
 from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import TOMBSTONE_PREFIX
-from sanctl.plan.cluster.preconditions import existing_device, unmanaged_problems
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import (
+    existing_device,
+    quorum_problems,
+    unmanaged_problems,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +76,7 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     if cluster.cib.device(name) is None and cluster.cib.tombstones_of(name):
         return
     device = existing_device(cluster, name)
-    problems = list(unmanaged_problems(cluster, device))
-    if not cluster.mon.has_quorum:
-        problems.insert(0, no_quorum_problem())
+    problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
     if problems:
         raise Refused(*problems)
 

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from sanctl.errors import Refused
 from sanctl.model.cib_change import Change, CompleteDevice
 from sanctl.model.cluster import Cluster, clone_id
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
 
 
 def plan_upgrade(cluster: Cluster) -> tuple[Change, ...]:
@@ -21,6 +20,6 @@ def plan_upgrade(cluster: Cluster) -> tuple[Change, ...]:
         if not {f"{clone_id(device.name)}-reach", f"{clone_id(device.name)}-meta-priority"}
         <= cluster.cib.ids
     )
-    if lacking and not cluster.mon.has_quorum:
-        raise Refused(no_quorum_problem())
+    if lacking:
+        refuse_without_quorum(cluster)
     return lacking

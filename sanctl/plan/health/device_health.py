@@ -145,12 +145,12 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 do=f"journalctl SANCTL_DEVICE={device.name} SANCTL_ACTION=fence-peer on {node} "
                 "says what it waits for: most often for a node to be fenced",
             )
-        if replica.is_up_to_date and (replica.is_linked or len(device.nodes) == 1):
+        if replica.is_up_to_date and (replica.is_connected or len(device.nodes) == 1):
             continue
         if state is NodeState.STANDBY:
             continue  # said of the node once, not of each of its replicas
         there = [o for o in device.nodes if o != node and cluster.mon.state(o) in MEMBER_STATES]
-        has_all = replica.peers and replica.is_linked_with(there)
+        has_all = replica.peers and replica.is_connected_with(there)
         if replica.is_up_to_date and (has_all or not there):
             continue  # who it could be connected to, it is; of the others it is said
         out = replica.out_of_sync_kib
@@ -160,7 +160,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 f"replica on {node}: unknown, its agent has published nothing",
                 f"journalctl SANCTL_DEVICE={device.name} on {node}",
             )
-        elif not replica.is_linked:
+        elif not replica.is_connected:
             what, do = (
                 f"replica on {node} is {replica.disk} and not connected "
                 f"({replica.link or _UNSET}){amount}",

@@ -15,9 +15,9 @@ from sanctl.plan.cluster.strategy import quorums_intersect
 def vote_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
     """Name what is wrong with the votes of the storage nodes that are there and have told."""
     ballots = {
-        str(node.name): cluster.cib.ballots[str(node.name)]
+        str(node.name): cluster.cib.node_votes[str(node.name)]
         for node in topology.storage_nodes
-        if cluster.is_pool_agent_running(node.name) and str(node.name) in cluster.cib.ballots
+        if cluster.is_pool_agent_running(node.name) and str(node.name) in cluster.cib.node_votes
     }
     strategies = {name: ballot.strategy for name, ballot in ballots.items()}
     if len(set(strategies.values())) > 1:
@@ -34,7 +34,7 @@ def vote_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
         (name, tally)
         for name, ballot in ballots.items()
         for tally in dict.fromkeys((ballot.file, ballot.live))
-        if tally != topology.tally
+        if tally != topology.vote_mode
     ]
     if wrong:
         # A way to count that sanctl does not know has nothing in common with any other.
@@ -47,7 +47,7 @@ def vote_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
             code="SAN-HLT-080",
             severity=Severity.WARNING if is_safe else Severity.CRITICAL,
             subject="strategy",
-            what=f"{topology.strategy} means to count by {topology.tally}, but {seen}",
+            what=f"{topology.strategy} means to count by {topology.vote_mode}, but {seen}",
             why="until all count alike, a lost node can leave the others without quorum"
             if is_safe
             else "two parts of the cluster may both find that they have quorum",

@@ -14,8 +14,7 @@ from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, CacheState, WantedMode, parse_wanted_mode
 from sanctl.model.topology import Pool, Topology
 from sanctl.plan.cluster.convergence import Progress
-from sanctl.plan.cluster.preconditions import maintenance_problems
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import maintenance_problems, quorum_problems
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
 #: Writing back what is dirty holds up a change of the mode, or a flash's removal, this long.
@@ -90,8 +89,7 @@ def plan_flash_mode(cluster: Cluster, pool: Pool, mode: CacheMode) -> tuple[Chan
     Raises:
         Refused: no quorum, or Pacemaker would not carry it out.
     """
-    problems = [*([] if cluster.mon.has_quorum else [no_quorum_problem()])]
-    problems.extend(maintenance_problems(cluster))
+    problems = [*quorum_problems(cluster), *maintenance_problems(cluster)]
     if problems:
         raise Refused(*problems)
     members = {each.name for each in cluster.cib.nodes}
@@ -218,9 +216,7 @@ def flash_text(state: CacheState) -> str:
 
 def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
     """Return why a pool of a node may not be made anew: each device has to be good elsewhere."""
-    if not cluster.mon.has_quorum:
-        return (no_quorum_problem(),)
-    return tuple(
+    return quorum_problems(cluster) or tuple(
         Problem(
             "SAN-POOL-020",
             f"device {device.name} is not known to have a good copy on another node than {node}",

@@ -142,13 +142,13 @@ def _side(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts:
             for mark in cluster.cib.outdated
         ),
         serves=node.value in cluster.mon.active_nodes(device.name),
-        is_untried=replica.disk == _UNTRIED and not _has_memory(cluster, node),
+        is_untried=replica.disk == _UNTRIED and not _quorums_intersect(cluster, node),
     )
 
 
-def _has_memory(cluster: Cluster, node: NodeName) -> bool:
-    live = cluster.ballot(node).live
-    return live is None or live.votes.has_memory
+def _quorums_intersect(cluster: Cluster, node: NodeName) -> bool:
+    live = cluster.votes_of(node).live
+    return live is None or live.votes.quorums_intersect
 
 
 def _condition(sides: tuple[ReplicaFacts, ...]) -> Condition:
@@ -179,7 +179,7 @@ def _may_serve(side: ReplicaFacts, sides: tuple[ReplicaFacts, ...]) -> bool:
 
 
 def _relation(sides: tuple[ReplicaFacts, ...]) -> Relation | None:
-    if len(sides) != 2 or any(side.replica.is_linked for side in sides):
+    if len(sides) != 2 or any(side.replica.is_connected for side in sides):
         return None
     mine, theirs = (side.generations if side.is_present else None for side in sides)
     return compare_generations(mine, theirs) if mine is not None and theirs is not None else None
@@ -254,7 +254,7 @@ def _refuse_if_newer_is_there(
                 "it must be fenced, or back, before its copy is given up",
             )
         )
-    if other.is_present and not (kept.replica.is_linked and other.replica.is_linked):
+    if other.is_present and not (kept.replica.is_connected and other.replica.is_connected):
         if kept.generations is None or other.generations is None:
             raise Refused(
                 Problem(
@@ -318,12 +318,12 @@ def _lost_in_ram(kept: ReplicaFacts, other: ReplicaFacts) -> str:
     A host's flush is answered when the disk of the node that served has it, and reaches the other
     at about that time (docs/explanation/cache.md).
     """
-    if kept.replica.served_last and not other.replica.served_last:
+    if kept.replica.was_last_primary and not other.replica.was_last_primary:
         return (
             "writes that no host had flushed: this copy served last, so it has all that was; "
             f"what else only {other.node} has cannot be known"
         )
-    if other.replica.served_last:
+    if other.replica.was_last_primary:
         return (
             f"writes that no host had flushed, and perhaps the last that were: {other.node} served "
             f"last, keep that one if it can be; how much {kept.node} lacks cannot be known"

@@ -7,8 +7,7 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.cluster.standby import existing_node
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
 from sanctl.plan.replicas.replica_choice import ReplicaRequest
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
@@ -30,8 +29,7 @@ def plan_replacement(
         raise Refused(
             Problem("SAN-REP-006", f"{old} cannot take its own place", "name two different nodes")
         )
-    if not cluster.mon.has_quorum:
-        raise Refused(no_quorum_problem())
+    refuse_without_quorum(cluster)
     return tuple(
         (device.name, replacement_request(device, old, new))
         for device in cluster.cib.devices

@@ -15,7 +15,7 @@ from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
 from sanctl.model.names import NodeName
-from sanctl.plan.device.creation import node_problems
+from sanctl.plan.device.node_eligibility import node_problems
 
 #: Fewer good copies than wanted for a while, because DRBD 8.4 has no room for one more.
 RISK_FEWER_REPLICAS = "SAN-RISK-004"

@@ -150,7 +150,7 @@ def test_what_is_published_reads_back() -> None:
         assert VoteMode.parse(str(tally)) == tally
         ballot = NodeVotes(file=tally, live=None, strategy="heartbeat", is_device_voting=True)
         assert NodeVotes.parse(str(ballot)) == ballot
-        wish = WantedVotes(tally=tally, strategy="heartbeat")
+        wish = WantedVotes(vote_mode=tally, strategy="heartbeat")
         assert WantedVotes.parse(str(wish)) == wish
     assert NodeVotes.parse("") == NodeVotes()
     for wrong in ("", "qdevice", "nodes@10.0.0.1", "nodes", "? heartbeat"):

@@ -68,7 +68,7 @@ def test_it_stays_while_the_device_moves() -> None:
     assert next_limit(FOUR, HERE, "", FILLED, WITH_N1) == WITH_N1
     assert next_limit(FOUR, HERE, "", IN_STEP, WITH_N1) == ALL_PEERS
     moved = next_limit(FOUR, HERE, "n4", FILLED, WITH_N1)
-    assert moved == ConnectionLimit("n4", is_begun_anew=True)
+    assert moved == ConnectionLimit("n4", must_reinitialize=True)
 
 
 def test_it_stays_with_that_one_until_it_is_in_step() -> None:
@@ -83,7 +83,9 @@ def test_it_stays_with_that_one_until_it_is_in_step() -> None:
 )
 def test_who_has_a_part_of_what_one_sent_begins_anew_with_another(disk: str, anew: bool) -> None:
     seen = state(peer("n1", connection="Connecting"), disk=disk)
-    assert next_limit(FOUR, HERE, "n4", seen, WITH_N1) == ConnectionLimit("n4", is_begun_anew=anew)
+    assert next_limit(FOUR, HERE, "n4", seen, WITH_N1) == ConnectionLimit(
+        "n4", must_reinitialize=anew
+    )
 
 
 def test_who_has_lost_all_contact_comes_back_to_the_node_that_serves() -> None:
@@ -108,10 +110,10 @@ def test_nobody_but_the_node_that_serves_is_met_by_who_is_behind(
     assert told.only in {"", serving} or (serving in {"", HERE} and told == now)
     assert told.only != HERE
     if now.only and told == ALL_PEERS and serving not in {"", HERE} and not seen.is_primary:
-        assert seen.beside(serving).is_in_sync and now.only == serving
+        assert seen.with_only_peer(serving).is_in_sync and now.only == serving
     # It rests where it has come to.
     again = next_limit(FOUR, HERE, serving, seen, ConnectionLimit(told.only))
-    assert again.only == told.only or seen.beside(serving).is_in_sync
+    assert again.only == told.only or seen.with_only_peer(serving).is_in_sync
 
 
 def test_what_is_met_is_what_drbd_connects_to() -> None:
