@@ -18,6 +18,7 @@ from tests.support.json_contract import breaches
 
 _CODE = re.compile(r"SAN-[A-Z]+-\d{3}")
 _MAKE = re.compile(r"(?:^|`|\$ )(?:\s{4,})?make ([a-z-]+)", re.MULTILINE)
+_ACTION = re.compile(r"SANCTL_ACTION=([a-z-]+)")
 _FILE = re.compile(
     r"(?<![/\w-])((?:sanctl|tests|scripts|resource-agents|ansible)/[\w./-]+\.(?:py|yml|j2))"
 )
@@ -95,6 +96,15 @@ def test_a_file_that_is_gone_is_noticed() -> None:
         "sanctl/gone.py",
         "tests/lab/test_x.py",
     ]
+
+
+def test_every_action_is_written_to_the_journal() -> None:
+    """An operator who asks the journal for another finds nothing, and takes that for good news."""
+    product = (doc_samples.ROOT / "sanctl").rglob("*.py")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in product)
+    named = {name for page in PAGES for name in _ACTION.findall(page.read_text(encoding="utf-8"))}
+    assert "fence-peer" in named
+    assert {name for name in named if f'"{name}"' not in text} == set()
 
 
 def test_every_make_target_exists() -> None:
