@@ -115,7 +115,7 @@ def environment() -> Environment:
     return Environment()
 
 
-def topology_if_readable(env: Environment) -> Topology | None:
+def topology_or_none(env: Environment) -> Topology | None:
     """Return the topology for what it adds to a result; without it there is still a result."""
     try:
         return env.topology()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
-from sanctl.cli.documents.contract import DOCUMENTS
+from sanctl.cli.documents.by_command import DOCUMENTS
 
 
 class LabNode(TypedDict):

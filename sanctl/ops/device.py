@@ -50,7 +50,7 @@ from sanctl.plan.device.upgrade import plan_upgrade
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DeviceOutcome:
     """A device after a command, and whether the command had anything to do."""
 
     device: DeviceSpec
@@ -77,7 +77,7 @@ def create_device(
     new_uuid: Callable[[], str],
     drbd_version: str | None,
     timeout_s: float,
-) -> Outcome:
+) -> DeviceOutcome:
     """Create a device and wait until it is served and all its replicas are in sync.
 
     Raises:
@@ -138,8 +138,8 @@ def _objections_if_seen(
 
 def _outcome(
     session: Session, cluster: Cluster, name: DeviceName, *, changed: bool, begin: float
-) -> Outcome:
-    return Outcome(
+) -> DeviceOutcome:
+    return DeviceOutcome(
         device=existing_device(cluster, name),
         cluster=cluster,
         changed=changed,
@@ -149,7 +149,7 @@ def _outcome(
 
 def resize_device(
     session: Session, name: DeviceName, size: ByteSize, *, timeout_s: float
-) -> Outcome:
+) -> DeviceOutcome:
     """Grow a device under its users and wait until every replica has the new size.
 
     Run again after an interruption it waits for what is still missing.
@@ -173,7 +173,9 @@ def resize_device(
     return _outcome(session, cluster, name, changed=bool(changes), begin=begin)
 
 
-def move_device(session: Session, name: DeviceName, node: NodeName, *, timeout_s: float) -> Outcome:
+def move_device(
+    session: Session, name: DeviceName, node: NodeName, *, timeout_s: float
+) -> DeviceOutcome:
     """Let another node serve a device; what pulls it there is removed whatever happens."""
     begin = session.clock.monotonic_s()
     known: list[Failure] = []
@@ -199,7 +201,7 @@ def move_device(session: Session, name: DeviceName, node: NodeName, *, timeout_s
         duration_s = session.clock.monotonic_s() - begin
     finally:
         session.change(lambda seen: plan_move_end(seen, name))
-    return Outcome(
+    return DeviceOutcome(
         device=existing_device(cluster, name),
         cluster=cluster,
         changed=True,
@@ -207,12 +209,16 @@ def move_device(session: Session, name: DeviceName, node: NodeName, *, timeout_s
     )
 
 
-def allow_initiator(session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float) -> Outcome:
+def allow_initiator(
+    session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float
+) -> DeviceOutcome:
     """Let an initiator use a device."""
     return _change_access(session, name, lambda seen: plan_allow(seen, name, iqn), timeout_s)
 
 
-def deny_initiator(session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float) -> Outcome:
+def deny_initiator(
+    session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float
+) -> DeviceOutcome:
     """Keep an initiator from a device."""
     return _change_access(session, name, lambda seen: plan_deny(seen, name, iqn), timeout_s)
 
@@ -222,7 +228,7 @@ def _change_access(
     name: DeviceName,
     plan: Callable[[Cluster], tuple[Change, ...]],
     timeout_s: float,
-) -> Outcome:
+) -> DeviceOutcome:
     begin = session.clock.monotonic_s()
     known: list[Failure] = []
 

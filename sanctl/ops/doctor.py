@@ -12,7 +12,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import NodeRole, Topology
-from sanctl.ops.fencing import ask_devices, silent
+from sanctl.ops.node_fence import query_fencing_devices, silent_device_findings
 from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
 
@@ -106,7 +106,7 @@ def examine(
     if cluster is not None:
         findings.extend(all_findings(cluster, topology, now_s=session.clock.wall_s()))
         try:
-            findings.extend(silent(ask_devices(stonith, cluster)))
+            findings.extend(silent_device_findings(query_fencing_devices(stonith, cluster)))
         except SanctlError as error:
             findings.extend(_as_findings(error, "fencing"))
             unmade.add("fencing")

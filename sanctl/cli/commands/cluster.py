@@ -9,13 +9,13 @@ import click
 
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import UNKNOWN
+from sanctl.cli.views.device import UNKNOWN
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError
 from sanctl.model.cluster import Cluster
 from sanctl.model.topology import Strategy, Topology
 from sanctl.model.vote_mode import Votes
-from sanctl.ops import strategy as strategies
+from sanctl.ops import cluster_strategy as strategies
 
 _LINK_NAMES = {0: "heartbeat", 1: "sync"}
 _VOTE_COLUMNS = ("NODE", "ROLE", "STRATEGY", "COUNTS BY", "AFTER A START", "DEVICE")
@@ -87,7 +87,9 @@ def set_strategy(name: str, timeout_s: float, output: str) -> None:
     env = environment()
     wanted = Strategy(name)
     with env.session() as it, env.recorded("strategy", words=f"cluster strategy set {name}"):
-        changed = strategies.change(it, env.runner, env.topology(), wanted, timeout_s=timeout_s)
+        changed = strategies.change_strategy(
+            it, env.runner, env.topology(), wanted, timeout_s=timeout_s
+        )
     finish(
         output,
         data={"strategy": name, "changed": changed},

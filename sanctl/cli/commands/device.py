@@ -7,14 +7,32 @@ from typing import Any
 
 import click
 
-from sanctl.cli.commands.cache import DIRTY_LIMIT, MODES, READ_CACHE, cache, cache_lines, change_of
-from sanctl.cli.commands.heal import heal
-from sanctl.cli.commands.replicas import place, replicas
-from sanctl.cli.commands.sync_policy import policy_options, policy_words, sync, values_of
-from sanctl.cli.commands.verify import verify
-from sanctl.cli.environment import environment, topology_if_readable
+from sanctl.cli.commands.device_cache import (
+    CACHE_MODES,
+    DIRTY_LIMIT_OPTION,
+    READ_CACHE_OPTION,
+    cache,
+    cache_lines,
+    parse_cache_change,
+)
+from sanctl.cli.commands.device_heal import heal
+from sanctl.cli.commands.device_replicas import place, replicas
+from sanctl.cli.commands.device_sync import (
+    given_sync_options,
+    sync,
+    sync_policy_options,
+    sync_policy_text,
+)
+from sanctl.cli.commands.device_verify import verify
+from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
+from sanctl.cli.views.device import (
+    DEVICE_COLUMNS,
+    device_data,
+    device_row,
+    device_state,
+    replica_text,
+)
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE
 from sanctl.model.cluster import Cluster
@@ -86,17 +104,17 @@ device.add_command(cache)
     metavar="IQN",
     help="A host that may use it; may be given several times. Without it no host may.",
 )
-@policy_options
+@sync_policy_options
 @click.option(
     "--cache",
     "cache_mode",
-    type=MODES,
+    type=CACHE_MODES,
     default="none",
     show_default=True,
     help="Where acknowledged writes may be; none is for most: see 'device cache'.",
 )
-@DIRTY_LIMIT
-@READ_CACHE
+@DIRTY_LIMIT_OPTION
+@READ_CACHE_OPTION
 @timeout_option(180)
 @output_option
 def create(
@@ -125,8 +143,8 @@ def create(
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
         prefer=prefer,
         initiators=initiators,
-        sync=values_of(policy),
-        cache=change_of(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
+        sync=given_sync_options(policy),
+        cache=parse_cache_change(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
     )
     topology = env.topology()
     with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
@@ -171,7 +189,7 @@ def list_devices(output: str) -> None:
         else:
             print("there are no devices")
 
-    topology = topology_if_readable(env)
+    topology = topology_or_none(env)
     finish(output, data=[device_data(cluster, d, topology) for d in cluster.cib.devices], text=text)
 
 
@@ -204,13 +222,13 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("pool", found.pool.value),
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
-        *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
+        *((f"replica {n}", replica_text(cluster, found, n)) for n in found.nodes),
         ("cache", cache_policy_text(found.cache)),
         *(("", line) for line in cache_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
-        ("sync", policy_words(found.sync)),
+        ("sync", sync_policy_text(found.sync)),
         ("drbd", f"minor {found.minor}, port {7800 + found.minor}"),
         ("uuid", found.uuid),
     ]
@@ -284,7 +302,7 @@ def resize(name: str, size: str, timeout_s: float, output: str) -> None:
         output,
         data={
             "changed": outcome.changed,
-            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
+            **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
         },
         text=lambda: print(
             f"device {wanted} has {outcome.device.size}"
@@ -310,7 +328,7 @@ def move(name: str, node: str, timeout_s: float, output: str) -> None:
         data={
             "changed": outcome.changed,
             "duration_s": round(outcome.duration_s, 3),
-            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
+            **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
         },
         text=lambda: print(
             f"device {wanted} is served by {target}"

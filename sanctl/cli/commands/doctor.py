@@ -7,7 +7,7 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option
-from sanctl.cli.views import finding_data
+from sanctl.cli.views.device import finding_data
 from sanctl.errors import ConfigError, ExitStatus
 from sanctl.model.findings import is_degraded
 from sanctl.model.topology import Topology

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import click
 
-from sanctl.cli.commands.replicas import replace
+from sanctl.cli.commands.device_replicas import replace
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import NODE_COLUMNS, node_data, node_rows
+from sanctl.cli.views.device import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
 from sanctl.model.names import NodeName
-from sanctl.ops.drain import drain_node, undrain_node
-from sanctl.ops.fencing import Answer, ask_about, fence_node
-from sanctl.ops.node import bring_online, put_in_standby
+from sanctl.ops.node_drain import drain_node, undrain_node
+from sanctl.ops.node_fence import FencingAnswer, fence_node, query_fencing_of_node
+from sanctl.ops.node_standby import bring_online, put_in_standby
 
 
 @click.group(no_args_is_help=False)
@@ -112,7 +112,7 @@ def fence(
     wanted = NodeName.parse(name)
     if test:
         with env.session() as it:
-            answers = ask_about(it, env.stonith, wanted)
+            answers = query_fencing_of_node(it, env.stonith, wanted)
         proven = any(answer.reason == "" for answer in answers) and not any(
             answer.reason for answer in answers
         )
@@ -153,7 +153,7 @@ def fence(
     )
 
 
-def _print_answers(here: str, answers: tuple[Answer, ...]) -> None:
+def _print_answers(here: str, answers: tuple[FencingAnswer, ...]) -> None:
     for answer in answers:
         said = {None: "may not be used from here", "": "answers"}.get(
             answer.reason, f"does not answer: {answer.reason}"

@@ -9,13 +9,13 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import UNKNOWN, pool_data
+from sanctl.cli.views.device import UNKNOWN, pool_data
 from sanctl.errors import SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import PoolName, format_bytes
 from sanctl.model.topology import Pool, Topology
-from sanctl.ops import pool as pools
+from sanctl.ops import pool_cache as pools
 from sanctl.plan.pool.flash_mode import (
     absent_nodes,
     common_wanted_mode,
@@ -78,7 +78,7 @@ def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
         return
     with env.session() as it, env.recorded("pool-cache", words=f"pool cache {name} {mode}"):
         began_s = it.clock.monotonic_s()
-        cluster, changed = pools.set_mode(
+        cluster, changed = pools.change_flash_mode(
             it, topology, wanted, CacheMode(mode), timeout_s=timeout_s
         )
         took_s = it.clock.monotonic_s() - began_s
@@ -141,15 +141,15 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     node = env.host.node_name()
     if anew:
         with env.session() as it:
-            pools.refuse_renewal(it.observe(), topology, wanted, node)
+            pools.check_reformat(it.observe(), topology, wanted, node)
         if not yes:
             click.confirm(
                 f"Throw away all copies in pool {wanted} on {node}?", abort=True, err=True
             )
     with env.recorded("pool-prepare", words=f"pool prepare {name}{' --anew' if anew else ''}"):
         if anew:
-            pools.clear(env.runner, topology, wanted)
-        done = pools.prepare(env.runner, topology, wanted, node)
+            pools.clear_pool(env.runner, topology, wanted)
+        done = pools.prepare_pool(env.runner, topology, wanted, node)
     if anew:
         _forget_failures(wanted)
     finish(

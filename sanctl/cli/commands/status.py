@@ -7,7 +7,7 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table
-from sanctl.cli.views import (
+from sanctl.cli.views.device import (
     CACHE_COLUMNS,
     DEVICE_COLUMNS,
     NODE_COLUMNS,

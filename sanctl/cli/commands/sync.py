@@ -10,16 +10,16 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table
-from sanctl.cli.sync_views import (
-    bar,
-    duration,
+from sanctl.cli.views.device import replica_text
+from sanctl.cli.views.sync import (
+    duration_text,
+    progress_bar,
     resync_data,
-    resync_words,
-    running_data,
-    verification_data,
-    verification_words,
+    resync_text,
+    running_sync_data,
+    verify_data,
+    verify_text,
 )
-from sanctl.cli.views import replica_words
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import format_bytes
 from sanctl.model.resync_record import RunningSync
@@ -61,9 +61,9 @@ def status(output: str) -> None:
                     "node": node.value,
                     "disk": replica.disk,
                     "replication": replica.replication,
-                    "running": running_data(here) if here else None,
+                    "running": running_sync_data(here) if here else None,
                     "latest": resync_data(replica.resync) if replica.resync else None,
-                    "verify": verification_data(told) if told else None,
+                    "verify": verify_data(told) if told else None,
                 }
             )
     finish(output, data=data, text=text)
@@ -112,7 +112,7 @@ def _rows(cluster: Cluster, running: Seen, *, is_all: bool) -> Iterator[tuple[st
             here = _running_on(running, device.name.value, node.value)
             if here is None:
                 if is_all:
-                    words = replica_words(cluster, device, node)
+                    words = replica_text(cluster, device, node)
                     yield (device.name.value, node.value, words, "", "", "", "")
                 continue
             state = f"waits {here.waits}" if here.waits else here.kind
@@ -120,10 +120,10 @@ def _rows(cluster: Cluster, running: Seen, *, is_all: bool) -> Iterator[tuple[st
                 device.name.value,
                 node.value,
                 state,
-                bar(here.done_percent),
+                progress_bar(here.done_percent),
                 format_bytes(here.left_kib * 1024),
                 f"{format_bytes(here.rate_kib_s * 1024)}/s",
-                duration(here.left_s),
+                duration_text(here.left_s),
             )
 
 
@@ -132,7 +132,7 @@ def _latest(cluster: Cluster) -> Iterator[str]:
         for node in device.nodes:
             resync = cluster.replica(device.name, node).resync
             if resync is not None:
-                yield f"{device.name} on {node}: latest resync {resync_words(resync)}"
+                yield f"{device.name} on {node}: latest resync {resync_text(resync)}"
             told = cluster.cib.verifications.get((device.name.value, node.value))
             if told is not None:
-                yield f"{device.name} on {node}: latest verify {verification_words(told)}"
+                yield f"{device.name} on {node}: latest verify {verify_text(told)}"

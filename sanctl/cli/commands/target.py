@@ -15,12 +15,12 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.model.topology import Topology
-from sanctl.ops.device import Outcome, allow_initiator, deny_initiator
+from sanctl.ops.device import DeviceOutcome, allow_initiator, deny_initiator
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
 
 if TYPE_CHECKING:
-    from sanctl.cli.documents import contract
+    from sanctl.cli.documents import by_command
 
 _PORT = 3260
 
@@ -64,7 +64,7 @@ def show(name: str | None, output: str) -> None:
     finish(output, data=data if wanted is None else data[0], text=text)
 
 
-def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> contract.Target:
+def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> by_command.Target:
     return {
         "device": device.name.value,
         "target": topology.target_iqn(device.name).value,
@@ -88,7 +88,7 @@ def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> co
     }
 
 
-def _print_target(entry: contract.Target) -> None:
+def _print_target(entry: by_command.Target) -> None:
     lines = [
         ("device", entry["device"]),
         ("target", entry["target"]),
@@ -118,7 +118,7 @@ def _change(
     timeout_s: float,
     *,
     word: str,
-    operation: Callable[..., Outcome],
+    operation: Callable[..., DeviceOutcome],
     done: str,
     already: str,
 ) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The JSON documents about data that has diverged; see sanctl/cli/documents/contract.py."""
+"""The JSON documents about data that has diverged; see sanctl/cli/documents/by_command.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HealVerdict(TypedDict):
     refused: Annotated[HealRefusal | None, "why it is refused"]
 
 
-class HealCopy(TypedDict):
+class HealReplica(TypedDict):
     """A copy of the device; null: not known."""
 
     node: Annotated[str, "the node that keeps it"]
@@ -52,7 +52,7 @@ class HealCase(TypedDict):
     condition: Annotated[
         str, "`sound`, `diverged`, `unrelated`, or `blocked`: no copy may be served"
     ]
-    copies: Annotated[list[HealCopy], "its copies"]
+    copies: Annotated[list[HealReplica], "its copies"]
 
 
 class Healed(HealCase):

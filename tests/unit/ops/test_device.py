@@ -20,7 +20,7 @@ from sanctl.errors import (
 from sanctl.model.cluster import Role
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.ops.device import (
-    Outcome,
+    DeviceOutcome,
     allow_initiator,
     create_device,
     delete_device,
@@ -45,7 +45,7 @@ class Bench:
         self.reporter = FakeReporter()
         self.session = Session(self.cluster, self.clock, self.reporter)
 
-    def create(self, name: str = "vm1", size: str = "1G", **more: object) -> Outcome:
+    def create(self, name: str = "vm1", size: str = "1G", **more: object) -> DeviceOutcome:
         request = DeviceArguments(name=name, size=size, replicas=str(more.pop("replicas", "2")))
         for key, value in more.items():
             request = _replaced(request, key, value)

@@ -19,13 +19,13 @@ from sanctl.drivers import bcache, flash_cache, pool_notes
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.topology import PoolCache, Topology
-from sanctl.ops import pool as pools
-from sanctl.ops import pool_preparation
+from sanctl.ops import pool_cache as pools
+from sanctl.ops import pool_prepare
 from sanctl.plan.pool.flash_assembly import choose_assembly
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology
 from tests.unit.ops.test_device import codes
-from tests.unit.ops.test_pool import MAIN
+from tests.unit.ops.test_pool_cache import MAIN
 
 MIB = 1 << 20
 SIZE = 3 * MIB
@@ -140,10 +140,10 @@ class World:
         return bcache.OriginState(f"..{self.origin}", True, CacheMode.WRITE_THROUGH, True, 0, 0, 0)
 
     def prepare(self) -> tuple[str, ...]:
-        return pools.prepare(self.runner, self.topology, MAIN, "n1")
+        return pools.prepare_pool(self.runner, self.topology, MAIN, "n1")
 
     def anew(self) -> None:
-        pools.clear(self.runner, self.topology, MAIN)
+        pools.clear_pool(self.runner, self.topology, MAIN)
         self.prepare()
 
     def kinds(self) -> set[str]:
@@ -163,7 +163,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(bcache, "stop", lambda *_, **__: None)
     monkeypatch.setattr(bcache, "cache_set_folder", lambda _flash: None)
     monkeypatch.setattr(pools, "is_mount_point", lambda _path: made.is_mounted)
-    monkeypatch.setattr(pool_preparation, "is_mount_point", lambda _path: made.is_mounted)
+    monkeypatch.setattr(pool_prepare, "is_mount_point", lambda _path: made.is_mounted)
     real_blank = bcache.begins_blank
 
     def begins_blank(device: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.ops.heal import examine_replicas, heal_device
+from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.replicas.heal import ACCEPT_SERVED, Condition, Diagnosis, loss_of_keeping

@@ -9,17 +9,17 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import UNKNOWN, device_data
+from sanctl.cli.views.device import UNKNOWN, device_data
 from sanctl.errors import ExitStatus
 from sanctl.model.names import DeviceName, NodeName, format_bytes
-from sanctl.ops.replicas import Levelled, change_level, replace_node
+from sanctl.ops.device_replicas import ReplicasOutcome, change_replicas, replace_node
 from sanctl.plan.device.creation import DeviceArguments, parse_device_request
 from sanctl.plan.device.placement_preview import NodePreview, preview_placement
 from sanctl.plan.replicas.replica_choice import parse_replica_request
 from sanctl.plan.replicas.replica_count import StepContext
 
 if TYPE_CHECKING:
-    from sanctl.cli.documents import contract
+    from sanctl.cli.documents import by_command
     from sanctl.cli.environment import Environment
     from sanctl.model.topology import Topology
 
@@ -69,7 +69,7 @@ def replicas(
     )
     words = f"device replicas {name} {count}{options}"
     with env.session() as it, env.recorded("replicas", device=name, words=words):
-        outcome = change_level(
+        outcome = change_replicas(
             it,
             wanted,
             request,
@@ -90,7 +90,7 @@ def _setting(env: Environment, topology: Topology, accepted: tuple[str, ...]) ->
     )
 
 
-def _levelled_data(outcome: Levelled, topology: Topology) -> contract.Levelled:
+def _levelled_data(outcome: ReplicasOutcome, topology: Topology) -> by_command.ReplicasChanged:
     return {
         "changed": bool(outcome.steps),
         "duration_s": round(outcome.duration_s, 3),
@@ -101,7 +101,7 @@ def _levelled_data(outcome: Levelled, topology: Topology) -> contract.Levelled:
     }
 
 
-def _print_levelled(outcome: Levelled, topology: Topology) -> None:
+def _print_levelled(outcome: ReplicasOutcome, topology: Topology) -> None:
     made = outcome.device
     where = ", ".join(map(str, made.nodes))
     after = f", after {outcome.duration_s:.1f} s" if outcome.steps else ": nothing to do"
@@ -187,7 +187,7 @@ def _row(site: NodePreview) -> tuple[str, ...]:
     )
 
 
-def _verdict(site: NodePreview, *, is_first: bool) -> contract.PlacementVerdict:
+def _verdict(site: NodePreview, *, is_first: bool) -> by_command.PlacementVerdict:
     return {
         "node": site.node.value,
         "chosen": site.is_chosen,

@@ -10,7 +10,7 @@ import pytest
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName
 from sanctl.model.verify_result import VerifyRequest, VerifyResult
-from sanctl.ops.verify import verify_device
+from sanctl.ops.device_verify import verify_device
 from sanctl.plan.health.device_health import device_findings
 from tests.unit.ops.test_device import Bench, codes
 

@@ -12,7 +12,7 @@ from sanctl.cli.environment import environment
 from sanctl.cli.output import Command, finish, output_option, timeout_option
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.sync_policy import SyncPolicy
-from sanctl.ops.sync import change_policy
+from sanctl.ops.device_sync import change_sync_policy
 from sanctl.plan.cluster.preconditions import existing_device
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _OPTIONS = (
 )
 
 
-def policy_options(command: Command) -> Command:
+def sync_policy_options(command: Command) -> Command:
     """Add the options of a sync policy to a command."""
     for option, key, metavar, meaning in reversed(_OPTIONS):
         name = key.replace("-", "_")
@@ -68,7 +68,7 @@ def policy_options(command: Command) -> Command:
     return command
 
 
-def values_of(options: Mapping[str, Any]) -> dict[str, str]:
+def given_sync_options(options: Mapping[str, Any]) -> dict[str, str]:
     """Return what was given of the options of `policy_options`, by the policy's words."""
     return {
         key: str(options[key.replace("-", "_")])
@@ -77,7 +77,7 @@ def values_of(options: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def policy_data(policy: SyncPolicy) -> sync_documents.SyncPolicy:
+def sync_policy_data(policy: SyncPolicy) -> sync_documents.SyncPolicy:
     """Return a policy for the JSON output."""
     return {
         "full_above": policy.full_above_percent,
@@ -90,7 +90,7 @@ def policy_data(policy: SyncPolicy) -> sync_documents.SyncPolicy:
     }
 
 
-def policy_words(policy: SyncPolicy) -> str:
+def sync_policy_text(policy: SyncPolicy) -> str:
     """Say a policy in one line."""
     ceiling = (
         f"{format_bytes(policy.rate_max_kib_s * 1024)}/s" if policy.rate_max_kib_s else "network"
@@ -111,26 +111,26 @@ def policy_words(policy: SyncPolicy) -> str:
 
 @click.command(short_help="Show or change how a device's replicas are brought into line.")
 @click.argument("name")
-@policy_options
+@sync_policy_options
 @timeout_option(60)
 @output_option
 def sync(name: str, timeout_s: float, output: str, **options: Any) -> None:
     """Show how a device's replicas are brought into line, or change it while hosts use it."""
     env = environment()
-    wanted, values = DeviceName.parse(name), values_of(options)
+    wanted, values = DeviceName.parse(name), given_sync_options(options)
     with env.session() as it:
         if values:
             words = " ".join(f"{key}={value}" for key, value in values.items())
             with env.recorded("sync", device=name, words=f"device sync {name} {words}"):
-                outcome = change_policy(it, wanted, values, timeout_s=timeout_s)
+                outcome = change_sync_policy(it, wanted, values, timeout_s=timeout_s)
             device, changed = outcome.device, outcome.changed
         else:
             device, changed = existing_device(it.observe(), wanted), False
     finish(
         output,
-        data={"name": name, "changed": changed, "sync": policy_data(device.sync)},
+        data={"name": name, "changed": changed, "sync": sync_policy_data(device.sync)},
         text=lambda: print(
-            f"device {name}: {policy_words(device.sync)}"
+            f"device {name}: {sync_policy_text(device.sync)}"
             + (": nothing to do" if values and not changed else "")
         ),
     )

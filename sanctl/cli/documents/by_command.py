@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the JSON documents of the commands hold: the contract that docs/reference/json.md prints.
 
-`sanctl.cli.views` and the commands build exactly these; a test holds what they print against them.
+`sanctl.cli.views.device` and the commands build exactly these; a test holds what they print against them.
 Fields are added at any time; one that is here keeps its name, its type and its meaning for as long
 as `schema` has the same number.
 """
@@ -14,7 +14,7 @@ from typing import Annotated, TypedDict
 from sanctl.cli.documents.cluster import Cluster, StrategySet, StrategyShown
 from sanctl.cli.documents.heal import HealCase, Healed
 from sanctl.cli.documents.pool import Pool, PoolModeSet, PoolOnNode, PoolPrepared
-from sanctl.cli.documents.sync import CopySync, Resync, SyncPolicy, Verified
+from sanctl.cli.documents.sync import ReplicaSync, Resync, SyncPolicy, Verified
 
 
 class ReplicaCache(TypedDict):
@@ -126,7 +126,7 @@ class Moved(Device):
     duration_s: Annotated[float, "seconds the move took; not the pause that hosts see"]
 
 
-class Levelled(Device):
+class ReplicasChanged(Device):
     """A device, and what a change of its replicas did."""
 
     changed: Annotated[bool, "false: all was as asked"]
@@ -141,7 +141,7 @@ class Replaced(TypedDict):
 
     old: Annotated[str, "the node that has no replicas any more"]
     new: Annotated[str, "the node that took its place"]
-    devices: Annotated[list[Levelled], "the devices it was about"]
+    devices: Annotated[list[ReplicasChanged], "the devices it was about"]
 
 
 class PlacementVerdict(TypedDict):
@@ -335,7 +335,7 @@ DOCUMENTS: Mapping[str, object] = {
     "device list": list[Device],
     "device move": Moved,
     "device place": Placed,
-    "device replicas": Levelled,
+    "device replicas": ReplicasChanged,
     "device resize": Resized,
     "device show": Device,
     "device sync": PolicyChanged,
@@ -353,7 +353,7 @@ DOCUMENTS: Mapping[str, object] = {
     "pool prepare": PoolPrepared,
     "node undrain": NodeChanged,
     "status": Status,
-    "sync status": list[CopySync],
+    "sync status": list[ReplicaSync],
     "target allow": Access,
     "target deny": Access,
     "target show": list[Target] | Target,

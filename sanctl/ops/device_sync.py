@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
-from sanctl.ops.device import Outcome
+from sanctl.ops.device import DeviceOutcome
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import sync_policy_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.alteration import plan_sync_policy
 
 
-def change_policy(
+def change_sync_policy(
     session: Session, name: DeviceName, values: Mapping[str, str], *, timeout_s: float
-) -> Outcome:
+) -> DeviceOutcome:
     """Change a device's sync policy and wait until its running replicas have it.
 
     Args:
@@ -47,4 +47,6 @@ def change_policy(
         look=f"it is stored; 'journalctl SANCTL_DEVICE={name}' on its nodes shows why it is not "
         "in force",
     )
-    return Outcome(device=existing_device(cluster, name), cluster=cluster, changed=bool(changes))
+    return DeviceOutcome(
+        device=existing_device(cluster, name), cluster=cluster, changed=bool(changes)
+    )

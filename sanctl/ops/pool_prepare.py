@@ -28,14 +28,14 @@ _TOOL_TIMEOUT_S = 60.0
 _NOTHING_FOUND = 2  # blkid(8)
 
 
-class Look(NamedTuple):
+class DiskContents(NamedTuple):
     """What a device holds, and what there is to say where that is not to be used."""
 
     holds: Holds
     problem: Problem
 
 
-def look_at(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> Look:
+def inspect_disk(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> DiskContents:
     """Look at what a device holds, seen from a pool.
 
     Raises:
@@ -51,12 +51,12 @@ def look_at(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> Look:
         found = bcache.read_superblock(device)
         if found is not None:
             is_ours = found.is_flash == is_flash and found.label == flash_cache.label_of(pool)
-            return Look(Holds.OURS if is_ours else Holds.FOREIGN, foreign)
-        return Look(Holds.BLANK if is_blank(runner, device) else Holds.FOREIGN, foreign)
+            return DiskContents(Holds.OURS if is_ours else Holds.FOREIGN, foreign)
+        return DiskContents(Holds.BLANK if is_blank(runner, device) else Holds.FOREIGN, foreign)
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         holds = Holds.ABSENT if is_gone else Holds.UNREADABLE
-        return Look(holds, unreadable_problem(pool, device, error))
+        return DiskContents(holds, unreadable_problem(pool, device, error))
 
 
 def is_blank(runner: Runner, device: str) -> bool:
@@ -144,7 +144,7 @@ class Preparation:
         )
 
     def _look_at(self, refusal: Act, device: str, *, is_flash: bool) -> Holds:
-        found = look_at(self._runner, self._pool, device, is_flash=is_flash)
+        found = inspect_disk(self._runner, self._pool, device, is_flash=is_flash)
         self._problems[refusal] = found.problem
         return found.holds
 

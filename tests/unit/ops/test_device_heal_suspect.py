@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.ops.heal import examine_replicas, heal_device
+from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.replicas.heal import Condition, loss_of_keeping

@@ -8,7 +8,7 @@ import pytest
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.cluster import Role
 from sanctl.model.names import NodeName
-from sanctl.ops.replicas import Levelled, change_level, replace_node
+from sanctl.ops.device_replicas import ReplicasOutcome, change_replicas, replace_node
 from sanctl.plan.replicas.replica_choice import parse_replica_request
 from sanctl.plan.replicas.replica_count import StepContext
 from tests.fakes.topology import topology, wide_topology
@@ -26,8 +26,8 @@ def change(
     accepted: frozenset[str] = frozenset(),
     wide: bool = False,
     drbd: str = "8.4.11",
-) -> Levelled:
-    return change_level(
+) -> ReplicasOutcome:
+    return change_replicas(
         bench.session,
         VM1,
         parse_replica_request(str(count), add, drop),
@@ -210,7 +210,7 @@ def test_the_only_copy_moves_without_a_risk() -> None:
     assert (nodes_of(bench), bench.cluster.active("vm1")) == ("n3", ["n3"])
 
 
-def replace(bench: Bench, old: str, new: str, *accepted: str) -> tuple[Levelled, ...]:
+def replace(bench: Bench, old: str, new: str, *accepted: str) -> tuple[ReplicasOutcome, ...]:
     return replace_node(
         bench.session,
         NodeName.parse(old),

@@ -5,7 +5,7 @@ import pytest
 
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import NodeName
-from sanctl.ops.node import bring_online, put_in_standby
+from sanctl.ops.node_standby import bring_online, put_in_standby
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 

@@ -19,8 +19,8 @@ from sanctl.model.vote_mode import (
     Votes,
     WantedVotes,
 )
+from sanctl.ops.cluster_strategy import change_strategy
 from sanctl.ops.session import Session
-from sanctl.ops.strategy import change
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.health.vote_health import vote_findings
@@ -70,7 +70,7 @@ class Nodes(FakeRunner):
 
     def change(self, topology: Topology, strategy: Strategy) -> bool:
         session = Session(self.pacemaker, FakeClock(self.act), FakeReporter())
-        return change(session, self, topology, strategy, timeout_s=30)
+        return change_strategy(session, self, topology, strategy, timeout_s=30)
 
     def findings(self, topology: Topology) -> list[tuple[str, str]]:
         seen = Cluster(

@@ -25,7 +25,7 @@ from sanctl.plan.cluster.preconditions import existing_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class DrainOutcome:
     """What became of the devices of a node.
 
     Attributes:
@@ -39,7 +39,7 @@ class Drained:
     late: tuple[DeviceName, ...]
 
 
-def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> Drained:
+def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOutcome:
     """Let other nodes serve what this one serves; its replicas stay in step until they stop.
 
     Raises:
@@ -51,7 +51,7 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> Drained
     first = drain_outlook(cluster, name)
     if DRAIN_CONSTRAINT not in cluster.cib.ids:
         # A rollout older than this command: Pacemaker's own shutdown moves them, less quickly.
-        return Drained(
+        return DrainOutcome(
             moved=(),
             stranded=(
                 *first.stranded,
@@ -90,7 +90,7 @@ def _result(
     node: NodeName,
     moving: tuple[DeviceName, ...],
     stranded: tuple[StrandedDevice, ...],
-) -> Drained:
+) -> DrainOutcome:
     moved, late, left = [], [], list(stranded)
     for name in moving:
         device, server = cluster.cib.device(name), cluster.active_node(name)
@@ -100,7 +100,7 @@ def _result(
             left.append(StrandedDevice(device=name, reason=reason))
         elif device is not None:
             late.append(name)
-    return Drained(moved=tuple(moved), stranded=tuple(left), late=tuple(late))
+    return DrainOutcome(moved=tuple(moved), stranded=tuple(left), late=tuple(late))
 
 
 def undrain_node(session: Session, name: NodeName, *, timeout_s: float) -> bool:

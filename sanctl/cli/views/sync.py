@@ -21,7 +21,7 @@ def time_text(seconds: int) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
 
 
-def running_data(running: RunningSync) -> sync.Running:
+def running_sync_data(running: RunningSync) -> sync.Running:
     """Return what runs for the JSON output."""
     return {
         "kind": running.kind,
@@ -47,7 +47,7 @@ def resync_data(latest: ResyncRecord) -> sync.Resync:
     }
 
 
-def verification_data(told: VerifyResult) -> sync.Verification:
+def verify_data(told: VerifyResult) -> sync.Verification:
     """Return a verify for the JSON output."""
     return {
         "result": told.result,
@@ -61,7 +61,7 @@ def verification_data(told: VerifyResult) -> sync.Verification:
     }
 
 
-def resync_words(latest: ResyncRecord) -> str:
+def resync_text(latest: ResyncRecord) -> str:
     """Say the latest resync in a few words."""
     if latest.stage != DONE:
         return f"{latest.kind} ({latest.why}), still running"
@@ -71,19 +71,19 @@ def resync_words(latest: ResyncRecord) -> str:
     )
 
 
-def verification_words(told: VerifyResult) -> str:
+def verify_text(told: VerifyResult) -> str:
     """Say a verify in a few words."""
     amount = f" {format_bytes(told.found_kib * 1024)}" if told.found_kib else ""
     return f"{told.result}{amount}, {time_text(told.ended_s or told.began_s)}"
 
 
-def bar(percent: float) -> str:
+def progress_bar(percent: float) -> str:
     """Draw how much is done."""
     full = int(percent * _BAR / 100)
     return f"[{'#' * full}{'.' * (_BAR - full)}] {percent:3.0f}%"
 
 
-def duration(seconds: int | None) -> str:
+def duration_text(seconds: int | None) -> str:
     """Write how long something takes."""
     if seconds is None:
         return "?"

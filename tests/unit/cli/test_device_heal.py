@@ -16,7 +16,7 @@ import sanctl.cli.environment
 from sanctl.cli.main import main
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
-from tests.unit.ops.test_heal import diverge
+from tests.unit.ops.test_device_heal import diverge
 
 Run = Callable[..., tuple[int, str, str]]
 

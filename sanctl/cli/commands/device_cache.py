@@ -5,36 +5,36 @@ from __future__ import annotations
 
 import click
 
-from sanctl.cli.environment import environment, topology_if_readable
+from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.output import finish, output_option, timeout_option
-from sanctl.cli.views import device_data
+from sanctl.cli.views.device import device_data
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import MIN_DIRTY_BYTES, MIN_READ_BYTES, CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, format_bytes, parse_bytes
-from sanctl.ops.cache import set_cache
-from sanctl.ops.device import Outcome
+from sanctl.ops.device import DeviceOutcome
+from sanctl.ops.device_cache import change_cache_policy
 from sanctl.plan.cache.policy_change import pending_write_back_text, replica_cache_text
 from sanctl.plan.cache.policy_request import CachePolicyChange, cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
 
-DIRTY_LIMIT = click.option(
+DIRTY_LIMIT_OPTION = click.option(
     "--dirty-limit",
     metavar="SIZE",
     help="How much may be in RAM alone on one node, in write-back; 64M unless it is said.",
 )
-READ_CACHE = click.option(
+READ_CACHE_OPTION = click.option(
     "--read-cache",
     metavar="SIZE",
     help="RAM of the node that serves that reads may be cached in, or 'none'.",
 )
-MODES = click.Choice([mode.value for mode in CacheMode])
+CACHE_MODES = click.Choice([mode.value for mode in CacheMode])
 #: What people type for no read cache, besides the word for it.
 _NOTHING = frozenset({"0", "off", "no"})
 
 
-def change_of(
+def parse_cache_change(
     mode: str | None, dirty_limit: str | None, read_cache: str | None
 ) -> CachePolicyChange:
     """Read what is to be different in a policy; nothing was said of what is None.
@@ -102,9 +102,9 @@ def _read_size(
 
 @click.command(short_help="Show or change where acknowledged writes may be, while hosts write.")
 @click.argument("name")
-@click.argument("mode", type=MODES, required=False)
-@DIRTY_LIMIT
-@READ_CACHE
+@click.argument("mode", type=CACHE_MODES, required=False)
+@DIRTY_LIMIT_OPTION
+@READ_CACHE_OPTION
 @timeout_option(120)
 @output_option
 def cache(
@@ -138,18 +138,18 @@ def cache(
     nothing but the name it shows the policy, and what each replica is in.
     """
     env = environment()
-    wanted, change = DeviceName.parse(name), change_of(mode, dirty_limit, read_cache)
+    wanted, change = DeviceName.parse(name), parse_cache_change(mode, dirty_limit, read_cache)
     options = (("", mode), ("--dirty-limit ", dirty_limit), ("--read-cache ", read_cache))
     given = "".join(f" {option}{value}" for option, value in options if value is not None)
     with env.session() as it:
         if change.is_empty:
             cluster = it.observe()
-            outcome = Outcome(
+            outcome = DeviceOutcome(
                 device=existing_device(cluster, wanted), cluster=cluster, changed=False
             )
         else:
             with env.recorded("cache", device=name, words=f"device cache {name}{given}"):
-                outcome = set_cache(it, wanted, change, timeout_s=timeout_s)
+                outcome = change_cache_policy(it, wanted, change, timeout_s=timeout_s)
     device, pending = outcome.device, pending_write_back_text(outcome.cluster, outcome.device)
 
     def text() -> None:
@@ -168,7 +168,7 @@ def cache(
             "changed": outcome.changed,
             "duration_s": round(outcome.duration_s, 3),
             "in_effect": pending is None,
-            **device_data(outcome.cluster, device, topology_if_readable(env)),
+            **device_data(outcome.cluster, device, topology_or_none(env)),
         },
         text=text,
     )

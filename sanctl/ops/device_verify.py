@@ -25,7 +25,7 @@ from sanctl.plan.device.alteration import unready_replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifyOutcome:
     """What a verify found, and what was repaired of it."""
 
     node: str
@@ -35,7 +35,7 @@ class Verified:
 
 def verify_device(
     session: Session, name: DeviceName, *, is_repair: bool, timeout_s: float
-) -> Verified:
+) -> VerifyOutcome:
     """Compare a device's replicas block by block while hosts use it.
 
     Args:
@@ -71,7 +71,7 @@ def verify_device(
     )
     found = _compared(cluster, existing_device(cluster, name), order)
     assert found is not None
-    return Verified(
+    return VerifyOutcome(
         node=found[0],
         verification=found[1],
         repair=_repaired(cluster, existing_device(cluster, name), order),

@@ -12,7 +12,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import Pool, Topology
-from sanctl.ops.pool_preparation import Preparation, look_at
+from sanctl.ops.pool_prepare import Preparation, inspect_disk
 from sanctl.ops.session import Session
 from sanctl.plan.pool.flash_mode import (
     absent_node_problems,
@@ -29,7 +29,7 @@ _UNIT_TIMEOUT_S = 150.0
 _TOOL_TIMEOUT_S = 60.0
 
 
-def set_mode(
+def change_flash_mode(
     session: Session, topology: Topology, name: PoolName, mode: CacheMode, *, timeout_s: float
 ) -> tuple[Cluster, bool]:
     """Change how a pool's flash is used on all its nodes; return the cluster and if it changed.
@@ -59,7 +59,7 @@ def set_mode(
     return cluster, bool(changes)
 
 
-def prepare(runner: Runner, topology: Topology, name: PoolName, node: str) -> tuple[str, ...]:
+def prepare_pool(runner: Runner, topology: Topology, name: PoolName, node: str) -> tuple[str, ...]:
     """Make a pool with a flash cache on this node, or give one that is there its flash.
 
     What holds anything that is not the pool's is refused, and so is what cannot be read, and what
@@ -82,7 +82,7 @@ def prepare(runner: Runner, topology: Topology, name: PoolName, node: str) -> tu
     return Preparation(runner, _pool_here(topology, name, node)).carry_out()
 
 
-def refuse_renewal(cluster: Cluster, topology: Topology, name: PoolName, node: str) -> None:
+def check_reformat(cluster: Cluster, topology: Topology, name: PoolName, node: str) -> None:
     """Refuse to make a pool of this node anew while anything in it may be needed.
 
     Raises:
@@ -103,7 +103,7 @@ def refuse_renewal(cluster: Cluster, topology: Topology, name: PoolName, node: s
         raise Refused(*problems)
 
 
-def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
+def clear_pool(runner: Runner, topology: Topology, name: PoolName) -> None:
     """Throw away what a pool of this node holds; `prepare` then makes it anew.
 
     Interrupted, it is begun again: until its end nothing uses the disk.
@@ -116,7 +116,7 @@ def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
     cache = flash_cache.cache_of(pool)
     origin, unit = str(cache.origin), mount_unit_name(str(pool.path))
     for device, is_flash in ((origin, False), (str(cache.flash), True)):
-        found = look_at(runner, pool, device, is_flash=is_flash)
+        found = inspect_disk(runner, pool, device, is_flash=is_flash)
         if found.holds not in {Holds.OURS, Holds.BLANK}:
             raise Refused(found.problem)
     runner.run(["systemctl", "stop", unit], timeout_s=_UNIT_TIMEOUT_S)

@@ -8,7 +8,7 @@ import pytest
 from sanctl.errors import Refused, Unreachable
 from sanctl.model.cluster import Role
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.ops.drain import drain_node, undrain_node
+from sanctl.ops.node_drain import drain_node, undrain_node
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 

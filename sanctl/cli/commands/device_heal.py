@@ -12,10 +12,10 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import UNKNOWN
+from sanctl.cli.views.device import UNKNOWN
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.model.names import DeviceName, NodeName, format_bytes
-from sanctl.ops.heal import examine_replicas, heal_device
+from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.plan.replicas.heal import Condition, Diagnosis, Loss, ReplicaFacts, loss_of_keeping
 
 _COLUMNS = ("COPY ON", "DISK", "ONLY THERE", "APART SINCE", "GENERATION", "NOTES")

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sanctl.cli.commands.sync_policy import policy_data
-from sanctl.cli.sync_views import resync_data
+from sanctl.cli.commands.device_sync import sync_policy_data
+from sanctl.cli.views.sync import resync_data
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.device import DeviceSpec
@@ -27,7 +27,7 @@ from sanctl.plan.pool.flash_mode import (
 from sanctl.plan.replicas.pending_change import pending_change_of
 
 if TYPE_CHECKING:
-    from sanctl.cli.documents import contract, pool
+    from sanctl.cli.documents import by_command, pool
 
 UNKNOWN = "?"
 
@@ -47,7 +47,7 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
 
 def device_data(
     cluster: Cluster, device: DeviceSpec, topology: Topology | None = None
-) -> contract.Device:
+) -> by_command.Device:
     """Return a device for the JSON output."""
     move = cluster.cib.move(device.name)
     left = pending_change_of(cluster, device)
@@ -71,14 +71,14 @@ def device_data(
         "moving_to": move.node if move else None,
         "target": topology.target_iqn(device.name).value if topology else None,
         "initiators": [iqn.value for iqn in device.initiators],
-        "sync": policy_data(device.sync),
+        "sync": sync_policy_data(device.sync),
         "replicas_wanted": device.replicas,
         "unfinished": left[0] if left else None,
         "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
     }
 
 
-def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> contract.Replica:
+def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> by_command.Replica:
     state = cluster.mon.state(node)
     replica = cluster.replica(device.name, node)
     known = state in MEMBER_STATES
@@ -110,7 +110,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> contr
     }
 
 
-def replica_words(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+def replica_text(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     """Say a replica's condition in a few words."""
     if cluster.mon.state(node) not in MEMBER_STATES:
         return UNKNOWN
@@ -128,14 +128,14 @@ def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
         str(device.size),
         device_state(cluster, device),
         ", ".join(active) if active else ("-" if device.is_stopping else UNKNOWN),
-        ", ".join(f"{node} {replica_words(cluster, device, node)}" for node in device.nodes),
+        ", ".join(f"{node} {replica_text(cluster, device, node)}" for node in device.nodes),
     )
 
 
 CACHE_COLUMNS = ("CACHE", "NODE", "NOW")
 
 
-def cache_rows(cluster: Cluster, nodes: Sequence[contract.Node]) -> Iterator[tuple[str, ...]]:
+def cache_rows(cluster: Cluster, nodes: Sequence[by_command.Node]) -> Iterator[tuple[str, ...]]:
     """Return the rows of CACHE_COLUMNS: devices with something in RAM, and pools with flash.
 
     A device with neither a write cache nor a read cache has none. What is wanted of flash is told
@@ -159,9 +159,9 @@ def cache_rows(cluster: Cluster, nodes: Sequence[contract.Node]) -> Iterator[tup
 NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")
 
 
-def node_data(cluster: Cluster, topology: Topology | None) -> list[contract.Node]:
+def node_data(cluster: Cluster, topology: Topology | None) -> list[by_command.Node]:
     """Return all nodes for the JSON output."""
-    data: list[contract.Node] = []
+    data: list[by_command.Node] = []
     for node in sorted(cluster.cib.nodes, key=lambda n: n.name):
         entry = topology.node(node.name) if topology else None
         state = cluster.mon.state(node.name)
@@ -213,7 +213,7 @@ def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.PoolCache 
     }
 
 
-def node_rows(data: Sequence[contract.Node]) -> Iterable[tuple[str, ...]]:
+def node_rows(data: Sequence[by_command.Node]) -> Iterable[tuple[str, ...]]:
     """Return the rows of NODE_COLUMNS."""
     for node in data:
         pools = ", ".join(
@@ -231,7 +231,7 @@ def node_rows(data: Sequence[contract.Node]) -> Iterable[tuple[str, ...]]:
         )
 
 
-def finding_data(finding: Finding) -> contract.Finding:
+def finding_data(finding: Finding) -> by_command.Finding:
     """Return a finding for the JSON output."""
     return {
         "code": finding.code,

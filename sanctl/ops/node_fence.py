@@ -11,13 +11,13 @@ from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
-from sanctl.ops.node import put_in_standby
+from sanctl.ops.node_standby import put_in_standby
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.standby import ACCEPT_STOP, check_fencing, plan_online, stranded_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class FencingAnswer:
     """What a fencing device said when this node asked it.
 
     Attributes:
@@ -33,9 +33,9 @@ class Answer:
     reason: str | None
 
 
-def ask_devices(
+def query_fencing_devices(
     stonith: StonithPort, cluster: Cluster, target: str | None = None
-) -> tuple[Answer, ...]:
+) -> tuple[FencingAnswer, ...]:
     """Ask the fencing devices, all or those of one node, for their status from this node.
 
     Raises:
@@ -43,7 +43,7 @@ def ask_devices(
     """
     usable = stonith.registered()
     return tuple(
-        Answer(
+        FencingAnswer(
             device=fence.id,
             targets=fence.targets,
             watched_by=tuple(i.node for i in cluster.mon.instances_of(fence.id)),
@@ -54,7 +54,7 @@ def ask_devices(
     )
 
 
-def silent(answers: Collection[Answer]) -> Iterator[Finding]:
+def silent_device_findings(answers: Collection[FencingAnswer]) -> Iterator[Finding]:
     """Return which devices did not answer."""
     for answer in answers:
         if not answer.reason:
@@ -76,12 +76,14 @@ def silent(answers: Collection[Answer]) -> Iterator[Finding]:
         )
 
 
-def _helper(answers: Collection[Answer], target: str) -> str:
+def _helper(answers: Collection[FencingAnswer], target: str) -> str:
     """Return a device that fences a node and answered; empty if there is none."""
     return next((a.device for a in answers if target in a.targets and a.reason == ""), "")
 
 
-def ask_about(session: Session, stonith: StonithPort, name: NodeName) -> tuple[Answer, ...]:
+def query_fencing_of_node(
+    session: Session, stonith: StonithPort, name: NodeName
+) -> tuple[FencingAnswer, ...]:
     """Ask the fencing devices of a node for its power status, from this node.
 
     Raises:
@@ -90,7 +92,7 @@ def ask_about(session: Session, stonith: StonithPort, name: NodeName) -> tuple[A
     cluster = session.observe()
     check_fencing(cluster, name)
     session.reporter.update(f"asking the fencing devices of {name}")
-    return ask_devices(stonith, cluster, name.value)
+    return query_fencing_devices(stonith, cluster, name.value)
 
 
 def fence_node(

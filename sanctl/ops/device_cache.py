@@ -6,16 +6,16 @@ from __future__ import annotations
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
-from sanctl.ops.device import Outcome
+from sanctl.ops.device import DeviceOutcome
 from sanctl.ops.session import Session
 from sanctl.plan.cache.policy_change import cache_policy_progress, plan_cache_policy
 from sanctl.plan.cache.policy_request import CachePolicyChange
 from sanctl.plan.cluster.preconditions import existing_device
 
 
-def set_cache(
+def change_cache_policy(
     session: Session, name: DeviceName, change: CachePolicyChange, *, timeout_s: float
-) -> Outcome:
+) -> DeviceOutcome:
     """Change a device's cache policy, and wait until its replicas are in it, or say why not.
 
     Away from write-back this returns when all that was in RAM is on the replicas' disks.
@@ -48,7 +48,7 @@ def set_cache(
         look=f"it is stored and goes on by itself: 'journalctl SANCTL_DEVICE={name} "
         "SANCTL_ACTION=cache' on its nodes",
     )
-    return Outcome(
+    return DeviceOutcome(
         device=existing_device(cluster, name),
         cluster=cluster,
         changed=bool(changes),

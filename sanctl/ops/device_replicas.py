@@ -34,7 +34,7 @@ _ROLE_PATIENCE_S = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Levelled:
+class ReplicasOutcome:
     """A device after a change of its copies.
 
     Attributes:
@@ -51,7 +51,7 @@ class Levelled:
     duration_s: float
 
 
-def change_level(
+def change_replicas(
     session: Session,
     name: DeviceName,
     request: ReplicaRequest,
@@ -59,7 +59,7 @@ def change_level(
     *,
     timeout_s: float,
     again: str,
-) -> Levelled:
+) -> ReplicasOutcome:
     """Give a device the copies that are asked for, and wait until all of them are in sync.
 
     Run again after an interruption it goes on from where that one stopped.
@@ -95,7 +95,7 @@ def change_level(
                 pass
             case ReplicasReached(away=away):
                 device = existing_device(cluster, name)
-                return Levelled(
+                return ReplicasOutcome(
                     device=device,
                     cluster=cluster,
                     steps=tuple(steps),
@@ -198,7 +198,7 @@ def replace_node(
     *,
     timeout_s: float,
     again: str,
-) -> tuple[Levelled, ...]:
+) -> tuple[ReplicasOutcome, ...]:
     """Give all copies of one node to another, device by device; run again, it goes on.
 
     Raises:
@@ -221,5 +221,5 @@ def replace_node(
     for name, _ in wanted:
         request = replacement_request(existing_device(session.observe(), name), old, new)
         left_s = timeout_s - (session.clock.monotonic_s() - begin)
-        done.append(change_level(session, name, request, setting, timeout_s=left_s, again=again))
+        done.append(change_replicas(session, name, request, setting, timeout_s=left_s, again=again))
     return tuple(done)

@@ -20,7 +20,7 @@ from sanctl.system.runner import Runner
 _POLL_S = 0.5
 
 
-def change(
+def change_strategy(
     session: Session, runner: Runner, topology: Topology, strategy: Strategy, *, timeout_s: float
 ) -> bool:
     """Take the cluster to a strategy, step by step; return whether anything was to change.

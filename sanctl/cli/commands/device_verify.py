@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import click
 
-from sanctl.cli.commands.sync_policy import policy_data
+from sanctl.cli.commands.device_sync import sync_policy_data
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, timeout_option
-from sanctl.cli.sync_views import verification_data
+from sanctl.cli.views.sync import verify_data
 from sanctl.errors import ExitStatus, Problem, UsageError
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED
-from sanctl.ops.sync import change_policy
-from sanctl.ops.verify import Verified, verify_device
+from sanctl.ops.device_sync import change_sync_policy
+from sanctl.ops.device_verify import VerifyOutcome, verify_device
 
 
 @click.command(short_help="Compare a device's replicas while hosts use it.")
@@ -45,13 +45,15 @@ def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, outp
             )
         words = f"device verify {name} --schedule {schedule}"
         with env.session() as it, env.recorded("verify", device=name, words=words):
-            outcome = change_policy(it, wanted, {"verify": schedule}, timeout_s=min(timeout_s, 60))
+            outcome = change_sync_policy(
+                it, wanted, {"verify": schedule}, timeout_s=min(timeout_s, 60)
+            )
         finish(
             output,
             data={
                 "name": name,
                 "changed": outcome.changed,
-                "sync": policy_data(outcome.device.sync),
+                "sync": sync_policy_data(outcome.device.sync),
             },
             text=lambda: print(f"device {name}: verified {outcome.device.sync.verify or 'never'}"),
         )
@@ -66,7 +68,7 @@ def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, outp
         data={
             "name": name,
             "node": done.node,
-            "verify": verification_data(done.verification),
+            "verify": verify_data(done.verification),
             "repaired_bytes": None if done.repair is None else done.repair.found_kib * 1024,
         },
         text=lambda: _print(name, done),
@@ -74,7 +76,7 @@ def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, outp
     )
 
 
-def _print(name: str, done: Verified) -> None:
+def _print(name: str, done: VerifyOutcome) -> None:
     told = done.verification
     took = f"compared in {max(1, told.ended_s - told.began_s)} s from {done.node}"
     if told.result == INTERRUPTED:

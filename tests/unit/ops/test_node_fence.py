@@ -6,7 +6,13 @@ import pytest
 from sanctl.errors import CommandError, Refused
 from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
-from sanctl.ops.fencing import Answer, ask_about, ask_devices, fence_node, silent
+from sanctl.ops.node_fence import (
+    FencingAnswer,
+    fence_node,
+    query_fencing_devices,
+    query_fencing_of_node,
+    silent_device_findings,
+)
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.stonith import FakeStonith
@@ -30,22 +36,22 @@ def session(cluster: FakePacemaker) -> Session:
 def test_every_device_that_this_node_may_use_is_asked(session: Session) -> None:
     stonith = FakeStonith()
     stonith.silent["fence-n3"] = "Connection timed out"
-    answers = ask_devices(stonith, session.observe())
+    answers = query_fencing_devices(stonith, session.observe())
     assert {a.device: a.reason for a in answers} == {
         "fence-n1": None,
         "fence-n2": "",
         "fence-n3": "Connection timed out",
     }
-    (finding,) = silent(answers)
+    (finding,) = silent_device_findings(answers)
     assert finding.code == "SAN-FEN-002" and "Connection timed out" in finding.what
 
 
 def test_a_silent_device_weighs_less_beside_one_that_answers() -> None:
-    def told(*answers: Answer) -> list[tuple[Severity, str]]:
-        return [(finding.severity, finding.why) for finding in silent(answers)]
+    def told(*answers: FencingAnswer) -> list[tuple[Severity, str]]:
+        return [(finding.severity, finding.why) for finding in silent_device_findings(answers)]
 
-    def answer(device: str, reason: str | None, *targets: str) -> Answer:
-        return Answer(device=device, targets=targets, watched_by=(), reason=reason)
+    def answer(device: str, reason: str | None, *targets: str) -> FencingAnswer:
+        return FencingAnswer(device=device, targets=targets, watched_by=(), reason=reason)
 
     dead = answer("fence-n2", "timed out", "n2")
     ((severity, why),) = told(dead, answer("fence-n2_fallback", "", "n2"))
@@ -67,11 +73,11 @@ def test_a_silent_device_weighs_less_beside_one_that_answers() -> None:
 
 def test_a_test_asks_about_one_node_and_switches_nothing(session: Session) -> None:
     stonith = FakeStonith()
-    (answer,) = ask_about(session, stonith, N2)
+    (answer,) = query_fencing_of_node(session, stonith, N2)
     assert (answer.device, answer.reason) == ("fence-n2", "")
     assert stonith.fenced == []
     with pytest.raises(Refused):
-        ask_about(session, stonith, NodeName.parse("n9"))
+        query_fencing_of_node(session, stonith, NodeName.parse("n9"))
 
 
 def test_a_node_is_drained_then_fenced_then_back(cluster: FakePacemaker, session: Session) -> None:
