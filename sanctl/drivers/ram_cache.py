@@ -89,7 +89,7 @@ def locked(*, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
 
     Without `wait` only if nobody else does: yields whether.
     """
-    return file_lock(_LOCK, wait=wait)
+    return file_lock(_LOCK, wait_s=None if wait else 0.0)
 
 
 def needed_bytes(size: int) -> int:

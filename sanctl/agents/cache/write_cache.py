@@ -430,7 +430,7 @@ def _note(name: str, *, is_set: bool) -> None:
 
 def _locked(name: str, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
     """Hold the device's cache lock; without `wait` only if nobody else does."""
-    return file_lock(f"{RUNTIME}/cache-{name}.lock", wait=wait)
+    return file_lock(f"{RUNTIME}/cache-{name}.lock", wait_s=None if wait else 0.0)
 
 
 def log(name: str, text: str, step: str, begun: float | None = None) -> None:

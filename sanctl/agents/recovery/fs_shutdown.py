@@ -201,7 +201,7 @@ def usable_for_start(runner: Runner, pool: Pool) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise
         else:
-            with file_lock(_lock(pool), wait=False, shared=True) as is_held:
+            with file_lock(_lock(pool), wait_s=0.0, shared=True) as is_held:
                 if is_held:
                     yield
                     return
@@ -240,7 +240,7 @@ def remount(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
     is_shut = pool_mount.is_shut_down(path)
     if not is_shut and not is_noted and not exists(_mount_note(name)):
         return
-    with file_lock(_lock(pool), wait=False) as is_mine:
+    with file_lock(_lock(pool), wait_s=0.0) as is_mine:
         if not is_mine:
             raise CommandError(shut_down_problem(name, "somebody is at it"))
         if is_shut and pool_mount.is_shut_down(path):
