@@ -19,6 +19,7 @@ from tests.support.json_contract import breaches
 _CODE = re.compile(r"SAN-[A-Z]+-\d{3}")
 _MAKE = re.compile(r"(?:^|`|\$ )(?:\s{4,})?make ([a-z-]+)", re.MULTILINE)
 _ACTION = re.compile(r"SANCTL_ACTION=([a-z-]+)")
+_KIND_ROW = re.compile(r"\| (device|node|pool)\b[^|]*:")
 _FILE = re.compile(
     r"(?<![/\w-])((?:sanctl|tests|scripts|resource-agents|ansible)/[\w./-]+\.(?:py|yml|j2))"
 )
@@ -105,6 +106,26 @@ def test_every_action_is_written_to_the_journal() -> None:
     named = {name for page in PAGES for name in _ACTION.findall(page.read_text(encoding="utf-8"))}
     assert "fence-peer" in named
     assert {name for name in named if f'"{name}"' not in text} == set()
+
+
+def test_every_room_is_on_the_page_about_architecture() -> None:
+    product = doc_samples.ROOT / "sanctl"
+    page = (doc_samples.ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    rooms = {f"{path.parent.relative_to(product)}" for path in product.glob("*/*/__init__.py")}
+    layers = {f"sanctl.{path.parent.name}" for path in product.glob("*/__init__.py")}
+    assert {"agents/fencing", "plan/failover"} <= rooms
+    missing = {name for name in rooms | layers if f"`{name}`" not in page}
+    assert missing == set(), "say in docs/explanation/architecture.md what is in it"
+
+
+def test_every_kind_of_state_exists() -> None:
+    """The table of what is below /run/sanctl names the kinds that the product has."""
+    page = doc_samples.ROOT / "docs" / "explanation" / "architecture.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if _KIND_ROW.match(line)]
+    named = {kind for row in rows for kind in re.findall(r"`([a-z-]+)[`.]", row.split("|")[1])}
+    text = (doc_samples.ROOT / "sanctl" / "system" / "state.py").read_text(encoding="utf-8")
+    assert len(named) > 20
+    assert {kind for kind in named if f'"{kind}"' not in text} == set()
 
 
 def test_every_make_target_exists() -> None:
