@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
@@ -18,7 +17,7 @@ from sanctl.agents.node import failure_cleanup, votes
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
-from sanctl.drivers import flash_cache, loop, node_attributes, outdated_marks, pool_files
+from sanctl.drivers import cib, flash_cache, loop, node_attributes, outdated_marks, pool_files
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
@@ -200,26 +199,17 @@ def _notes_of_this_node() -> dict[str, str]:
     And what it has of what this agent published.
     """
     here = os.uname().nodename
-    answer = _RUNNER.run(
-        [
-            "cibadmin",
-            "--query",
-            "--xpath",
-            f"//configuration/nodes/node[@uname='{here}']"
-            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
-            f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}']"
-            f"|//status/node_state[@uname='{here}']/transient_attributes"
-            f"//nvpair[starts-with(@name,'{_POOL}')]",
-        ],
-        timeout_s=20.0,
-        ok=(0, 6, 105),  # no such object: nothing noted
+    pairs = cib.query(
+        _RUNNER,
+        f"//configuration/nodes/node[@uname='{here}']"
+        f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
+        f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}']"
+        f"|//status/node_state[@uname='{here}']/transient_attributes"
+        f"//nvpair[starts-with(@name,'{_POOL}')]",
     )
-    if answer.status != 0:
+    if pairs is None:
         return {}
-    return {
-        pair.get("name", ""): pair.get("value", "")
-        for pair in ET.fromstring(answer.stdout).iter("nvpair")  # noqa: S314 - the cluster's own CIB
-    }
+    return {pair.get("name", ""): pair.get("value", "") for pair in pairs.iter("nvpair")}
 
 
 def _is_quorate() -> bool:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A pool's flash cache on this node: put together before the mount, then kept in the wanted mode.
+"""A pool's flash cache on this node: assembled before the mount, then kept in the wanted mode.
 
 The orders that keep data safe (docs/adr/0031):
 
-* enter write-back: the note `write-back`, then the mode.
-* leave: the mode; when nothing is dirty any more a flush of the slow disk; then the note goes.
-* use flash that was away, or may have been: not before it has been emptied.
+* enter write-back: write the note `write-back`, then set the mode.
+* leave write-back: set the mode; when no data is dirty any more, flush the slow disk; then remove
+  the note.
+* use flash that was away, or may have been: only after it has been formatted.
 
-What is decided is decided by sanctl/plan/pool/flash_assembly.py, from what lies on the devices.
+The rules are in sanctl/plan/pool/flash_assembly.py, the single calls in sanctl/drivers/bcache.py.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _LOST = "flash-lost"
 _RATE = "flash-rate"
 _STEP_S = 10.0
 _POLL_S = 0.2
-#: Dirty data is told in steps: it must not be news with every monitor.
-_TOLD_STEP = 1 << 20
-#: Writing back less than this tells nothing of how fast a disk is.
-_TELLING_BYTES = 4 << 20
-#: Fewer reads than these tell nothing of how much is found on flash.
-_TELLING_READS = 500
+#: Dirty data is published in steps, so that not every monitor publishes a new value.
+_PUBLISHED_STEP_BYTES = 1 << 20
+#: Writing back less than this says nothing about how fast a disk is.
+_MIN_RATE_BYTES = 4 << 20
+#: Fewer reads than these say nothing about the share that is found on flash.
+_MIN_READS = 500
 
 FLASH_LOST = "flash-lost"
 NO_FLASH = "no-flash"
@@ -51,7 +52,7 @@ NOT_PREPARED = "not-prepared"
 
 
 def label_of(pool: Pool) -> str:
-    """Return what both superblocks of a pool say: 32 characters, as many as there is room for."""
+    """Return the label in both superblocks of a pool: 32 characters, as many as fit."""
     return pool.uuid.replace("-", "")
 
 
@@ -61,12 +62,12 @@ def origin_uuid(pool: Pool) -> bytes:
 
 
 def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
-    """Put disk and flash together, for the mount that follows.
+    """Assemble disk and flash, for the mount that follows.
 
     Raises:
-        Refused: data is on flash that is not here, or the disk is not this pool's, or was being
-            made anew.
-        SanctlError: it could not be done.
+        Refused: data is on flash that is not here, or the disk is not this pool's, or its
+            formatting was interrupted.
+        SanctlError: a step failed.
     """
     cache = cache_of(pool)
     bcache.load_module(runner)
@@ -74,7 +75,7 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
         _await_devices(cache, patience_s)
         seen = bcache.observe(str(cache.origin))
         if seen is not None and seen.disk:
-            # In use: this is a second start, and what is on the devices is not the point.
+            # In use: this is a second start, and the superblocks decide nothing.
             pool_notes.clear(pool.name, pool_notes.STOPPED)
             return
         _refuse_unfinished(pool)
@@ -111,7 +112,7 @@ def _origin(pool: Pool, cache: PoolCache) -> Superblock | None:
 
 
 def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:
-    """Return the flash's superblock; one that cannot be read counts as one that is not here.
+    """Return the flash's superblock; flash that cannot be read counts as flash that is not here.
 
     The note `write-back` says whether the disk may be used alone then.
     """
@@ -358,17 +359,21 @@ def _state(pool: Pool, seen: bcache.OriginState, wish: WantedMode, reason: str) 
     mode = seen.mode
     if mode is CacheMode.WRITE_THROUGH and not seen.is_clean:
         mode, reason = CacheMode.WRITE_BACK, FLUSHING
-    dirty = 0 if seen.is_clean else max(-(-seen.dirty_bytes // _TOLD_STEP), 1) * _TOLD_STEP
+    dirty = (
+        0
+        if seen.is_clean
+        else max(-(-seen.dirty_bytes // _PUBLISHED_STEP_BYTES), 1) * _PUBLISHED_STEP_BYTES
+    )
     rate = read_text_or(_runtime(pool, _RATE), "")
     reads = seen.hits + seen.misses
-    tells = reads >= _TELLING_READS and mode is not CacheMode.NONE
+    tells = reads >= _MIN_READS and mode is not CacheMode.NONE
     return CacheState(
         mode=mode,
         wanted=wish.mode,
         reason=reason or ("" if mode is wish.mode else CHANGING),
         dirty_bytes=dirty,
         flush_s=-(-dirty // int(rate)) if dirty and rate.isdecimal() else None,
-        # In steps of five: see _TOLD_STEP.
+        # In steps of five: see _PUBLISHED_STEP_BYTES.
         hit_percent=seen.hits * 20 // reads * 5 if tells else None,
         serial=wish.serial,
     )
@@ -440,7 +445,7 @@ def _await_disk(pool: Pool, cache: PoolCache) -> None:
 
 
 def _note_rate(pool: Pool, written: int, took_s: float) -> None:
-    if written >= _TELLING_BYTES:
+    if written >= _MIN_RATE_BYTES:
         write_atomically(_runtime(pool, _RATE), str(max(round(written / max(took_s, 0.1)), 1)))
 
 
@@ -460,7 +465,7 @@ def _set_flag(path: str, *, is_set: bool) -> None:
 def locked(pool: Pool, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
     """Hold a pool's cache: the unit, the agent and the command each change it."""
     os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
-    return file_lock(_runtime(pool, "lock"), wait=wait)
+    return file_lock(_runtime(pool, "lock"), wait_s=None if wait else 0.0)
 
 
 def log(pool: Pool, text: str, *, step: str, priority: int = journal.NOTICE) -> None:

@@ -33,9 +33,8 @@ from collections.abc import Iterable, Iterator
 from sanctl.agents.cache import minimum_redundancy, write_cache
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.handlers import drbd_environment
-from sanctl.drivers import drbdsetup, node_attributes, outdated_marks, self_fence
-from sanctl.errors import SanctlError
-from sanctl.parse.corosync import Membership, parse_quorumtool
+from sanctl.drivers import cib, corosync, drbdsetup, node_attributes, outdated_marks, self_fence
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.failover import fence_rules, frozen_io_reboot
 from sanctl.system import journal
 from sanctl.system.files import exists
@@ -188,7 +187,7 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.
     Raises:
         SanctlError: the cluster did not answer.
     """
-    present = membership(runner)
+    present = corosync.membership(runner)
     if not present.is_quorate:
         return "alone", None
     seen = outdated_marks.read(runner, device, peer)
@@ -258,7 +257,7 @@ def _standing_in_silence(runner: Runner) -> str:
     Who cannot ask corosync cannot show that it is part of the majority.
     """
     with contextlib.suppress(SanctlError):
-        if membership(runner).is_quorate:
+        if corosync.membership(runner).is_quorate:
             return "unknown"
     return "alone"
 
@@ -269,7 +268,7 @@ def reboot_after_failed_stop(runner: Runner, device: str, reason: str) -> None:
     With quorum the cluster fences a node whose stop failed, and this returns.
     """
     try:
-        is_quorate: bool | None = membership(runner).is_quorate
+        is_quorate: bool | None = corosync.membership(runner).is_quorate
     except SanctlError:
         is_quorate = None
     if frozen_io_reboot.must_reboot_after_failed_stop(is_quorate):
@@ -376,28 +375,16 @@ def peer_standing(runner: Runner, peer: str) -> str:
     Raises:
         SanctlError: one of the two did not answer.
     """
-    seen = membership(runner)
+    seen = corosync.membership(runner)
 
     def fenced() -> bool:
-        answer = runner.run(
-            ["cibadmin", "--query", "--xpath", f"//node_state[@uname='{peer}']", "--no-children"],
-            timeout_s=20.0,
-        )
-        return is_fenced(ET.fromstring(answer.stdout))  # noqa: S314
+        state = cib.node_state(runner, peer)
+        if state is None:
+            raise CommandError(Problem("SAN-AGENT-012", f"the CIB has no state of node {peer}"))
+        return is_fenced(state)
 
     return fence_rules.peer_membership(
         is_quorate=seen.is_quorate, is_member=peer in seen.members, is_fenced=fenced
-    )
-
-
-def membership(runner: Runner) -> Membership:
-    """Return who corosync says is there, and whether they are a majority.
-
-    Raises:
-        SanctlError: corosync did not answer.
-    """
-    return parse_quorumtool(
-        runner.run(["corosync-quorumtool", "-s"], timeout_s=10.0, ok=range(3)).stdout
     )
 
 

@@ -35,7 +35,7 @@ import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection
 
-from sanctl.drivers import corosync, drbdsetup
+from sanctl.drivers import cib, corosync, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
@@ -120,14 +120,7 @@ def has_joined(state: ET.Element | None) -> bool:
 
 
 def _has_joined(runner: Runner, node: str) -> bool:
-    answer = runner.run(
-        ["cibadmin", "--query", "--no-children", "--xpath", f"//node_state[@uname='{node}']"],
-        timeout_s=20.0,
-        ok=(0, 6, 105),  # no such object
-    )
-    if answer.status != 0:
-        return False
-    return has_joined(ET.fromstring(answer.stdout))  # noqa: S314 - the cluster's own CIB
+    return has_joined(cib.node_state(runner, node))
 
 
 def record_connection(device: str) -> None:
@@ -229,9 +222,4 @@ def _among_several(runner: Runner, device: str, standing: str) -> str:
 
 
 def _is_fencing_off(runner: Runner) -> bool:
-    answer = runner.run(
-        ["crm_attribute", "--type", "crm_config", "--name", "stonith-enabled", "--query",
-         "--quiet", "--default", "true"],
-        timeout_s=20.0,
-    )  # fmt: skip
-    return answer.stdout.strip().lower() in _FALSE
+    return cib.cluster_property(runner, "stonith-enabled", default="true").lower() in _FALSE

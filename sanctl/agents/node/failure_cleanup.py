@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from sanctl.agents import ocf
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import crm_resource, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -32,8 +32,6 @@ START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
 # Until then a failure may not be in the CIB yet; crm_resource would find nothing to clean up.
 _YOUNG_S = 10.0
-# crm_resource(8): there is no such resource; its device was deleted meanwhile.
-_NO_SUCH = 105
 
 
 class Failure(NamedTuple):
@@ -127,12 +125,14 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
     here = os.uname().nodename
     for one in failures:
         try:
-            runner.run(
-                ["crm_resource", "--cleanup", "--resource", one.device, "--node", here,
-                 "--operation", one.operation, "--interval", f"{one.interval_ms}ms"],
+            crm_resource.clean_up(
+                runner,
+                one.device,
+                node=here,
+                operation=one.operation,
+                interval_ms=one.interval_ms,
                 timeout_s=_TIMEOUT_S,
-                ok=(0, _NO_SUCH),
-            )  # fmt: skip
+            )
             what, priority = "is cleaned up", journal.NOTICE
             if _written_ns(_path(one.device, one.operation)) == one.written_ns:
                 remove_notes(one.device, one.operation)

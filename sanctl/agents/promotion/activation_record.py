@@ -12,6 +12,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from sanctl.drivers import crm_resource
 from sanctl.system.files import exists
 from sanctl.system.runner import Runner
 
@@ -22,8 +23,6 @@ _TIMEOUT_S = 8.0
 #: The first promotion of a device: no host waits yet, and a failure costs a stop and a start.
 _FIRST_TIMEOUT_S = 25.0
 _ATTRIBUTE = "sanctl-new"
-#: crm_resource: no such attribute, no such resource (105), and their number before 2.0 (6).
-_NONE = (105, 6)
 
 
 def is_new(runner: Runner, device: Device) -> bool:
@@ -34,12 +33,8 @@ def is_new(runner: Runner, device: Device) -> bool:
     """
     if exists(_mark(device)):
         return False
-    answer = runner.run(
-        ["crm_resource", "--resource", device.name, "--meta", "--get-parameter", _ATTRIBUTE],
-        timeout_s=_TIMEOUT_S,
-        ok=(0, *_NONE),
-    )
-    if answer.status == 0 and answer.stdout.strip() == "true":
+    value = crm_resource.meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_TIMEOUT_S)
+    if value == "true":
         return True
     _remember(device)
     return False
@@ -51,10 +46,7 @@ def record_promotion(runner: Runner, device: Device) -> None:
     Raises:
         CommandError: the cluster did not take it; the device must not become Primary.
     """
-    runner.run(
-        ["crm_resource", "--resource", device.name, "--meta", "--delete-parameter", _ATTRIBUTE],
-        timeout_s=_FIRST_TIMEOUT_S,
-    )
+    crm_resource.delete_meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_FIRST_TIMEOUT_S)
     _remember(device)
 
 

@@ -21,12 +21,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import xml.etree.ElementTree as ET
 
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdadm, drbdsetup, node_attributes
+from sanctl.drivers import cib, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
@@ -76,8 +75,8 @@ def data_generations(runner: Runner, device: Device, state: ResourceState) -> Ge
         if len(state.peers) != 1:
             return None
         subject = [device.name, str(state.peers[0].node_id), "0"]
-    done = runner.run(["drbdsetup", "get-gi", *subject], timeout_s=_QUERY_TIMEOUT_S, ok=range(256))
-    return parse_generations(done.stdout) if done.status == 0 else None
+    text = drbdsetup.generation_identifiers(runner, *subject, timeout_s=_QUERY_TIMEOUT_S)
+    return None if text is None else parse_generations(text)
 
 
 def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
@@ -116,15 +115,12 @@ def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
     """Return the orders about this very device, by node and kind, as words after its UUID."""
     kinds = {f"sanctl-{kind}-{device.name}": kind for kind in ("discard", "revive")}
     wanted = " or ".join(f"@name='{name}'" for name in kinds)
-    answer = runner.run(
-        ["cibadmin", "--query", "--xpath", f"//nodes/node[instance_attributes/nvpair[{wanted}]]"],
-        timeout_s=_QUERY_TIMEOUT_S,
-        ok=(0, 6, 105),  # no such object: no orders
-    )
-    if answer.status != 0:
+    xpath = f"//nodes/node[instance_attributes/nvpair[{wanted}]]"
+    nodes = cib.query(runner, xpath, timeout_s=_QUERY_TIMEOUT_S)
+    if nodes is None:
         return {}
     found: dict[str, dict[str, list[str]]] = {}
-    for node in ET.fromstring(answer.stdout).iter("node"):  # noqa: S314 - the cluster's own CIB
+    for node in nodes.iter("node"):
         for entry in node.iter("nvpair"):
             kind = kinds.get(entry.get("name", ""))
             words = entry.get("value", "").split()

@@ -132,7 +132,7 @@ _PEERS = st.lists(
         replication=st.sampled_from(["Established", "SyncSource", "SyncTarget", "Off"]),
         disk=_WORD,
         out_of_sync_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
-        held=st.sampled_from(["no", "user", "peer", "user,peer"]),
+        resync_suspended=st.sampled_from(["no", "user", "peer", "user,peer"]),
         received_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     ),
     max_size=3,

@@ -149,8 +149,8 @@ class Node:
         self.needs_two = True
         self.step("holds")
 
-    def require_majority(self, *_: object, copies: int) -> None:
-        assert copies == 3
+    def require_majority(self, *_: object, replica_count: int) -> None:
+        assert replica_count == 3
         self.needs_two = False
         self.judge()
         self.step("releases")
