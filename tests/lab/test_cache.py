@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Cache policies on real kernels: what an acknowledged write survives in each of them.
+"""Cache policies: which acknowledged writes survive a power cut, a crash, a change of mode.
 
 Rows of the table in docs/explanation/cache.md. One device through all of them, in file order, and a
 ledger on it, which is checked at the end. The row of all power at once is in test_cache_power.py.
@@ -32,23 +32,23 @@ BACK_DEADLINE_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    made = scene.start_load(
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "128M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    made = scenario.start_load(
         NAME,
         target,
         path,
         rate=50,
         region_bytes=32 * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
         # With flushes nothing would be in RAM alone, and the loss of a node no test of anything.
         synced=False,
     )
     yield made
-    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
-    scene.delete(NAME)
+    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    scenario.delete(NAME)
 
 
 def no_write_is_lost(load: LedgerLoad) -> None:
@@ -185,24 +185,24 @@ def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
         every_s=2.0,
     )
     # Where an operator looks first: in the journal, in crm_mon, in the status.
-    assert re.search(r"all that was in RAM.*: one copy is in sync", told_by(log))
+    assert re.search(r"all that was in RAM.*: one replica is in sync", told_by(log))
     attributes = bed.sh("n3", "crm_mon -1A").stdout
     assert re.search(
         rf"sanctl-{NAME}\s.*cache=write-through cache-wanted=write-back cache-why=one-copy",
         attributes,
     )
     status = bed.sh("n3", "sanctl status", ok=(0, 1), timeout_s=60).stdout
-    assert re.search(rf"device {NAME}\s+n1\s+write-through \(one copy is in sync", status)
-    give_power(bed, "n2")
+    assert re.search(rf"device {NAME}\s+n1\s+write-through \(one replica is in sync", status)
+    restore_power(bed, "n2")
     await_log(bed, "n2", began_s, "filled anew", within_s=300)
     await_log(bed, "n2", began_s, "cache: write-back: two copies", within_s=300)
 
 
-def give_power(bed: LabSession, *nodes: str) -> None:
+def restore_power(bed: LabSession, *nodes: str) -> None:
     for node in nodes:
         # Fencing may have done it already.
         if not bed.has_power(node):
-            bed.give_power(node)
+            bed.restore_power(node)
 
 
 def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
@@ -216,7 +216,7 @@ def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
     assert position(log, "cache: write-through: all that was in RAM") < position(
         log, "promote: gate leads onto DRBD"
     ), "it served before it had flushed"
-    give_power(bed, active)
+    restore_power(bed, active)
     await_log(bed, active, began_s, "filled anew", within_s=300)
     await_log(bed, other, began_s, "cache: write-back: two copies", within_s=300)
 
@@ -272,7 +272,7 @@ def test_power_is_cut_at_a_step_of_a_change(
         began_s = bed.cut_power(node)
     if which == "active":
         await_log(bed, other, began_s, "promote: serving", within_s=240)
-    give_power(bed, node)
+    restore_power(bed, node)
     await_log(bed, node, began_s, "filled anew", within_s=300)
     wait_for(
         "both in sync", lambda: collect.is_in_sync(bed, other, NAME), within_s=300, every_s=3.0

@@ -17,7 +17,7 @@ from sanctl.drivers import backing_device, drbdsetup, lio, loop, ram_cache
 from sanctl.errors import SanctlError
 from sanctl.model.cache_policy import CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.cache.allowed_mode import ReadCacheReason, allowed_read_cache, leaves_enough_ram
+from sanctl.plan.cache.read_cache import ReadCacheReason, allowed_read_cache, leaves_enough_ram
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 

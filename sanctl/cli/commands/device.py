@@ -16,13 +16,9 @@ from sanctl.cli.commands.device_cache import (
     parse_cache_change,
 )
 from sanctl.cli.commands.device_heal import heal
-from sanctl.cli.commands.device_replicas import place, replicas
-from sanctl.cli.commands.device_sync import (
-    given_sync_options,
-    sync,
-    sync_policy_options,
-    sync_policy_text,
-)
+from sanctl.cli.commands.device_place import place
+from sanctl.cli.commands.device_replicas import replicas
+from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_policy_options
 from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
@@ -33,6 +29,7 @@ from sanctl.cli.views.device import (
     device_state,
     replica_text,
 )
+from sanctl.cli.views.sync_policy import sync_policy_text
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE
 from sanctl.model.cluster import Cluster
@@ -46,7 +43,7 @@ from sanctl.ops.device import (
     move_device,
     resize_device,
 )
-from sanctl.plan.cache.policy_change import single_replica_text
+from sanctl.plan.cache.cache_status import single_replica_text
 from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.creation import DeviceArguments

@@ -15,7 +15,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, format_bytes, parse_bytes
 from sanctl.ops.device import DeviceOutcome
 from sanctl.ops.device_cache import change_cache_policy
-from sanctl.plan.cache.policy_change import pending_write_back_text, replica_cache_text
+from sanctl.plan.cache.cache_status import pending_write_back_text, replica_cache_text
 from sanctl.plan.cache.policy_request import CachePolicyChange, cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
 

@@ -3,33 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sanctl.cli.commands.device_sync import sync_policy_data
+from sanctl.cli.output import UNKNOWN
 from sanctl.cli.views.sync import resync_data
+from sanctl.cli.views.sync_policy import sync_policy_data
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.findings import Finding, Severity
-from sanctl.model.names import NodeName, format_bytes
-from sanctl.model.topology import Pool, Topology
-from sanctl.plan.cache.policy_change import mode_reason
-from sanctl.plan.cache.policy_change import replica_cache_text as device_cache_words
-from sanctl.plan.device.placement import room_bytes
+from sanctl.model.findings import Severity
+from sanctl.model.names import NodeName
+from sanctl.model.topology import Topology
+from sanctl.plan.cache.cache_status import mode_reason
+from sanctl.plan.cache.cache_status import replica_cache_text as device_cache_words
 from sanctl.plan.health.device_health import device_findings
-from sanctl.plan.pool.flash_mode import (
-    node_flash_text,
-    published_flash_state,
-    unknown_reason,
-    wanted_flash_mode,
-)
 from sanctl.plan.replicas.pending_change import pending_change_of
 
 if TYPE_CHECKING:
-    from sanctl.cli.documents import by_command, pool
-
-UNKNOWN = "?"
+    from sanctl.cli.documents import device as device_documents
+    from sanctl.cli.documents import node as node_documents
 
 
 def device_state(cluster: Cluster, device: DeviceSpec) -> str:
@@ -47,7 +40,7 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
 
 def device_data(
     cluster: Cluster, device: DeviceSpec, topology: Topology | None = None
-) -> by_command.Device:
+) -> device_documents.Device:
     """Return a device for the JSON output."""
     move = cluster.cib.move(device.name)
     left = pending_change_of(cluster, device)
@@ -78,7 +71,7 @@ def device_data(
     }
 
 
-def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> by_command.Replica:
+def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> device_documents.Replica:
     state = cluster.mon.state(node)
     replica = cluster.replica(device.name, node)
     known = state in MEMBER_STATES
@@ -135,7 +128,7 @@ def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
 CACHE_COLUMNS = ("CACHE", "NODE", "NOW")
 
 
-def cache_rows(cluster: Cluster, nodes: Sequence[by_command.Node]) -> Iterator[tuple[str, ...]]:
+def cache_rows(cluster: Cluster, nodes: Sequence[node_documents.Node]) -> Iterator[tuple[str, ...]]:
     """Return the rows of CACHE_COLUMNS: devices with something in RAM, and pools with flash.
 
     A device with neither a write cache nor a read cache has none. What is wanted of flash is told
@@ -154,90 +147,3 @@ def cache_rows(cluster: Cluster, nodes: Sequence[by_command.Node]) -> Iterator[t
                 is_there = cache["mode"] == cache["wanted"]
                 wanted = "" if is_there else f"; wanted: {cache['wanted']}"
                 yield f"pool {pool['name']}", each["name"], cache["words"] + wanted
-
-
-NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")
-
-
-def node_data(cluster: Cluster, topology: Topology | None) -> list[by_command.Node]:
-    """Return all nodes for the JSON output."""
-    data: list[by_command.Node] = []
-    for node in sorted(cluster.cib.nodes, key=lambda n: n.name):
-        entry = topology.node(node.name) if topology else None
-        state = cluster.mon.state(node.name)
-        data.append(
-            {
-                "name": node.name.value,
-                "id": entry.id if entry else None,
-                "state": state.value,
-                "wants_standby": node.wants_standby,
-                "role": entry.role.value if entry else None,
-                "active_devices": cluster.active_count(node.name),
-                "replicas": sum(1 for d in cluster.cib.devices if node.name in d.nodes),
-                "pools": [
-                    pool_data(cluster, pool, node.name)
-                    for pool in (topology.pools if topology else ())
-                    if node.name in pool.nodes
-                ],
-            }
-        )
-    return data
-
-
-def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.Pool:
-    """Return a pool on a node for the JSON output."""
-    usage = cluster.pool(pool.name, node)
-    known = usage is not None and usage.error is None
-    return {
-        "name": pool.name.value,
-        "total": usage.total_bytes if usage is not None and known else None,
-        "free": usage.free_bytes if usage is not None and known else None,
-        "room": room_bytes(cluster, pool.name, node),
-        "error": usage.error if usage is not None else None,
-        "cache": _cache_data(cluster, pool, node),
-    }
-
-
-def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.PoolCache | None:
-    wish, state = wanted_flash_mode(cluster, pool, node), published_flash_state(cluster, pool, node)
-    if wish is None:
-        return None
-    return {
-        "wanted": wish.mode.value,
-        "mode": state.mode.value if state else None,
-        "reason": (state.reason or None) if state else unknown_reason(cluster, pool, node),
-        "dirty": state.dirty_bytes if state else None,
-        "flush_s": state.flush_s if state else None,
-        "hit_percent": state.hit_percent if state else None,
-        "words": node_flash_text(cluster, pool, node),
-    }
-
-
-def node_rows(data: Sequence[by_command.Node]) -> Iterable[tuple[str, ...]]:
-    """Return the rows of NODE_COLUMNS."""
-    for node in data:
-        pools = ", ".join(
-            f"{pool['name']} "
-            + (UNKNOWN if pool["room"] is None else f"{format_bytes(pool['room'])}")
-            for pool in node["pools"]
-        )
-        yield (
-            node["name"],
-            node["state"],
-            node["role"] or UNKNOWN,
-            str(node["active_devices"]),
-            str(node["replicas"]),
-            pools or "-",
-        )
-
-
-def finding_data(finding: Finding) -> by_command.Finding:
-    """Return a finding for the JSON output."""
-    return {
-        "code": finding.code,
-        "severity": finding.severity.value,
-        "subject": finding.subject,
-        "what": finding.what,
-        "why": finding.why,
-        "do": finding.do,
-    }

@@ -14,7 +14,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
-from sanctl.plan.cache.policy_change import dirty_limit_findings
+from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.vote_health import vote_findings

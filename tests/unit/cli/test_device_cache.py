@@ -77,15 +77,15 @@ def test_with_one_copy_it_is_stored_and_says_why_not(do: Do, env: FakeEnvironmen
     status, out, _ = do("device cache vm1 write-back")
     assert status == 0
     assert "cache policy write-back, at most 64 MiB dirty, stored after" in out
-    assert "not in effect yet: it is once two copies are in sync\n" in out
-    assert "n1: write-through (one copy is in sync" in out
+    assert "not in effect yet: it is once two replicas are in sync\n" in out
+    assert "n1: write-through (one replica is in sync" in out
     found = [
         each
         for each in data_of(do("status --output json")[1])["findings"]
         if each["code"] == "SAN-HLT-054"
     ]
     assert [each["do"] for each in found] == [
-        "it goes to write-back by itself once two copies are in sync"
+        "the replica goes to write-back by itself once two replicas are in sync"
     ]
     assert not data_of(do("device cache vm1 --output json")[1])["in_effect"]
 
@@ -96,7 +96,7 @@ def test_with_one_copy_it_is_stored_and_says_why_not(do: Do, env: FakeEnvironmen
         (("write-back limit=67108864", "write-back limit=67108864"), None),
         (
             ("write-through cache-why=comparing", "write-through cache-why=comparing"),
-            "not in effect yet: it is once the copies have been compared",
+            "not in effect yet: it is once the replicas have been compared",
         ),
         (
             ("write-through cache-why=one-copy", "write-through cache-why=no-flush"),
@@ -104,7 +104,7 @@ def test_with_one_copy_it_is_stored_and_says_why_not(do: Do, env: FakeEnvironmen
         ),
         (
             ("write-back limit=67108864", "write-through cache-why=suspect"),
-            "not in effect yet on n2: it is once it has been filled anew",
+            "not in effect yet on n2: it is once the replica has been fully resynced",
         ),
         (("?", "?"), "not in effect yet: it is once the reason has passed"),
     ],
@@ -132,7 +132,7 @@ def test_a_device_that_runs_nowhere(do: Do, env: FakeEnvironment) -> None:
 def test_a_device_of_one_copy_is_never_in_write_back(do: Do) -> None:
     status, out, _ = do("device create vm2 --size 1G --replicas 1 --cache write-back")
     assert status == 0
-    assert "not in effect: write-back needs two copies, and it has one" in out
+    assert "not in effect: write-back needs two replicas, and the device has one" in out
     told = do("device cache vm2 write-back --dirty-limit 32M")
     assert told[0] == 0
     assert "'sanctl device replicas vm2 2' makes the second" in told[1]

@@ -113,7 +113,7 @@ def test_maintenance_and_lost_quorum_move_nothing(cluster: FakePacemaker, sessio
     ET.SubElement(meta, "nvpair", id="x", name="is-managed", value="false")
     active = NodeName.parse(cluster.active("vm1")[0])
     result = drain_node(session, active, timeout_s=30)
-    assert "leave it alone" in result.stranded[0].reason
+    assert "leave the device alone" in result.stranded[0].reason
 
 
 def test_no_such_node_and_no_pacemaker(cluster: FakePacemaker, session: Session) -> None:
