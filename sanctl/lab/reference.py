@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Writes the pages of docs/reference from the program itself: cli.md, errors.md and json.md.
+"""Writes docs/reference/cli.md, errors.md and json.md from the program itself.
 
 python -m sanctl.lab.reference [DIRECTORY]
 """

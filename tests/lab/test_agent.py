@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The device agent alone, on real kernels: every action in every state, killed after every step.
+"""The device agent alone: every OCF action in every state, killed after each of its steps.
 
 No Pacemaker is involved: the agent is called as Pacemaker would call it. Each action is killed
 after each of its steps, as a power cut of the process would do it; run again it must reach its
@@ -114,13 +114,13 @@ class Replica:
 
 
 @pytest.fixture(scope="module")
-def pair(scene: Scenario) -> Iterator[tuple[Replica, Replica]]:
+def pair(scenario: Scenario) -> Iterator[tuple[Replica, Replica]]:
     """Two replicas, stopped; whatever a test leaves is taken down and removed.
 
     The cluster knows the device by name and UUID only: a replica is marked as outdated before it
     is filled, and of a device that the CIB does not know none can be marked.
     """
-    one, two = Replica(scene.bed, "n1"), Replica(scene.bed, "n2")
+    one, two = Replica(scenario.bed, "n1"), Replica(scenario.bed, "n2")
     one.bed.sh("n1", f"cibadmin --create --scope resources --xml-text {shlex.quote(_IN_THE_CIB)}")
     yield one, two
     for replica in (one, two):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All power is lost, and only the node that did not serve last comes back.
+"""Power lost on both nodes of two, and only the node that was the standby comes back.
 
 Where the votes keep no notes (heartbeat, a quorum device) nobody can tell it whether the other went
 on without it, so it does not serve by itself. It does when an operator has said three things: that
@@ -47,10 +47,10 @@ def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
 
 @pytest.fixture(scope="module")
 def path(bed: LabSession) -> Iterator[str]:
-    scene = Scenario(bed, Initiator(bed, "i1"))
-    target = scene.create(NAME, "128M", prefer="n1")
-    yield scene.host.login(target, scene.portals())
-    scene.delete(NAME)
+    scenario = Scenario(bed, Initiator(bed, "i1"))
+    target = scenario.create(NAME, "128M", prefer="n1")
+    yield scenario.host.login(target, scenario.portals())
+    scenario.delete(NAME)
 
 
 def case(bed: LabSession) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path
     try:
         for node in ("n2", "n1"):
             bed.cut_power(node)
-        bed.give_power("n2")
+        bed.restore_power("n2")
         quorum = "corosync-quorumtool -s"
         told = wait_for(
             "corosync on n2",
@@ -125,7 +125,7 @@ def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path
 def test_the_other_may_come_back_after_all(bed: LabSession, path: str) -> None:
     """Its copy is given up, if it has anything of its own, and both are whole again."""
     if not bed.has_power("n1"):
-        bed.give_power("n1")
+        bed.restore_power("n1")
     wait_for(
         "n1 in contact, or refused",
         lambda: collect.is_in_sync(bed, "n2", NAME) or case(bed)["condition"] in REFUSED,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All power is lost at once in write-back: nobody serves until told, and what was flushed is there.
+"""Power lost on all nodes in write-back: no node serves until an operator names the replica.
 
 The row of docs/explanation/cache.md for it.
 """
@@ -25,11 +25,11 @@ BACK_DEADLINE_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scenario) -> Iterator[tuple[str, str]]:
+def device(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """The target, and its path on the host."""
-    target = scene.create(NAME, "128M", prefer="n1")
-    yield target, scene.host.login(target, scene.portals())
-    scene.delete(NAME)
+    target = scenario.create(NAME, "128M", prefer="n1")
+    yield target, scenario.host.login(target, scenario.portals())
+    scenario.delete(NAME)
 
 
 def set_cache(bed: LabSession, mode: str) -> None:
@@ -50,13 +50,13 @@ def cut_all(bed: LabSession) -> None:
         bed.cut_power(name)
     for node in bed.storage:
         if not bed.has_power(node.name):  # fencing may have given it back
-            bed.give_power(node.name)
+            bed.restore_power(node.name)
 
 
 def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
-    scene: Scenario, device: tuple[str, str]
+    scenario: Scenario, device: tuple[str, str]
 ) -> None:
-    bed, host = scene.bed, scene.host
+    bed, host = scenario.bed, scenario.host
     set_cache(bed, "write-back")
     active = collect.active_node(bed, NAME)
     content = f"yes flushed | head -c {PATTERN_MIB * MIB}"

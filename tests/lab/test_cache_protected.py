@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Nodes whose disks' own caches survive a power cut: write-through costs nothing more there."""
+"""Disks with a protected write cache: write-through sends no flushes there."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SETTLED_S = 120.0
 
 
 @pytest.fixture
-def device(bed: LabSession, scene: Scenario) -> Iterator[str]:
+def device(bed: LabSession, scenario: Scenario) -> Iterator[str]:
     rollout.run(bed.lab, arguments=("--extra-vars", PROTECTED))
-    scene.create(NAME, "64M", prefer="n1", cache="write-through")
+    scenario.create(NAME, "64M", prefer="n1", cache="write-through")
     yield NAME
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 def told_modes(bed: LabSession) -> set[tuple[str, str | None]]:

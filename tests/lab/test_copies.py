@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two, three and four copies of a device, on nodes with DRBD 9.
+"""DRBD 9: devices with two, three and four replicas through moves, crashes and partitions.
 
 On a laboratory of its own, with four storage nodes and a witness, whose kernel has DRBD 9: Linux
 itself has 8.4. In file order, on a device with two copies, one with three and one with four; a
@@ -49,28 +49,28 @@ def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
 
 
 @pytest.fixture(scope="module")
-def scene(bed: LabSession) -> Scenario:
+def scenario(bed: LabSession) -> Scenario:
     return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture(scope="module")
-def two(scene: Scenario) -> Iterator[ReplicatedDevice]:
-    made = ReplicatedDevice(scene, "two", ("n1", "n2"))
+def two(scenario: Scenario) -> Iterator[ReplicatedDevice]:
+    made = ReplicatedDevice(scenario, "two", ("n1", "n2"))
     yield made
-    scene.delete(made.name)
+    scenario.delete(made.name)
 
 
 @pytest.fixture(scope="module")
-def three(scene: Scenario) -> ReplicatedDevice:
-    return ReplicatedDevice(scene, "three", ("n1", "n2", "n3"))
+def three(scenario: Scenario) -> ReplicatedDevice:
+    return ReplicatedDevice(scenario, "three", ("n1", "n2", "n3"))
 
 
 @pytest.fixture(scope="module")
-def four(scene: Scenario, three: ReplicatedDevice) -> ReplicatedDevice:
-    if len(storage_of(scene.bed.lab.spec)) < 4:
+def four(scenario: Scenario, three: ReplicatedDevice) -> ReplicatedDevice:
+    if len(storage_of(scenario.bed.lab.spec)) < 4:
         pytest.skip("four copies need four storage nodes, and this laboratory has three")
-    scene.delete(three.name)
-    return ReplicatedDevice(scene, "four", ("n1", "n2", "n3", "n4"))
+    scenario.delete(three.name)
+    return ReplicatedDevice(scenario, "four", ("n1", "n2", "n3", "n4"))
 
 
 def crash_and_return(copies: ReplicatedDevice) -> None:
@@ -84,7 +84,7 @@ def crash_and_return(copies: ReplicatedDevice) -> None:
         print(f"  pause {pause_s(load, begun):.2f} s")
         assert kernel_audit.violations(collect.kernel_views(copies.bed)) == []
         power_is_back(copies.bed, lost)
-        copies.await_whole()
+        copies.await_recovery()
     # What was written meanwhile, and the activity log of what was written before: not all of it.
     kib = sent_kib(copies, lost, begun)
     print(f"  resync of {lost}: {kib} KiB")
@@ -92,7 +92,7 @@ def crash_and_return(copies: ReplicatedDevice) -> None:
 
 
 def test_two_copies_ask_the_cluster_as_with_8_4(two: ReplicatedDevice) -> None:
-    two.await_whole()
+    two.await_recovery()
     options = two.bed.sh("n1", f"drbdsetup show --show-defaults {two.name}").stdout
     for word in (r"quorum\s+off", r"auto-promote\s+no", r"fencing\s+resource-and-stonith"):
         assert re.search(word, options), options
@@ -102,17 +102,17 @@ def test_two_copies_ask_the_cluster_as_with_8_4(two: ReplicatedDevice) -> None:
 def test_two_copies_a_planned_move_and_a_crash(two: ReplicatedDevice) -> None:
     with writing(two) as load:
         begun = time.time()
-        two.scene.sanctl("device", "move", two.name, "--to", "n2", timeout_s=120)
+        two.scenario.sanctl("device", "move", two.name, "--to", "n2", timeout_s=120)
         await_writes(load)
         print(f"  pause {pause_s(load, begun):.2f} s")
     assert two.active() == "n2"
-    two.await_whole()
+    two.await_recovery()
     crash_and_return(two)
     assert two.differing_sectors(two.active()) == 0
 
 
 def test_three_new_copies_are_in_sync_without_a_sync(three: ReplicatedDevice) -> None:
-    three.await_whole()
+    three.await_recovery()
     assert three.active() == "n1"
     for node in three.nodes:
         assert not lines(three, node, time.time() - 900, "Began resync")
@@ -128,7 +128,7 @@ def test_the_metadata_has_room_for_four_copies(three: ReplicatedDevice) -> None:
 
 def test_verify_finds_what_differs_on_each_and_repairs_it(three: ReplicatedDevice) -> None:
     """Two copies altered behind DRBD's back, at two places."""
-    three.await_whole()
+    three.await_recovery()
     serving, (first, second) = three.active(), three.others()
     places = {first: 3 * 2**20, second: 40 * 2**20 + 8192}
     for node, at in places.items():
@@ -149,14 +149,14 @@ def test_verify_finds_what_differs_on_each_and_repairs_it(three: ReplicatedDevic
         assert ranges == sorted((at, 8192) for at in places.values())
     assert found["repaired_bytes"] == 16384
     assert verify(ok=0)["verify"]["result"] == "same"
-    three.await_whole()
+    three.await_recovery()
     assert three.differing_sectors(serving) == 0
 
 
 def test_copies_come_and_go(three: ReplicatedDevice) -> None:
     """The new copy is filled before the old one goes, and who is gone is forgotten."""
-    three.scene.sanctl("device", "move", three.name, "--to", "n1", timeout_s=120)
-    three.await_whole()
+    three.scenario.sanctl("device", "move", three.name, "--to", "n1", timeout_s=120)
+    three.await_recovery()
     with writing(three) as load:
         for words, nodes in (
             (("3", "--add", "n4", "--drop", "n3"), ("n1", "n2", "n4")),
@@ -175,8 +175,8 @@ def test_copies_come_and_go(three: ReplicatedDevice) -> None:
                 partial(knows_only, three, "n1", peers),
                 within_s=60,
             )
-        replica_change_steps.follow(three.scene, load, *three.nodes)
-    three.await_whole()
+        replica_change_steps.follow(three.scenario, load, *three.nodes)
+    three.await_recovery()
     assert three.differing_sectors("n1") == 0
 
 
@@ -194,11 +194,11 @@ def knows_only(copies: ReplicatedDevice, node: str, peers: set[int]) -> bool:
 def test_a_planned_move(three: ReplicatedDevice) -> None:
     with writing(three) as load:
         begun = time.time()
-        three.scene.sanctl("device", "move", three.name, "--to", "n3", timeout_s=120)
+        three.scenario.sanctl("device", "move", three.name, "--to", "n3", timeout_s=120)
         await_writes(load)
         print(f"  pause {pause_s(load, begun):.2f} s")
     assert three.active() == "n3"
-    three.await_whole()
+    three.await_recovery()
 
 
 def test_a_standby_that_goes_freezes_nothing(three: ReplicatedDevice) -> None:
@@ -214,7 +214,7 @@ def test_a_standby_that_goes_freezes_nothing(three: ReplicatedDevice) -> None:
         assert three.active() == serving
         assert not lines(three, serving, begun - 1, r"susp-io\( no -> |quorum\( yes -> no")
         power_is_back(three.bed, gone)
-        three.await_whole()
+        three.await_recovery()
     print(f"  resync of {gone}: {sent_kib(three, gone, begun)} KiB")
     assert 0 < sent_kib(three, gone, begun) * 1024 <= REGION_BYTES
 
@@ -242,7 +242,7 @@ def test_a_copy_that_loses_the_sync_network_cannot_serve_and_comes_back(
             tried = three.bed.sh(cut, f"drbdsetup primary {three.name}", ok=range(256))
             assert tried.status != 0, "a copy without a majority became Primary"
             await_writes(load)
-        three.await_whole()
+        three.await_recovery()
         assert sent_kib(three, cut, begun) > 0
     assert three.differing_sectors(three.active()) == 0
 
@@ -265,12 +265,12 @@ def test_without_any_copy_in_contact_the_active_goes_on_by_the_clusters_leave(
             assert three.active() == serving
             assert lines(three, serving, begun - 1, "quorum\\( yes -> no"), "it was never without"
         print(f"  pause {pause_s(load, begun):.2f} s")
-        three.await_whole()
+        three.await_recovery()
     assert three.differing_sectors(three.active()) == 0
 
 
 def test_four_new_copies(four: ReplicatedDevice) -> None:
-    four.await_whole()
+    four.await_recovery()
     assert four.active() == "n1"
 
 
@@ -280,7 +280,7 @@ def test_a_copy_that_returns_while_another_is_filled_gets_all_it_lacks(
     """What broke: it met a third copy, which sent it what the *other* one still lacked (ADR 39)."""
     serving, (first, second) = four.active(), four.others()[:2]
     rates = ("--rate-min", "256K", "--rate-max", "512K")
-    four.scene.sanctl("device", "sync", four.name, *rates, timeout_s=120)
+    four.scenario.sanctl("device", "sync", four.name, *rates, timeout_s=120)
     with writing(four) as load:
         await_writes(load)
         begun = time.time()
@@ -307,8 +307,8 @@ def test_a_copy_that_returns_while_another_is_filled_gets_all_it_lacks(
             every_s=0.2,
         )
         rates = ("--rate-min", "32M", "--rate-max", "network")
-        four.scene.sanctl("device", "sync", four.name, *rates, timeout_s=120)
-        four.await_whole()
+        four.scenario.sanctl("device", "sync", four.name, *rates, timeout_s=120)
+        four.await_recovery()
     copied = [
         line for node in four.nodes for line in lines(four, node, begun, "Copying bitmap of peer")
     ]
@@ -338,7 +338,7 @@ def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(
         print(f"  pause {pause_s(load, begun):.2f} s")
         assert four.active() == serving
         power_is_back(four.bed, *gone)
-        four.await_whole()
+        four.await_recovery()
     assert four.differing_sectors(four.active()) == 0
 
 
@@ -365,5 +365,5 @@ def test_the_active_and_another_of_four_gone_nobody_serves_until_one_is_back(
         # Each that was left may have been asked once, before its monitor had told that it has no
         # majority. DRBD refused; Pacemaker remembers that until somebody has seen it.
         four.bed.sh(left[0], f"crm_resource --cleanup --resource {four.name}", timeout_s=60)
-        four.await_whole()
+        four.await_recovery()
     assert four.differing_sectors(four.active()) == 0

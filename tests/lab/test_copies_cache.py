@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Three copies in write-back: two that are left stay in it, and one alone never is.
+"""DRBD 9: write-back with three replicas stays with two of them, and ends with one alone.
 
 On a laboratory of its own with DRBD 9, as tests/lab/test_copies.py. In file order, on one device; a
 ledger runs on it through every fault, and no acknowledged write may be missing at its end.
@@ -46,12 +46,12 @@ def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
 
 @pytest.fixture(scope="module")
 def three(bed: LabSession) -> Iterator[ReplicatedDevice]:
-    scene = Scenario(bed, Initiator(bed, "i1"))
-    made = ReplicatedDevice(scene, NAME, ("n1", "n2", "n3"))
-    made.await_whole()
-    scene.sanctl("device", "cache", NAME, "write-back", timeout_s=180)
+    scenario = Scenario(bed, Initiator(bed, "i1"))
+    made = ReplicatedDevice(scenario, NAME, ("n1", "n2", "n3"))
+    made.await_recovery()
+    scenario.sanctl("device", "cache", NAME, "write-back", timeout_s=180)
     yield made
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 def modes(three: ReplicatedDevice, *nodes: str) -> set[str]:
@@ -67,7 +67,7 @@ def holds(three: ReplicatedDevice, node: str) -> bool:
 
 def await_write_back(three: ReplicatedDevice) -> None:
     """Wait until all copies are whole, in write-back, and the one that serves is held."""
-    three.await_whole()
+    three.await_recovery()
     wait_for(
         "write-back on all three",
         lambda: modes(three) == {"write-back"},
@@ -151,7 +151,7 @@ def test_one_that_is_left_flushes_before_it_goes_on(three: ReplicatedDevice) -> 
 def test_the_last_good_one_is_lost_while_another_is_filled(three: ReplicatedDevice) -> None:
     """Who serves and who is filled are a majority, which DRBD would go on with."""
     serving, (behind, good) = three.active(), three.others()
-    three.scene.sanctl("device", "sync", NAME, *SLOW, timeout_s=120)
+    three.scenario.sanctl("device", "sync", NAME, *SLOW, timeout_s=120)
     with writing(three) as load:
         await_writes(load)
         three.bed.cut_power(behind)
@@ -170,7 +170,7 @@ def test_the_last_good_one_is_lost_while_another_is_filled(three: ReplicatedDevi
         in_order(three, serving, begun - 1, r"quorum\( yes -> no", FLUSHED)
         assert not holds(three, serving)
         power_is_back(three.bed, good)
-        three.scene.sanctl("device", "sync", NAME, *AGAIN, timeout_s=120)
+        three.scenario.sanctl("device", "sync", NAME, *AGAIN, timeout_s=120)
         await_write_back(three)
 
 
@@ -220,7 +220,7 @@ def test_who_takes_over_stays_in_write_back_with_another(three: ReplicatedDevice
 
 def test_all_is_stable_again_when_the_policy_says_so(three: ReplicatedDevice) -> None:
     began = time.time()
-    three.scene.sanctl("device", "cache", NAME, "write-through", timeout_s=180)
+    three.scenario.sanctl("device", "cache", NAME, "write-through", timeout_s=180)
     assert modes(three) == {"write-through"}
     assert holding(three) == set()
     assert lines(three, three.active(), began - 1, FLUSHED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Nodes fenced by another agent than fence_ipmilan, from one rollout to the next, under load.
+"""fence_idrac in place of fence_ipmilan, rolled out and back under load.
 
 `fence_idrac` speaks IPMI, too, with options and defaults of its own; one package has both. The
 change to it and the change back are made by the playbook, while a host writes.
@@ -114,21 +114,21 @@ def original(bed: LabSession) -> Iterator[Devices]:
 
 
 @pytest.fixture(scope="module")
-def load(original: Devices, scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    made = scene.start_load(
+def load(original: Devices, scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "128M", prefer="n1")
+    made = scenario.start_load(
         NAME,
         target,
-        scene.host.login(target, scene.portals()),
+        scenario.host.login(target, scenario.portals()),
         rate=50,
         region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
+    scenario.host.stop_ledger(made.run)
+    check = scenario.host.check_ledger(made.run)
+    scenario.delete(NAME)
     print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A BMC that loses its power together with its server, and a second way to that server's switch."""
+"""A second fencing level: the BMC loses its power together with its server."""
 
 from __future__ import annotations
 
@@ -70,21 +70,21 @@ def strip(bed: LabSession) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def load(strip: None, scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    made = scene.start_load(
+def load(strip: None, scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "128M", prefer="n1")
+    made = scenario.start_load(
         NAME,
         target,
-        scene.host.login(target, scene.portals()),
+        scenario.host.login(target, scenario.portals()),
         rate=50,
         region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
+    scenario.host.stop_ledger(made.run)
+    check = scenario.host.check_ledger(made.run)
+    scenario.delete(NAME)
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Fencing and its absence on real kernels: who serves when a node is cut off, and how that ends.
+"""Fencing when a node is cut off: which node serves, freezes, reboots, and comes back.
 
 One device through all of them, in file order; a ledger runs on it the whole time, so that what is
 checked at the end has been through everything.
@@ -39,22 +39,22 @@ RETURN_DEADLINE_S = 300.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "256M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    made = scene.start_load(
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "256M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    made = scenario.start_load(
         NAME,
         target,
         path,
         rate=50,
         region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
+    scenario.host.stop_ledger(made.run)
+    check = scenario.host.check_ledger(made.run)
+    scenario.delete(NAME)
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
@@ -122,9 +122,9 @@ def stays(look: Callable[[], bool], until: Callable[[], bool], *, within_s: floa
 
 
 def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     sessions = load.sessions()
     wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=30)
     with unplugged(bed, "n1", Network.ISCSI):
@@ -145,8 +145,8 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(
     assert pauses.errors == 0
 
 
-def test_nothing_moves_when_no_node_is_reached(scene: Scenario, load: LedgerLoad) -> None:
-    bed, began_s = scene.bed, time.time()
+def test_nothing_moves_when_no_node_is_reached(scenario: Scenario, load: LedgerLoad) -> None:
+    bed, began_s = scenario.bed, time.time()
     with unplugged(bed, "i1", Network.ISCSI):
         wait_for("nobody to reach", lambda: reaches(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60)
         settle(bed, "n3")
@@ -157,8 +157,8 @@ def test_nothing_moves_when_no_node_is_reached(scene: Scenario, load: LedgerLoad
     assert agent_events(bed, began_s, "promote: serving") == []
 
 
-def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scenario) -> None:
-    bed = scene.bed
+def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scenario: Scenario) -> None:
+    bed = scenario.bed
     assert bed.sh("n1", "sanctl node fence n2 --test").status == 0
     with dead_bmc(bed, "n2"):
         assert "SAN-FEN-002 fencing fence-n2" in findings(bed, "n1", "doctor")
@@ -167,10 +167,10 @@ def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scenari
 
 
 def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
     """The active node has quorum: it waits, frozen, for longer than one without would."""
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     boot = bed.sh(active, "cat /proc/sys/kernel/random/boot_id").stdout
@@ -205,10 +205,10 @@ def is_frozen(bed: LabSession, node: str) -> bool:
 
 
 def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
     """Its BMC is dead too: nobody can fence it, so nobody serves, until it is back by itself."""
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     console = bed.lab.console_log(bed.node(lost))
@@ -257,10 +257,10 @@ def _test(bed: LabSession, node: str, target: str) -> bool:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("is_drained", [True, False], ids=["drained", "at-once"])
 def test_the_node_that_serves_is_fenced_on_request(
-    scene: Scenario, load: LedgerLoad, is_drained: bool
+    scenario: Scenario, load: LedgerLoad, is_drained: bool
 ) -> None:
     """Another serves; the node boots, joins and is filled by itself, and takes nothing back."""
-    bed = scene.bed
+    bed = scenario.bed
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     wait_for(

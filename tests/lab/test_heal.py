@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Replicas that have diverged, made so on purpose, and what an operator does about it.
+"""`sanctl device heal`: replicas that have diverged, and the repair an operator chooses.
 
 Each side is Primary while the other is out of reach, and takes a write of its own. DRBD then
 refuses to connect them, sanctl says so, and nothing is thrown away until an operator names a copy.
@@ -32,11 +32,11 @@ SIZE = {"n1": 2 * MIB, "n2": 1 * MIB}
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scenario) -> Iterator[str]:
-    scene.create(NAME, "64M", prefer="n1")
+def device(scenario: Scenario) -> Iterator[str]:
+    scenario.create(NAME, "64M", prefer="n1")
     yield NAME
-    scene.bed.sh("n1", "crm_attribute --name maintenance-mode --delete", ok=range(256))
-    scene.delete(NAME)
+    scenario.bed.sh("n1", "crm_attribute --name maintenance-mode --delete", ok=range(256))
+    scenario.delete(NAME)
 
 
 def heal(bed: LabSession, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
@@ -131,15 +131,16 @@ def await_step(bed: LabSession) -> None:
     wait_for("the replicas in step", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=120)
 
 
-def test_sound_replicas_offer_nothing(scene: Scenario, device: str) -> None:
-    assert heal(scene.bed)["data"]["condition"] == "sound"
+def test_sound_replicas_offer_nothing(scenario: Scenario, device: str) -> None:
+    assert heal(scenario.bed)["data"]["condition"] == "sound"
     assert (
-        heal(scene.bed, "--keep", "n2", "--yes", ok=(4,))["problems"][0]["code"] == "SAN-HEAL-001"
+        heal(scenario.bed, "--keep", "n2", "--yes", ok=(4,))["problems"][0]["code"]
+        == "SAN-HEAL-001"
     )
 
 
-def test_both_are_marked_and_one_is_given_up(scene: Scenario, device: str) -> None:
-    bed = scene.bed
+def test_both_are_marked_and_one_is_given_up(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
     diverge(bed, keeps_serving=False)
     data = await_condition(bed, "diverged")
     copies = {copy["node"]: copy for copy in data["copies"]}
@@ -152,7 +153,7 @@ def test_both_are_marked_and_one_is_given_up(scene: Scenario, device: str) -> No
     assert "SAN-HLT-038" in status and "SAN-HLT-032" in status
     assert f"sanctl device heal {NAME}" in status
     # Nothing was thrown away so far, and a stale order throws nothing away.
-    uuid = json.loads(scene.sanctl("device", "show", NAME, "--output", "json"))["data"]["uuid"]
+    uuid = json.loads(scenario.sanctl("device", "show", NAME, "--output", "json"))["data"]["uuid"]
     stale = f"crm_attribute --node n2 --name sanctl-discard-{NAME}"
     bed.sh("n1", f"{stale} --update '{uuid} 00000000000000AA bitmap'")
     wait_for(
@@ -168,8 +169,10 @@ def test_both_are_marked_and_one_is_given_up(scene: Scenario, device: str) -> No
     assert collect.active_node(bed, NAME) == "n1"
 
 
-def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scenario, device: str) -> None:
-    bed = scene.bed
+def test_the_copy_that_is_served_is_given_up_only_by_its_code(
+    scenario: Scenario, device: str
+) -> None:
+    bed = scenario.bed
     # The kernels know that they are in step before the agents have told the cluster.
     await_healthy(bed, "n3")
     diverge(bed, keeps_serving=True)
@@ -185,12 +188,12 @@ def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scenario, d
     assert content(bed, "n1")[1] == "B"
 
 
-def test_copies_without_a_common_past(scene: Scenario, device: str) -> None:
+def test_copies_without_a_common_past(scenario: Scenario, device: str) -> None:
     """Neither bitmap tells what differs: the copy that is given up is sent whole."""
-    bed = scene.bed
+    bed = scenario.bed
     # The kernels know that they are in step before the agents have told the cluster.
     await_healthy(bed, "n3")
-    scene.sanctl("device", "move", NAME, "--to", "n1", timeout_s=90)
+    scenario.sanctl("device", "move", NAME, "--to", "n1", timeout_s=90)
     diverge(bed, keeps_serving=True, rotations=3)
     await_condition(bed, "unrelated")
     heal(bed, "--keep", "n1", "--yes")
@@ -199,13 +202,13 @@ def test_copies_without_a_common_past(scene: Scenario, device: str) -> None:
     assert content(bed, "n1") == content(bed, "n2")
 
 
-def test_the_copy_that_was_ahead_is_gone(scene: Scenario, device: str) -> None:
+def test_the_copy_that_was_ahead_is_gone(scenario: Scenario, device: str) -> None:
     """n2 left first and knows that it is behind; n1, which served on, is away.
 
     Quorum goes with the second of three nodes, so n1 is stopped only when n2 is back, before n2
     has caught up: its sync network is cut meanwhile.
     """
-    bed = scene.bed
+    bed = scenario.bed
     network.unplug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
     try:
         wait_for(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The laboratory itself: its nodes are real machines with real power, cables and identities."""
+"""The laboratory itself: power, cables, partitions, disks and identities of its nodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A standby is left up while the cluster software on its node is down, and is old when that begins.
+"""A replica left up while its node's cluster software is down: it is stale and must not serve.
 
 As in maintenance that went wrong: DRBD 8.4 calls such a replica UpToDate whatever its Primary has
 written since. The Primary marks it; but where the third vote keeps no notes the mark dies with the
@@ -46,10 +46,10 @@ def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
 
 @pytest.fixture(scope="module")
 def path(bed: LabSession) -> Iterator[str]:
-    scene = Scenario(bed, Initiator(bed, "i1"))
-    target = scene.create(NAME, "128M", prefer="n1")
-    yield scene.host.login(target, scene.portals())
-    scene.delete(NAME)
+    scenario = Scenario(bed, Initiator(bed, "i1"))
+    target = scenario.create(NAME, "128M", prefer="n1")
+    yield scenario.host.login(target, scenario.portals())
+    scenario.delete(NAME)
 
 
 def write(bed: LabSession, path: str, word: str) -> None:
@@ -131,7 +131,7 @@ def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) ->
     finally:
         network.plug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
         if not bed.has_power("n1"):
-            bed.give_power("n1")
+            bed.restore_power("n1")
     # Of the two configurations that meet now the newer one wins, which may be n1's.
     maintenance(bed, "n1", on=False)
     wait_for(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Copies come and go under a running ledger, on real kernels."""
+"""`sanctl device replicas`: replicas added, moved and dropped under a running ledger."""
 
 from __future__ import annotations
 
@@ -25,84 +25,84 @@ durable = pytest.mark.parametrize("load", ["write-through"], indirect=True)
 
 
 @pytest.fixture
-def load(request: pytest.FixtureRequest, scene: Scenario) -> Iterator[LedgerLoad]:
-    nodes = [node.name for node in scene.bed.storage[:2]]
+def load(request: pytest.FixtureRequest, scenario: Scenario) -> Iterator[LedgerLoad]:
+    nodes = [node.name for node in scenario.bed.storage[:2]]
     with replica_change_steps.loaded(
-        scene, NAME, nodes, cache=getattr(request, "param", "none")
+        scenario, NAME, nodes, cache=getattr(request, "param", "none")
     ) as made:
         yield made
 
 
-def copies(scene: Scenario, node: str = "") -> tuple[str, ...]:
-    return replica_changes.replica_nodes(scene.bed, node or scene.bed.storage[0].name, NAME)
+def copies(scenario: Scenario, node: str = "") -> tuple[str, ...]:
+    return replica_changes.replica_nodes(scenario.bed, node or scenario.bed.storage[0].name, NAME)
 
 
 @pytest.mark.faults
-def test_two_one_two_one_two_under_load(scene: Scenario, load: LedgerLoad) -> None:
-    first, second = (node.name for node in scene.bed.storage[:2])
+def test_two_one_two_one_two_under_load(scenario: Scenario, load: LedgerLoad) -> None:
+    first, second = (node.name for node in scenario.bed.storage[:2])
     for words in (("1", "--drop", second), ("2", "--add", second)) * 2:
         trial = replica_changes.change(load, *words)
         assert_unnoticed(trial)
-        assert collect.active_node(scene.bed, NAME) == first
+        assert collect.active_node(scenario.bed, NAME) == first
         if words[0] == "1":
-            assert copies(scene) == (first,)
-            assert NAME not in files(scene.bed, second)
+            assert copies(scenario) == (first,)
+            assert NAME not in files(scenario.bed, second)
         else:
-            assert copies(scene) == (first, second)
+            assert copies(scenario) == (first, second)
             # From new metadata: everything was marked, whatever was there before.
             assert trial.copied_bytes >= 256 * 2**20 * 0.99
-            assert collect.is_in_sync(scene.bed, first, NAME)
+            assert collect.is_in_sync(scenario.bed, first, NAME)
 
 
-def test_who_serves_can_be_dropped_it_moves_first(scene: Scenario, load: LedgerLoad) -> None:
-    first, second = (node.name for node in scene.bed.storage[:2])
-    scene.sanctl("device", "replicas", NAME, "1", "--drop", first, timeout_s=CHANGE_S)
-    assert copies(scene) == (second,)
-    assert collect.active_node(scene.bed, NAME) == second
-    assert kernel_audit.violations(collect.kernel_views(scene.bed)) == []
+def test_who_serves_can_be_dropped_it_moves_first(scenario: Scenario, load: LedgerLoad) -> None:
+    first, second = (node.name for node in scenario.bed.storage[:2])
+    scenario.sanctl("device", "replicas", NAME, "1", "--drop", first, timeout_s=CHANGE_S)
+    assert copies(scenario) == (second,)
+    assert collect.active_node(scenario.bed, NAME) == second
+    assert kernel_audit.violations(collect.kernel_views(scenario.bed)) == []
 
 
-def test_the_last_copy_cannot_be_dropped(scene: Scenario, load: LedgerLoad) -> None:
+def test_the_last_copy_cannot_be_dropped(scenario: Scenario, load: LedgerLoad) -> None:
     """What a node that is away holds is not known: it is no reason to let the other go."""
-    first, second = (node.name for node in scene.bed.storage[:2])
-    scene.bed.sh(second, "systemctl stop pacemaker corosync", timeout_s=120)
+    first, second = (node.name for node in scenario.bed.storage[:2])
+    scenario.bed.sh(second, "systemctl stop pacemaker corosync", timeout_s=120)
     try:
         with pytest.raises(CommandError) as caught:
-            scene.sanctl("device", "replicas", NAME, "1", "--drop", first, timeout_s=60)
+            scenario.sanctl("device", "replicas", NAME, "1", "--drop", first, timeout_s=60)
         assert "SAN-REP-001" in str(caught.value)
-        assert copies(scene) == (first, second)
-        assert collect.active_node(scene.bed, NAME) == first
+        assert copies(scenario) == (first, second)
+        assert collect.active_node(scenario.bed, NAME) == first
     finally:
-        scene.bed.sh(second, "systemctl start corosync pacemaker", timeout_s=120)
+        scenario.bed.sh(second, "systemctl start corosync pacemaker", timeout_s=120)
 
 
 @pytest.mark.faults
-def test_a_killed_command_is_finished_or_taken_back(scene: Scenario, load: LedgerLoad) -> None:
-    first, second = (node.name for node in scene.bed.storage[:2])
+def test_a_killed_command_is_finished_or_taken_back(scenario: Scenario, load: LedgerLoad) -> None:
+    first, second = (node.name for node in scenario.bed.storage[:2])
     replica_changes.change(load, "1", "--drop", second)
-    begin_change(scene.bed, first, "device", "replicas", NAME, "2", "--add", second)
-    replica_change_steps.await_filling(scene.bed, second, NAME)
-    scene.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
-    shown = json.loads(scene.sanctl("device", "show", NAME, "--output", "json"))["data"]
+    begin_change(scenario.bed, first, "device", "replicas", NAME, "2", "--add", second)
+    replica_change_steps.await_filling(scenario.bed, second, NAME)
+    scenario.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
+    shown = json.loads(scenario.sanctl("device", "show", NAME, "--output", "json"))["data"]
     assert shown["replicas_wanted"] == 2
     taken_back = replica_changes.change(load, "1", "--drop", second)
     assert_unnoticed(taken_back)
-    assert copies(scene) == (first,)
-    begin_change(scene.bed, first, "device", "replicas", NAME, "2", "--add", second)
-    replica_change_steps.await_filling(scene.bed, second, NAME)
-    scene.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
+    assert copies(scenario) == (first,)
+    begin_change(scenario.bed, first, "device", "replicas", NAME, "2", "--add", second)
+    replica_change_steps.await_filling(scenario.bed, second, NAME)
+    scenario.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
     assert_unnoticed(replica_changes.change(load, "2"))
-    assert copies(scene) == (first, second)
+    assert copies(scenario) == (first, second)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 @durable
 def test_power_cut_of_the_only_good_copy_while_another_is_filled(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
     """The device waits for it: the half-filled copy is never served."""
-    bed = scene.bed
+    bed = scenario.bed
     first, second = (node.name for node in bed.storage[:2])
     replica_changes.change(load, "1", "--drop", second)
     begin_change(bed, first, "device", "replicas", NAME, "2", "--add", second)
@@ -115,29 +115,29 @@ def test_power_cut_of_the_only_good_copy_while_another_is_filled(
     )
     assert not kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
     if not bed.has_power(first):
-        bed.give_power(first)
+        bed.restore_power(first)
     wait_for(
         "the device to be served from it again",
         lambda: collect.active_node(bed, NAME) == first,
         within_s=240,
         every_s=2.0,
     )
-    scene.sanctl("device", "replicas", NAME, "2", node=second, timeout_s=CHANGE_S)
+    scenario.sanctl("device", "replicas", NAME, "2", node=second, timeout_s=CHANGE_S)
     assert collect.is_in_sync(bed, first, NAME)
     assert kernel_audit.violations(collect.kernel_views(bed)) == []
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
-def test_power_cut_of_the_new_copy_while_it_is_filled(scene: Scenario, load: LedgerLoad) -> None:
-    bed = scene.bed
+def test_power_cut_of_the_new_copy_while_it_is_filled(scenario: Scenario, load: LedgerLoad) -> None:
+    bed = scenario.bed
     first, second = (node.name for node in bed.storage[:2])
     replica_changes.change(load, "1", "--drop", second)
     begin_change(bed, first, "device", "replicas", NAME, "2", "--add", second)
     replica_change_steps.await_filling(bed, second, NAME)
     bed.cut_power(second)
     if not bed.has_power(second):
-        bed.give_power(second)
+        bed.restore_power(second)
     # Finished by whoever runs it again, once the node is back.
     wait_for(
         f"{second} to be online",
@@ -145,7 +145,7 @@ def test_power_cut_of_the_new_copy_while_it_is_filled(scene: Scenario, load: Led
         within_s=240,
         every_s=2.0,
     )
-    scene.sanctl("device", "replicas", NAME, "2", node=first, timeout_s=CHANGE_S)
+    scenario.sanctl("device", "replicas", NAME, "2", node=first, timeout_s=CHANGE_S)
     assert collect.is_in_sync(bed, first, NAME)
 
 
@@ -153,27 +153,29 @@ def test_power_cut_of_the_new_copy_while_it_is_filled(scene: Scenario, load: Led
 @pytest.mark.timeout(1200)
 @durable
 @pytest.mark.parametrize("victim", [0, 1], ids=["the one that stays", "the one that goes"])
-def test_power_cut_while_a_copy_is_dropped(scene: Scenario, load: LedgerLoad, victim: int) -> None:
-    bed = scene.bed
+def test_power_cut_while_a_copy_is_dropped(
+    scenario: Scenario, load: LedgerLoad, victim: int
+) -> None:
+    bed = scenario.bed
     nodes = [node.name for node in bed.storage[:2]]
     third = bed.cluster[-1].name
     begin_change(bed, third, "device", "replicas", NAME, "1", "--drop", nodes[1])
     wait_for(
         "the cluster to know of it",
-        lambda: copies(scene, third) == (nodes[0],),
+        lambda: copies(scenario, third) == (nodes[0],),
         within_s=120,
         every_s=0.2,
     )
     bed.cut_power(nodes[victim])
     if not bed.has_power(nodes[victim]):
-        bed.give_power(nodes[victim])
+        bed.restore_power(nodes[victim])
     wait_for(
         "the device to be served",
         lambda: collect.active_node(bed, NAME) == nodes[0],
         within_s=300,
         every_s=2.0,
     )
-    scene.sanctl("device", "replicas", NAME, "1", node=third, timeout_s=CHANGE_S)
+    scenario.sanctl("device", "replicas", NAME, "1", node=third, timeout_s=CHANGE_S)
     # Of a node that is off nothing is read, which is not the same as nothing being there.
     await_members_online(bed)
     wait_for(
@@ -182,5 +184,5 @@ def test_power_cut_while_a_copy_is_dropped(scene: Scenario, load: LedgerLoad, vi
         within_s=240,
         every_s=2.0,
     )
-    scene.sanctl("device", "replicas", NAME, "2", node=third, timeout_s=CHANGE_S)
+    scenario.sanctl("device", "replicas", NAME, "2", node=third, timeout_s=CHANGE_S)
     assert kernel_audit.violations(collect.kernel_views(bed)) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Marks of outdated replicas on real kernels: who is filled by a resync is marked first.
+"""Outdated marks: a replica is marked in the CIB before a resync overwrites its data.
 
 With that rule broken on purpose (`_NO_MARK` below) they have to fail.
 """
@@ -57,50 +57,50 @@ _OFF = "/run/systemd/system/sanctl-resync.service.d"
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests; whatever happens, nothing may be lost."""
-    target = scene.create(NAME, "256M", prefer="n1")
-    made = scene.start_load(
+    target = scenario.create(NAME, "256M", prefer="n1")
+    made = scenario.start_load(
         NAME,
         target,
-        scene.host.login(target, scene.portals()),
+        scenario.host.login(target, scenario.portals()),
         rate=50,
         region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
+    scenario.host.stop_ledger(made.run)
+    check = scenario.host.check_ledger(made.run)
+    scenario.delete(NAME)
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
 @pytest.fixture(autouse=True)
-def _rule_is_kept(scene: Scenario) -> Iterator[None]:
+def _rule_is_kept(scenario: Scenario) -> Iterator[None]:
     if _NO_MARK not in os.environ:
         yield
         return
-    for node in scene.bed.storage:
-        scene.bed.sh(node.name, f"cp -p {_HANDLER} /root/ && ln -sf /bin/true {_HANDLER}")
+    for node in scenario.bed.storage:
+        scenario.bed.sh(node.name, f"cp -p {_HANDLER} /root/ && ln -sf /bin/true {_HANDLER}")
     yield
-    for node in scene.bed.storage:
-        scene.bed.sh(node.name, f"rm {_HANDLER} && cp -p /root/before-resync-source {_HANDLER}")
+    for node in scenario.bed.storage:
+        scenario.bed.sh(node.name, f"rm {_HANDLER} && cp -p /root/before-resync-source {_HANDLER}")
 
 
 @pytest.fixture(autouse=True)
-def _nobody_lets_a_held_resync_run(scene: Scenario) -> Iterator[None]:
+def _nobody_lets_a_held_resync_run(scenario: Scenario) -> Iterator[None]:
     """Keep the escort away: it would undo what these tests hold a resync back with."""
-    for node in scene.bed.storage:
-        scene.bed.sh(
+    for node in scenario.bed.storage:
+        scenario.bed.sh(
             node.name,
             f"mkdir -p {_OFF} && printf '[Unit]\\nConditionPathExists=/nowhere\\n' >{_OFF}/off.conf"
             " && systemctl daemon-reload && systemctl stop sanctl-resync.service",
         )
     yield
-    for node in scene.bed.storage:
-        scene.bed.sh(node.name, f"rm -rf {_OFF} && systemctl daemon-reload")
+    for node in scenario.bed.storage:
+        scenario.bed.sh(node.name, f"rm -rf {_OFF} && systemctl daemon-reload")
 
 
 def marked(bed: LabSession, asked_of: str) -> set[str]:
@@ -145,15 +145,15 @@ def written(load: LedgerLoad) -> int:
     return sum(record.kind is RecordKind.ACK for record in load.host.fetch_log(load.run)[1])
 
 
-def await_whole(load: LedgerLoad, node: str) -> None:
+def await_recovery(load: LedgerLoad, node: str) -> None:
     wait_for("both in sync", lambda: collect.is_in_sync(load.bed, node, NAME), within_s=DEADLINE_S)
     wait_for("no mark", lambda: not marked(load.bed, node), within_s=DEADLINE_S)
 
 
 def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ended(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     sessions = load.sessions()
@@ -170,7 +170,7 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
         within_s=DEADLINE_S,
     )
     bed.sh(active, f"drbdsetup resume-sync {load.minor}")
-    await_whole(load, active)
+    await_recovery(load, active)
     assert collect.active_node(bed, NAME) == active
     portal = bed.node(active).address(Network.ISCSI)
     assert load.sessions()[portal] == sessions[portal]
@@ -180,10 +180,10 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
 
 
 def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
     """The worst moment: the target is UpToDate by its own word, its Primary goes on and dies."""
-    bed = scene.bed
+    bed = scenario.bed
     active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     stop_standby(load, active, standby)
@@ -227,4 +227,4 @@ def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
         lambda: kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == [active],
         within_s=DEADLINE_S,
     )
-    await_whole(load, active)
+    await_recovery(load, active)

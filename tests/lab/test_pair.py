@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two nodes and nothing else: when all links are cut, one of them is fenced, and never both."""
+"""Two nodes without a witness: with all links cut, exactly one node is fenced."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
 @pytest.mark.timeout(2400)
 def test_a_fencing_race_kills_exactly_one_of_them(bed: LabSession) -> None:
     faults = list(enumerate(fencing_races(nodes_by_role(bed)), start=1))
-    steps, acknowledged = run_faults(
+    results, acknowledged = run_faults(
         bed,
         faults,
         title="Fencing races",
         repeat="sanctl chaos run --scenario races",
         folder=Path("test-report/races"),
         keep_going=False,
-        tell=print,
+        print_line=print,
         devices=DEVICES,
     )
-    assert {step.number: step.problems for step in steps if step.problems} == {}
-    assert [len(step.restarted) for step in steps] == [1] * len(faults)
+    assert {result.number: result.problems for result in results if result.problems} == {}
+    assert [len(result.restarted) for result in results] == [1] * len(faults)
     assert acknowledged > 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Flash before a pool on real kernels: modes under load, flash lost, power cut with it dirty.
+"""Flash in front of a pool (bcache): changes of mode, flash lost, power cut with dirty data.
 
 One device through all of it, in file order, and a ledger on it, which is checked at the end. In a
 laboratory of its own, whose nodes have a flash disk.
@@ -52,22 +52,22 @@ def load(flash_bed: LabSession) -> Iterator[LedgerLoad]:
     for node in flash_bed.storage:
         flash_bed.sh(node.name, "sanctl pool prepare main", timeout_s=120)
     set_mode(flash_bed, "write-through")
-    scene = Scenario(flash_bed, Initiator(flash_bed, "i1"))
-    target = scene.create(NAME, "128M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    made = scene.start_load(
+    scenario = Scenario(flash_bed, Initiator(flash_bed, "i1"))
+    target = scenario.create(NAME, "128M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    made = scenario.start_load(
         NAME,
         target,
         path,
         rate=50,
         region_bytes=32 * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
     set_mode(flash_bed, "write-through")
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 @pytest.fixture(autouse=True)
@@ -119,9 +119,9 @@ def await_in_sync(bed: LabSession, *, but_not: str = "") -> None:
     )
 
 
-def give_power(bed: LabSession, node: str) -> None:
+def restore_power(bed: LabSession, node: str) -> None:
     if not bed.has_power(node):  # fencing may have done it already
-        bed.give_power(node)
+        bed.restore_power(node)
 
 
 def is_mounted(bed: LabSession, node: str) -> bool:
@@ -177,7 +177,7 @@ def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
         lambda: collect.active_node(bed, NAME) == other,
         within_s=180,
     )
-    give_power(bed, active)
+    restore_power(bed, active)
     await_log(bed, active, began_s, "what is on flash is right", within_s=240)
     await_in_sync(bed)
     # From the copy that was on flash.
@@ -209,14 +209,14 @@ def test_the_disk_alone_is_not_used_while_its_flash_is_away(
     try:
         with disk.open("wb") as file:
             file.truncate(bed.lab.spec.flash_mib * MIB)
-        give_power(bed, node)
+        restore_power(bed, node)
         await_log(bed, node, began_s, "SAN-POOL-016", within_s=240)
         assert not is_mounted(bed, node)
         assert collect.active_node(bed, NAME) == active
     finally:
         bed.cut_power(node)
         away.replace(disk)
-        give_power(bed, node)
+        restore_power(bed, node)
     await_log(bed, node, began_s, "what is on flash is right", within_s=240)
     bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
     await_in_sync(bed, but_not=node)
@@ -316,7 +316,7 @@ def test_power_is_cut_at_a_step_of_a_change(
             within_s=90,
         )
         began_s = bed.cut_power(node)
-    give_power(bed, node)
+    restore_power(bed, node)
     await_log(bed, node, began_s, "disk and flash are together", within_s=240)
     await_in_sync(bed, but_not=node)
     set_mode(bed, mode)

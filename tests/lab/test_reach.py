@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The watch over the iscsi network by carrier (ocf:heartbeat:ethmonitor), where nothing pings.
+"""The iscsi network monitored by carrier (ocf:heartbeat:ethmonitor), without ping targets.
 
 By ping: tests/lab/test_fencing.py.
 """
@@ -38,9 +38,9 @@ def watched_by_carrier(bed: LabSession) -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("watched_by_carrier")
-def test_a_device_leaves_a_node_whose_port_is_down_once(scene: Scenario) -> None:
-    bed = scene.bed
-    scene.create(NAME, "64M", prefer="n1")
+def test_a_device_leaves_a_node_whose_port_is_down_once(scenario: Scenario) -> None:
+    bed = scenario.bed
+    scenario.create(NAME, "64M", prefer="n1")
     wait_for("both to have a carrier", lambda: _all(bed, 1), within_s=60)
     assert "ethmonitor" in bed.sh("n1", "crm_resource --resource sanctl-reached --query-xml").stdout
     bed.sh("n1", "ip link set iscsi0 down")
@@ -52,7 +52,7 @@ def test_a_device_leaves_a_node_whose_port_is_down_once(scene: Scenario) -> None
     wait_for("both to have a carrier", lambda: _all(bed, 1), within_s=60)
     settle(bed, "n3")
     assert collect.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 def _all(bed: LabSession, wanted: int) -> bool:

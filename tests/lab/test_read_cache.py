@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A read cache in RAM on real kernels: its size, where it is, and that it is never wrong.
+"""The read cache in RAM (dm-cache): its size, the node that has it, no stale read.
 
 In file order, on one device under a ledger in its second half; the first half is for the host's
 own blocks.
@@ -31,21 +31,23 @@ BACK_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    path = scene.host.login(target, [node.address(Network.ISCSI) for node in scene.bed.storage])
-    made = scene.start_load(
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "128M", prefer="n1")
+    path = scenario.host.login(
+        target, [node.address(Network.ISCSI) for node in scenario.bed.storage]
+    )
+    made = scenario.start_load(
         NAME,
         target,
         path,
         rate=20,
         region_bytes=32 * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
-    scene.delete(NAME)
+    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    scenario.delete(NAME)
 
 
 def cache_of(bed: LabSession, node: str) -> dict[str, Any]:
@@ -235,7 +237,7 @@ def test_the_power_of_the_node_that_serves_is_cut(load: LedgerLoad) -> None:
     )
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
     if not bed.has_power("n2"):  # Fencing may have given it back.
-        bed.give_power("n2")
+        bed.restore_power("n2")
     wait_for(
         "both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One device's resource file, whatever lies beside it: drbdadm is asked about that one alone.
+"""drbdadm with one device's resource file alone, beside files that cannot be parsed.
 
 Its neighbours' files may be in the middle of a change, and there may be more of them than drbdadm
 for DRBD 8.4 can hold.
@@ -23,9 +23,9 @@ CONFIGURATION = f"--config-file {FOLDER}/{NAME}.conf"
 
 
 @pytest.fixture
-def amid_what_cannot_be_read(scene: Scenario) -> Iterator[LabSession]:
+def amid_what_cannot_be_read(scenario: Scenario) -> Iterator[LabSession]:
     """Storage nodes on which drbdadm by itself fails, whatever it is asked about."""
-    bed = scene.bed
+    bed = scenario.bed
     nodes = [node.name for node in bed.storage]
     broken = f"{FOLDER}/broken.res"
     text = "resource broken { nothing of drbd.conf; }"
@@ -36,17 +36,17 @@ def amid_what_cannot_be_read(scene: Scenario) -> Iterator[LabSession]:
     finally:
         for node in nodes:
             bed.sh(node, f"rm -f {broken}")
-        if scene.exists(NAME):
-            scene.delete(NAME)
+        if scenario.exists(NAME):
+            scenario.delete(NAME)
 
 
 def test_a_life_beside_a_file_that_cannot_be_read(
-    scene: Scenario, amid_what_cannot_be_read: LabSession
+    scenario: Scenario, amid_what_cannot_be_read: LabSession
 ) -> None:
     """Created, parted, resynced, moved and deleted: by the agents, and by the kernel's handlers."""
     bed = amid_what_cannot_be_read
     first, second = (node.name for node in bed.storage[:2])
-    scene.create(NAME, "64M", prefer=first)
+    scenario.create(NAME, "64M", prefer=first)
     assert bed.sh(first, "drbdadm dump all", ok=range(256)).status == 10
     # As a broken link: who serves is frozen until its handler has let it go on.
     bed.sh(second, f"drbdadm {CONFIGURATION} disconnect --force {NAME}")
@@ -64,11 +64,11 @@ def test_a_life_beside_a_file_that_cannot_be_read(
     # The monitor's and the handlers' way back.
     bed.sh(second, f"drbdadm {CONFIGURATION} adjust {NAME}")
     wait_for("the copies", lambda: collect.is_in_sync(bed, first, NAME), within_s=60)
-    scene.sanctl("device", "move", NAME, "--to", second, timeout_s=90)
+    scenario.sanctl("device", "move", NAME, "--to", second, timeout_s=90)
     assert collect.active_node(bed, NAME) == second
     assert kernel_audit.violations(collect.kernel_views(bed)) == []
-    shown = json.loads(scene.sanctl("device", "show", NAME, "--output", "json"))
+    shown = json.loads(scenario.sanctl("device", "show", NAME, "--output", "json"))
     assert shown["data"]["state"] == "ok"
-    scene.delete(NAME)
+    scenario.delete(NAME)
     for node in (first, second):
         assert NAME not in bed.sh(node, f"ls {FOLDER}").stdout

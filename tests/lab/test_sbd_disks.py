@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the rollout does with SBD's shared disk: initialized when blank, left in all other cases.
+"""The rollout and SBD's shared disk: initialized when blank, left alone in all other cases.
 
 On real kernels, whose disks hold something else or cannot be read, and with a cluster that runs.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Planned stops: a node that is rebooted, updated or switched off by hand leaves in order.
+"""Planned stops: a node rebooted, updated or powered off stops in order, without fencing.
 
 `reboot` typed on a node is not a crash: what it serves is served elsewhere first, its replicas are
 stopped while they still see their peers, and only then its network goes. So nobody is fenced, and
@@ -38,20 +38,20 @@ _DOWN_S, _BACK_S = 150.0, 150.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger that runs through all tests but the last; at its end nothing may be lost."""
-    target = scene.create(NAME, "256M", prefer="n1")
-    made = scene.start_load(
+    target = scenario.create(NAME, "256M", prefer="n1")
+    made = scenario.start_load(
         NAME,
         target,
-        scene.host.login(target, scene.portals()),
+        scenario.host.login(target, scenario.portals()),
         rate=100,
         region_bytes=32 * 2**20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 def boot_id(bed: LabSession, node: str) -> str:
@@ -261,7 +261,7 @@ def test_the_whole_rack_is_switched_off_and_on(load: LedgerLoad) -> None:
         assert "Failed with result" not in text.partition("Stopping sanctl-drain")[2]
     for node in bed.cluster:
         (bed.lab.run_directory / f"ssh-{node.name}").unlink(missing_ok=True)
-        bed.give_power(node.name)
+        bed.restore_power(node.name)
     wait_for("n1 to answer", lambda: boot_id(bed, "n1"), within_s=_BACK_S)
     settle(load, "n1")
     entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Requests that would never be answered, made so on real kernels, and how the node ends them.
+"""Hung I/O: requests that DRBD forgot or a disk never answers, and how the node ends them.
 
 The standby has no disk, so the active node's writes do not wait for it; it dies; and the active
 node's disk is slow, so that a flush is on its way when DRBD notices and freezes.
@@ -38,22 +38,22 @@ BACK_S = 240.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests: it flushes after each write, and nothing may be lost."""
-    target = scene.create(NAME, "128M", prefer="n1")
-    made = scene.start_load(
+    target = scenario.create(NAME, "128M", prefer="n1")
+    made = scenario.start_load(
         NAME,
         target,
-        scene.host.login(target, scene.portals()),
+        scenario.host.login(target, scenario.portals()),
         rate=0,
         region_bytes=16 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
+    scenario.host.stop_ledger(made.run)
+    check = scenario.host.check_ledger(made.run)
+    scenario.delete(NAME)
     print(f"  {json.dumps(check)[:300]}")
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
@@ -67,7 +67,7 @@ def told(bed: LabSession, node: str, words: str) -> bool:
     return words in bed.sh(node, f"drbdsetup events2 --now {NAME}", timeout_s=15).stdout
 
 
-def await_whole(load: LedgerLoad, node: str) -> None:
+def await_recovery(load: LedgerLoad, node: str) -> None:
     wait_for("both in sync", lambda: collect.is_in_sync(load.bed, node, NAME), within_s=BACK_S)
     failover.await_healthy(load.bed, node)
 
@@ -98,9 +98,9 @@ def lose_the_standby(load: LedgerLoad, active: str, standby: str) -> None:
 
 @pytest.mark.timeout(1500)
 def test_a_request_that_drbd_has_forgotten_ends_with_the_node(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
-    bed = scene.bed
+    bed = scenario.bed
     for number in range(ROUNDS):
         active = collect.active_node(bed, NAME)
         standby = load.peer_of(active)
@@ -119,23 +119,23 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(
         if has_ended():
             print(f"  round {number}: forgotten on {active}")
             break
-        await_whole(load, active)
+        await_recovery(load, active)
     else:
         pytest.fail(f"no request was forgotten in {ROUNDS} rounds: nothing is shown")
     said = bed.sh(active, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
     assert "waits for nothing any more" in said
     await_writes(load)
-    await_whole(load, active)
+    await_recovery(load, active)
 
 
 @pytest.mark.timeout(900)
 def test_a_disk_that_hangs_under_the_active_node_hands_over(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
-    bed = scene.bed
+    bed = scenario.bed
     active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
-    await_whole(load, active)
+    await_recovery(load, active)
     before, began_s = boot_id(bed, active), time.time()
     node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.HANG, LocalRunner())
     wait_for(
@@ -147,4 +147,4 @@ def test_a_disk_that_hangs_under_the_active_node_hands_over(
     print(f"  served by {standby} after {time.time() - began_s:.0f} s")
     await_writes(load)
     wait_for(f"{active} to be back", lambda: boot_id(bed, active) != before, within_s=BACK_S)
-    await_whole(load, standby)
+    await_recovery(load, standby)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Resyncs and verifies on real kernels, measured by what the sync network carried.
+"""Resyncs and verifies: bytes on the sync network, order, schedules, repair.
 
 The interfaces count every byte, headers included; DRBD counts what it calls data. Both have to say
 the same of a resync.
@@ -31,29 +31,29 @@ USUAL = (
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scenario) -> Iterator[str]:
-    scene.create(NAME, f"{SIZE_MIB}M", prefer="n1")
-    write(scene.bed, NAME, 0, FILLED_MIB)
+def device(scenario: Scenario) -> Iterator[str]:
+    scenario.create(NAME, f"{SIZE_MIB}M", prefer="n1")
+    write(scenario.bed, NAME, 0, FILLED_MIB)
     yield NAME
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 @pytest.fixture(autouse=True)
 def whole_and_unhindered(
-    request: pytest.FixtureRequest, scene: Scenario, device: str
+    request: pytest.FixtureRequest, scenario: Scenario, device: str
 ) -> Iterator[None]:
     """What a test that failed has left behind is no other's trouble."""
     before = request.session.testsfailed
     yield
     if request.session.testsfailed == before:
         return
-    set_policy(scene.bed, device, USUAL)
-    if scene.bed.sh("n2", f"drbdadm cstate {device}").stdout.strip() == "StandAlone":
-        join(scene.bed, device)
+    set_policy(scenario.bed, device, USUAL)
+    if scenario.bed.sh("n2", f"drbdadm cstate {device}").stdout.strip() == "StandAlone":
+        join(scenario.bed, device)
     wait_for(
         f"{device} to be whole",
         lambda: all(
-            copy["replication"] == "Established" for copy in copies(scene.bed, device).values()
+            copy["replication"] == "Established" for copy in copies(scenario.bed, device).values()
         ),
         within_s=SETTLE_S,
     )
@@ -160,8 +160,8 @@ def freezes(bed: LabSession, device: str) -> int:
     return int(bed.sh("n1", f"journalctl -k --no-pager | grep -c '{call}'", ok=(0, 1)).stdout)
 
 
-def test_fast_sync_sends_what_differs(scene: Scenario, device: str) -> None:
-    bed = scene.bed
+def test_fast_sync_sends_what_differs(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
     part(bed, device)
     write(bed, device, 8, 16)
     latest, brought = resync(bed, device)
@@ -171,9 +171,9 @@ def test_fast_sync_sends_what_differs(scene: Scenario, device: str) -> None:
     assert 16 * MIB < brought <= 1.1 * 16 * MIB
 
 
-def test_full_sync_sends_all(scene: Scenario, device: str) -> None:
+def test_full_sync_sends_all(scenario: Scenario, device: str) -> None:
     """More than the limit differs: all of it is sent, though a part would do."""
-    bed = scene.bed
+    bed = scenario.bed
     # Slow enough for the escort to find it, on a machine that is busy with other things.
     set_policy(bed, device, "--full-above", "5", "--rate-max", "1M", "--rate-min", "1M")
     frozen = freezes(bed, device)
@@ -199,8 +199,8 @@ def test_full_sync_sends_all(scene: Scenario, device: str) -> None:
     assert freezes(bed, device) == frozen
 
 
-def test_checksums_send_little_where_the_data_is_the_same(scene: Scenario, device: str) -> None:
-    bed = scene.bed
+def test_checksums_send_little_where_the_data_is_the_same(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
     set_policy(bed, device, "--csums", "on")
     part(bed, device)
     write_the_same(bed, device, 8, 16)
@@ -214,9 +214,9 @@ def test_checksums_send_little_where_the_data_is_the_same(scene: Scenario, devic
 
 
 @pytest.mark.faults
-def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scenario, device: str) -> None:
+def test_hours_hold_a_resync_back_and_nothing_else_does(scenario: Scenario, device: str) -> None:
     """Also when whoever holds it back is killed: monitors see to it."""
-    bed = scene.bed
+    bed = scenario.bed
     hour = int(bed.sh("n2", "date +%H").stdout)
     set_policy(bed, device, "--resync-window", f"{(hour + 2) % 24:02}-{(hour + 3) % 24:02}")
     since = copies(bed, device)["n2"]["latest"]
@@ -249,12 +249,12 @@ def test_hours_hold_a_resync_back_and_nothing_else_does(scene: Scenario, device:
 
 
 @pytest.mark.faults
-def test_several_come_back_in_order_and_not_at_once(scene: Scenario, device: str) -> None:
+def test_several_come_back_in_order_and_not_at_once(scenario: Scenario, device: str) -> None:
     """The one with the highest priority, then the one with least to send."""
-    bed = scene.bed
+    bed = scenario.bed
     others = ("sync1", "sync2")
     for name in others:
-        scene.create(name, "64M", prefer="n1")
+        scenario.create(name, "64M", prefer="n1")
     try:
         amounts = {"sync0": 12, "sync1": 6, "sync2": 8}
         for name in amounts:
@@ -287,7 +287,7 @@ def test_several_come_back_in_order_and_not_at_once(scene: Scenario, device: str
     finally:
         set_policy(bed, device, "--rate-max", "network", "--rate-min", "32M", "--priority", "50")
         for name in others:
-            scene.delete(name)
+            scenario.delete(name)
 
 
 def alter(bed: LabSession, device: str, at: int) -> None:
@@ -302,9 +302,9 @@ def alter(bed: LabSession, device: str, at: int) -> None:
     )
 
 
-def test_verify_finds_what_was_altered_and_repairs_it(scene: Scenario, device: str) -> None:
+def test_verify_finds_what_was_altered_and_repairs_it(scenario: Scenario, device: str) -> None:
     """Blocks of the standby altered behind DRBD's back, and no others."""
-    bed = scene.bed
+    bed = scenario.bed
     where = {"first": 3 * MIB, "second": 40 * MIB + 8192}
     for at in where.values():
         alter(bed, device, at)
@@ -334,10 +334,10 @@ def test_verify_finds_what_was_altered_and_repairs_it(scene: Scenario, device: s
 
 @pytest.mark.faults
 def test_a_repair_is_made_though_its_node_did_not_see_the_verify(
-    scene: Scenario, device: str
+    scenario: Scenario, device: str
 ) -> None:
     """Whoever accompanies what runs there is on its way out, and gone before the verify ends."""
-    bed = scene.bed
+    bed = scenario.bed
     alter(bed, device, 24 * MIB)
     unit = "sanctl-test-lock.service"
     held = f"systemd-run --quiet --unit {unit} flock /run/sanctl/resync.lock sleep infinity"
@@ -367,9 +367,9 @@ def test_a_repair_is_made_though_its_node_did_not_see_the_verify(
 
 
 @pytest.mark.faults
-def test_a_schedule_begins_a_verify_by_itself(scene: Scenario, device: str) -> None:
+def test_a_schedule_begins_a_verify_by_itself(scenario: Scenario, device: str) -> None:
     """In its hour, once; and what it finds is complained of."""
-    bed = scene.bed
+    bed = scenario.bed
 
     def history() -> list[list[str]]:
         text = bed.sh("n1", f"cat /srv/sanctl/*/devices/{device}.*.verify", ok=(0, 1)).stdout
@@ -423,9 +423,9 @@ def await_monitor(bed: LabSession, device: str) -> None:
 
 
 @pytest.mark.faults
-def test_each_network_carries_its_own(scene: Scenario, device: str) -> None:
+def test_each_network_carries_its_own(scenario: Scenario, device: str) -> None:
     """A host writes through several portals of each node while the policy changes under it."""
-    bed, host = scene.bed, scene.host
+    bed, host = scenario.bed, scenario.host
     more = {"n1": "10.77.1.61", "n2": "10.77.1.62"}
     name = "sync3"
     for node, address in more.items():
@@ -436,9 +436,9 @@ def test_each_network_carries_its_own(scene: Scenario, device: str) -> None:
             f""" sed -i 's/^iscsi = \\["{bed.node(node).address(Network.ISCSI)}"/&, "{address}"/'"""
             " /etc/sanctl/cluster.toml",
         )
-    portals = [*scene.portals(), *more.values()]
+    portals = [*scenario.portals(), *more.values()]
     try:
-        target = scene.create(name, "64M", prefer="n1")
+        target = scenario.create(name, "64M", prefer="n1")
         path = host.login(target, portals)
         assert len(host.paths(target, portals)) == 4
         bed.sh(host.name, f"multipath -ll {path.rpartition('/')[2]}")
@@ -462,7 +462,7 @@ def test_each_network_carries_its_own(scene: Scenario, device: str) -> None:
         ):
             assert all(moved[node][way] < little for way in ways), (node, moved[node])
     finally:
-        scene.delete(name)
+        scenario.delete(name)
         for node, address in more.items():
             bed.sh(
                 node,
@@ -472,24 +472,24 @@ def test_each_network_carries_its_own(scene: Scenario, device: str) -> None:
 
 
 @pytest.mark.faults
-def test_a_policy_changes_under_a_host_that_writes(scene: Scenario, device: str) -> None:
+def test_a_policy_changes_under_a_host_that_writes(scenario: Scenario, device: str) -> None:
     """No write fails or is lost, and none waits longer than beside any other command."""
-    scene.sanctl("target", "allow", device, scene.host.iqn)
-    target = f"{scene.iqn_prefix()}.{device}"
-    path = scene.host.login(target, scene.portals())
-    load = scene.start_load(
+    scenario.sanctl("target", "allow", device, scenario.host.iqn)
+    target = f"{scenario.iqn_prefix()}.{device}"
+    path = scenario.host.login(target, scenario.portals())
+    load = scenario.start_load(
         device,
         target,
         path,
         rate=50,
         region_bytes=8 * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     for options in (("--csums", "on"), ("--rate-max", "50M"), ("--csums", "off")):
-        set_policy(scene.bed, device, *options)
-    scene.host.stop_ledger(load.run)
-    _, records = scene.host.fetch_log(load.run)
-    check = scene.host.check_ledger(load.run)
+        set_policy(scenario.bed, device, *options)
+    scenario.host.stop_ledger(load.run)
+    _, records = scenario.host.fetch_log(load.run)
+    check = scenario.host.check_ledger(load.run)
     print(f"{len(records)} writes, {check}")
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]

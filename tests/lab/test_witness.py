@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The third vote changes its kind while a host writes: a witness node, a quorum device, and back.
+"""The third vote under load: from a witness node to a quorum device, and back.
 
 On a laboratory of its own, whose third server is the one or the other: first a member that votes,
 then no member and the host of the device. Out of a running cluster a member is taken by hand, as
@@ -54,27 +54,27 @@ def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
 
 
 @pytest.fixture(scope="module")
-def scene(bed: LabSession) -> Scenario:
+def scenario(bed: LabSession) -> Scenario:
     return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests; whatever votes, nothing may be lost or refused."""
-    target = scene.create(NAME, "256M", prefer="n1")
-    made = scene.start_load(
+    target = scenario.create(NAME, "256M", prefer="n1")
+    made = scenario.start_load(
         NAME,
         target,
-        scene.host.login(target, scene.portals()),
+        scenario.host.login(target, scenario.portals()),
         rate=100,
         region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
+    scenario.host.stop_ledger(made.run)
+    check = scenario.host.check_ledger(made.run)
+    scenario.delete(NAME)
     print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
@@ -118,8 +118,8 @@ def await_votes(bed: LabSession, wanted: tuple[str, ...], *nodes: str) -> None:
     assert sorted(re.findall(r'<primitive [^>]*id="fence-(\w+)"', cib)) == members
 
 
-def shown(scene: Scenario, node: str) -> dict[str, Any]:
-    data = json.loads(scene.sanctl("cluster", "show", "--output", "json", node=node))["data"]
+def shown(scenario: Scenario, node: str) -> dict[str, Any]:
+    data = json.loads(scenario.sanctl("cluster", "show", "--output", "json", node=node))["data"]
     assert isinstance(data, dict)
     return data
 
@@ -162,19 +162,19 @@ def take_out(bed: LabSession) -> None:
         bed.sh(first, f"cibadmin --delete --xml-text '{element}'")
 
 
-def test_a_witness_node_has_one_of_three_votes(scene: Scenario, load: LedgerLoad) -> None:
-    failover.await_healthy(scene.bed, "n1")
-    await_votes(scene.bed, BY_WITNESS, "n1", "n2", THIRD)
-    data = shown(scene, "n1")
+def test_a_witness_node_has_one_of_three_votes(scenario: Scenario, load: LedgerLoad) -> None:
+    failover.await_healthy(scenario.bed, "n1")
+    await_votes(scenario.bed, BY_WITNESS, "n1", "n2", THIRD)
+    data = shown(scenario, "n1")
     assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
     assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
 
 
 def test_the_rollout_takes_no_member_out_of_a_running_cluster(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
     """It stops and names it; the cluster counts as before, and the old inventory still goes."""
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     before, alive = configuration(bed), boots(bed)
     with pytest.raises(CommandError, match="SAN-LAB-040"):
         rollout.run(bed.lab, inventory=with_a_device(bed))
@@ -191,9 +191,9 @@ def test_the_rollout_takes_no_member_out_of_a_running_cluster(
 
 
 def test_from_a_witness_node_to_a_quorum_device_under_load(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     alive, active = boots(bed), collect.active_node(bed, NAME)
     take_out(bed)
     await_votes(bed, BY_TWO, "n1", "n2")
@@ -201,7 +201,7 @@ def test_from_a_witness_node_to_a_quorum_device_under_load(
     await_votes(bed, BY_DEVICE, "n1", "n2")
     address = bed.node(THIRD).address(Network.HEARTBEAT)
     for node in ("n1", "n2"):
-        data = shown(scene, node)
+        data = shown(scenario, node)
         assert data["counts_by"] == f"qdevice@{address}"
         assert data["qdevice"] == {"host": address, "state": "Connected"}
         assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
@@ -216,21 +216,21 @@ def test_from_a_witness_node_to_a_quorum_device_under_load(
     assert rollout.run(bed.lab, inventory=with_a_device(bed)) == 0
 
 
-def test_a_node_goes_on_with_the_device(scene: Scenario, load: LedgerLoad) -> None:
-    assert counted(scene.bed, "n1") == BY_DEVICE
+def test_a_node_goes_on_with_the_device(scenario: Scenario, load: LedgerLoad) -> None:
+    assert counted(scenario.bed, "n1") == BY_DEVICE
     assert_survives(load, THIRD)
 
 
 def test_back_to_a_witness_node_by_the_rollout_under_load(
-    scene: Scenario, load: LedgerLoad
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     assert counted(bed, "n1") == BY_DEVICE
     alive, active = boots(bed), collect.active_node(bed, NAME)
     assert rollout.run(bed.lab) > 0
     await_votes(bed, BY_WITNESS, "n1", "n2", THIRD)
     for node in ("n1", "n2"):
-        data = shown(scene, node)
+        data = shown(scenario, node)
         assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
         assert {each["name"]: each["is_member"] for each in data["nodes"]} == {
             "n1": True,
@@ -246,8 +246,8 @@ def test_back_to_a_witness_node_by_the_rollout_under_load(
     assert rollout.run(bed.lab) == 0
 
 
-def test_a_node_goes_on_with_the_witness(scene: Scenario, load: LedgerLoad) -> None:
-    assert counted(scene.bed, "n1") == BY_WITNESS
+def test_a_node_goes_on_with_the_witness(scenario: Scenario, load: LedgerLoad) -> None:
+    assert counted(scenario.bed, "n1") == BY_WITNESS
     assert_survives(load, THIRD)
 
 

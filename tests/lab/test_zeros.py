@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host has much of a device zeroed, as mkfs or a hypervisor does: nobody is given up for it.
+"""blkdiscard --zeroout on most of a device: no peer times out, no path is lost.
 
 What it may ask for at a time is little, because zeros are written like anything else: the standby's
 answer is awaited (ko-count), and so are those to the host's pings. Where LIO knows of atomic writes
@@ -29,23 +29,23 @@ LOST_PATH = "detected conn error|ping timeout"
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, f"{REGION_MIB + ZEROED_MIB}M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    active = collect.active_node(scene.bed, NAME)
-    wait_for("both copies", lambda: collect.is_in_sync(scene.bed, active, NAME), within_s=240)
-    made = scene.start_load(
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, f"{REGION_MIB + ZEROED_MIB}M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    active = collect.active_node(scenario.bed, NAME)
+    wait_for("both copies", lambda: collect.is_in_sync(scenario.bed, active, NAME), within_s=240)
+    made = scenario.start_load(
         NAME,
         target,
         path,
         rate=20,
         region_bytes=REGION_MIB * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     yield made
-    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
-    scene.delete(NAME)
+    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    scenario.delete(NAME)
 
 
 def said(bed: LabSession, node: str, pattern: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the samples out of the documentation: what a reader is told to type, and to expect."""
+"""Reads the console samples out of docs/: the commands to type and the output to expect."""
 
 from __future__ import annotations
 

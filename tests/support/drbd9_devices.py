@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Devices with two, three and four copies in a laboratory with DRBD 9, and what its nodes say."""
+"""Devices with two to four replicas in a laboratory with DRBD 9: create, watch, cut, compare."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSessio
 class ReplicatedDevice:
     """A device with several copies, a host that writes to it, and what its nodes say."""
 
-    def __init__(self, scene: Scenario, name: str, nodes: Sequence[str]) -> None:
-        self.scene = scene
-        self.bed = scene.bed
+    def __init__(self, scenario: Scenario, name: str, nodes: Sequence[str]) -> None:
+        self.scenario = scenario
+        self.bed = scenario.bed
         self.name = name
         self.nodes = tuple(nodes)
-        self.target = f"{scene.iqn_prefix()}.{name}"
-        if not scene.exists(name):
-            scene.sanctl(
+        self.target = f"{scenario.iqn_prefix()}.{name}"
+        if not scenario.exists(name):
+            scenario.sanctl(
                 "device", "create", name, "--size", str(SIZE_BYTES), "--replicas", str(len(nodes)),
-                "--nodes", ",".join(nodes), "--prefer", nodes[0], "--initiator", scene.host.iqn,
+                "--nodes", ",".join(nodes), "--prefer", nodes[0], "--initiator", scenario.host.iqn,
                 timeout_s=300,
             )  # fmt: skip
         portals = [self.bed.node(node).address(Network.ISCSI) for node in nodes]
-        self.path = scene.host.login(self.target, portals)
+        self.path = scenario.host.login(self.target, portals)
 
     def events(self, node: str) -> str:
         return self.bed.sh(node, f"drbdsetup events2 --now --statistics {self.name}").stdout
@@ -85,7 +85,7 @@ class ReplicatedDevice:
             for node in self.nodes
         )
 
-    def await_whole(self) -> None:
+    def await_recovery(self) -> None:
         wait_for(
             f"all copies of {self.name} in step", self.is_whole, within_s=DEADLINE_S, every_s=2.0
         )
@@ -130,21 +130,21 @@ class ReplicatedDevice:
 @contextlib.contextmanager
 def writing(copies: ReplicatedDevice) -> Iterator[LedgerLoad]:
     """Let the host write; whatever happens meanwhile, nothing may be lost or refused."""
-    load = copies.scene.start_load(
+    load = copies.scenario.start_load(
         copies.name,
         copies.target,
         copies.path,
         rate=50,
         region_bytes=REGION_BYTES,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+        print_line=lambda text: print(f"  {text}"),
+        show_ledger=lambda _state: None,
     )
     sessions = load.sessions()
     try:
         yield load
     finally:
-        copies.scene.host.stop_ledger(load.run)
-    check = copies.scene.host.check_ledger(load.run)
+        copies.scenario.host.stop_ledger(load.run)
+    check = copies.scenario.host.check_ledger(load.run)
     print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
@@ -172,7 +172,7 @@ def power_is_back(bed: LabSession, *nodes: str) -> None:
         with contextlib.suppress(NotConverged):
             wait_for(f"the power of {node}", partial(bed.has_power, node), within_s=40)
         if not bed.has_power(node):
-            bed.give_power(node)
+            bed.restore_power(node)
 
 
 def lines(copies: ReplicatedDevice, node: str, since_s: float, wanted: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Holds what commands print against what docs/reference/json.md promises."""
+"""Compares a command's JSON output with the fields that docs/reference/json.md promises."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One laboratory for all tests of a run that need one, audited after each of them.
+"""The pytest plugin of the shared laboratory: boots it once, audits it after each test.
 
 A pytest plugin of the whole tree: the laboratory is shared by tests/lab and tests/chaos.
 """
@@ -135,7 +135,7 @@ def _up(spec: LabSpec) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def scene(bed: LabSession) -> Scenario:
+def scenario(bed: LabSession) -> Scenario:
     """Return the cluster together with its host."""
     return Scenario(bed, Initiator(bed, "i1"))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads a ledger's blocks down one path, again and again, and notes how each read was answered.
+"""Reads a ledger's blocks down one iSCSI path by SG_IO, and logs the answer to each read.
 
 Standard library only, so that it can be copied to an initiator and run by its python3:
 

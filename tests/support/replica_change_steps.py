@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the tests share that change a device's copies under a running ledger.
+"""Steps of tests that add or drop replicas of a device under a running ledger.
 
 Every such test ends the same way: all that was acknowledged is there, no request failed, and the
 session to every node that kept its copy is the one it was.
@@ -21,22 +21,22 @@ CHANGE_S = 480.0
 
 @contextlib.contextmanager
 def loaded(
-    scene: Scenario, name: str, nodes: Sequence[str], *, cache: str = "none"
+    scenario: Scenario, name: str, nodes: Sequence[str], *, cache: str = "none"
 ) -> Iterator[LedgerLoad]:
     """A device with copies on these nodes, and a ledger on it; nothing of it may be lost."""
-    if scene.exists(name):
-        scene.delete(name)
+    if scenario.exists(name):
+        scenario.delete(name)
     try:
-        made = replica_changes.open_load(scene, name, "256M", nodes, cache=cache)
+        made = replica_changes.open_load(scenario, name, "256M", nodes, cache=cache)
         yield made
         check = replica_changes.close_load(made)
         print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
         assert check["acknowledged"] > 200
         assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
     finally:
-        await_healthy(scene.bed, scene.bed.storage[0].name)
-        if scene.exists(name):
-            scene.delete(name)
+        await_healthy(scenario.bed, scenario.bed.storage[0].name)
+        if scenario.exists(name):
+            scenario.delete(name)
 
 
 def files(bed: LabSession, node: str) -> str:
@@ -70,9 +70,9 @@ def await_filling(bed: LabSession, node: str, name: str) -> None:
     )
 
 
-def follow(scene: Scenario, load: LedgerLoad, *nodes: str) -> None:
+def follow(scenario: Scenario, load: LedgerLoad, *nodes: str) -> None:
     """Do for the host what docs/howto/replicas.md asks of it when copies have moved."""
-    for portal in set(scene.portals()) - set(scene.portals(nodes)):
+    for portal in set(scenario.portals()) - set(scenario.portals(nodes)):
         record = f"iscsiadm -m node -T {load.target} -p {portal}"
-        scene.host.sh(f"{record} --logout; {record} -o delete; true", timeout_s=120)
-    scene.host.login(load.target, scene.portals(nodes))
+        scenario.host.sh(f"{record} --logout; {record} -o delete; true", timeout_s=120)
+    scenario.host.login(load.target, scenario.portals(nodes))

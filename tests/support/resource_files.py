@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Resource files as the agents write them, and what drbdadm has to read in them."""
+"""DRBD resource files as the agents write them, and what `drbdadm dump` must show of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Steps that several tests in the laboratory take."""
+"""Small steps of laboratory tests: a dead BMC, boot ids, doctor findings, a host's pause."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a survivor flushed, read from its journal."""
+"""The bytes and seconds of a flush, read from the survivor's journal."""
 
 from __future__ import annotations
 

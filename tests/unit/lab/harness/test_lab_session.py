@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The demo's waits end, say what they saw, and its readers understand what the tools print."""
+"""wait_for and the readers of drbdsetup, iscsiadm and journal output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command line's refusals that need neither root nor a laboratory."""
+"""Usage errors of `sanctl lab` that need neither root nor a laboratory."""
 
 from __future__ import annotations
 

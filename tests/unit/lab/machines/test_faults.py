@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The scripts that break and mend a node."""
+"""The scripts that break and heal a node."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The check of a kernel's configuration."""
+"""The comparison of a kernel's configuration with kernel-configs/."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Cuts: who no longer hears whom, and the packet filters that see to it."""
+"""Cuts between nodes, and the BPF filters that drop the packets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The judge of reads down one path: what it takes for old, and what it lets be."""
+"""Which reads of one path are stale: they saw less than had been acknowledged."""
 
 from __future__ import annotations
 

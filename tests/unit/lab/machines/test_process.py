@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Long-lived processes end whole."""
+"""Long-lived processes are found again and killed with all their children."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The audit must see every broken invariant in what the kernels say."""
+"""The audit of the kernels sees every broken invariant."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What counts as whole: every way a node can fall short of it."""
+"""Every way in which a cluster can fail to have recovered is found."""
 
 from __future__ import annotations
 

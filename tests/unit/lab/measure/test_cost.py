@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+"""Processor time: children count, sleep does not, programs take turns."""
+
 from __future__ import annotations
 
 import subprocess

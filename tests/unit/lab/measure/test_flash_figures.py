@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""fio's answer read, and what is told of it."""
+"""fio's JSON read, and the factors between cache modes."""
 
 from __future__ import annotations
 

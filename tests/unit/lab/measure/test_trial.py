@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The verdict: judged by the median where it may be, by the worst where it must be."""
+"""The verdict: pauses judged by their median, everything else by the worst run."""
 
 from __future__ import annotations
 
