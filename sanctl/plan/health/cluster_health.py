@@ -17,8 +17,8 @@ from sanctl.model.topology import Topology
 from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
+from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.vote_health import vote_findings
-from sanctl.plan.pool.flash_mode import flash_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 POOL_NEARLY_FULL_PERCENT = 90

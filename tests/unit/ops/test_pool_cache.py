@@ -133,7 +133,7 @@ def test_it_is_done_when_the_node_is_back() -> None:
     with pytest.raises(NotConverged) as caught:
         bench.set_mode(NONE, timeout_s=5)
     assert codes(caught.value) == ["SAN-WAIT-001"]
-    assert "n2: write-back (the node has not got there yet)" in caught.value.problems[0].text
+    assert "n2: write-back (the node has not changed the mode yet)" in caught.value.problems[0].text
     bench.asleep.clear()
     bench.set_mode(NONE)
     assert bench.findings() == {}
@@ -177,7 +177,7 @@ def test_what_was_told_of_an_earlier_wish_is_no_answer() -> None:
         bench.set_mode(THROUGH, timeout_s=5)
     with pytest.raises(NotConverged) as caught:
         bench.set_mode(BACK, timeout_s=5)
-    assert "n1: write-back (the node has not got there yet)" in caught.value.problems[0].text
+    assert "n1: write-back (the node has not changed the mode yet)" in caught.value.problems[0].text
     bench.asleep.clear()
     assert not bench.set_mode(BACK)[1]
     assert bench.words("n1") == "write-back"
