@@ -179,7 +179,7 @@ def test_the_kernel_detaches_what_is_held_open_when_that_is_closed(
     loop.detach(str(file))
 
 
-def test_one_that_is_leaving_is_not_taken_for_attached(
+def test_one_that_is_detaching_is_not_taken_for_attached(
     attached: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be gone, or over another replica's file, by the time that DRBD opens it."""
@@ -187,14 +187,14 @@ def test_one_that_is_leaving_is_not_taken_for_attached(
     handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     loop.detach(str(file))
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "_LEAVES_S", 0.1)
+        patched.setattr(loop, "_AUTOCLEAR_S", 0.1)
         with pytest.raises(CommandError, match=r"SAN-POOL-025.*held open"):
             loop.attach(LocalRunner(), str(file), direct_io=False)
     closing = threading.Timer(0.2, os.close, [handle])
     closing.start()
     found = loop.attach(LocalRunner(), str(file), direct_io=False)
     closing.join()
-    assert (loop.find(str(file)), loop._is_leaving(found)) == (found, False)
+    assert (loop.find(str(file)), loop._is_detaching(found)) == (found, False)
 
 
 def test_one_that_somebody_has_for_himself_is_claimed(attached: tuple[Path, str]) -> None:
