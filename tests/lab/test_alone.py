@@ -82,7 +82,7 @@ def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path
     try:
         for node in ("n2", "n1"):
             bed.cut_power(node)
-        bed.restore_power("n2")
+        bed.ensure_power("n2")
         quorum = "corosync-quorumtool -s"
         told = wait_for(
             "corosync on n2",
@@ -124,8 +124,7 @@ def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path
 @pytest.mark.timeout(1200)
 def test_the_other_may_come_back_after_all(bed: LabSession, path: str) -> None:
     """Its copy is given up, if it has anything of its own, and both are whole again."""
-    if not bed.has_power("n1"):
-        bed.restore_power("n1")
+    bed.ensure_power("n1")
     wait_for(
         "n1 in contact, or refused",
         lambda: collect.is_in_sync(bed, "n2", NAME) or case(bed)["condition"] in REFUSED,

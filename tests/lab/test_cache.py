@@ -21,6 +21,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency
+from tests.support import ledgers
 from tests.support.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
@@ -35,28 +36,24 @@ BACK_DEADLINE_S = 120.0
 def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     target = scenario.create(NAME, "128M", prefer="n1")
     path = scenario.host.login(target, scenario.portals())
-    made = scenario.start_load(
+    made = ledgers.start(
+        scenario,
         NAME,
         target,
         path,
         rate=50,
         region_bytes=32 * MIB,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
         # With flushes nothing would be in RAM alone, and the loss of a node no test of anything.
         synced=False,
     )
     yield made
-    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(made)
     scenario.delete(NAME)
 
 
 def no_write_is_lost(load: LedgerLoad) -> None:
     """Stop the ledger and check it: every acknowledged write is there, and none met an error."""
-    load.host.stop_ledger(load.run)
-    check = load.host.check_ledger(load.run)
-    assert check["acknowledged"] > 100
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load, more_than=100)
 
 
 def data(bed: LabSession, node: str = "n3") -> dict[str, Any]:
@@ -193,16 +190,9 @@ def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
     )
     status = bed.sh("n3", "sanctl status", ok=(0, 1), timeout_s=60).stdout
     assert re.search(rf"device {NAME}\s+n1\s+write-through \(one replica is in sync", status)
-    restore_power(bed, "n2")
+    bed.ensure_power("n2")
     await_log(bed, "n2", began_s, "filled anew", within_s=300)
     await_log(bed, "n2", began_s, "cache: write-back: two copies", within_s=300)
-
-
-def restore_power(bed: LabSession, *nodes: str) -> None:
-    for node in nodes:
-        # Fencing may have done it already.
-        if not bed.has_power(node):
-            bed.restore_power(node)
 
 
 def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
@@ -216,7 +206,7 @@ def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
     assert position(log, "cache: write-through: all that was in RAM") < position(
         log, "promote: gate leads onto DRBD"
     ), "it served before it had flushed"
-    restore_power(bed, active)
+    bed.ensure_power(active)
     await_log(bed, active, began_s, "filled anew", within_s=300)
     await_log(bed, other, began_s, "cache: write-back: two copies", within_s=300)
 
@@ -272,7 +262,7 @@ def test_power_is_cut_at_a_step_of_a_change(
         began_s = bed.cut_power(node)
     if which == "active":
         await_log(bed, other, began_s, "promote: serving", within_s=240)
-    restore_power(bed, node)
+    bed.ensure_power(node)
     await_log(bed, node, began_s, "filled anew", within_s=300)
     wait_for(
         "both in sync", lambda: collect.is_in_sync(bed, other, NAME), within_s=300, every_s=3.0

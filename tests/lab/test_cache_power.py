@@ -49,8 +49,7 @@ def cut_all(bed: LabSession) -> None:
     for name in sorted((node.name for node in bed.storage), key=lambda name: name == active):
         bed.cut_power(name)
     for node in bed.storage:
-        if not bed.has_power(node.name):  # fencing may have given it back
-            bed.restore_power(node.name)
+        bed.ensure_power(node.name)
 
 
 def test_write_back_waits_for_an_operator_and_has_what_was_flushed(

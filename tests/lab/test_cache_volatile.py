@@ -124,8 +124,7 @@ def wait_until_served(scenario: Scenario) -> None:
     """Give the power back and wait until both copies are in sync and the host is served."""
     bed = scenario.bed
     for node in bed.storage:
-        if not bed.has_power(node.name):  # fencing may have given it back
-            bed.restore_power(node.name)
+        bed.ensure_power(node.name)
     wait_for(
         "the device to be served",
         lambda: collect.active_node(bed, NAME),
@@ -232,8 +231,7 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
     cut_all(scenario)
     assert on_disk(bed, tmp_path, at)[active] == BLOCKS
     for node in bed.storage:
-        if not bed.has_power(node.name):
-            bed.restore_power(node.name)
+        bed.ensure_power(node.name)
     wait_for(
         "both copies to be suspect", lambda: has_two_suspects(bed), within_s=BACK_DEADLINE_S,
         every_s=5.0,

@@ -26,17 +26,16 @@ from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import kernel_audit
 from tests.support import replica_change_steps
 from tests.support.drbd9_devices import (
+from tests.support.steps import await_writes, unplugged
     DEADLINE_S,
     REGION_BYTES,
     ReplicatedDevice,
-    await_writes,
     laboratory_with_drbd_9,
     lines,
     pause_s,
     power_is_back,
     sent_kib,
     storage_of,
-    unplugged,
     writing,
 )
 
@@ -164,7 +163,7 @@ def test_copies_come_and_go(three: ReplicatedDevice) -> None:
             (("2", "--drop", "n3", "--drop", "n4"), ("n1", "n2")),
             (("3", "--add", "n3"), ("n1", "n2", "n3")),
         ):
-            trial = replica_changes.change(load, *words)
+            trial = replica_changes.measure_change(load, *words)
             print(f"  {trial.name}: longest pause {trial.pause.seconds:.2f} s")
             assert set(trial.after) == set(nodes)
             assert trial.sessions_kept

@@ -21,14 +21,13 @@ from sanctl.lab.measure import kernel_audit
 from tests.support.drbd9_devices import (
     DEADLINE_S,
     ReplicatedDevice,
-    await_writes,
     laboratory_with_drbd_9,
     lines,
     pause_s,
     power_is_back,
     writing,
 )
-from tests.support.steps import kernel_mode
+from tests.support.steps import await_writes, kernel_mode
 
 pytestmark = pytest.mark.faults
 

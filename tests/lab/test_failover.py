@@ -19,6 +19,7 @@ from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
+from tests.support import ledgers
 
 NAME = "vol0"
 SIZE_BYTES = 512 * 2**20
@@ -48,20 +49,11 @@ def load(
     scenario: Scenario, exported: Exported, request: pytest.FixtureRequest
 ) -> Iterator[LedgerLoad]:
     """A ledger on the device while the test runs; whatever happens, nothing may be lost."""
-    made = scenario.start_load(
-        NAME,
-        exported.target,
-        exported.path,
-        rate=100,
-        region_bytes=REGION_BYTES,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
+    made = ledgers.start(
+        scenario, NAME, exported.target, exported.path, rate=100, region_bytes=REGION_BYTES
     )
     yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(made)
 
 
 def paths_of(scenario: Scenario, exported: Exported) -> list[str]:
@@ -176,7 +168,7 @@ def test_the_audit_sees_what_the_kernels_do(scenario: Scenario) -> None:
 
 
 def test_a_planned_move_under_load(scenario: Scenario, load: LedgerLoad) -> None:
-    trial = failover.move(load, "n2")
+    trial = failover.measure_move(load, "n2")
     assert trial.to_node == "n2"
     assert trial.sessions.kept, trial.sessions
     assert trial.pause.errors == 0
@@ -185,7 +177,7 @@ def test_a_planned_move_under_load(scenario: Scenario, load: LedgerLoad) -> None
 
 
 def test_a_crash_under_load_and_the_return(scenario: Scenario, load: LedgerLoad) -> None:
-    trial = failover.crash(load)
+    trial = failover.measure_crash(load)
     assert (trial.from_node, trial.to_node) == ("n2", "n1")
     assert trial.is_fenced, trial.events
     assert trial.sessions.kept, trial.sessions

@@ -21,6 +21,7 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
+from tests.support import ledgers
 from tests.support.steps import (
     assert_no_error,
     assert_not_interrupted,
@@ -115,23 +116,10 @@ def original(bed: LabSession) -> Iterator[Devices]:
 
 @pytest.fixture(scope="module")
 def load(original: Devices, scenario: Scenario) -> Iterator[LedgerLoad]:
-    target = scenario.create(NAME, "128M", prefer="n1")
-    made = scenario.start_load(
-        NAME,
-        target,
-        scenario.host.login(target, scenario.portals()),
-        rate=50,
-        region_bytes=32 << 20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
-    yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    scenario.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "128M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 @pytest.mark.timeout(900)
@@ -179,7 +167,7 @@ def test_the_doctor_asks_that_agent(bed: LabSession, load: LedgerLoad) -> None:
 @pytest.mark.timeout(900)
 def test_a_node_without_power_is_fenced_by_it(bed: LabSession, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
-    trial = failover.crash(load)
+    trial = failover.measure_crash(load)
     assert trial.is_fenced, trial.events
     assert trial.pause.errors == 0
     assert trial.violations == ()

@@ -22,6 +22,7 @@ from sanctl.lab.machines.lab_state import BMC_USER
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.steps import dead_bmc, findings
 
 pytestmark = pytest.mark.faults
@@ -71,22 +72,10 @@ def strip(bed: LabSession) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def load(strip: None, scenario: Scenario) -> Iterator[LedgerLoad]:
-    target = scenario.create(NAME, "128M", prefer="n1")
-    made = scenario.start_load(
-        NAME,
-        target,
-        scenario.host.login(target, scenario.portals()),
-        rate=50,
-        region_bytes=32 << 20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
-    yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    scenario.delete(NAME)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "128M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 def configured(bed: LabSession) -> list[str]:

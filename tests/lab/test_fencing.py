@@ -19,12 +19,18 @@ from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import network
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import kernel_audit, ledger_latency
 from sanctl.plan.failover.frozen_io_reboot import REBOOT_AFTER_S
-from sanctl.system.runner import LocalRunner
-from tests.support.steps import assert_no_error, boot_id, dead_bmc, findings
+from tests.support import ledgers
+from tests.support.steps import (
+    assert_no_error,
+    await_writes,
+    boot_id,
+    dead_bmc,
+    findings,
+    unplugged,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -40,45 +46,10 @@ RETURN_DEADLINE_S = 300.0
 
 @pytest.fixture(scope="module")
 def load(scenario: Scenario) -> Iterator[LedgerLoad]:
-    target = scenario.create(NAME, "256M", prefer="n1")
-    path = scenario.host.login(target, scenario.portals())
-    made = scenario.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=32 << 20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
-    yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    scenario.delete(NAME)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
-
-
-@contextlib.contextmanager
-def unplugged(bed: LabSession, node: str, *cables: Network) -> Iterator[None]:
-    """Pull cables of a node, and put them back whatever happens."""
-    for cable in cables:
-        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
-    try:
-        yield
-    finally:
-        for cable in cables:
-            network.plug(bed.lab, bed.node(node), cable, LocalRunner())
-
-
-def await_writes(load: LedgerLoad, *, within_s: float = 120.0) -> None:
-    """Wait until the host's writes are answered."""
-    deadline = time.monotonic() + within_s
-    with load.host.watch_ledger(load.run) as states:
-        for state in states:
-            if state["silent_s"] < 0.5 and state["rate"] > 0:
-                return
-            assert time.monotonic() < deadline, state
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "256M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 def reaches(bed: LabSession, asked_of: str) -> dict[str, int]:

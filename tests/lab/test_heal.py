@@ -77,7 +77,7 @@ def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None
     Each marked the other as behind when it lost it, so that nobody serves, unless asked for.
     With each rotation n2 takes a new generation, until it no longer knows the common one.
     """
-    minor = collect.minor(bed, "n2", NAME)
+    minor = collect.drbd_minor(bed, "n2", NAME)
     # No agent runs meanwhile: it would put the second Primary away at once, and rightly.
     bed.sh("n1", "crm_attribute --name maintenance-mode --update true")
     network.unplug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())

@@ -130,8 +130,7 @@ def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) ->
             assert said and not any("promote: serving" in message for message in said), said
     finally:
         network.plug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
-        if not bed.has_power("n1"):
-            bed.restore_power("n1")
+        bed.ensure_power("n1")
     # Of the two configurations that meet now the newer one wins, which may be n1's.
     maintenance(bed, "n1", on=False)
     wait_for(

@@ -41,7 +41,7 @@ def copies(scenario: Scenario, node: str = "") -> tuple[str, ...]:
 def test_two_one_two_one_two_under_load(scenario: Scenario, load: LedgerLoad) -> None:
     first, second = (node.name for node in scenario.bed.storage[:2])
     for words in (("1", "--drop", second), ("2", "--add", second)) * 2:
-        trial = replica_changes.change(load, *words)
+        trial = replica_changes.measure_change(load, *words)
         assert_unnoticed(trial)
         assert collect.active_node(scenario.bed, NAME) == first
         if words[0] == "1":
@@ -79,19 +79,19 @@ def test_the_last_copy_cannot_be_dropped(scenario: Scenario, load: LedgerLoad) -
 @pytest.mark.faults
 def test_a_killed_command_is_finished_or_taken_back(scenario: Scenario, load: LedgerLoad) -> None:
     first, second = (node.name for node in scenario.bed.storage[:2])
-    replica_changes.change(load, "1", "--drop", second)
+    replica_changes.measure_change(load, "1", "--drop", second)
     begin_change(scenario.bed, first, "device", "replicas", NAME, "2", "--add", second)
     replica_change_steps.await_filling(scenario.bed, second, NAME)
     scenario.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
     shown = json.loads(scenario.sanctl("device", "show", NAME, "--output", "json"))["data"]
     assert shown["replicas_wanted"] == 2
-    taken_back = replica_changes.change(load, "1", "--drop", second)
+    taken_back = replica_changes.measure_change(load, "1", "--drop", second)
     assert_unnoticed(taken_back)
     assert copies(scenario) == (first,)
     begin_change(scenario.bed, first, "device", "replicas", NAME, "2", "--add", second)
     replica_change_steps.await_filling(scenario.bed, second, NAME)
     scenario.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
-    assert_unnoticed(replica_changes.change(load, "2"))
+    assert_unnoticed(replica_changes.measure_change(load, "2"))
     assert copies(scenario) == (first, second)
 
 
@@ -104,7 +104,7 @@ def test_power_cut_of_the_only_good_copy_while_another_is_filled(
     """The device waits for it: the half-filled copy is never served."""
     bed = scenario.bed
     first, second = (node.name for node in bed.storage[:2])
-    replica_changes.change(load, "1", "--drop", second)
+    replica_changes.measure_change(load, "1", "--drop", second)
     begin_change(bed, first, "device", "replicas", NAME, "2", "--add", second)
     replica_change_steps.await_filling(bed, second, NAME)
     bed.cut_power(first)
@@ -114,8 +114,7 @@ def test_power_cut_of_the_only_good_copy_while_another_is_filled(
         within_s=120,
     )
     assert not kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
-    if not bed.has_power(first):
-        bed.restore_power(first)
+    bed.ensure_power(first)
     wait_for(
         "the device to be served from it again",
         lambda: collect.active_node(bed, NAME) == first,
@@ -132,12 +131,11 @@ def test_power_cut_of_the_only_good_copy_while_another_is_filled(
 def test_power_cut_of_the_new_copy_while_it_is_filled(scenario: Scenario, load: LedgerLoad) -> None:
     bed = scenario.bed
     first, second = (node.name for node in bed.storage[:2])
-    replica_changes.change(load, "1", "--drop", second)
+    replica_changes.measure_change(load, "1", "--drop", second)
     begin_change(bed, first, "device", "replicas", NAME, "2", "--add", second)
     replica_change_steps.await_filling(bed, second, NAME)
     bed.cut_power(second)
-    if not bed.has_power(second):
-        bed.restore_power(second)
+    bed.ensure_power(second)
     # Finished by whoever runs it again, once the node is back.
     wait_for(
         f"{second} to be online",
@@ -167,8 +165,7 @@ def test_power_cut_while_a_copy_is_dropped(
         every_s=0.2,
     )
     bed.cut_power(nodes[victim])
-    if not bed.has_power(nodes[victim]):
-        bed.restore_power(nodes[victim])
+    bed.ensure_power(nodes[victim])
     wait_for(
         "the device to be served",
         lambda: collect.active_node(bed, NAME) == nodes[0],

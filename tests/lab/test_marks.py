@@ -21,6 +21,7 @@ from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import kernel_audit
 from sanctl.lab.measure.ledger_writer import RecordKind
+from tests.support import ledgers
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -59,22 +60,10 @@ _OFF = "/run/systemd/system/sanctl-resync.service.d"
 @pytest.fixture(scope="module")
 def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests; whatever happens, nothing may be lost."""
-    target = scenario.create(NAME, "256M", prefer="n1")
-    made = scenario.start_load(
-        NAME,
-        target,
-        scenario.host.login(target, scenario.portals()),
-        rate=50,
-        region_bytes=32 << 20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
-    yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    scenario.delete(NAME)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "256M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

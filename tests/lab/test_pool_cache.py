@@ -24,6 +24,7 @@ from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.lab.machines.spec import LabSpec
 from sanctl.lab.measure import kernel_audit
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.json_contract import breaches
 from tests.support.laboratory import laboratory
 
@@ -55,17 +56,9 @@ def load(flash_bed: LabSession) -> Iterator[LedgerLoad]:
     scenario = Scenario(flash_bed, Initiator(flash_bed, "i1"))
     target = scenario.create(NAME, "128M", prefer="n1")
     path = scenario.host.login(target, scenario.portals())
-    made = scenario.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=32 * MIB,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
+    made = ledgers.start(scenario, NAME, target, path, rate=50, region_bytes=32 * MIB)
     yield made
-    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(made)
     set_mode(flash_bed, "write-through")
     scenario.delete(NAME)
 
@@ -117,11 +110,6 @@ def await_in_sync(bed: LabSession, *, but_not: str = "") -> None:
         within_s=BACK_DEADLINE_S,
         every_s=2.0,
     )
-
-
-def restore_power(bed: LabSession, node: str) -> None:
-    if not bed.has_power(node):  # fencing may have done it already
-        bed.restore_power(node)
 
 
 def is_mounted(bed: LabSession, node: str) -> bool:
@@ -177,7 +165,7 @@ def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
         lambda: collect.active_node(bed, NAME) == other,
         within_s=180,
     )
-    restore_power(bed, active)
+    bed.ensure_power(active)
     await_log(bed, active, began_s, "what is on flash is right", within_s=240)
     await_in_sync(bed)
     # From the copy that was on flash.
@@ -187,9 +175,7 @@ def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
         within_s=60,
         every_s=3.0,
     )
-    load.host.stop_ledger(load.run)
-    check = load.host.check_ledger(load.run)
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load, more_than=0)
 
 
 def test_the_disk_alone_is_not_used_while_its_flash_is_away(
@@ -209,14 +195,14 @@ def test_the_disk_alone_is_not_used_while_its_flash_is_away(
     try:
         with disk.open("wb") as file:
             file.truncate(bed.lab.spec.flash_mib * MIB)
-        restore_power(bed, node)
+        bed.ensure_power(node)
         await_log(bed, node, began_s, "SAN-POOL-016", within_s=240)
         assert not is_mounted(bed, node)
         assert collect.active_node(bed, NAME) == active
     finally:
         bed.cut_power(node)
         away.replace(disk)
-        restore_power(bed, node)
+        bed.ensure_power(node)
     await_log(bed, node, began_s, "what is on flash is right", within_s=240)
     bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
     await_in_sync(bed, but_not=node)
@@ -279,7 +265,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
 @pytest.fixture
 def writing(flash_bed: LabSession, load: LedgerLoad) -> Iterator[None]:
     """A ledger of its own, in place of the first one."""
-    load.host.sh(f"systemctl stop {load.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(load)
     run = load.host.start_ledger(
         "flash1", load.run.device, "--rate", "50", "--region", str(32 * MIB)
     )
@@ -316,7 +302,7 @@ def test_power_is_cut_at_a_step_of_a_change(
             within_s=90,
         )
         began_s = bed.cut_power(node)
-    restore_power(bed, node)
+    bed.ensure_power(node)
     await_log(bed, node, began_s, "disk and flash are together", within_s=240)
     await_in_sync(bed, but_not=node)
     set_mode(bed, mode)

@@ -163,6 +163,5 @@ def test_a_boot_in_its_place_is_no_way_around(scenario: Scenario, path: str) -> 
     began_s = shut_down_under_load(scenario, path, "n2", nr)
     wait_for("the note", lambda: "shut itself down" in log(bed, "n2", began_s), within_s=60)
     bed.cut_power("n2")
-    if not bed.has_power("n2"):
-        bed.restore_power("n2")
+    bed.ensure_power("n2")
     assert_whole_on(scenario, path, "n2", nr)

@@ -18,6 +18,7 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
+from tests.support import ledgers
 
 pytestmark = pytest.mark.faults
 
@@ -36,17 +37,9 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     path = scenario.host.login(
         target, [node.address(Network.ISCSI) for node in scenario.bed.storage]
     )
-    made = scenario.start_load(
-        NAME,
-        target,
-        path,
-        rate=20,
-        region_bytes=32 * MIB,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
+    made = ledgers.start(scenario, NAME, target, path, rate=20, region_bytes=32 * MIB)
     yield made
-    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(made)
     scenario.delete(NAME)
 
 
@@ -236,8 +229,7 @@ def test_the_power_of_the_node_that_serves_is_cut(load: LedgerLoad) -> None:
         every_s=3.0,
     )
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
-    if not bed.has_power("n2"):  # Fencing may have given it back.
-        bed.restore_power("n2")
+    bed.ensure_power("n2")
     wait_for(
         "both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
     )
@@ -304,7 +296,4 @@ def test_a_table_that_was_only_loaded_is_not_taken_for_the_one_in_force(
 
 
 def test_after_all_that_no_acknowledged_write_is_lost(load: LedgerLoad) -> None:
-    load.host.stop_ledger(load.run)
-    check = load.host.check_ledger(load.run)
-    assert check["acknowledged"] > 100
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load, more_than=100)

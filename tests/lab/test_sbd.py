@@ -23,6 +23,7 @@ from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec, Network
 from sanctl.lab.measure import kernel_audit, ledger_latency
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -96,11 +97,7 @@ def test_the_cluster_knows_that_nodes_end_themselves(bed: LabSession, mode: str)
 
 def start(scenario: Scenario) -> LedgerLoad:
     """Have a host write to a new device that n1 serves."""
-    target = scenario.create(NAME, "128M", prefer="n1")
-    return scenario.start_load(
-        NAME, target, scenario.host.login(target, scenario.portals()), rate=50,
-        region_bytes=16 << 20, print_line=print, show_ledger=lambda _state: None,
-    )  # fmt: skip
+    return ledgers.start_on_new_device(scenario, NAME, "128M", rate=50, region_bytes=16 << 20)
 
 
 def await_takeover(load: LedgerLoad, survivor: str, since_s: float) -> None:
@@ -124,10 +121,7 @@ def end(scenario: Scenario, load: LedgerLoad, survivor: str) -> None:
     """Wait until all is whole again, and look whether a write is missing."""
     wait_for("both in sync", lambda: collect.is_in_sync(load.bed, survivor, NAME), within_s=300)
     failover.await_healthy(load.bed, survivor)
-    scenario.host.stop_ledger(load.run)
-    check = scenario.host.check_ledger(load.run)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load)
     scenario.delete(NAME)
 
 
@@ -161,5 +155,5 @@ def test_a_node_without_power_is_taken_for_gone_in_the_end(scenario: Scenario) -
     survivor = load.peer_of(lost)
     cut_s = bed.cut_power(lost)
     await_takeover(load, survivor, cut_s - 1.0)
-    bed.restore_power(lost)
+    bed.ensure_power(lost)
     end(scenario, load, survivor)

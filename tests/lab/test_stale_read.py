@@ -25,7 +25,7 @@ from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import kernel_audit
 from sanctl.lab.measure.ledger_writer import RecordKind
 from sanctl.system.runner import LocalRunner
-from tests.support import path_reader
+from tests.support import ledgers, path_reader
 from tests.support.path_reader import BLOCK_BYTES, Read
 from tests.support.steps import assert_no_error, await_writes, boot_id, dead_bmc
 
@@ -57,22 +57,9 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     target = scenario.create(NAME, "64M", prefer="n1")
     path = scenario.host.login(target, scenario.portals())
     patient(scenario, target)
-    made = scenario.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=BLOCKS * BLOCK_BYTES,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
+    made = ledgers.start(scenario, NAME, target, path, rate=50, region_bytes=BLOCKS * BLOCK_BYTES)
     yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    scenario.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(made, delete=True)
 
 
 def patient(scenario: Scenario, target: str) -> None:
@@ -216,7 +203,7 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
             "the standby to refuse", lambda: len(denied(look(), standby_ns)) >= SOME, within_s=60
         )
         assert answered(look(), standby_ns) == []
-        trial = failover.move(load, lost)
+        trial = failover.measure_move(load, lost)
         assert (trial.to_node, trial.pause.errors, trial.violations) == (lost, 0, ())
         moved_ns = now_ns(load)
         # The same path: what was refused was no fault of the host's.

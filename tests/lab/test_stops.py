@@ -17,11 +17,13 @@ import pytest
 
 from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.failover import LedgerLoad
-from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.lab_session import wait_for
 from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency, timeline
 from sanctl.lab.measure.ledger_latency import Pause
+from tests.support import ledgers
+from tests.support.steps import boot_id
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -40,22 +42,8 @@ _DOWN_S, _BACK_S = 150.0, 150.0
 @pytest.fixture(scope="module")
 def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger that runs through all tests but the last; at its end nothing may be lost."""
-    target = scenario.create(NAME, "256M", prefer="n1")
-    made = scenario.start_load(
-        NAME,
-        target,
-        scenario.host.login(target, scenario.portals()),
-        rate=100,
-        region_bytes=32 * 2**20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
-    yield made
+    yield ledgers.start_on_new_device(scenario, NAME, "256M", rate=100, region_bytes=32 * 2**20)
     scenario.delete(NAME)
-
-
-def boot_id(bed: LabSession, node: str) -> str:
-    return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
 
 def reboot(load: LedgerLoad, node: str) -> float:
@@ -134,7 +122,7 @@ def assert_bitmap_resync(load: LedgerLoad, entries: list[timeline.Entry], began_
 
 def test_a_planned_move_to_compare_with(load: LedgerLoad) -> None:
     failover.await_healthy(load.bed, "n1")
-    trial = failover.move(load, load.peer_of(collect.active_node(load.bed, NAME)))
+    trial = failover.measure_move(load, load.peer_of(collect.active_node(load.bed, NAME)))
     print(f"  pause {trial.pause.seconds:.2f} s")
     assert trial.pause.errors == 0
 
@@ -261,7 +249,7 @@ def test_the_whole_rack_is_switched_off_and_on(load: LedgerLoad) -> None:
         assert "Failed with result" not in text.partition("Stopping sanctl-drain")[2]
     for node in bed.cluster:
         (bed.lab.run_directory / f"ssh-{node.name}").unlink(missing_ok=True)
-        bed.restore_power(node.name)
+        bed.ensure_power(node.name)
     wait_for("n1 to answer", lambda: boot_id(bed, "n1"), within_s=_BACK_S)
     settle(load, "n1")
     entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - 1)

@@ -24,14 +24,13 @@ from sanctl.lab.machines import lab_state, network, rollout
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from sanctl.lab.measure import kernel_audit, ledger_latency
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.laboratory import laboratory
+from tests.support.steps import assert_not_interrupted
 
 pytestmark = pytest.mark.faults
 
 NAME = "vol0"
-# To notice a hang: other people's work may share the processors. That no device is interrupted is
-# seen in what its agents did.
-PAUSE_DEADLINE_S = 60.0
 OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 LINKS = (Network.SYNC, Network.HEARTBEAT)
 
@@ -62,19 +61,9 @@ def volume(scenario: Scenario) -> tuple[str, str]:
 @pytest.fixture
 def load(scenario: Scenario, volume: tuple[str, str]) -> Iterator[LedgerLoad]:
     """A ledger while the test runs; whatever happens, nothing may be lost or refused."""
-    made = scenario.start_load(
-        NAME,
-        *volume,
-        rate=100,
-        region_bytes=32 * 2**20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
+    made = ledgers.start(scenario, NAME, *volume, rate=100, region_bytes=32 * 2**20)
     yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(made, more_than=0)
 
 
 def shown(scenario: Scenario, node: str = "n1") -> dict[str, Any]:
@@ -87,14 +76,6 @@ def pause_since(load: LedgerLoad, began_s: float) -> float:
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     print(f"  longest pause {pause.seconds:.2f} s, {pause.errors} errors")
     return pause.seconds
-
-
-def assert_not_interrupted(load: LedgerLoad, began_s: float) -> None:
-    """No agent has taken the device down or moved it."""
-    assert pause_since(load, began_s) <= PAUSE_DEADLINE_S
-    log = collect.journals(load.bed, [node.name for node in load.bed.storage], began_s)
-    changed = {"start", "promote", "demote", "stop"}
-    assert [e.message for e in log if e.device == NAME and e.action in changed] == []
 
 
 def cut(bed: LabSession, node: str, *links: Network) -> None:

@@ -7,7 +7,6 @@ node's disk is slow, so that a flush is on its way when DRBD notices and freezes
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -22,6 +21,8 @@ from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.lab.measure import kernel_audit
 from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
+from tests.support.steps import await_writes, boot_id
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -40,27 +41,10 @@ BACK_S = 240.0
 @pytest.fixture(scope="module")
 def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests: it flushes after each write, and nothing may be lost."""
-    target = scenario.create(NAME, "128M", prefer="n1")
-    made = scenario.start_load(
-        NAME,
-        target,
-        scenario.host.login(target, scenario.portals()),
-        rate=0,
-        region_bytes=16 << 20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
-    yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    scenario.delete(NAME)
-    print(f"  {json.dumps(check)[:300]}")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
-
-
-def boot_id(bed: LabSession, node: str) -> str:
-    return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "128M", rate=0, region_bytes=16 << 20
+    ) as made:
+        yield made
 
 
 def told(bed: LabSession, node: str, words: str) -> bool:
@@ -70,11 +54,6 @@ def told(bed: LabSession, node: str, words: str) -> bool:
 def await_recovery(load: LedgerLoad, node: str) -> None:
     wait_for("both in sync", lambda: collect.is_in_sync(load.bed, node, NAME), within_s=BACK_S)
     failover.await_healthy(load.bed, node)
-
-
-def await_writes(load: LedgerLoad) -> None:
-    with load.host.watch_ledger(load.run) as states:
-        failover.await_writes(load, states)
 
 
 def lose_the_standby(load: LedgerLoad, active: str, standby: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
+from tests.support import ledgers
 
 NAME = "sync0"
 MIB = 2**20
@@ -477,19 +478,7 @@ def test_a_policy_changes_under_a_host_that_writes(scenario: Scenario, device: s
     scenario.sanctl("target", "allow", device, scenario.host.iqn)
     target = f"{scenario.iqn_prefix()}.{device}"
     path = scenario.host.login(target, scenario.portals())
-    load = scenario.start_load(
-        device,
-        target,
-        path,
-        rate=50,
-        region_bytes=8 * MIB,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
+    load = ledgers.start(scenario, device, target, path, rate=50, region_bytes=8 * MIB)
     for options in (("--csums", "on"), ("--rate-max", "50M"), ("--csums", "off")):
         set_policy(scenario.bed, device, *options)
-    scenario.host.stop_ledger(load.run)
-    _, records = scenario.host.fetch_log(load.run)
-    check = scenario.host.check_ledger(load.run)
-    print(f"{len(records)} writes, {check}")
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load, more_than=0)

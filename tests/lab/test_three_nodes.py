@@ -114,8 +114,7 @@ def switch_off_for_good(bed: LabSession, node: str) -> None:
 
 def come_back(bed: LabSession, node: str) -> None:
     """Switch a node on that was off; what it had of devices it removes."""
-    if not bed.has_power(node):
-        bed.restore_power(node)
+    bed.ensure_power(node)
     wait_for(
         f"{node} to remove what it had",
         lambda: (
@@ -160,7 +159,7 @@ def test_a_copy_moves_and_the_device_survives_on_it(scenario: Scenario, load: Le
     words = ("2", "--add", "n3", "--drop", "n2")
     assert "SAN-RISK-004" in refusal(scenario, "device", "replicas", NAME, *words)
     assert copies(scenario) == ("n1", "n2")
-    assert_unnoticed(replica_changes.change(load, *words, *RISK))
+    assert_unnoticed(replica_changes.measure_change(load, *words, *RISK))
     assert copies(scenario) == ("n1", "n3")
     assert NAME not in files(scenario.bed, "n2")
     follow(scenario, load, "n1", "n3")
@@ -204,8 +203,7 @@ def test_a_node_that_is_off_for_good_is_replaced(scenario: Scenario, load: Ledge
         come_back(bed, "n2")
         crash(load, "n1", "n3")
     finally:
-        if not bed.has_power("n2"):
-            bed.restore_power("n2")
+        bed.ensure_power("n2")
         scenario.delete(OTHER)
 
 
@@ -230,8 +228,7 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(
         assert copies(scenario) == ("n1", "n2")
         assert collect.is_in_sync(bed, "n1", NAME)
     finally:
-        if not bed.has_power("n3"):
-            bed.restore_power("n3")
+        bed.ensure_power("n3")
     come_back(bed, "n3")
     crash(load, "n1", "n2")
 

@@ -27,6 +27,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state, rollout
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
+from tests.support import ledgers
 from tests.support.laboratory import laboratory
 from tests.support.steps import assert_not_interrupted, await_writes, boot_id
 
@@ -61,23 +62,10 @@ def scenario(bed: LabSession) -> Scenario:
 @pytest.fixture(scope="module")
 def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests; whatever votes, nothing may be lost or refused."""
-    target = scenario.create(NAME, "256M", prefer="n1")
-    made = scenario.start_load(
-        NAME,
-        target,
-        scenario.host.login(target, scenario.portals()),
-        rate=100,
-        region_bytes=32 << 20,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
-    yield made
-    scenario.host.stop_ledger(made.run)
-    check = scenario.host.check_ledger(made.run)
-    scenario.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "256M", rate=100, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 def with_a_device(bed: LabSession) -> dict[str, Any]:
@@ -255,7 +243,7 @@ def assert_survives(load: LedgerLoad, third: str) -> None:
     """Cut the power of the node that serves: the other and the third vote are enough."""
     bed = load.bed
     before = boot_id(bed, third)
-    trial = failover.crash(load)
+    trial = failover.measure_crash(load)
     assert trial.is_fenced, trial.events
     assert trial.pause.errors == 0
     assert trial.violations == ()

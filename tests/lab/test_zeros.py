@@ -17,6 +17,7 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
+from tests.support import ledgers
 
 pytestmark = pytest.mark.faults
 
@@ -34,17 +35,9 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     path = scenario.host.login(target, scenario.portals())
     active = collect.active_node(scenario.bed, NAME)
     wait_for("both copies", lambda: collect.is_in_sync(scenario.bed, active, NAME), within_s=240)
-    made = scenario.start_load(
-        NAME,
-        target,
-        path,
-        rate=20,
-        region_bytes=REGION_MIB * MIB,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
-    )
+    made = ledgers.start(scenario, NAME, target, path, rate=20, region_bytes=REGION_MIB * MIB)
     yield made
-    scenario.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(made)
     scenario.delete(NAME)
 
 
@@ -74,7 +67,4 @@ def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: LedgerLoad) -> N
 
 
 def test_the_host_was_answered_meanwhile_and_lost_nothing(load: LedgerLoad) -> None:
-    load.host.stop_ledger(load.run)
-    check = load.host.check_ledger(load.run)
-    assert check["acknowledged"] > 20
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load, more_than=20)

@@ -17,10 +17,10 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad, await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import lab_state, network
+from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.spec import LabSpec, Network, Role
 from sanctl.lab.measure import ledger_latency
-from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.laboratory import laboratory
 
 OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
@@ -130,14 +130,8 @@ class ReplicatedDevice:
 @contextlib.contextmanager
 def writing(copies: ReplicatedDevice) -> Iterator[LedgerLoad]:
     """Let the host write; whatever happens meanwhile, nothing may be lost or refused."""
-    load = copies.scenario.start_load(
-        copies.name,
-        copies.target,
-        copies.path,
-        rate=50,
-        region_bytes=REGION_BYTES,
-        print_line=lambda text: print(f"  {text}"),
-        show_ledger=lambda _state: None,
+    load = ledgers.start(
+        copies.scenario, copies.name, copies.target, copies.path, rate=50, region_bytes=REGION_BYTES
     )
     sessions = load.sessions()
     try:
@@ -151,15 +145,6 @@ def writing(copies: ReplicatedDevice) -> Iterator[LedgerLoad]:
     assert load.sessions().keys() == sessions.keys()
 
 
-def await_writes(load: LedgerLoad, *, within_s: float = DEADLINE_S) -> None:
-    deadline = time.monotonic() + within_s
-    with load.host.watch_ledger(load.run) as states:
-        for seen in states:
-            if seen["silent_s"] < 0.5 and seen["rate"] > 0:
-                return
-            assert time.monotonic() < deadline, seen
-
-
 def pause_s(load: LedgerLoad, since_s: float) -> float:
     """How long the host waited at most since then."""
     records = load.host.fetch_log(load.run)[1]
@@ -171,8 +156,7 @@ def power_is_back(bed: LabSession, *nodes: str) -> None:
     for node in nodes:
         with contextlib.suppress(NotConverged):
             wait_for(f"the power of {node}", partial(bed.has_power, node), within_s=40)
-        if not bed.has_power(node):
-            bed.restore_power(node)
+        bed.ensure_power(node)
 
 
 def lines(copies: ReplicatedDevice, node: str, since_s: float, wanted: str) -> list[str]:
@@ -184,14 +168,3 @@ def sent_kib(copies: ReplicatedDevice, node: str, since_s: float) -> int:
     """How much the last resyncs into a node were to send, as its DRBD said when they began."""
     found = lines(copies, node, since_s, r"Began resync as SyncTarget")
     return sum(int(re.findall(r"will sync (\d+) KB", line)[0]) for line in found)
-
-
-@contextlib.contextmanager
-def unplugged(bed: LabSession, node: str, *cables: Network) -> Iterator[None]:
-    for cable in cables:
-        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
-    try:
-        yield
-    finally:
-        for cable in cables:
-            network.plug(bed.lab, bed.node(node), cable, LocalRunner())

@@ -10,11 +10,14 @@ import signal
 import time
 from collections.abc import Iterator
 
-from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.machines import network
 from sanctl.lab.machines.process import Process
+from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency
+from sanctl.system.runner import LocalRunner
 
 # To notice a hang: other people's work may share the processors.
 PAUSE_DEADLINE_S = 60.0
@@ -56,10 +59,26 @@ def boot_id(bed: LabSession, node: str) -> str:
     return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
 
-def await_writes(load: LedgerLoad) -> None:
+@contextlib.contextmanager
+def unplugged(bed: LabSession, node: str, *cables: Network) -> Iterator[None]:
+    """Pull cables of a node, and plug them in again in any case."""
+    for cable in cables:
+        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
+    try:
+        yield
+    finally:
+        for cable in cables:
+            network.plug(bed.lab, bed.node(node), cable, LocalRunner())
+
+
+def await_writes(load: LedgerLoad, *, within_s: float = 240.0) -> None:
     """Wait until the host's writes are answered."""
+    deadline = time.monotonic() + within_s
     with load.host.watch_ledger(load.run) as states:
-        failover.await_writes(load, states)
+        for state in states:
+            if state["silent_s"] < 0.5 and state["rate"] > 0:
+                return
+            assert time.monotonic() < deadline, state
 
 
 def assert_no_error(load: LedgerLoad, since_s: float) -> float:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The command `sanctl bench levels`: what adding and dropping replicas costs a host that writes.
 
-`change` measures one `sanctl device replicas` under a running ledger.
+`measure_change` measures one `sanctl device replicas` under a running ledger.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ReplicaChange:
         return f"{len(self.before)} -> {len(self.after)}"
 
 
-def change(load: LedgerLoad, *words: str) -> ReplicaChange:
+def measure_change(load: LedgerLoad, *words: str) -> ReplicaChange:
     """Run `sanctl device replicas NAME WORDS` and measure what it costs the host.
 
     Raises:
@@ -184,7 +184,7 @@ def levels_command(
     try:
         load = open_load(scenario, _DEVICE, size, nodes[: course[0]])
         for before, after in itertools.pairwise(course * repeat):
-            trials += [change(load, *words) for words in _words(nodes, before, after)]
+            trials += [measure_change(load, *words) for words in _words(nodes, before, after)]
         check = close_load(load)
     finally:
         # Before the device is deleted: a write that waits for a path would hang for ever.

@@ -113,8 +113,7 @@ def lose_standby(load: LedgerLoad, limit: ByteSize | None) -> StandbyLoss:
     require((found is None) == (limit is None), f"{active} left {mode} with this flush: {found}")
     flushed, took_s = found or (0, 0.0)
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], cut_s - 1.0, ended_s)
-    if not bed.has_power(lost):
-        bed.restore_power(lost)
+    bed.ensure_power(lost)
     wait_for(
         f"{lost} to be back and in sync",
         lambda: collect.is_in_sync(bed, active, device),

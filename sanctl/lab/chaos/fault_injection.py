@@ -79,7 +79,7 @@ class FaultInjector:
                     lab, self.bed.node(node), _DISK, node_faults.DiskBehaviour(does), runner
                 )
             case FilesystemFull(node=node, place=place):
-                node_faults.fill(
+                node_faults.fill_filesystem(
                     lab, self.bed.node(node), node_faults.FilledFilesystem(place), runner
                 )
             case ClockJump(node=node, seconds=seconds):
@@ -151,8 +151,7 @@ class FaultInjector:
 
     def ensure_power(self, node: str) -> None:
         """Switch a node on, unless fencing has done it already."""
-        if not self.bed.has_power(node):
-            node_power.power_on(self.lab, self.bed.node(node), post_delay_s=0)
+        node_power.power_on(self.lab, self.bed.node(node), post_delay_s=0)
 
     def heal(self) -> tuple[str, ...]:
         """Undo everything, whatever was done; return what could not be undone."""

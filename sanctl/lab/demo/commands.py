@@ -150,10 +150,10 @@ def _crash_and_move_back(demo_console: DemoConsole, load: LedgerLoad) -> list[Tr
     # are some anyway: the wait for the node's return, and the other device's move.
     time.sleep(_QUIET_S)
     with demo_console.during(f"power cut of {home}, which serves the devices"):
-        crash = failover.crash(load)
+        crash = failover.measure_crash(load)
     report.print_trial(demo_console.console, crash)
     with demo_console.during(f"sanctl device move {load.device} --to {home}"):
-        move = failover.move(load, home)
+        move = failover.measure_move(load, home)
         load.bed.sh(home, f"sanctl device move {_FILES} --to {home}", timeout_s=120)
     report.print_trial(demo_console.console, move)
     return [crash, move]

@@ -51,7 +51,7 @@ def active_node(bed: LabSession, device: str) -> str:
     return active[0]
 
 
-def minor(bed: LabSession, node: str, device: str) -> int:
+def drbd_minor(bed: LabSession, node: str, device: str) -> int:
     """Return a device's DRBD minor."""
     out = bed.sh(node, f"drbdsetup events2 --now {device}").stdout
     found = re.search(rf"\bname:{re.escape(device)}\b.*\bminor:(\d+)", out)

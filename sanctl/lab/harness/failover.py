@@ -50,7 +50,7 @@ class LedgerLoad:
         return self.host.sessions(self.target)
 
 
-def crash(load: LedgerLoad) -> Trial:
+def measure_crash(load: LedgerLoad) -> Trial:
     """Cut the power of the active node; return when it is back and in sync.
 
     Raises:
@@ -124,7 +124,7 @@ def crash(load: LedgerLoad) -> Trial:
     )
 
 
-def move(load: LedgerLoad, to: str) -> Trial:
+def measure_move(load: LedgerLoad, to: str) -> Trial:
     """Move the device to another node as an administrator does.
 
     Raises:
@@ -229,7 +229,7 @@ def _await_power(load: LedgerLoad, node: str) -> float:
         load.print_line(f"{node} was switched on by fencing")
     except NotConverged:
         since_s = time.time()
-        load.bed.restore_power(node)
+        load.bed.ensure_power(node)
         load.print_line(f"power of {node} switched on")
     return since_s
 

@@ -90,8 +90,8 @@ class LabSession:
         node_power.power_off(self.lab, self.node(node))
         return cut_s
 
-    def restore_power(self, node: str) -> None:
-        """Switch a node on."""
+    def ensure_power(self, node: str) -> None:
+        """Switch a node on, unless fencing has done so already."""
         node_power.power_on(self.lab, self.node(node), post_delay_s=self.lab.spec.post_delay_s)
 
     def has_power(self, node: str) -> bool:

@@ -136,7 +136,7 @@ class Scenario:
             host=self.host,
             run=run,
             device=device,
-            minor=collect.minor(self.bed, collect.active_node(self.bed, device), device),
+            minor=collect.drbd_minor(self.bed, collect.active_node(self.bed, device), device),
             target=target,
             print_line=print_line,
             show_ledger=show_ledger,

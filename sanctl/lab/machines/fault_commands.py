@@ -104,7 +104,7 @@ def fill(*, name: str, node: str, place: str, free: bool) -> None:
     """Fill a node's pool or its root filesystem to the last block."""
     requirements.require_root()
     lab = require_up(name)
-    act = node_faults.empty if free else node_faults.fill
+    act = node_faults.free_filesystem if free else node_faults.fill_filesystem
     act(lab, lab.spec.node(node), node_faults.FilledFilesystem(place), LocalRunner())
 
 

@@ -42,7 +42,7 @@ class DiskBehaviour(StrEnum):
 
 
 class FilledFilesystem(StrEnum):
-    """A filesystem of a node that `fill` can fill."""
+    """A filesystem of a node that `fill_filesystem` can fill."""
 
     POOL = "pool"
     ROOT = "root"
@@ -152,13 +152,13 @@ def kill_daemon(lab: Lab, node: NodeSpec, daemon: str, runner: Runner) -> None:
     _run(lab, node, f"pkill -9 -x {daemon[:_COMM_CHARACTERS]}", runner)
 
 
-def fill(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
+def fill_filesystem(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
     """Allocate every free block of a filesystem of a node."""
     _run(lab, node, _FILL.format(place=_path(lab, node, place), filler=_FILLER), runner)
 
 
-def empty(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
-    """Free the blocks that `fill` allocated."""
+def free_filesystem(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
+    """Free the blocks that `fill_filesystem` allocated."""
     _run(lab, node, f"rm -f {_path(lab, node, place)}/{_FILLER}", runner)
 
 

@@ -89,7 +89,7 @@ def test_in_sync_takes_both_replicas(text: str, is_in_sync: bool) -> None:
 
 def test_the_minor_is_read_from_drbd() -> None:
     text = "exists device name:vol0 volume:0 minor:7 disk:UpToDate\n"
-    assert collect.minor(answering(text), "n1", "vol0") == 7
+    assert collect.drbd_minor(answering(text), "n1", "vol0") == 7
 
 
 def test_the_activity_logs_size_is_the_configured_one() -> None:
