@@ -26,7 +26,6 @@ from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import kernel_audit
 from tests.support import replica_change_steps
 from tests.support.drbd9_devices import (
-from tests.support.steps import await_writes, unplugged
     DEADLINE_S,
     REGION_BYTES,
     ReplicatedDevice,
@@ -38,6 +37,7 @@ from tests.support.steps import await_writes, unplugged
     storage_of,
     writing,
 )
+from tests.support.steps import await_writes, unplugged
 
 pytestmark = pytest.mark.faults
 
