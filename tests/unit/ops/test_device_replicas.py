@@ -8,7 +8,8 @@ import pytest
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.cluster import Role
 from sanctl.model.names import NodeName
-from sanctl.ops.device_replicas import ReplicasOutcome, change_replicas, replace_node
+from sanctl.ops.device_replicas import ReplicasOutcome, change_replicas
+from sanctl.ops.node_replace import replace_node
 from sanctl.plan.replicas.replica_choice import parse_replica_request
 from sanctl.plan.replicas.replica_count import StepContext
 from tests.fakes.topology import topology, wide_topology
@@ -71,7 +72,7 @@ def test_one_to_two_and_back_is_one_change_of_the_cib_each() -> None:
     bench = made("n1")
     outcome = change(bench, 2)
     assert (nodes_of(bench), rule(bench), clone_max(bench)) == ("n1 n2", ["n1", "n2"], "2")
-    assert outcome.steps == ("adding a copy of vm1 on n2",)
+    assert outcome.steps == ("adding a replica of vm1 on n2",)
     assert len(bench.cluster.patches) == 1
     outcome = change(bench, 1)
     # Lowered, it would make Pacemaker stop the copy that stays.
@@ -84,7 +85,7 @@ def test_one_to_two_and_back_is_one_change_of_the_cib_each() -> None:
 def test_who_serves_is_moved_before_it_is_dropped() -> None:
     bench = made("n1", "n2")
     outcome = change(bench, 1, drop=("n1",))
-    assert outcome.steps == ("moving vm1 to n2 first", "dropping the copy of vm1 on n1")
+    assert outcome.steps == ("moving vm1 to n2 first", "dropping the replica of vm1 on n1")
     assert (nodes_of(bench), bench.cluster.active("vm1")) == ("n2", ["n2"])
     assert bench.cluster.root.find(".//rsc_location[@id='sanctl-vm1-move']") is None
     # It would pull the device to a node that has no copy.
@@ -155,7 +156,7 @@ def test_a_copy_that_never_filled_is_taken_back() -> None:
         change(bench, 2)
     assert "again" in caught.value.problems[0].hint
     assert nodes_of(bench) == "n1 n2"
-    assert change(bench, 1).steps == ("dropping the copy of vm1 on n2",)
+    assert change(bench, 1).steps == ("dropping the replica of vm1 on n2",)
 
 
 def test_killed_anywhere_the_same_command_goes_on() -> None:
@@ -186,14 +187,14 @@ def test_with_drbd_8_a_copy_that_moves_is_dropped_first_and_that_is_a_risk() -> 
     assert codes(caught.value) == ["SAN-RISK-004"]
     assert not bench.cluster.patches
     outcome = change(bench, 2, add=("n3",), drop=("n2",), accepted=_RISK, wide=True)
-    assert outcome.steps == ("dropping the copy of vm1 on n2", "adding a copy of vm1 on n3")
+    assert outcome.steps == ("dropping the replica of vm1 on n2", "adding a replica of vm1 on n3")
     assert nodes_of(bench) == "n1 n3"
 
 
 def test_with_drbd_9_the_new_copy_comes_first() -> None:
     bench = made("n1", "n2", wide=True)
     outcome = change(bench, 2, add=("n3",), drop=("n2",), wide=True, drbd="9.3.3")
-    assert outcome.steps == ("adding a copy of vm1 on n3", "dropping the copy of vm1 on n2")
+    assert outcome.steps == ("adding a replica of vm1 on n3", "dropping the replica of vm1 on n2")
     assert nodes_of(bench) == "n1 n3"
     assert change(bench, 3, wide=True, drbd="9.3.3").steps
     assert set(nodes_of(bench).split()) == {"n1", "n2", "n3"}
@@ -203,9 +204,9 @@ def test_the_only_copy_moves_without_a_risk() -> None:
     bench = made("n1", wide=True)
     outcome = change(bench, 1, add=("n3",), drop=("n1",), wide=True)
     assert outcome.steps == (
-        "adding a copy of vm1 on n3",
+        "adding a replica of vm1 on n3",
         "moving vm1 to n3 first",
-        "dropping the copy of vm1 on n1",
+        "dropping the replica of vm1 on n1",
     )
     assert (nodes_of(bench), bench.cluster.active("vm1")) == ("n3", ["n3"])
 
