@@ -20,14 +20,12 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.process import Process
 from sanctl.lab.machines.spec import LabSpec, Witness
-from tests.support.laboratory import laboratory
+from tests.support.laboratory import own_or_new_laboratory
 
 pytestmark = pytest.mark.faults
 
-OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 NAME = "alone0"
 MIB = 2**20
 BOOT_S, SOON_S, BACK_S = 180.0, 120.0, 400.0
@@ -39,10 +37,10 @@ REFUSED = ("diverged", "unrelated")
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, whose witness has notes."""
-    found = lab_state.find(OWN_LAB) if OWN_LAB else None
-    is_own = found is not None and found.spec.witness_kind is not Witness.NODE
-    spec = LabSpec(name=OWN_LAB if is_own else "testduo", nodes=2, witness=Witness.NONE.value)
-    yield from laboratory(request, spec, is_own=is_own)
+    spec = LabSpec(name="testduo", nodes=2, witness=Witness.NONE.value)
+    yield from own_or_new_laboratory(
+        request, spec, fits=lambda own: own.witness_kind is not Witness.NODE
+    )
 
 
 @pytest.fixture(scope="module")

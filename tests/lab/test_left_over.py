@@ -9,7 +9,6 @@ Primary's node, and what begins on the other one knows nothing of it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,15 +18,14 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import lab_state, network
+from sanctl.lab.machines import network
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from sanctl.system.runner import LocalRunner
-from tests.support.laboratory import laboratory
+from tests.support.laboratory import own_or_new_laboratory
 from tests.support.steps import dead_bmc
 
 pytestmark = pytest.mark.faults
 
-OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 NAME = "left0"
 MIB = 2**20
 WRITTEN = 4 * MIB
@@ -38,10 +36,10 @@ STACK = "corosync.service corosync-qdevice.service pacemaker.service"
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, whose witness has notes."""
-    found = lab_state.find(OWN_LAB) if OWN_LAB else None
-    is_own = found is not None and found.spec.witness_kind is Witness.QNETD
-    spec = LabSpec(name=OWN_LAB if is_own else "testleft", nodes=2, witness=Witness.QNETD.value)
-    yield from laboratory(request, spec, is_own=is_own)
+    spec = LabSpec(name="testleft", nodes=2, witness=Witness.QNETD.value)
+    yield from own_or_new_laboratory(
+        request, spec, fits=lambda own: own.witness_kind is Witness.QNETD
+    )
 
 
 @pytest.fixture(scope="module")

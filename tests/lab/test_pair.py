@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +12,11 @@ from sanctl.lab.chaos.commands import run_faults
 from sanctl.lab.chaos.fault_choice import fencing_races
 from sanctl.lab.chaos.fault_runner import nodes_by_role
 from sanctl.lab.harness.lab_session import LabSession
-from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.spec import LabSpec, Witness
-from tests.support.laboratory import laboratory
+from tests.support.laboratory import own_or_new_laboratory
 
 pytestmark = pytest.mark.faults
 
-OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 # Active on different nodes: what each serves says nothing about who is to win.
 DEVICES = ("race1", "race2")
 
@@ -27,10 +24,10 @@ DEVICES = ("race1", "race2")
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which has three nodes."""
-    found = lab_state.find(OWN_LAB) if OWN_LAB else None
-    is_own = found is not None and found.spec.witness_kind is Witness.NONE
-    spec = LabSpec(name=OWN_LAB if is_own else "testduo", nodes=2, witness=Witness.NONE.value)
-    yield from laboratory(request, spec, is_own=is_own)
+    spec = LabSpec(name="testduo", nodes=2, witness=Witness.NONE.value)
+    yield from own_or_new_laboratory(
+        request, spec, fits=lambda own: own.witness_kind is Witness.NONE
+    )
 
 
 @pytest.mark.timeout(2400)

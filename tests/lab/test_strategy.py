@@ -8,7 +8,6 @@ host writes. In file order: each test leaves the strategy that the next one need
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,28 +19,27 @@ from sanctl.lab.harness.failover import LedgerLoad, await_healthy
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import lab_state, network, rollout
+from sanctl.lab.machines import network, rollout
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from sanctl.lab.measure import kernel_audit, ledger_latency
 from sanctl.system.runner import LocalRunner
 from tests.support import ledgers
-from tests.support.laboratory import laboratory
+from tests.support.laboratory import own_or_new_laboratory
 from tests.support.steps import assert_not_interrupted
 
 pytestmark = pytest.mark.faults
 
 NAME = "vol0"
-OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 LINKS = (Network.SYNC, Network.HEARTBEAT)
 
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which has three nodes."""
-    found = lab_state.find(OWN_LAB) if OWN_LAB else None
-    is_own = found is not None and found.spec.witness_kind is Witness.QNETD
-    spec = LabSpec(name=OWN_LAB if is_own else "testpair", nodes=2, witness=Witness.QNETD.value)
-    yield from laboratory(request, spec, is_own=is_own)
+    spec = LabSpec(name="testpair", nodes=2, witness=Witness.QNETD.value)
+    yield from own_or_new_laboratory(
+        request, spec, fits=lambda own: own.witness_kind is Witness.QNETD
+    )
 
 
 @pytest.fixture(scope="module")

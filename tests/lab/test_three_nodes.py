@@ -7,7 +7,6 @@ On a laboratory of its own: three storage nodes, of which the first two share a 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,11 +19,10 @@ from sanctl.lab.harness.failover import LedgerLoad, await_healthy, await_writes
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.spec import LabSpec, Witness
 from sanctl.lab.measure import kernel_audit
 from tests.support import replica_change_steps
-from tests.support.laboratory import laboratory
+from tests.support.laboratory import own_or_new_laboratory
 from tests.support.replica_change_steps import (
     CHANGE_S,
     assert_unnoticed,
@@ -35,8 +33,6 @@ from tests.support.replica_change_steps import (
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
-OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
-SHAPE = {"nodes": 4, "witness": Witness.NODE.value, "racks": 2}
 NAME, OTHER = "three", "third"
 RISK = ("--accept", "SAN-RISK-004")
 
@@ -44,11 +40,13 @@ RISK = ("--accept", "SAN-RISK-004")
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which has two storage nodes."""
-    wanted = LabSpec(name="testthree", **SHAPE)  # type: ignore[arg-type]
-    found = lab_state.find(OWN_LAB) if OWN_LAB else None
-    is_own = found is not None and (found.spec.nodes, found.spec.racks) == (4, 2)
-    spec = found.spec if found is not None and is_own else wanted
-    yield from laboratory(request, spec, is_own=is_own, options=("--racks", str(spec.racks)))
+    spec = LabSpec(name="testthree", nodes=4, witness=Witness.NODE.value, racks=2)
+    yield from own_or_new_laboratory(
+        request,
+        spec,
+        fits=lambda own: (own.nodes, own.racks) == (4, 2),
+        options=("--racks", str(spec.racks)),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ vote that the next one needs.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -25,17 +24,16 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import lab_state, rollout
+from sanctl.lab.machines import rollout
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from tests.support import ledgers
-from tests.support.laboratory import laboratory
+from tests.support.laboratory import own_or_new_laboratory
 from tests.support.steps import assert_not_interrupted, await_writes, boot_id
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
 NAME = "vote0"
 THIRD = "n3"
-OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 # Nodes, expected votes, votes there are, votes needed, flags: as corosync-quorumtool shows them.
 BY_WITNESS = ("3", "3", "3", "2", "Quorate")
 BY_DEVICE = ("2", "3", "3", "2", "Quorate Qdevice")
@@ -47,10 +45,10 @@ SOON_S = 90.0
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which others need as it is."""
-    found = lab_state.find(OWN_LAB) if OWN_LAB else None
-    is_own = found is not None and (found.spec.nodes, found.spec.witness_kind) == (3, Witness.NODE)
-    yield from laboratory(
-        request, LabSpec(name=OWN_LAB if is_own else "testvote", nodes=3), is_own=is_own
+    yield from own_or_new_laboratory(
+        request,
+        LabSpec(name="testvote", nodes=3),
+        fits=lambda own: (own.nodes, own.witness_kind) == (3, Witness.NODE),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -82,6 +82,24 @@ def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
     begun = request.config.stash.get(_BEGUN, None)
     yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), begun=begun)
+
+
+def own_or_new_laboratory(
+    request: pytest.FixtureRequest,
+    spec: LabSpec,
+    *,
+    fits: Callable[[LabSpec], bool],
+    options: tuple[str, ...] = (),
+) -> Iterator[LabSession]:
+    """Use the laboratory named in SANCTL_TEST_LAB if it fits, else build one of this specification.
+
+    For tests that need another laboratory than the shared one.
+    """
+    found = lab_state.find(_OWN_LAB) if _OWN_LAB else None
+    if found is not None and fits(found.spec):
+        yield from laboratory(request, found.spec, is_own=True, options=options)
+    else:
+        yield from laboratory(request, spec, options=options)
 
 
 def laboratory(
