@@ -123,7 +123,7 @@ def test_every_kind_of_state_exists() -> None:
     page = doc_samples.ROOT / "docs" / "explanation" / "architecture.md"
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if _KIND_ROW.match(line)]
     named = {kind for row in rows for kind in re.findall(r"`([a-z-]+)[`.]", row.split("|")[1])}
-    text = (doc_samples.ROOT / "sanctl" / "system" / "state.py").read_text(encoding="utf-8")
+    text = (doc_samples.ROOT / "sanctl" / "system" / "state_files.py").read_text(encoding="utf-8")
     assert len(named) > 20
     assert {kind for kind in named if f'"{kind}"' not in text} == set()
 
