@@ -46,7 +46,7 @@ def wait_reasons(candidates: Iterable[ResyncCandidate], hour: int) -> dict[str, 
     for each in sorted(candidates, key=lambda c: (-c.policy.priority, c.left_kib, c.name)):
         window = each.policy.window
         if window is not None and not window.is_open(hour):
-            result[each.name] = f"until {window.first:02}:00"
+            result[each.name] = f"until {window.first_hour:02}:00"
         elif each.is_stuck:
             result[each.name] = ""
         elif first:
