@@ -18,7 +18,7 @@ DEVICES = ("kind1", "kind2")
 
 
 @pytest.mark.timeout(1800)
-def test_a_fault_of_each_kind_leaves_a_whole_cluster(bed: LabSession) -> None:
+def test_a_fault_of_each_kind_leaves_a_healthy_cluster(bed: LabSession) -> None:
     faults = each_kind(nodes_by_role(bed))
     results, acknowledged = run_faults(
         bed,

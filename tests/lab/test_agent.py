@@ -89,7 +89,7 @@ class Replica:
             f" ls /run/sanctl/drbd.d | grep {NAME};"
             f" drbdsetup events2 --now | grep name:{NAME};"
             f" find /sys/kernel/config/target -name '*{NAME}*'; ls /dev/mapper | grep {NAME};"
-            f" ls /run/sanctl | grep -v ^failed- | grep {NAME}",
+            f" cd /run/sanctl; ls -A . devices node | grep -v ^failed- | grep {NAME}",
             ok=range(256),
         ).stdout
 
@@ -105,8 +105,8 @@ class Replica:
 
     def disk_is(self, state: str) -> bool:
         """Whether DRBD says this of the local disk and is connected."""
-        said = self.status()
-        return f" disk:{state} " in said and "connection:" not in said
+        messages = self.status()
+        return f" disk:{state} " in messages and "connection:" not in messages
 
     def are_new(self) -> bool:
         """Whether neither replica has ever had data, and they see each other."""
@@ -199,7 +199,7 @@ def test_ocf_tester_finds_nothing(running: tuple[Replica, Replica]) -> None:
     """
     one, _ = running
     options = " ".join(f"-o {shlex.quote(f'{key}={text}')}" for key, text in _PARAMETERS.items())
-    told = one.bed.sh(
+    reported = one.bed.sh(
         one.node,
         "mkdir -p /run/ocf-1.0; printf '%s\\n' '#!/bin/sh'"
         " 'sed \"/reload-agent/d; s/ reloadable=.1.//; s/ unique-group=.[a-z]*.//\" |'"
@@ -208,8 +208,8 @@ def test_ocf_tester_finds_nothing(running: tuple[Replica, Replica]) -> None:
         timeout_s=180,
         ok=range(256),
     )
-    assert told.status == 0, told.stdout + told.stderr
-    assert "passed all tests" in told.stdout
+    assert reported.status == 0, reported.stdout + reported.stderr
+    assert "passed all tests" in reported.stdout
     # It stops what it has started.
     assert one.left_over() == ""
 
@@ -355,7 +355,7 @@ def test_two_missing_files_are_never_a_new_device(pair: tuple[Replica, Replica])
 def test_an_unmounted_pool_is_an_error_not_an_empty_pool(pair: tuple[Replica, Replica]) -> None:
     one, _ = pair
     assert one.run("stop") == SUCCESS
-    marker, note = "/srv/sanctl/main/.sanctl-pool", f"/run/sanctl/failed-start-{NAME}"
+    marker, note = "/srv/sanctl/main/.sanctl-pool", f"/run/sanctl/node/failed-start.{NAME}"
     one.bed.sh("n1", f"mv {marker} {marker}.away")
     try:
         assert one.run("start") == GENERIC

@@ -66,7 +66,9 @@ def active(bed: LabSession) -> str | None:
 
 
 @pytest.mark.timeout(1800)
-def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path: str) -> None:
+def test_the_node_that_returns_serves_after_the_operators_three_steps(
+    bed: LabSession, path: str
+) -> None:
     host = Initiator(bed, "i1")
     wait_for("both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
     host.sh(
@@ -82,14 +84,14 @@ def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path
             bed.cut_power(node)
         bed.ensure_power("n2")
         quorum = "corosync-quorumtool -s"
-        told = wait_for(
+        reported = wait_for(
             "corosync on n2",
             lambda: out if "Nodes:" in (out := bed.sh("n2", quorum, ok=range(256)).stdout) else "",
             within_s=BOOT_S,
             every_s=2.0,
         )
         if bed.lab.spec.witness_kind is Witness.NONE:
-            assert "WaitForAll" in told and "Quorate:          No" in told
+            assert "WaitForAll" in reported and "Quorate:          No" in reported
             bed.sh("n2", "corosync-cmapctl -s quorum.cancel_wait_for_all u8 1")
         wait_for(
             "quorum",
@@ -120,7 +122,7 @@ def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: LabSession, path
 
 
 @pytest.mark.timeout(1200)
-def test_the_other_may_come_back_after_all(bed: LabSession, path: str) -> None:
+def test_the_other_node_returns_and_is_resynced(bed: LabSession, path: str) -> None:
     """Its copy is given up, if it has anything of its own, and both are whole again."""
     bed.ensure_power("n1")
     wait_for(

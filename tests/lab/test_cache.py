@@ -59,9 +59,9 @@ def no_write_is_lost(load: LedgerLoad) -> None:
 def data(bed: LabSession, node: str = "n3") -> dict[str, Any]:
     """What `device show` says, asked where no replica is."""
     shown = bed.sh(node, f"sanctl device show {NAME} --output json", timeout_s=90).stdout
-    told = json.loads(shown)["data"]
-    assert isinstance(told, dict)
-    return told
+    reported = json.loads(shown)["data"]
+    assert isinstance(reported, dict)
+    return reported
 
 
 def modes(bed: LabSession) -> dict[str, tuple[str | None, str | None]]:
@@ -87,7 +87,7 @@ def write_back(load: LedgerLoad) -> None:
     )
 
 
-def told_caches(load: LedgerLoad) -> set[str]:
+def reported_write_caches(load: LedgerLoad) -> set[str]:
     """What the host was told of the device's write cache, on each path."""
     paths = load.host.paths(load.target, portals(load.bed))
     out = load.host.sh("; ".join(f"cat /sys/block/{path}/queue/write_cache" for path in paths))
@@ -108,7 +108,7 @@ def steps(bed: LabSession, node: str, since_s: float) -> list[tuple[float, str, 
     return [(at_s, node, message) for at_s, message in sorted(found)]
 
 
-def told_by(log: list[tuple[float, str, str]]) -> str:
+def journal_text(log: list[tuple[float, str, str]]) -> str:
     return "\n".join(text for _, _, text in log)
 
 
@@ -130,15 +130,15 @@ def await_log(bed: LabSession, node: str, since_s: float, wanted: str, *, within
 def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: LedgerLoad) -> None:
     bed = load.bed
     sessions = load.host.sessions(load.target)
-    told = told_caches(load)
-    assert told == {"write back"}
+    reported = reported_write_caches(load)
+    assert reported == {"write back"}
     began_s = time.time()
     for mode in ("write-through", "write-back", "none", "write-back", "write-through"):
         bed.sh("n3", f"sanctl device cache {NAME} {mode}", timeout_s=150)
         assert {kernel_mode(bed, NAME, node.name) for node in bed.storage} == {mode}
         boots = {marker(bed, node.name) for node in bed.storage}
         assert ("" not in boots) is (mode == "write-back"), boots
-        assert told_caches(load) == told
+        assert reported_write_caches(load) == reported
     assert load.host.sessions(load.target) == sessions
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     print(f"  longest pause in five changes: {pause.seconds:.2f} s")
@@ -182,7 +182,7 @@ def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
         every_s=2.0,
     )
     # Where an operator looks first: in the journal, in crm_mon, in the status.
-    assert re.search(r"all that was in RAM.*: one replica is in sync", told_by(log))
+    assert re.search(r"all that was in RAM.*: one replica is in sync", journal_text(log))
     attributes = bed.sh("n3", "crm_mon -1A").stdout
     assert re.search(
         rf"sanctl-{NAME}\s.*cache=write-through cache-wanted=write-back cache-why=one-copy",
@@ -211,7 +211,7 @@ def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
     await_log(bed, other, began_s, "cache: write-back: two copies", within_s=300)
 
 
-def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: LedgerLoad) -> None:
+def test_a_standby_that_stops_in_order_leaves_no_node_in_write_back(load: LedgerLoad) -> None:
     bed = load.bed
     write_back(load)
     active = collect.active_node(bed, NAME)
@@ -271,5 +271,5 @@ def test_power_is_cut_at_a_step_of_a_change(
     assert {kernel_mode(bed, NAME, each.name) for each in bed.storage} == {mode}
 
 
-def test_after_all_that_no_acknowledged_write_is_lost(load: LedgerLoad) -> None:
+def test_no_acknowledged_write_is_lost_in_the_end(load: LedgerLoad) -> None:
     no_write_is_lost(load)

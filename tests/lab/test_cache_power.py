@@ -37,8 +37,8 @@ def set_cache(bed: LabSession, mode: str) -> None:
     bed.sh("n3", f"sanctl device cache {NAME} {mode}", timeout_s=150)
 
     def reached() -> bool:
-        told = bed.sh("n3", f"sanctl device show {NAME} --output json", timeout_s=60).stdout
-        return {one["cache"]["mode"] for one in json.loads(told)["data"]["replicas"]} == {mode}
+        reported = bed.sh("n3", f"sanctl device show {NAME} --output json", timeout_s=60).stdout
+        return {one["cache"]["mode"] for one in json.loads(reported)["data"]["replicas"]} == {mode}
 
     wait_for(f"both replicas in {mode}", reached, within_s=150, every_s=2.0)
 
@@ -68,15 +68,15 @@ def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
 
     def blocked() -> dict[str, Any] | None:
         text = bed.sh("n3", f"sanctl device heal {NAME} --output json", ok=range(256)).stdout
-        told = json.loads(text)["data"]
-        if not told or told["condition"] != "blocked":
+        reported = json.loads(text)["data"]
+        if not reported or reported["condition"] != "blocked":
             return None
-        known = (copy["suspect"] and copy["generation"] for copy in told["copies"])
-        return dict(told) if all(known) else None
+        known = (replica["suspect"] and replica["generation"] for replica in reported["copies"])
+        return dict(reported) if all(known) else None
 
     shown = wait_for("both copies to be suspect", blocked, within_s=BACK_DEADLINE_S, every_s=5.0)
-    assert [copy["node"] for copy in shown["copies"] if copy["served_last"]] == [active]
-    assert not any(copy["serves"] for copy in shown["copies"])
+    assert [replica["node"] for replica in shown["copies"] if replica["served_last"]] == [active]
+    assert not any(replica["serves"] for replica in shown["copies"])
     bed.sh("n3", f"sanctl device heal {NAME} --keep {active} --yes", timeout_s=240)
     assert collect.active_node(bed, NAME) == active
     wait_for(

@@ -29,7 +29,7 @@ def device(bed: LabSession, scenario: Scenario) -> Iterator[str]:
     scenario.delete(NAME)
 
 
-def told_modes(bed: LabSession) -> set[tuple[str, str | None]]:
+def shown_modes(bed: LabSession) -> set[tuple[str, str | None]]:
     shown = bed.sh("n3", f"sanctl device show {NAME} --output json", timeout_s=90).stdout
     replicas = json.loads(shown)["data"]["replicas"]
     return {(each["cache"]["mode"], each["cache"]["reason"]) for each in replicas}
@@ -40,7 +40,7 @@ def test_a_protected_cache_counts_as_a_disk_for_as_long_as_it_is_said_to_be_one(
     bed: LabSession, device: str
 ) -> None:
     nodes = [node.name for node in bed.storage]
-    wait_for("both told", lambda: told_modes(bed) == {("write-through", None)}, within_s=SETTLED_S)
+    wait_for("both told", lambda: shown_modes(bed) == {("write-through", None)}, within_s=SETTLED_S)
     assert {kernel_mode(bed, device, node) for node in nodes} == {"none"}
     assert rollout.run(bed.lab) > 0
     # A replica learns of it when it is started.
@@ -55,4 +55,4 @@ def test_a_protected_cache_counts_as_a_disk_for_as_long_as_it_is_said_to_be_one(
         lambda: {kernel_mode(bed, device, node) for node in nodes} == {"write-through"},
         within_s=SETTLED_S,
     )
-    assert told_modes(bed) == {("write-through", None)}
+    assert shown_modes(bed) == {("write-through", None)}

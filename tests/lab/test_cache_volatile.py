@@ -114,8 +114,8 @@ def await_no_flushes(bed: LabSession) -> None:
     """Return when DRBD flushes the disk of neither node between writes (write-through alone)."""
 
     def all_drain() -> bool:
-        told = "drbdsetup events2 --now --statistics | grep -c write-ordering:drain"
-        return all(int(bed.sh(node.name, told, ok=(0, 1)).stdout) > 0 for node in bed.storage)
+        reported = "drbdsetup events2 --now --statistics | grep -c write-ordering:drain"
+        return all(int(bed.sh(node.name, reported, ok=(0, 1)).stdout) > 0 for node in bed.storage)
 
     wait_for("DRBD to leave flushes out", all_drain, within_s=60, every_s=2.0)
 
@@ -245,15 +245,15 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
 def has_two_suspects(bed: LabSession) -> bool:
     """Whether nobody may serve, both copies lost writes, and it is known which data they hold."""
     text = bed.sh("n3", f"sanctl device heal {NAME} --output json", ok=range(256)).stdout
-    told = json.loads(text)["data"]
+    reported = json.loads(text)["data"]
     return (
-        bool(told)
-        and told["condition"] == "blocked"
-        and all(copy["suspect"] and copy["generation"] for copy in told["copies"])
+        bool(reported)
+        and reported["condition"] == "blocked"
+        and all(copy["suspect"] and copy["generation"] for copy in reported["copies"])
     )
 
 
-def test_who_is_left_has_all_on_its_disk_before_it_goes_on(
+def test_the_survivor_flushes_before_it_resumes_io(
     scenario: Scenario, path: str, tmp_path: Path
 ) -> None:
     """Nothing is flushed by the host: the flush is the fence-peer handler's."""

@@ -21,8 +21,8 @@ from sanctl.lab.measure import kernel_audit
 from tests.support.drbd9_devices import (
     DEADLINE_S,
     ReplicatedDevice,
+    journal_lines,
     laboratory_with_drbd_9,
-    lines,
     pause_s,
     power_is_back,
     writing,
@@ -91,15 +91,15 @@ def is_filled(three: ReplicatedDevice, node: str) -> bool:
 
 def in_order(three: ReplicatedDevice, node: str, since_s: float, *wanted: str) -> None:
     """Demand that a node's journal has these words one after the other."""
-    told = [
+    reported = [
         entry.message
         for entry in collect.journals(three.bed, [node], since_s)
         if NAME in entry.message
     ]
     at = 0
     for words in wanted:
-        later = [place for place in range(at, len(told)) if re.search(words, told[place])]
-        assert later, f"{words!r} does not follow in\n" + "\n".join(told)
+        later = [place for place in range(at, len(reported)) if re.search(words, reported[place])]
+        assert later, f"{words!r} does not follow in\n" + "\n".join(reported)
         at = later[0] + 1
 
 
@@ -111,17 +111,21 @@ def test_two_that_are_left_stay_in_write_back(three: ReplicatedDevice) -> None:
     serving, (gone, other) = three.active(), three.others()
     with writing(three) as load:
         await_writes(load)
-        begun = three.bed.cut_power(gone)
+        began_s = three.bed.cut_power(gone)
         await_marked(three, gone)
         await_writes(load)
-        print(f"  pause {pause_s(load, begun):.2f} s")
-        assert not lines(three, serving, begun - 1, r"susp-io\( no -> |quorum\( yes -> no")
+        print(f"  pause {pause_s(load, began_s):.2f} s")
+        assert not journal_lines(
+            three, serving, began_s - 1, r"susp-io\( no -> |quorum\( yes -> no"
+        )
         assert modes(three, serving, other) == {"write-back"}
         power_is_back(three.bed, gone)
         # Also while it is filled.
         await_write_back(three)
     for node in (serving, other):
-        assert not lines(three, node, begun - 1, FLUSHED), f"{node} left write-back meanwhile"
+        assert not journal_lines(three, node, began_s - 1, FLUSHED), (
+            f"{node} left write-back meanwhile"
+        )
 
 
 def test_one_that_is_left_flushes_before_it_goes_on(three: ReplicatedDevice) -> None:
@@ -132,12 +136,12 @@ def test_one_that_is_left_flushes_before_it_goes_on(three: ReplicatedDevice) -> 
         await_marked(three, first)
         await_writes(load)
         assert kernel_mode(three.bed, NAME, serving) == "write-back"
-        begun = three.bed.cut_power(second)
+        began_s = three.bed.cut_power(second)
         await_marked(three, second)
         await_writes(load)
-        print(f"  pause {pause_s(load, begun):.2f} s")
+        print(f"  pause {pause_s(load, began_s):.2f} s")
         in_order(
-            three, serving, begun - 1,
+            three, serving, began_s - 1,
             r"quorum\( yes -> no", FLUSHED, f"{second} cannot be promoted", r"quorum\( no -> yes",
         )  # fmt: skip
         assert kernel_mode(three.bed, NAME, serving) == "write-through"
@@ -158,15 +162,15 @@ def test_the_last_good_one_is_lost_while_another_is_filled(three: ReplicatedDevi
         power_is_back(three.bed, behind)
         wait_for(f"{behind} to be filled", lambda: is_filled(three, behind), within_s=DEADLINE_S)
         assert kernel_mode(three.bed, NAME, serving) == "write-back"
-        begun = three.bed.cut_power(good)
+        began_s = three.bed.cut_power(good)
         wait_for(
             "write-through where it serves",
             lambda: kernel_mode(three.bed, NAME, serving) == "write-through",
             within_s=DEADLINE_S,
         )
         await_writes(load)
-        print(f"  pause {pause_s(load, begun):.2f} s")
-        in_order(three, serving, begun - 1, r"quorum\( yes -> no", FLUSHED)
+        print(f"  pause {pause_s(load, began_s):.2f} s")
+        in_order(three, serving, began_s - 1, r"quorum\( yes -> no", FLUSHED)
         assert not holds(three, serving)
         power_is_back(three.bed, good)
         three.scenario.sanctl("device", "sync", NAME, *AGAIN, timeout_s=120)
@@ -181,7 +185,7 @@ def test_the_last_good_one_loses_its_disk(three: ReplicatedDevice) -> None:
         three.bed.cut_power(away)
         await_marked(three, away)
         assert kernel_mode(three.bed, NAME, serving) == "write-back"
-        begun = time.time()
+        began_s = time.time()
         three.bed.sh(good, f"drbdsetup detach $(drbdadm sh-minor {NAME}) --force", timeout_s=60)
         wait_for(
             "write-through where it serves",
@@ -189,7 +193,7 @@ def test_the_last_good_one_loses_its_disk(three: ReplicatedDevice) -> None:
             within_s=DEADLINE_S,
         )
         await_writes(load)
-        print(f"  pause {pause_s(load, begun):.2f} s")
+        print(f"  pause {pause_s(load, began_s):.2f} s")
         wait_for(
             f"{good} to be good again",
             lambda: kernel_mode(three.bed, NAME, serving) == "write-back",
@@ -200,27 +204,29 @@ def test_the_last_good_one_loses_its_disk(three: ReplicatedDevice) -> None:
         await_write_back(three)
 
 
-def test_who_takes_over_stays_in_write_back_with_another(three: ReplicatedDevice) -> None:
+def test_the_node_that_takes_over_stays_in_write_back(three: ReplicatedDevice) -> None:
     lost, others = three.active(), three.others()
     with writing(three) as load:
         await_writes(load)
-        begun = three.bed.cut_power(lost)
+        began_s = three.bed.cut_power(lost)
         wait_for("another node to serve", lambda: three.active() != lost, within_s=DEADLINE_S)
         active = three.active()
         await_writes(load)
-        print(f"  pause {pause_s(load, begun):.2f} s")
+        print(f"  pause {pause_s(load, began_s):.2f} s")
         assert holds(three, active)
         assert modes(three, *others) == {"write-back"}
         power_is_back(three.bed, lost)
         await_write_back(three)
     for node in others:
-        assert not lines(three, node, begun - 1, FLUSHED), f"{node} left write-back meanwhile"
+        assert not journal_lines(three, node, began_s - 1, FLUSHED), (
+            f"{node} left write-back meanwhile"
+        )
 
 
-def test_all_is_stable_again_when_the_policy_says_so(three: ReplicatedDevice) -> None:
+def test_write_through_makes_every_write_stable_again(three: ReplicatedDevice) -> None:
     began = time.time()
     three.scenario.sanctl("device", "cache", NAME, "write-through", timeout_s=180)
     assert modes(three) == {"write-through"}
     assert holding(three) == set()
-    assert lines(three, three.active(), began - 1, FLUSHED)
+    assert journal_lines(three, three.active(), began - 1, FLUSHED)
     assert three.differing_sectors(three.active()) == 0

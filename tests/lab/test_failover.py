@@ -74,7 +74,7 @@ def test_a_new_device_is_in_sync_without_a_sync(scenario: Scenario, exported: Ex
 def test_identity_is_the_same_by_every_path(scenario: Scenario, exported: Exported) -> None:
     """A host that saw two different disks would join them to none, or worse."""
     paths = paths_of(scenario, exported)
-    told = {
+    reported = {
         path: scenario.host.sh(
             f"sg_inq -s 200 /dev/{path}; sg_vpd -p 0x80 /dev/{path};"
             f" sg_vpd -p bl /dev/{path}; sg_vpd -p lbpv /dev/{path};"
@@ -82,7 +82,7 @@ def test_identity_is_the_same_by_every_path(scenario: Scenario, exported: Export
         )
         for path in paths
     }
-    assert len({text.replace(path, "PATH") for path, text in told.items()}) == 1, told
+    assert len({text.replace(path, "PATH") for path, text in reported.items()}) == 1, reported
     designators = {path: scenario.host.sh(f"sg_vpd -p 0x83 /dev/{path}") for path in paths}
     naa = {path: re.findall(r"0x6[0-9a-f]{31}", text) for path, text in designators.items()}
     assert len({tuple(found) for found in naa.values()}) == 1, naa
@@ -108,14 +108,14 @@ def test_one_port_group_is_active_the_other_standby(scenario: Scenario, exported
             r"Target port group: (0x[0-9a-f]+)", scenario.host.sh(f"sg_vpd -p 0x83 /dev/{path}")
         )[0]
         text = scenario.host.sh(f"sg_rtpg --decode /dev/{path}")
-        told = dict(
+        reported = dict(
             re.findall(
                 r"target port group id : (0x[0-9a-f]+).*?asymmetric access state : 0x([0-9a-f]+)",
                 text,
                 re.DOTALL,
             )
         )
-        states[own] = int(told[own], 16)
+        states[own] = int(reported[own], 16)
     assert states == {"0x1": 0, "0x2": 2}
 
 
@@ -136,11 +136,13 @@ def test_the_standby_path_takes_no_data(scenario: Scenario, exported: Exported) 
         assert "target port in standby state" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("who", [(), ("iqn.2026-11.net.example:stranger",)], ids=["empty", "other"])
+@pytest.mark.parametrize(
+    "allowed", [(), ("iqn.2026-11.net.example:stranger",)], ids=["empty", "other"]
+)
 def test_an_initiator_not_on_the_list_sees_nothing(
-    scenario: Scenario, who: tuple[str, ...]
+    scenario: Scenario, allowed: tuple[str, ...]
 ) -> None:
-    options = [each for iqn in who for each in ("--initiator", iqn)]
+    options = [each for iqn in allowed for each in ("--initiator", iqn)]
     scenario.sanctl("device", "create", "closed", "--size", "64M", *options, timeout_s=180)
     try:
         target = f"{scenario.iqn_prefix()}.closed"
@@ -239,8 +241,8 @@ def test_unmap_frees_blocks_on_every_replica(scenario: Scenario, exported: Expor
 
 def test_status_is_healthy_and_shows_the_device(scenario: Scenario) -> None:
     failover.await_healthy(scenario.bed, "n1")
-    told = json.loads(scenario.sanctl("status", "--output", "json"))
-    assert NAME in json.dumps(told)
+    reported = json.loads(scenario.sanctl("status", "--output", "json"))
+    assert NAME in json.dumps(reported)
 
 
 def test_deleted_is_gone_from_every_node(scenario: Scenario, exported: Exported) -> None:

@@ -135,8 +135,8 @@ def test_another_agent_is_rolled_out_under_load(
     assert sorted(made) == names(bed)
     for name, (agent, options) in made.items():
         assert agent == AGENT
-        told = {key: options.get(key) for key in OPTIONS}
-        assert told == {key: str(value) for key, value in OPTIONS.items()}
+        reported = {key: options.get(key) for key in OPTIONS}
+        assert reported == {key: str(value) for key, value in OPTIONS.items()}
         # Where and for whom is as it was; nothing is left that was the other agent's alone.
         kept = {"ip", "username", "password_script", "pcmk_host_list"}
         assert {k: options.get(k) for k in kept} == {k: original[name][1].get(k) for k in kept}
@@ -154,8 +154,8 @@ def test_another_agent_is_rolled_out_under_load(
 
 def test_the_doctor_asks_that_agent(bed: LabSession, load: LedgerLoad) -> None:
     with dead_bmc(bed, "n2"):
-        told = findings(bed, "n1", "doctor")
-        assert AGENT in told["SAN-FEN-002 fencing fence-n2"]
+        reported = findings(bed, "n1", "doctor")
+        assert AGENT in reported["SAN-FEN-002 fencing fence-n2"]
         bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60, ok=(1,))
     wait_for(
         "fence-n2 to answer",

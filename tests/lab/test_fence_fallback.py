@@ -91,8 +91,8 @@ def test_each_node_has_two_ways_and_both_are_asked(bed: LabSession, load: Ledger
         for node in ("n1", "n2", "n3")
         for name in (f"fence-{node}_fallback", f"fence-{node}_level1", f"fence-{node}_level2")
     )
-    told = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
-    assert "fence-n1" in told and "fence-n1_fallback" in told
+    reported = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
+    assert "fence-n1" in reported and "fence-n1_fallback" in reported
     with dead_bmc(bed, "n1"):
         assert "SAN-FEN-002 fencing fence-n1" in findings(bed, "n2", "doctor")
         doctor = bed.sh("n2", "sanctl doctor", timeout_s=90, ok=(0, 1)).stdout

@@ -25,10 +25,12 @@ from sanctl.plan.failover.frozen_io_reboot import REBOOT_AFTER_S
 from tests.support import ledgers
 from tests.support.steps import (
     assert_no_error,
+    await_idle,
     await_writes,
     boot_id,
     dead_bmc,
     findings,
+    reach_counts,
     unplugged,
 )
 
@@ -50,17 +52,6 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
         scenario, NAME, "256M", rate=50, region_bytes=32 << 20
     ) as made:
         yield made
-
-
-def reaches(bed: LabSession, asked_of: str) -> dict[str, int]:
-    """How many addresses of the iscsi network each node says it reaches."""
-    text = bed.sh(asked_of, "attrd_updater --query --all --name iscsi-reach", ok=(0, 6, 105)).stdout
-    return {node: int(n) for node, n in re.findall(r'host="(\w+)" value="(\d+)"', text)}
-
-
-def settle(bed: LabSession, node: str) -> None:
-    """Return when the cluster has nothing to do."""
-    bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)
 
 
 def await_silence(load: LedgerLoad, *, within_s: float) -> None:
@@ -97,7 +88,9 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(
 ) -> None:
     bed, began_s = scenario.bed, time.time()
     sessions = load.sessions()
-    wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=30)
+    wait_for(
+        "both nodes to reach", lambda: reach_counts(bed, "n3") == {"n1": 1, "n2": 1}, within_s=30
+    )
     with unplugged(bed, "n1", Network.ISCSI):
         wait_for(
             f"{NAME} on n2",
@@ -106,8 +99,8 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(
         )
         await_writes(load)
         assert "SAN-HLT-021 node n1" in findings(bed, "n2", "status")
-    wait_for("n1 to reach again", lambda: reaches(bed, "n3").get("n1") == 1, within_s=60)
-    settle(bed, "n3")
+    wait_for("n1 to reach again", lambda: reach_counts(bed, "n3").get("n1") == 1, within_s=60)
+    await_idle(bed, "n3")
     assert collect.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
     assert agent_events(bed, began_s, "promote: serving") == ["n2"]
     wait_for("the session to n1", lambda: len(load.sessions()) == len(sessions), within_s=60)
@@ -119,12 +112,16 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(
 def test_nothing_moves_when_no_node_is_reached(scenario: Scenario, load: LedgerLoad) -> None:
     bed, began_s = scenario.bed, time.time()
     with unplugged(bed, "i1", Network.ISCSI):
-        wait_for("nobody to reach", lambda: reaches(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60)
-        settle(bed, "n3")
+        wait_for(
+            "nobody to reach", lambda: reach_counts(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60
+        )
+        await_idle(bed, "n3")
         assert collect.active_node(bed, NAME) == "n2"
     await_writes(load, within_s=90)
-    wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=60)
-    settle(bed, "n3")
+    wait_for(
+        "both nodes to reach", lambda: reach_counts(bed, "n3") == {"n1": 1, "n2": 1}, within_s=60
+    )
+    await_idle(bed, "n3")
     assert agent_events(bed, began_s, "promote: serving") == []
 
 
@@ -170,9 +167,9 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
 
 def is_frozen(bed: LabSession, node: str) -> bool:
     """Whether DRBD on a node holds the device's I/O."""
-    told = bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
+    reported = bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
     # With the space: a peer's line has `resync-suspended:no`.
-    return "role:Primary" in told and " suspended:no" not in told
+    return "role:Primary" in reported and " suspended:no" not in reported
 
 
 def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(
@@ -204,13 +201,13 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(
                 lambda: "sanctl: self-fence: fen0" in console.read_text(errors="replace"),
                 within_s=REBOOT_AFTER_S + NOTICE_DEADLINE_S,
             )
-            told = wait_for(
+            reported = wait_for(
                 "status to tell that fencing failed",
-                lambda: told if f"SAN-HLT-016 node {lost}" in (told := status()) else None,
+                lambda: reported if f"SAN-HLT-016 node {lost}" in (reported := status()) else None,
                 within_s=NOTICE_DEADLINE_S,
             )
-            assert "unclean" in told[f"SAN-HLT-020 node {lost}"]
-            assert f"SAN-HLT-032 device {NAME}" in told
+            assert "unclean" in reported[f"SAN-HLT-020 node {lost}"]
+            assert f"SAN-HLT-032 device {NAME}" in reported
         # The BMC is still dead: what follows needs no fencing.
         await_writes(load, within_s=180)
         wait_for("both in sync", lambda: collect.is_in_sync(bed, survivor, NAME), within_s=120)
@@ -243,8 +240,8 @@ def test_the_node_that_serves_is_fenced_on_request(
     assert "SAN-CLI-002" in bed.sh(survivor, f"{command} </dev/null", ok=(2,)).stderr
     assert (bed.powered_since_s(lost), collect.active_node(bed, NAME)) == (on_s, lost)
     began_s = time.time()
-    told = bed.sh(survivor, f"{command} --yes --output json", timeout_s=300).stdout
-    assert json.loads(told)["data"] == {"name": lost, "drained": is_drained}
+    reported = bed.sh(survivor, f"{command} --yes --output json", timeout_s=300).stdout
+    assert json.loads(reported)["data"] == {"name": lost, "drained": is_drained}
     assert (bed.powered_since_s(lost) or 0.0) > began_s
     wait_for(
         f"{NAME} on {survivor}",
@@ -266,7 +263,7 @@ def test_the_node_that_serves_is_fenced_on_request(
     )
     # Its standby has ended with the fencing: nobody has to put it back into service.
     failover.await_healthy(bed, survivor)
-    settle(bed, survivor)
+    await_idle(bed, survivor)
     assert collect.active_node(bed, NAME) == survivor
     assert agent_events(bed, began_s, "promote: serving") == [survivor]
     assert_no_error(load, began_s)

@@ -42,9 +42,9 @@ def device(scenario: Scenario) -> Iterator[str]:
 def heal(bed: LabSession, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
     """Run `sanctl device heal` on the witness, where neither copy is."""
     words = shlex.join(["sanctl", "device", "heal", NAME, "--output", "json", *arguments])
-    told = json.loads(bed.sh("n3", words, timeout_s=180, ok=ok).stdout)
-    assert isinstance(told, dict)
-    return told
+    reported = json.loads(bed.sh("n3", words, timeout_s=180, ok=ok).stdout)
+    assert isinstance(reported, dict)
+    return reported
 
 
 def write(bed: LabSession, node: str, value: str, *, through: str) -> None:
@@ -119,12 +119,12 @@ def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None
 def await_condition(bed: LabSession, wanted: str) -> dict[str, Any]:
     """Wait until the agents have told enough for this to be known."""
 
-    def told() -> dict[str, Any] | None:
+    def reported() -> dict[str, Any] | None:
         data = heal(bed, ok=(0, 1))["data"]
         assert isinstance(data, dict)
         return data if data["condition"] == wanted else None
 
-    return wait_for(f"condition {wanted}", told, within_s=90, every_s=2.0)
+    return wait_for(f"condition {wanted}", reported, within_s=90, every_s=2.0)
 
 
 def await_step(bed: LabSession) -> None:
@@ -143,12 +143,12 @@ def test_both_are_marked_and_one_is_given_up(scenario: Scenario, device: str) ->
     bed = scenario.bed
     diverge(bed, keeps_serving=False)
     data = await_condition(bed, "diverged")
-    copies = {copy["node"]: copy for copy in data["copies"]}
-    for node, copy in copies.items():
-        assert copy["marked"] and not copy["serves"]
-        assert copy["only_there_bytes"] >= SIZE[node]
-        assert copy["apart_since"] is not None
-    assert copies["n1"]["keeping_it"]["loses"]["bytes_at_most"] >= SIZE["n2"]
+    replicas = {replica["node"]: replica for replica in data["copies"]}
+    for node, replica in replicas.items():
+        assert replica["marked"] and not replica["serves"]
+        assert replica["only_there_bytes"] >= SIZE[node]
+        assert replica["apart_since"] is not None
+    assert replicas["n1"]["keeping_it"]["loses"]["bytes_at_most"] >= SIZE["n2"]
     status = bed.sh("n3", "sanctl status", ok=(0, 1)).stdout
     assert "SAN-HLT-038" in status and "SAN-HLT-032" in status
     assert f"sanctl device heal {NAME}" in status
@@ -169,7 +169,7 @@ def test_both_are_marked_and_one_is_given_up(scenario: Scenario, device: str) ->
     assert collect.active_node(bed, NAME) == "n1"
 
 
-def test_the_copy_that_is_served_is_given_up_only_by_its_code(
+def test_the_replica_that_is_served_is_given_up_only_by_its_code(
     scenario: Scenario, device: str
 ) -> None:
     bed = scenario.bed
@@ -188,7 +188,7 @@ def test_the_copy_that_is_served_is_given_up_only_by_its_code(
     assert content(bed, "n1")[1] == "B"
 
 
-def test_copies_without_a_common_past(scenario: Scenario, device: str) -> None:
+def test_replicas_without_a_common_past(scenario: Scenario, device: str) -> None:
     """Neither bitmap tells what differs: the copy that is given up is sent whole."""
     bed = scenario.bed
     # The kernels know that they are in step before the agents have told the cluster.
@@ -202,7 +202,7 @@ def test_copies_without_a_common_past(scenario: Scenario, device: str) -> None:
     assert content(bed, "n1") == content(bed, "n2")
 
 
-def test_the_copy_that_was_ahead_is_gone(scenario: Scenario, device: str) -> None:
+def test_the_replica_that_was_ahead_is_gone(scenario: Scenario, device: str) -> None:
     """n2 left first and knows that it is behind; n1, which served on, is away.
 
     Quorum goes with the second of three nodes, so n1 is stopped only when n2 is back, before n2
@@ -219,9 +219,9 @@ def test_the_copy_that_was_ahead_is_gone(scenario: Scenario, device: str) -> Non
         write(bed, "n1", "C", through=f"/dev/mapper/sanctl-{NAME}")
         bed.sh("n1", "systemctl stop pacemaker corosync", timeout_s=180)
         data = await_condition(bed, "blocked")
-        copies = {copy["node"]: copy for copy in data["copies"]}
-        assert copies["n1"]["keeping_it"]["refused"]["code"] == "SAN-HEAL-002"
-        assert copies["n2"]["keeping_it"]["loses"]["bytes_at_most"] is None
+        replicas = {replica["node"]: replica for replica in data["copies"]}
+        assert replicas["n1"]["keeping_it"]["refused"]["code"] == "SAN-HEAL-002"
+        assert replicas["n2"]["keeping_it"]["loses"]["bytes_at_most"] is None
         assert "SAN-HLT-037" in bed.sh("n3", "sanctl status", ok=(0, 1)).stdout
         heal(bed, "--keep", "n2", "--yes")
         assert collect.active_node(bed, NAME) == "n2"

@@ -73,8 +73,8 @@ def test_no_two_nodes_share_what_must_be_unique(lab: Lab) -> None:
         "cat /etc/iscsi/initiatorname.iscsi",
         "cat /sys/class/net/*/address | sort -u | grep -v 00:00:00:00:00:00",
     ):
-        told = [on(lab, node.name, what) for node in lab.machines]
-        assert len(set(told)) == len(told), what
+        reported = [on(lab, node.name, what) for node in lab.machines]
+        assert len(set(reported)) == len(reported), what
 
 
 def test_nodes_are_healthy_and_have_their_disks(lab: Lab) -> None:

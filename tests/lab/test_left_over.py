@@ -88,8 +88,8 @@ def case(bed: LabSession) -> dict[str, Any]:
 
 
 def is_quorate(bed: LabSession, node: str) -> bool:
-    told = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
-    return "Quorate:          Yes" in told
+    reported = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
+    return "Quorate:          Yes" in reported
 
 
 @pytest.mark.timeout(1800)
@@ -124,8 +124,12 @@ def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) ->
                 every_s=3.0,
             )
             assert disk(bed, "n2") == "Consistent"
-            said = [e.message for e in collect.journals(bed, ["n2"], began_s) if e.device == NAME]
-            assert said and not any("promote: serving" in message for message in said), said
+            messages = [
+                e.message for e in collect.journals(bed, ["n2"], began_s) if e.device == NAME
+            ]
+            assert messages and not any("promote: serving" in message for message in messages), (
+                messages
+            )
     finally:
         network.plug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
         bed.ensure_power("n1")

@@ -33,7 +33,7 @@ def load(request: pytest.FixtureRequest, scenario: Scenario) -> Iterator[LedgerL
         yield made
 
 
-def copies(scenario: Scenario, node: str = "") -> tuple[str, ...]:
+def replica_nodes(scenario: Scenario, node: str = "") -> tuple[str, ...]:
     return replica_changes.replica_nodes(scenario.bed, node or scenario.bed.storage[0].name, NAME)
 
 
@@ -45,24 +45,26 @@ def test_two_one_two_one_two_under_load(scenario: Scenario, load: LedgerLoad) ->
         assert_unnoticed(trial)
         assert collect.active_node(scenario.bed, NAME) == first
         if words[0] == "1":
-            assert copies(scenario) == (first,)
+            assert replica_nodes(scenario) == (first,)
             assert NAME not in files(scenario.bed, second)
         else:
-            assert copies(scenario) == (first, second)
+            assert replica_nodes(scenario) == (first, second)
             # From new metadata: everything was marked, whatever was there before.
             assert trial.copied_bytes >= 256 * 2**20 * 0.99
             assert collect.is_in_sync(scenario.bed, first, NAME)
 
 
-def test_who_serves_can_be_dropped_it_moves_first(scenario: Scenario, load: LedgerLoad) -> None:
+def test_dropping_the_active_replica_moves_the_device_first(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
     first, second = (node.name for node in scenario.bed.storage[:2])
     scenario.sanctl("device", "replicas", NAME, "1", "--drop", first, timeout_s=CHANGE_S)
-    assert copies(scenario) == (second,)
+    assert replica_nodes(scenario) == (second,)
     assert collect.active_node(scenario.bed, NAME) == second
     assert kernel_audit.violations(collect.kernel_views(scenario.bed)) == []
 
 
-def test_the_last_copy_cannot_be_dropped(scenario: Scenario, load: LedgerLoad) -> None:
+def test_the_last_replica_cannot_be_dropped(scenario: Scenario, load: LedgerLoad) -> None:
     """What a node that is away holds is not known: it is no reason to let the other go."""
     first, second = (node.name for node in scenario.bed.storage[:2])
     scenario.bed.sh(second, "systemctl stop pacemaker corosync", timeout_s=120)
@@ -70,7 +72,7 @@ def test_the_last_copy_cannot_be_dropped(scenario: Scenario, load: LedgerLoad) -
         with pytest.raises(CommandError) as caught:
             scenario.sanctl("device", "replicas", NAME, "1", "--drop", first, timeout_s=60)
         assert "SAN-REP-001" in str(caught.value)
-        assert copies(scenario) == (first, second)
+        assert replica_nodes(scenario) == (first, second)
         assert collect.active_node(scenario.bed, NAME) == first
     finally:
         scenario.bed.sh(second, "systemctl start corosync pacemaker", timeout_s=120)
@@ -87,18 +89,18 @@ def test_a_killed_command_is_finished_or_taken_back(scenario: Scenario, load: Le
     assert shown["replicas_wanted"] == 2
     taken_back = replica_changes.measure_change(load, "1", "--drop", second)
     assert_unnoticed(taken_back)
-    assert copies(scenario) == (first,)
+    assert replica_nodes(scenario) == (first,)
     begin_change(scenario.bed, first, "device", "replicas", NAME, "2", "--add", second)
     replica_change_steps.await_filling(scenario.bed, second, NAME)
     scenario.bed.sh(first, "systemctl kill --signal KILL levels-change", ok=range(256))
     assert_unnoticed(replica_changes.measure_change(load, "2"))
-    assert copies(scenario) == (first, second)
+    assert replica_nodes(scenario) == (first, second)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 @durable
-def test_power_cut_of_the_only_good_copy_while_another_is_filled(
+def test_power_cut_of_the_only_good_replica_while_another_is_filled(
     scenario: Scenario, load: LedgerLoad
 ) -> None:
     """The device waits for it: the half-filled copy is never served."""
@@ -128,7 +130,9 @@ def test_power_cut_of_the_only_good_copy_while_another_is_filled(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
-def test_power_cut_of_the_new_copy_while_it_is_filled(scenario: Scenario, load: LedgerLoad) -> None:
+def test_power_cut_of_the_new_replica_while_it_is_filled(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
     bed = scenario.bed
     first, second = (node.name for node in bed.storage[:2])
     replica_changes.measure_change(load, "1", "--drop", second)
@@ -151,7 +155,7 @@ def test_power_cut_of_the_new_copy_while_it_is_filled(scenario: Scenario, load: 
 @pytest.mark.timeout(1200)
 @durable
 @pytest.mark.parametrize("victim", [0, 1], ids=["the one that stays", "the one that goes"])
-def test_power_cut_while_a_copy_is_dropped(
+def test_power_cut_while_a_replica_is_dropped(
     scenario: Scenario, load: LedgerLoad, victim: int
 ) -> None:
     bed = scenario.bed
@@ -160,7 +164,7 @@ def test_power_cut_while_a_copy_is_dropped(
     begin_change(bed, third, "device", "replicas", NAME, "1", "--drop", nodes[1])
     wait_for(
         "the cluster to know of it",
-        lambda: copies(scenario, third) == (nodes[0],),
+        lambda: replica_nodes(scenario, third) == (nodes[0],),
         within_s=120,
         every_s=0.2,
     )

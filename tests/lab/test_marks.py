@@ -102,7 +102,7 @@ def marked(bed: LabSession, asked_of: str) -> set[str]:
     }
 
 
-def told(bed: LabSession, node: str, words: str) -> bool:
+def drbd_shows(bed: LabSession, node: str, words: str) -> bool:
     """Whether DRBD on a node says that of the device."""
     return words in bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
 
@@ -150,9 +150,9 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
     assert marked(bed, active) == set()
     bed.sh(active, f"drbdsetup pause-sync {load.minor}")
     set_standby(bed, active, standby, is_on=False)
-    wait_for("the resync", lambda: told(bed, active, ":PausedSyncS"), within_s=DEADLINE_S)
+    wait_for("the resync", lambda: drbd_shows(bed, active, ":PausedSyncS"), within_s=DEADLINE_S)
     assert marked(bed, active) == {standby}
-    assert told(bed, standby, " disk:Inconsistent")
+    assert drbd_shows(bed, standby, " disk:Inconsistent")
     wait_for(
         "the standby to rule itself out",
         lambda: "-INFINITY" in bed.sh(active, score_of(standby)).stdout,
@@ -178,7 +178,7 @@ def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
     stop_standby(load, active, standby)
     bed.sh(active, f"drbdsetup pause-sync {load.minor}")
     set_standby(bed, active, standby, is_on=False)
-    wait_for("the resync", lambda: told(bed, active, ":PausedSyncS"), within_s=DEADLINE_S)
+    wait_for("the resync", lambda: drbd_shows(bed, active, ":PausedSyncS"), within_s=DEADLINE_S)
     cut = threading.Thread(
         target=bed.sh,
         args=(standby, _CUT_WHEN_UP_TO_DATE.format(name=NAME)),
@@ -191,13 +191,13 @@ def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
         )
         bed.sh(active, f"drbdsetup resume-sync {load.minor}")
         cut.join()
-        assert told(bed, standby, " disk:UpToDate")
+        assert drbd_shows(bed, standby, " disk:UpToDate")
         wait_for(
             "the Primary to miss it",
-            lambda: told(bed, active, "connection:Connecting"),
+            lambda: drbd_shows(bed, active, "connection:Connecting"),
             within_s=DEADLINE_S,
         )
-        assert told(bed, active, "role:Primary suspended:no")
+        assert drbd_shows(bed, active, "role:Primary suspended:no")
         before = written(load)
         wait_for("writes alone", lambda: written(load) > before + 20, within_s=DEADLINE_S)
         bed.cut_power(active)

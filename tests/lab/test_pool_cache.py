@@ -215,7 +215,7 @@ def _taken_out(bed: LabSession, node: str) -> bool:
 
 
 @pytest.mark.parametrize("where", ["standby", "active"])
-def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
+def test_flash_that_fails_in_write_back_costs_the_replica_and_nothing_else(
     flash_bed: LabSession, writing: None, where: str
 ) -> None:
     bed = flash_bed

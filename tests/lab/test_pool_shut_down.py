@@ -114,7 +114,7 @@ def assert_whole_on(scenario: Scenario, path: str, node: str, nr: int) -> None:
 
 
 @pytest.mark.parametrize(("nr", "node"), [(0, "n2"), (1, "n1")])
-def test_it_is_mounted_anew_and_the_copy_filled(
+def test_the_filesystem_is_remounted_and_the_replica_resynced(
     scenario: Scenario, path: str, nr: int, node: str
 ) -> None:
     """Under the standby, and under the node that serves."""

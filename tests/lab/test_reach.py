@@ -16,7 +16,7 @@ from sanctl.lab.harness.failover import await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
-from tests.lab.test_fencing import reaches, settle
+from tests.support.steps import await_idle, reach_counts
 
 pytestmark = pytest.mark.faults
 
@@ -46,15 +46,15 @@ def test_a_device_leaves_a_node_whose_port_is_down_once(scenario: Scenario) -> N
     bed.sh("n1", "ip link set iscsi0 down")
     try:
         wait_for(f"{NAME} on n2", lambda: collect.active_node(bed, NAME) == "n2", within_s=90)
-        assert reaches(bed, "n3") == {"n1": 0, "n2": 1}
+        assert reach_counts(bed, "n3") == {"n1": 0, "n2": 1}
     finally:
         bed.sh("n1", "ip link set iscsi0 up")
     wait_for("both to have a carrier", lambda: _all(bed, 1), within_s=60)
-    settle(bed, "n3")
+    await_idle(bed, "n3")
     assert collect.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
     scenario.delete(NAME)
 
 
 def _all(bed: LabSession, wanted: int) -> bool:
-    found = reaches(bed, "n3")
+    found = reach_counts(bed, "n3")
     return len(found) == 2 and set(found.values()) == {wanted}

@@ -101,13 +101,13 @@ def test_it_holds_what_is_read_and_no_more_ram_than_its_size(load: LedgerLoad) -
         read_blocks(load, 2048)
     used = bed.sh("n1", f"du -B1 -c /run/sanctl/ram/{NAME}.* | tail -1").stdout.split()[0]
     assert 0 < int(used) < SIZE + 5 * MIB, used
-    told = wait_for(
+    reported = wait_for(
         "hits",
-        lambda: told if (told := cache_of(bed, "n1"))["read_hit_percent"] else None,
+        lambda: reported if (reported := cache_of(bed, "n1"))["read_hit_percent"] else None,
         within_s=SOON_S,
         every_s=3.0,
     )
-    assert 0 < told["read_held"] <= SIZE
+    assert 0 < reported["read_held"] <= SIZE
 
 
 def test_a_write_is_on_the_disk_and_read_back(load: LedgerLoad) -> None:
@@ -130,8 +130,8 @@ def test_what_is_unmapped_reads_as_zeros(load: LedgerLoad) -> None:
     bed = load.bed
     assert read_blocks(load, 2048) == {"new": 2048 * 1024}
     disk = f"$(dmsetup info -c --noheadings -o blkdevname sanctl-{NAME}.disk)"
-    told = bed.sh("n1", f"cat /sys/block/{disk}/queue/discard_max_bytes").stdout
-    assert told.strip() == "0"
+    reported = bed.sh("n1", f"cat /sys/block/{disk}/queue/discard_max_bytes").stdout
+    assert reported.strip() == "0"
     # As a host would that has not heard yet that it cannot.
     bed.sh("n1", f"blkdiscard -f --offset {64 * MIB} --length {4 * MIB} {TOP}", timeout_s=120)
     assert read_blocks(load, 1024) == {"zzzz": 1024 * 1024}
@@ -161,8 +161,8 @@ def test_more_ram_than_there_is_is_refused_by_the_node(load: LedgerLoad) -> None
         free = int(held.stdout.split()[6])
         bed.sh("n1", f"head -c {max(free - total // 4, 0)} /dev/zero >/run/hog/hog", timeout_s=120)
         set_read_cache(bed, "128M", mode="write-through")
-        told = cache_of(bed, "n1")
-        assert (told["read"], told["read_reason"]) == (0, "no-ram")
+        reported = cache_of(bed, "n1")
+        assert (reported["read"], reported["read_reason"]) == (0, "no-ram")
     finally:
         bed.sh("n1", "umount /run/hog")
     wait_for(
@@ -173,7 +173,7 @@ def test_more_ram_than_there_is_is_refused_by_the_node(load: LedgerLoad) -> None
     )
 
 
-def test_it_is_away_while_the_copies_are_compared(load: LedgerLoad) -> None:
+def test_it_is_away_while_the_replicas_are_compared(load: LedgerLoad) -> None:
     bed = load.bed
     set_read_cache(bed, "16M", mode="write-through")
     with bed.stream(
@@ -295,5 +295,5 @@ def test_a_table_that_was_only_loaded_is_not_taken_for_the_one_in_force(
     assert parts(bed, "n2") == ""
 
 
-def test_after_all_that_no_acknowledged_write_is_lost(load: LedgerLoad) -> None:
+def test_no_acknowledged_write_is_lost_in_the_end(load: LedgerLoad) -> None:
     ledgers.assert_nothing_lost(load, more_than=100)

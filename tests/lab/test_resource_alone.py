@@ -55,10 +55,10 @@ def test_a_life_beside_a_file_that_cannot_be_read(
         f"dd if=/dev/urandom of=/dev/mapper/sanctl-{NAME} bs=1M count=4 oflag=direct conv=nocreat",
         timeout_s=60,
     )
-    told = f"journalctl -o cat SANCTL_ACTION=fence-peer SANCTL_DEVICE={NAME}"
+    reported = f"journalctl -o cat SANCTL_ACTION=fence-peer SANCTL_DEVICE={NAME}"
 
     def has_told() -> bool:
-        return bool(bed.sh(first, told).stdout.strip())
+        return bool(bed.sh(first, reported).stdout.strip())
 
     wait_for("the handler's word", has_told, within_s=30)
     # The monitor's and the handlers' way back.

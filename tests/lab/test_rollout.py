@@ -29,12 +29,12 @@ def test_secrets_are_for_root_alone(bed: LabSession) -> None:
             assert (int(mode, 8) & 0o077, owner) == (0, "root"), name
         secret = bed.sh(node.name, "cat /etc/sanctl/drbd.secret").stdout.strip()
         assert secret
-        told = bed.sh(
+        reported = bed.sh(
             node.name,
             f"journalctl -b | grep -cF '{secret}'; cibadmin --query | grep -cF '{secret}'",
             ok=(0, 1),
         ).stdout.split()
-        assert told == ["0", "0"]
+        assert reported == ["0", "0"]
 
 
 _RTSLIB = """

@@ -47,7 +47,7 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
         yield made
 
 
-def told(bed: LabSession, node: str, words: str) -> bool:
+def drbd_shows(bed: LabSession, node: str, words: str) -> bool:
     return words in bed.sh(node, f"drbdsetup events2 --now {NAME}", timeout_s=15).stdout
 
 
@@ -60,17 +60,21 @@ def lose_the_standby(load: LedgerLoad, active: str, standby: str) -> None:
     """Do what makes DRBD 8.4 forget a flush, more often than not."""
     bed, runner = load.bed, LocalRunner()
     bed.sh(standby, f"drbdsetup detach {load.minor}", timeout_s=30)
-    wait_for("a standby without disk", lambda: told(bed, active, "peer-disk:Diskless"), within_s=20)
+    wait_for(
+        "a standby without disk", lambda: drbd_shows(bed, active, "peer-disk:Diskless"), within_s=20
+    )
     node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.SLOW, runner)
     try:
         bed.cut_power(standby)
         wait_for(
             "the Primary to miss it",
-            lambda: not told(bed, active, "connection:Connected"),
+            lambda: not drbd_shows(bed, active, "connection:Connected"),
             within_s=30,
             every_s=0.2,
         )
-        wait_for("the end of the freeze", lambda: told(bed, active, " suspended:no"), within_s=60)
+        wait_for(
+            "the end of the freeze", lambda: drbd_shows(bed, active, " suspended:no"), within_s=60
+        )
     finally:
         node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.OK, runner)
 
@@ -101,8 +105,8 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(
         await_recovery(load, active)
     else:
         pytest.fail(f"no request was forgotten in {ROUNDS} rounds: nothing is shown")
-    said = bed.sh(active, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
-    assert "waits for nothing any more" in said
+    messages = bed.sh(active, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
+    assert "waits for nothing any more" in messages
     await_writes(load)
     await_recovery(load, active)
 

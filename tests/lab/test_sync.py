@@ -54,7 +54,8 @@ def whole_and_unhindered(
     wait_for(
         f"{device} to be whole",
         lambda: all(
-            copy["replication"] == "Established" for copy in copies(scenario.bed, device).values()
+            replica["replication"] == "Established"
+            for replica in replicas_of(scenario.bed, device).values()
         ),
         within_s=SETTLE_S,
     )
@@ -82,10 +83,10 @@ def write_the_same(bed: LabSession, device: str, at_mib: int, mib: int) -> None:
     )
 
 
-def copies(bed: LabSession, device: str) -> dict[str, Any]:
+def replicas_of(bed: LabSession, device: str) -> dict[str, Any]:
     """Return what `sanctl sync status` says of a device's copies, by node."""
-    told = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
-    return {copy["node"]: copy for copy in told["data"] if copy["device"] == device}
+    reported = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
+    return {replica["node"]: replica for replica in reported["data"] if replica["device"] == device}
 
 
 def set_policy(bed: LabSession, device: str, *options: str) -> None:
@@ -105,10 +106,10 @@ def finished(bed: LabSession, device: str, since: Mapping[str, Any] | None) -> d
     """Wait for another resync to end than the one before; return it once all say it is over."""
 
     def look() -> dict[str, Any] | None:
-        seen = copies(bed, device)
+        seen = replicas_of(bed, device)
         latest: dict[str, Any] | None = seen["n2"]["latest"]
         is_over = latest is not None and latest["ended"] is not None and latest != since
-        calm = all(copy["replication"] == "Established" for copy in seen.values())
+        calm = all(replica["replication"] == "Established" for replica in seen.values())
         return latest if is_over and calm else None
 
     return wait_for(f"the resync of {device}", look, within_s=SETTLE_S)
@@ -122,7 +123,7 @@ def standing(bed: LabSession, device: str) -> int:
     seen: list[int] = []
 
     def look() -> bool:
-        seen.append(copies(bed, device)["n2"]["running"]["left_bytes"])
+        seen.append(replicas_of(bed, device)["n2"]["running"]["left_bytes"])
         return len(seen) > 1 and seen[-1] == seen[-2]
 
     wait_for(f"the resync of {device} to stand still", look, within_s=60)
@@ -148,7 +149,7 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str,
 
 def resync(bed: LabSession, device: str) -> tuple[dict[str, Any], int]:
     """Join a device's copies; return the resync and the bytes the sync network brought for it."""
-    since = copies(bed, device)["n2"]["latest"]
+    since = replicas_of(bed, device)["n2"]["latest"]
     before = carried(bed, "n2")
     join(bed, device)
     latest = finished(bed, device, since)
@@ -178,14 +179,14 @@ def test_full_sync_sends_all(scenario: Scenario, device: str) -> None:
     # Slow enough for the escort to find it, on a machine that is busy with other things.
     set_policy(bed, device, "--full-above", "5", "--rate-max", "1M", "--rate-min", "1M")
     frozen = freezes(bed, device)
-    since = copies(bed, device)["n2"]["latest"]
+    since = replicas_of(bed, device)["n2"]["latest"]
     part(bed, device)
     write(bed, device, 8, 16)
     before = carried(bed, "n2")
     join(bed, device)
 
     def is_full() -> bool:
-        running = copies(bed, device)["n2"]["running"]
+        running = replicas_of(bed, device)["n2"]["running"]
         return running is not None and running["total_bytes"] == SIZE_MIB * MIB
 
     wait_for("all of it to be sent", is_full, within_s=60)
@@ -220,14 +221,14 @@ def test_hours_hold_a_resync_back_and_nothing_else_does(scenario: Scenario, devi
     bed = scenario.bed
     hour = int(bed.sh("n2", "date +%H").stdout)
     set_policy(bed, device, "--resync-window", f"{(hour + 2) % 24:02}-{(hour + 3) % 24:02}")
-    since = copies(bed, device)["n2"]["latest"]
+    since = replicas_of(bed, device)["n2"]["latest"]
     part(bed, device)
     # More than can be sent before anybody has looked.
     write(bed, device, 0, FILLED_MIB)
     join(bed, device)
 
     def waits() -> bool:
-        running = copies(bed, device)["n2"]["running"]
+        running = replicas_of(bed, device)["n2"]["running"]
         return running is not None and str(running["waits"]).startswith("until")
 
     wait_for("the resync to wait for its hours", waits, within_s=60)
@@ -262,7 +263,7 @@ def test_several_come_back_in_order_and_not_at_once(scenario: Scenario, device: 
             # Slow enough to be seen.
             priority = "90" if name == "sync2" else "50"
             set_policy(bed, name, "--rate-max", "1M", "--rate-min", "1M", "--priority", priority)
-        since = {name: copies(bed, name)["n2"]["latest"] for name in amounts}
+        since = {name: replicas_of(bed, name)["n2"]["latest"] for name in amounts}
         part(bed, *amounts)
         for name, mib in amounts.items():
             write(bed, name, 0, mib)
@@ -271,12 +272,12 @@ def test_several_come_back_in_order_and_not_at_once(scenario: Scenario, device: 
         waiting: set[str] = set()
 
         def look() -> bool:
-            told = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
-            seen = [copy for copy in told["data"] if copy["node"] == "n2"]
-            for copy in seen:
-                name, latest = copy["device"], copy["latest"]
-                if copy["running"] and copy["running"]["waits"]:
-                    waiting.add(f"{name} {copy['running']['waits']}")
+            reported = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
+            seen = [replica for replica in reported["data"] if replica["node"] == "n2"]
+            for replica in seen:
+                name, latest = replica["device"], replica["latest"]
+                if replica["running"] and replica["running"]["waits"]:
+                    waiting.add(f"{name} {replica['running']['waits']}")
                 ended = latest is not None and latest["ended"] and latest != since[name]
                 if ended and name not in order:
                     order.append(name)
@@ -312,9 +313,9 @@ def test_verify_finds_what_was_altered_and_repairs_it(scenario: Scenario, device
 
     def verify(*options: str, ok: tuple[int, ...]) -> dict[str, Any]:
         words = " ".join(("sanctl device verify", device, "--output json", *options))
-        told = json.loads(bed.sh("n3", words, timeout_s=300, ok=ok).stdout)["data"]
-        assert isinstance(told, dict)
-        return told
+        reported = json.loads(bed.sh("n3", words, timeout_s=300, ok=ok).stdout)["data"]
+        assert isinstance(reported, dict)
+        return reported
 
     ranges = [{"first": at, "bytes": 8192} for at in where.values()]
     found = verify(ok=(1,))
@@ -344,25 +345,25 @@ def test_a_repair_is_made_though_its_node_did_not_see_the_verify(
     held = f"systemd-run --quiet --unit {unit} flock /run/sanctl/resync.lock sleep infinity"
     bed.sh("n2", f"systemctl stop sanctl-resync.service; {held}", timeout_s=60)
 
-    def told(node: str) -> list[str]:
+    def reported(node: str) -> list[str]:
         path = f"/srv/sanctl/*/devices/{device}.*.verify"
         lines = bed.sh(node, f"cat {path}", ok=(0, 1)).stdout.splitlines()
         return lines[-1].split(",")[:2] if lines else ["", ""]
 
-    before = told("n1")[0]
+    before = reported("n1")[0]
     try:
         order = f"sanctl device verify {device} --repair --timeout 1"
         bed.sh("n3", order, timeout_s=60, ok=range(1, 256))
         wait_for(
             "the verify to end",
-            lambda: told("n1")[0] != before and told("n1")[1] == "differs",
+            lambda: reported("n1")[0] != before and reported("n1")[1] == "differs",
             within_s=SETTLE_S,
         )
     finally:
         bed.sh("n2", f"systemctl stop {unit}", timeout_s=60)
 
-    ordered = told("n1")[0]
-    wait_for("the repair", lambda: told("n2") == [ordered, "repaired"], within_s=60)
+    ordered = reported("n1")[0]
+    wait_for("the repair", lambda: reported("n2") == [ordered, "repaired"], within_s=60)
     text = bed.sh("n3", f"sanctl device verify {device} --output json", timeout_s=300).stdout
     assert json.loads(text)["data"]["verify"]["result"] == "same"
 
@@ -418,9 +419,9 @@ def await_monitor(bed: LabSession, device: str) -> None:
 
     It looks whether a verify is due before it tells.
     """
-    told = f"stat -c %Y /run/sanctl/told-{device}"
+    reported = f"stat -c %Y /run/sanctl/devices/{device}/attrd-cache"
     begin = int(bed.sh("n1", "date +%s").stdout)
-    wait_for("a monitor", lambda: int(bed.sh("n1", told).stdout) > begin, within_s=120)
+    wait_for("a monitor", lambda: int(bed.sh("n1", reported).stdout) > begin, within_s=120)
 
 
 @pytest.mark.faults

@@ -62,12 +62,12 @@ def load(request: pytest.FixtureRequest, scenario: Scenario) -> Iterator[LedgerL
         yield made
 
 
-def told(scenario: Scenario, *words: str, node: str = "n1") -> Any:
+def sanctl_json(scenario: Scenario, *words: str, node: str = "n1") -> Any:
     out = scenario.bed.sh(node, f"sanctl {' '.join(words)} --output json", ok=(0, 1)).stdout
     return json.loads(out)["data"]
 
 
-def copies(scenario: Scenario, name: str = NAME, node: str = "n4") -> tuple[str, ...]:
+def replica_nodes(scenario: Scenario, name: str = NAME, node: str = "n4") -> tuple[str, ...]:
     return replica_changes.replica_nodes(scenario.bed, node, name)
 
 
@@ -124,8 +124,8 @@ def come_back(bed: LabSession, node: str) -> None:
     )
 
 
-def test_copies_go_to_different_racks_and_it_is_said_why(scenario: Scenario) -> None:
-    place = told(scenario, "device", "place", "--size", "256M", "--explain")
+def test_replicas_go_to_different_racks_and_it_is_said_why(scenario: Scenario) -> None:
+    place = sanctl_json(scenario, "device", "place", "--size", "256M", "--explain")
     verdicts = {each["node"]: each for each in place["verdicts"]}
     assert {node: each["rack"] for node, each in verdicts.items()} == {
         "n1": "r1", "n2": "r1", "n3": "r2",
@@ -136,41 +136,43 @@ def test_copies_go_to_different_racks_and_it_is_said_why(scenario: Scenario) -> 
     assert "another rack" in verdicts["n3"]["reason"] or place["nodes"][0] == "n3"
     scenario.sanctl("device", "create", NAME, "--size", "256M", timeout_s=300)
     try:
-        assert "n3" in copies(scenario)
+        assert "n3" in replica_nodes(scenario)
         scenario.sanctl("device", "replicas", NAME, "1", "--drop", "n3", timeout_s=CHANGE_S)
-        (left,) = copies(scenario)
+        (left,) = replica_nodes(scenario)
         # The one that is added by itself goes to the other rack, too.
         scenario.sanctl("device", "replicas", NAME, "2", timeout_s=CHANGE_S)
-        assert copies(scenario) == (left, "n3")
+        assert replica_nodes(scenario) == (left, "n3")
         # Who asks for it gets both in one rack.
         here = {"n1", "n2"} - {left}
         scenario.sanctl(
             "device", "replicas", NAME, "2", "--add", *here, "--drop", "n3", *RISK,
             timeout_s=CHANGE_S,
         )  # fmt: skip
-        assert set(copies(scenario)) == {"n1", "n2"}
+        assert set(replica_nodes(scenario)) == {"n1", "n2"}
     finally:
         scenario.delete(NAME)
 
 
-def test_a_copy_moves_and_the_device_survives_on_it(scenario: Scenario, load: LedgerLoad) -> None:
+def test_a_replica_moves_and_the_device_survives_on_it(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
     words = ("2", "--add", "n3", "--drop", "n2")
     assert "SAN-RISK-004" in refusal(scenario, "device", "replicas", NAME, *words)
-    assert copies(scenario) == ("n1", "n2")
+    assert replica_nodes(scenario) == ("n1", "n2")
     assert_unnoticed(replica_changes.measure_change(load, *words, *RISK))
-    assert copies(scenario) == ("n1", "n3")
+    assert replica_nodes(scenario) == ("n1", "n3")
     assert NAME not in files(scenario.bed, "n2")
     follow(scenario, load, "n1", "n3")
     crash(load, "n1", "n3")
 
 
-def test_the_copy_that_serves_moves(scenario: Scenario, load: LedgerLoad) -> None:
+def test_the_replica_that_serves_moves(scenario: Scenario, load: LedgerLoad) -> None:
     words = ("device", "replicas", NAME, "2", "--add", "n3", "--drop", "n1", *RISK)
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
         scenario.sanctl(*words, timeout_s=CHANGE_S)
         await_writes(load, states)
-    assert copies(scenario) == ("n2", "n3")
+    assert replica_nodes(scenario) == ("n2", "n3")
     assert collect.active_node(scenario.bed, NAME) == "n2"
     assert NAME not in files(scenario.bed, "n1")
     follow(scenario, load, "n2", "n3")
@@ -192,7 +194,7 @@ def test_a_node_that_is_off_for_good_is_replaced(scenario: Scenario, load: Ledge
             scenario.sanctl("node", "replace", "n2", "n3", timeout_s=CHANGE_S)
             await_writes(load, states)
         for name in (NAME, OTHER):
-            assert copies(scenario, name) == ("n1", "n3")
+            assert replica_nodes(scenario, name) == ("n1", "n3")
             assert collect.is_in_sync(bed, "n1", name)
         assert kernel_audit.violations(collect.kernel_views(bed)) == []
         assert "nothing to do" in scenario.sanctl("node", "replace", "n2", "n3")
@@ -223,7 +225,7 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(
                 "device", "replicas", NAME, "2", "--add", "n2", "--drop", "n3", timeout_s=CHANGE_S
             )
             await_writes(load, states)
-        assert copies(scenario) == ("n1", "n2")
+        assert replica_nodes(scenario) == ("n1", "n2")
         assert collect.is_in_sync(bed, "n1", NAME)
     finally:
         bed.ensure_power("n3")
@@ -232,7 +234,7 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(
 
 
 @pytest.mark.parametrize("load", ["write-through"], indirect=True)
-def test_the_only_good_copy_dies_in_the_middle_of_a_move(
+def test_the_only_good_replica_dies_in_the_middle_of_a_move(
     scenario: Scenario, load: LedgerLoad
 ) -> None:
     """Nobody serves what is half filled: the device waits, and the move goes on."""
@@ -255,6 +257,6 @@ def test_the_only_good_copy_dies_in_the_middle_of_a_move(
         every_s=2.0,
     )
     scenario.sanctl(*words, node="n4", timeout_s=CHANGE_S)
-    assert copies(scenario) == ("n1", "n3")
+    assert replica_nodes(scenario) == ("n1", "n3")
     assert collect.is_in_sync(bed, "n1", NAME)
     assert NAME not in files(bed, "n2")

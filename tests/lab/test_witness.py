@@ -83,18 +83,18 @@ def with_a_device(bed: LabSession) -> dict[str, Any]:
 def counted(bed: LabSession, node: str) -> tuple[str, ...]:
     """How a node's corosync counts, in the order of QUORUM."""
     text = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
-    told = dict(re.findall(r"^(\w[\w ]*):\s+(.*?)\s*$", text, re.MULTILINE))
-    return tuple(told.get(key, "") for key in QUORUM)
+    reported = dict(re.findall(r"^(\w[\w ]*):\s+(.*?)\s*$", text, re.MULTILINE))
+    return tuple(reported.get(key, "") for key in QUORUM)
 
 
 def await_votes(bed: LabSession, wanted: tuple[str, ...], *nodes: str) -> None:
     """Wait until nodes count so; Pacemaker and the fencing know the same members."""
 
     def seen(node: str) -> bool:
-        told = counted(bed, node)
-        if told != wanted:
-            print(f"  {node}: {told}")
-        return told == wanted
+        reported = counted(bed, node)
+        if reported != wanted:
+            print(f"  {node}: {reported}")
+        return reported == wanted
 
     for node in nodes:
         wait_for(f"{wanted} on {node}", partial(seen, node), within_s=SOON_S, every_s=2.0)
@@ -164,9 +164,9 @@ def test_the_rollout_takes_no_member_out_of_a_running_cluster(
     before, alive = configuration(bed), boots(bed)
     with pytest.raises(CommandError, match="SAN-LAB-040"):
         rollout.run(bed.lab, inventory=with_a_device(bed))
-    said = " ".join((bed.lab.directory / "rollout.log").read_text(errors="replace").split())
-    assert f"{THIRD} is in the running cluster and not in the inventory" in said
-    assert "docs/howto/strategies.md" in said
+    messages = " ".join((bed.lab.directory / "rollout.log").read_text(errors="replace").split())
+    assert f"{THIRD} is in the running cluster and not in the inventory" in messages
+    assert "docs/howto/strategies.md" in messages
     assert configuration(bed) == before
     await_votes(bed, BY_WITNESS, "n1", "n2", THIRD)
     rollout.run(bed.lab)

@@ -41,26 +41,29 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     scenario.delete(NAME)
 
 
-def said(bed: LabSession, node: str, pattern: str) -> list[str]:
+def kernel_messages(bed: LabSession, node: str, pattern: str) -> list[str]:
     """Return what a kernel has said of that sort since it was booted."""
     out = bed.sh(node, f"dmesg | grep -E '{pattern}' || true").stdout
     return out.splitlines()
 
 
-def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: LedgerLoad) -> None:
+def test_zeroing_a_device_costs_neither_a_replica_nor_a_path(load: LedgerLoad) -> None:
     bed, host = load.bed, load.host
     active = collect.active_node(bed, NAME)
-    before = said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)
+    before = kernel_messages(bed, active, GIVEN_UP), kernel_messages(bed, host.name, LOST_PATH)
     logins = {node.name: collect.accepted_logins(bed, node.name, load.target)
               for node in bed.storage}  # fmt: skip
-    told = host.sh(
+    output = host.sh(
         f"cat /sys/block/sd*/queue/write_zeroes_max_bytes; began=$(date +%s);"
         f" blkdiscard --zeroout --offset {REGION_MIB * MIB} --length {ZEROED_MIB * MIB}"
         f" {load.run.device}; echo $(($(date +%s) - began)) s",
         timeout_s=900,
     )
-    print(f"  at a time, and how long: {told.split()}")
-    assert (said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)) == before
+    print(f"  at a time, and how long: {output.split()}")
+    assert (
+        kernel_messages(bed, active, GIVEN_UP),
+        kernel_messages(bed, host.name, LOST_PATH),
+    ) == before
     assert collect.is_in_sync(bed, active, NAME)
     for node, count in logins.items():
         assert collect.accepted_logins(bed, node, load.target) == count, node

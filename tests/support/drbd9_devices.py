@@ -128,17 +128,17 @@ class ReplicatedDevice:
 
 
 @contextlib.contextmanager
-def writing(copies: ReplicatedDevice) -> Iterator[LedgerLoad]:
+def writing(device: ReplicatedDevice) -> Iterator[LedgerLoad]:
     """Let the host write; whatever happens meanwhile, nothing may be lost or refused."""
     load = ledgers.start(
-        copies.scenario, copies.name, copies.target, copies.path, rate=50, region_bytes=REGION_BYTES
+        device.scenario, device.name, device.target, device.path, rate=50, region_bytes=REGION_BYTES
     )
     sessions = load.sessions()
     try:
         yield load
     finally:
-        copies.scenario.host.stop_ledger(load.run)
-    check = copies.scenario.host.check_ledger(load.run)
+        device.scenario.host.stop_ledger(load.run)
+    check = device.scenario.host.check_ledger(load.run)
     print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
@@ -159,12 +159,12 @@ def power_is_back(bed: LabSession, *nodes: str) -> None:
         bed.ensure_power(node)
 
 
-def lines(copies: ReplicatedDevice, node: str, since_s: float, wanted: str) -> list[str]:
-    log = collect.journals(copies.bed, [node], since_s)
-    return [e.message for e in log if copies.name in e.message and re.search(wanted, e.message)]
+def journal_lines(device: ReplicatedDevice, node: str, since_s: float, wanted: str) -> list[str]:
+    log = collect.journals(device.bed, [node], since_s)
+    return [e.message for e in log if device.name in e.message and re.search(wanted, e.message)]
 
 
-def sent_kib(copies: ReplicatedDevice, node: str, since_s: float) -> int:
+def sent_kib(device: ReplicatedDevice, node: str, since_s: float) -> int:
     """How much the last resyncs into a node were to send, as its DRBD said when they began."""
-    found = lines(copies, node, since_s, r"Began resync as SyncTarget")
+    found = journal_lines(device, node, since_s, r"Began resync as SyncTarget")
     return sum(int(re.findall(r"will sync (\d+) KB", line)[0]) for line in found)

@@ -30,7 +30,7 @@ _RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
 _FOLDERS = ("lab", "chaos")
 _REPORT = Path("test-report")
 _UP_DEADLINE_S = 1200.0
-_BEGUN = pytest.StashKey[subprocess.Popen[bytes]]()
+_LAB_UP = pytest.StashKey[subprocess.Popen[bytes]]()
 _LOGS = {
     "journal.txt": "journalctl --no-pager -o short-precise",
     "dmesg.txt": "dmesg --time-format iso",
@@ -53,12 +53,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the laboratory be built and boot while the tests run that need none."""
     needs = [item.get_closest_marker("lab") is not None for item in session.items]
     is_wanted = any(needs) and not all(needs) and not _OWN_LAB
-    if not is_wanted or session.config.option.collectonly or _lacking(LabSpec(name=_NAME)):
+    if (
+        not is_wanted
+        or session.config.option.collectonly
+        or _missing_requirements(LabSpec(name=_NAME))
+    ):
         return
     _REPORT.mkdir(parents=True, exist_ok=True)
     with (_REPORT / "lab-up.txt").open("wb") as log:
-        session.config.stash[_BEGUN] = subprocess.Popen(
-            sanctl_argv(*_up(LabSpec(name=_NAME))),
+        session.config.stash[_LAB_UP] = subprocess.Popen(
+            sanctl_argv(*_lab_up_arguments(LabSpec(name=_NAME))),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -67,12 +71,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave no laboratory that nobody came to use."""
-    begun = config.stash.get(_BEGUN, None)
-    if begun is None:
+    lab_up = config.stash.get(_LAB_UP, None)
+    if lab_up is None:
         return
-    if begun.poll() is None:
-        begun.terminate()
-        begun.wait(timeout=60)
+    if lab_up.poll() is None:
+        lab_up.terminate()
+        lab_up.wait(timeout=60)
     if lab_state.find(_NAME) is not None:
         run_sanctl("lab", "destroy", "--name", _NAME, timeout_s=120)
 
@@ -80,8 +84,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
-    begun = request.config.stash.get(_BEGUN, None)
-    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), begun=begun)
+    lab_up = request.config.stash.get(_LAB_UP, None)
+    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), lab_up=lab_up)
 
 
 def own_or_new_laboratory(
@@ -108,26 +112,26 @@ def laboratory(
     *,
     is_own: bool = False,
     options: tuple[str, ...] = (),
-    begun: subprocess.Popen[bytes] | None = None,
+    lab_up: subprocess.Popen[bytes] | None = None,
 ) -> Iterator[LabSession]:
     """Build the laboratory a fixture needs, and take it down; one of one's own is only used.
 
     `options` are more of what `sanctl lab up` is to be told; `begun` is one that runs already.
     """
-    lacking = [] if is_own or begun else _lacking(spec)
-    if lacking:
-        reason = "no laboratory here: " + "; ".join(map(str, lacking))
+    missing = [] if is_own or lab_up else _missing_requirements(spec)
+    if missing:
+        reason = "no laboratory here: " + "; ".join(map(str, missing))
         # `make test` promises that these tests ran: there a skip would be a false statement.
         if os.environ.get("SANCTL_LAB_TESTS") == "required":
             pytest.fail(reason)
         pytest.skip(reason)
     try:
-        if begun is not None:
-            status = begun.wait(timeout=_UP_DEADLINE_S)
+        if lab_up is not None:
+            status = lab_up.wait(timeout=_UP_DEADLINE_S)
             print((_REPORT / "lab-up.txt").read_text(errors="replace"))
             assert status == 0, f"sanctl lab up: status {status}"
         elif not is_own:
-            run_sanctl(*_up(spec), *options, timeout_s=_UP_DEADLINE_S)
+            run_sanctl(*_lab_up_arguments(spec), *options, timeout_s=_UP_DEADLINE_S)
         made = LabSession(spec.name)
         await_members_online(made)
         yield made
@@ -139,12 +143,12 @@ def laboratory(
                 run_sanctl("lab", "destroy", "--name", spec.name, timeout_s=120)
 
 
-def _lacking(spec: LabSpec) -> list[Problem]:
+def _missing_requirements(spec: LabSpec) -> list[Problem]:
     """Return what this machine would need for a laboratory, and has not."""
     return lab_host.check(lab_host.read_host_facts(), spec)
 
 
-def _up(spec: LabSpec) -> list[str]:
+def _lab_up_arguments(spec: LabSpec) -> list[str]:
     """Return the words for sanctl that boot a laboratory, and do nothing to one that is up."""
     return [
         "lab", "up", "--name", spec.name, "--release", _RELEASE,

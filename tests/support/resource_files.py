@@ -41,20 +41,20 @@ def environment(generation: int) -> dict[str, str]:
 
 def is_read_as_meant(dump: str, generation: int, copies: int) -> None:
     """Assert what matters of `drbdadm dump`."""
-    told = {
+    reported = {
         key: value.strip(' "') for key, value in re.findall(r"^\s*([\w-]+)\s+(.*);", dump, re.M)
     }
     assert len(re.findall(r"^\s*on n\d \{", dump, re.M)) == copies
-    assert told["protocol"] == "C"
-    assert told["rr-conflict"] == "disconnect"
-    assert told["on-no-data-accessible"] == "suspend-io"
+    assert reported["protocol"] == "C"
+    assert reported["rr-conflict"] == "disconnect"
+    assert reported["on-no-data-accessible"] == "suspend-io"
     if generation < 9:
-        assert told["fencing"] == "resource-and-stonith"
+        assert reported["fencing"] == "resource-and-stonith"
         return
-    assert told["fencing"] == {1: "dont-care", 2: "resource-and-stonith"}.get(
+    assert reported["fencing"] == {1: "dont-care", 2: "resource-and-stonith"}.get(
         copies, "resource-only"
     )
-    assert told["quorum"] == ("majority" if copies > 2 else "off")
-    assert (told["on-no-quorum"], told["auto-promote"]) == ("suspend-io", "no")
+    assert reported["quorum"] == ("majority" if copies > 2 else "off")
+    assert (reported["on-no-quorum"], reported["auto-promote"]) == ("suspend-io", "no")
     mesh = re.findall(r"^\s*hosts (.*);", dump, re.M)
     assert mesh == [" ".join(f"n{n + 1}" for n in range(copies))] * (copies > 1)

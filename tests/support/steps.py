@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -96,3 +97,14 @@ def assert_not_interrupted(load: LedgerLoad, since_s: float) -> None:
     assert log, "the journals tell nothing: not read, or not since then"
     changed = {"start", "promote", "demote", "stop"}
     assert [e.message for e in log if e.device == load.device and e.action in changed] == []
+
+
+def reach_counts(bed: LabSession, asked_of: str) -> dict[str, int]:
+    """Return how many addresses of the iscsi network each node reaches (attribute iscsi-reach)."""
+    text = bed.sh(asked_of, "attrd_updater --query --all --name iscsi-reach", ok=(0, 6, 105)).stdout
+    return {node: int(n) for node, n in re.findall(r'host="(\w+)" value="(\d+)"', text)}
+
+
+def await_idle(bed: LabSession, node: str) -> None:
+    """Wait until Pacemaker has no action left to run."""
+    bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)
