@@ -132,7 +132,7 @@ def test_replicas_go_to_different_racks_and_it_is_said_why(scenario: Scenario) -
     }  # fmt: skip
     assert "n3" in place["nodes"] and len(place["nodes"]) == 2
     (passed,) = (each for each in verdicts.values() if not each["chosen"])
-    assert passed["reason"].startswith("rack r1 has a copy already, on n")
+    assert passed["reason"].startswith("rack r1 has a replica already, on n")
     assert "another rack" in verdicts["n3"]["reason"] or place["nodes"][0] == "n3"
     scenario.sanctl("device", "create", NAME, "--size", "256M", timeout_s=300)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What devices of an older version lack, and today's have from their creation."""
+"""Adds the CIB entries that devices created by an older release lack (iscsi-reach, priority)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sanctl.plan.cluster.preconditions import refuse_without_quorum
 
 
 def plan_upgrade(cluster: Cluster) -> tuple[Change, ...]:
-    """Return the changes that give every device what it lacks; nothing where none does.
+    """Return the changes that complete every device's CIB entries; nothing where none lacks any.
 
     Raises:
         Refused: no quorum.

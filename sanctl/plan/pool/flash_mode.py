@@ -11,7 +11,11 @@ from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, CacheState, WantedMode, parse_wanted_mode
 from sanctl.model.topology import Pool, Topology
 from sanctl.plan.cluster.convergence import Progress
-from sanctl.plan.cluster.preconditions import maintenance_problems, quorum_problems
+from sanctl.plan.cluster.preconditions import (
+    maintenance_problems,
+    quorum_problems,
+    unknown_pool_problem,
+)
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
 FLASH_REASON_TEXTS = {
@@ -43,10 +47,7 @@ def existing_cached_pool(topology: Topology, name: PoolName) -> Pool:
     """
     pool = topology.pool(name)
     if pool is None:
-        names = ", ".join(str(each.name) for each in topology.pools)
-        raise Refused(
-            Problem("SAN-POOL-011", f"there is no pool {name}", f"cluster.toml has: {names}")
-        )
+        raise Refused(unknown_pool_problem(topology, name))
     if pool.cache is None:
         raise Refused(
             Problem(

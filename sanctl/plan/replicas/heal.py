@@ -26,7 +26,11 @@ from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.parse.cib import DISCARD_PREFIX, OUTDATED_PREFIX, REVIVE_PREFIX
-from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.cluster.preconditions import (
+    existing_device,
+    no_replica_problem,
+    refuse_unless_changeable,
+)
 from sanctl.plan.drbd.data_generations import (
     Generations,
     Relation,
@@ -194,14 +198,7 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
     kept = diagnosis.side(keep)
     device = diagnosis.device
     if kept is None:
-        holders = ", ".join(map(str, device.nodes))
-        raise Refused(
-            Problem(
-                "SAN-DEV-015",
-                f"node {keep} has no replica of device {device.name}",
-                f"its replicas are on {holders}",
-            )
-        )
+        raise Refused(no_replica_problem(device, keep))
     if diagnosis.condition is Condition.SOUND:
         raise Refused(
             Problem(

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.cluster import Cluster, NodeState
-from sanctl.model.device import REPLICAS_RANGE, DeviceSpec
+from sanctl.model.device import DeviceSpec
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Topology
+from sanctl.plan.device.creation import parse_replica_count
 from sanctl.plan.device.node_eligibility import pool_membership_problems
 from sanctl.plan.device.placement import choose_nodes, metadata_bytes, placement_candidates
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date, new_replica_problems
@@ -44,15 +45,11 @@ def parse_replica_request(
         UsageError: an argument is malformed, or two contradict each other; all are listed.
     """
     problems: list[Problem] = []
-    count = int(replicas) if replicas.isascii() and replicas.isdecimal() else 0
-    if count not in REPLICAS_RANGE:
-        problems.append(
-            Problem(
-                "SAN-DEV-003",
-                f"{replicas!r} is not a number of replicas",
-                f"a device has {REPLICAS_RANGE[0]} to {REPLICAS_RANGE[-1]}",
-            )
-        )
+    count = 0
+    try:
+        count = parse_replica_count(replicas)
+    except UsageError as error:
+        problems.extend(error.problems)
     named: dict[str, tuple[NodeName, ...]] = {}
     for option, words in (("--add", add), ("--drop", drop)):
         nodes: list[NodeName] = []
@@ -71,7 +68,7 @@ def parse_replica_request(
         for node in named["--add"]
         if node in named["--drop"]
     )
-    if count in REPLICAS_RANGE and len(named["--add"]) > count:
+    if count and len(named["--add"]) > count:
         problems.append(
             Problem(
                 "SAN-REP-006",
