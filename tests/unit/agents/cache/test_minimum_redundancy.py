@@ -3,7 +3,7 @@
 
 A model of what the agents touch: the data file, the resource file, and of DRBD 9 the part that
 counts copies, as drbd_state.c has it (calc_quorum) and drbd_main.c (set_resource_options). The real
-one is asked in tests/lab/test_copies_cache.py.
+one is asked in tests/lab/test_drbd9_write_back.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.cache import dirty_limit, minimum_redundancy, write_cache
+from sanctl.agents.cache import minimum_redundancy, write_cache
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes, resource_file
@@ -27,7 +27,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY
 from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
 UUID = "a" * 32
@@ -199,8 +199,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         folder.mkdir()
         node = Node(folder, n2, n3)
         (folder / "boot_id").write_text("this boot\n")
-        for module in (write_cache, dirty_limit, lost_writes):
-            monkeypatch.setattr(module, "RUNTIME", str(folder))
+        monkeypatch.setattr(state_files, "RUNTIME", str(folder))
         monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(folder / "drbd.d"))
         monkeypatch.setattr(lost_writes, "_BOOT_ID", str(folder / "boot_id"))
         monkeypatch.setattr(loop, "backing_files", lambda: [node.path])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """DRBD 9: write-back with three replicas stays with two of them, and ends with one alone.
 
-On a laboratory of its own with DRBD 9, as tests/lab/test_copies.py. In file order, on one device; a
+On a laboratory of its own with DRBD 9, as tests/lab/test_drbd9_replicas.py. In file order, on one device; a
 ledger runs on it through every fault, and no acknowledged write may be missing at its end.
 """
 

@@ -2,7 +2,7 @@
 """Cache policies: which acknowledged writes survive a power cut, a crash, a change of mode.
 
 Rows of the table in docs/explanation/cache.md. One device through all of them, in file order, and a
-ledger on it, which is checked at the end. The row of all power at once is in test_cache_power.py.
+ledger on it, which is checked at the end. The row of all power at once is in test_write_back_power_loss.py.
 """
 
 from __future__ import annotations
