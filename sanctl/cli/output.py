@@ -17,6 +17,8 @@ import click
 from sanctl.errors import ExitStatus, Problem
 
 SCHEMA = 1
+#: Shown in text for a value that is not known.
+UNKNOWN = "?"
 Command = Callable[..., Any]
 
 STATUS_WORDS = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes the failover strategy of the running cluster, and waits for every node to follow."""
+"""`sanctl cluster strategy set`: takes running Corosyncs to another vote mode, step by step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def change_strategy(
 ) -> bool:
     """Take the cluster to a strategy, step by step; return whether anything was to change.
 
-    Whatever ends it half-way leaves a safe state: run again, it looks and goes on from there.
+    An interruption at any point leaves a safe state; the command, run again, goes on from there.
 
     Raises:
         ConfigError: the cluster's nodes do not go with the strategy.
@@ -34,22 +34,22 @@ def change_strategy(
         NotConverged: a node did not follow in time; the change stands where it is.
     """
     goal = replace(topology, strategy=strategy)
-    parse(render(goal), source="cluster.toml")  # raises for what does not go together
+    parse(render(goal), source="cluster.toml")  # raises if the nodes do not suit the strategy
     nodes = tuple(node.name for node in topology.storage_nodes)
     has_changed = False
     loaded: VoteMode | None = None
     deadline = session.clock.monotonic_s() + timeout_s
     while True:
         seen = session.observe()
-        _require_all(seen, topology)
-        ballots = {str(name): seen.votes_of(name) for name in nodes}
-        step = next_vote_step(goal.vote_mode, ballots)
-        if step is not None and step.act is VoteAction.DONE and _is_told(ballots, strategy):
+        _refuse_unless_complete(seen, topology)
+        published = {str(name): seen.votes_of(name) for name in nodes}
+        step = next_vote_step(goal.vote_mode, published)
+        if step is not None and step.act is VoteAction.DONE and _all_publish(published, strategy):
             return has_changed
         if step is None:
-            what = "every node to say how it counts votes"
+            what = "every node to publish how it counts votes"
         elif step.act is VoteAction.RELOAD:
-            # Once: a node tells of it with its next monitor.
+            # Once: a node publishes its new mode with its next monitor.
             if loaded != step.tally:
                 corosync.reload(runner)
                 loaded = step.tally
@@ -58,66 +58,70 @@ def change_strategy(
         elif step.act is VoteAction.AWAIT_DEVICE:
             what = f"the quorum device's vote from {step.tally.host}"
         else:
-            has_changed = _ask(session, topology, step, strategy) or has_changed
+            has_changed = _order_step(session, topology, step, strategy) or has_changed
             what = f"every node to write that it counts by {step.tally}"
-        _pause(session, what, ballots, deadline, timeout_s)
+        _pause(session, what, published, deadline, timeout_s)
 
 
-def _is_told(ballots: dict[str, NodeVotes], strategy: Strategy) -> bool:
-    return all(ballot.strategy == strategy for ballot in ballots.values())
+def _all_publish(published: dict[str, NodeVotes], strategy: Strategy) -> bool:
+    return all(votes.strategy == strategy for votes in published.values())
 
 
-def _ask(session: Session, topology: Topology, step: VoteStep, strategy: Strategy) -> bool:
-    """Note the step as what every storage node is to do, in one change of the CIB."""
-    wish = WantedVotes(vote_mode=step.tally, strategy=strategy.value)
+def _order_step(session: Session, topology: Topology, step: VoteStep, strategy: Strategy) -> bool:
+    """Write the step into the CIB for every storage node, in one change."""
+    wanted = WantedVotes(vote_mode=step.tally, strategy=strategy.value)
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
-        _require_all(cluster, topology)
+        _refuse_unless_complete(cluster, topology)
         return tuple(
-            SetNodeAttribute(node=node.name, attribute=VOTES_ATTRIBUTE, value=str(wish))
+            SetNodeAttribute(node=node.name, attribute=VOTES_ATTRIBUTE, value=str(wanted))
             for node in topology.storage_nodes
-            if cluster.wanted_votes(node.name) != wish
+            if cluster.wanted_votes(node.name) != wanted
         )
 
     return bool(session.change(decide))
 
 
-def _require_all(cluster: Cluster, topology: Topology) -> None:
-    """Refuse to go on without a storage node: it would come back counting in the old way."""
+def _refuse_unless_complete(cluster: Cluster, topology: Topology) -> None:
+    """Refuse without a storage node: an absent one would come back with the old vote mode."""
     problems = [
         Problem(
             "SAN-QUO-002",
             f"node {node.name} is {cluster.mon.state(node.name)} and cannot follow the change"
             if cluster.mon.state(node.name) is not NodeState.ONLINE
             else f"the agent sanctl-pool does not run on node {node.name}",
-            "a strategy changes only with every storage node online; bring it back and run the "
-            "command again, it goes on from where it is",
+            f"a strategy changes only with every storage node online: bring {node.name} back and "
+            "run the command again, which goes on from where the change is",
         )
         for node in topology.storage_nodes
         if not cluster.is_pool_agent_running(node.name)
-        # On its way: it has not told yet how it counts, which is waited for.
+        # An agent that is starting has not published its vote mode yet: that is waited for.
         and cluster.mon.role(POOL_RESOURCE, node.name) is not MonRole.STARTING
     ]
     if not cluster.mon.has_quorum:
         problems.append(
-            Problem("SAN-CLU-001", "this part of the cluster has no quorum", "bring nodes back")
+            Problem(
+                "SAN-CLU-001",
+                "this part of the cluster has no quorum",
+                "bring the other nodes back, or run the command where the majority is",
+            )
         )
     if problems:
         raise Refused(*problems)
 
 
 def _pause(
-    session: Session, what: str, ballots: dict[str, NodeVotes], deadline: float, timeout_s: float
+    session: Session, what: str, published: dict[str, NodeVotes], deadline: float, timeout_s: float
 ) -> None:
     session.reporter.update(f"waiting for {what}")
     if session.clock.monotonic_s() >= deadline:
-        last = "; ".join(f"{name}: {ballot}" for name, ballot in sorted(ballots.items()))
+        last = "; ".join(f"{name}: {votes}" for name, votes in sorted(published.items()))
         raise NotConverged(
             Problem(
                 "SAN-QUO-003",
                 f"{what}: not within {timeout_s:g} s; last seen: {last}",
-                "the cluster is safe as it is, and serves only whole until the change is "
-                "finished: run the command again",
+                "the cluster is safe as it is, but needs every storage node for quorum until the "
+                "change is finished: run the command again",
             )
         )
     session.clock.sleep(_POLL_S)

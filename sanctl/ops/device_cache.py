@@ -1,56 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes a device's cache policy while hosts use it."""
+"""`sanctl device cache`: stores a cache policy and waits until every replica is in that mode."""
 
 from __future__ import annotations
 
-from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
-from sanctl.ops.device import DeviceOutcome
+from sanctl.ops.device_change import DeviceOutcome, change_device
 from sanctl.ops.session import Session
 from sanctl.plan.cache.policy_change import cache_policy_progress, plan_cache_policy
 from sanctl.plan.cache.policy_request import CachePolicyChange
-from sanctl.plan.cluster.preconditions import existing_device
 
 
 def change_cache_policy(
     session: Session, name: DeviceName, change: CachePolicyChange, *, timeout_s: float
 ) -> DeviceOutcome:
-    """Change a device's cache policy, and wait until its replicas are in it, or say why not.
+    """Change a device's cache policy while hosts use the device, and wait for its replicas.
 
-    Away from write-back this returns when all that was in RAM is on the replicas' disks.
-
-    Args:
-        session: the cluster.
-        name: the device.
-        change: what is to be different.
-        timeout_s: how long to wait, in seconds.
+    Away from write-back this returns when the replicas' disks have all writes that were in RAM.
 
     Raises:
         Refused: there is no such device, the change makes no sense for it, or Pacemaker would not
             carry it out.
-        NotConverged: it is stored, and a replica is not there yet.
+        NotConverged: the policy is stored, and a replica is not in that mode yet.
     """
-    begin = session.clock.monotonic_s()
-    known: list[Failure] = []
-
-    def decide(cluster: Cluster) -> tuple[Change, ...]:
-        known[:] = cluster.mon.failures_of(name)
-        return plan_cache_policy(cluster, name, change)
-
-    changes = session.change(decide)
-    cluster = session.wait(
+    return change_device(
+        session,
+        name,
+        lambda seen: plan_cache_policy(seen, name, change),
         lambda seen: cache_policy_progress(seen, name),
         waiting_for=f"the replicas of device {name} to have its cache policy",
         timeout_s=timeout_s,
-        resources=(name.value,),
-        known_failures=tuple(known),
-        look=f"it is stored and goes on by itself: 'journalctl SANCTL_DEVICE={name} "
-        "SANCTL_ACTION=cache' on its nodes",
-    )
-    return DeviceOutcome(
-        device=existing_device(cluster, name),
-        cluster=cluster,
-        changed=bool(changes),
-        duration_s=session.clock.monotonic_s() - begin,
+        look="the policy is stored and the replicas go on by themselves: "
+        f"'journalctl SANCTL_DEVICE={name} SANCTL_ACTION=cache' on the device's nodes",
     )

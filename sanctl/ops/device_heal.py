@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Heals a device whose replicas have diverged, or of which none may be served."""
+"""`sanctl device heal`: shows diverged replicas; keeps the chosen one and discards the other."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.ops.device_change import change_device
 from sanctl.ops.session import Session
 from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.convergence import Progress, replicas_text
@@ -35,35 +35,29 @@ def heal_device(
     accepted: Collection[str],
     timeout_s: float,
 ) -> Cluster:
-    """Keep one node's copy and give the other up; return when that one serves.
+    """Keep the replica on one node, discard the other; return when the kept replica serves.
 
-    What is to be discarded is replaced by then, or will be as soon as its node is there.
+    By then the discarded replica is being replaced, or will be as soon as its node is there.
 
     Raises:
-        Refused: the replicas are not as they were shown, or that copy cannot be kept.
+        Refused: the replicas are not as they were shown, or that replica cannot be kept.
         CommandError: an agent failed.
-        NotConverged: it is ordered, and not done yet.
+        NotConverged: the order is stored, and not carried out yet.
     """
-    known: list[Failure] = []
-
-    def decide(cluster: Cluster) -> tuple[Change, ...]:
-        known[:] = cluster.mon.failures_of(name)
-        return plan_heal(cluster, name, keep, shown=shown, accepted=accepted)
-
-    session.change(decide)
-    return session.wait(
-        lambda seen: _healed(seen, name, keep),
+    return change_device(
+        session,
+        name,
+        lambda seen: plan_heal(seen, name, keep, shown=shown, accepted=accepted),
+        lambda seen: _heal_progress(seen, name, keep),
         waiting_for=f"device {name} to be healed",
         timeout_s=timeout_s,
-        resources=(name.value,),
-        known_failures=tuple(known),
-        look=f"it is ordered and goes on by itself: 'journalctl SANCTL_DEVICE={name} "
-        "SANCTL_ACTION=heal' on its nodes",
-    )
+        look="the order is stored and goes on by itself: "
+        f"'journalctl SANCTL_DEVICE={name} SANCTL_ACTION=heal' on the device's nodes",
+    ).cluster
 
 
-def _healed(cluster: Cluster, name: DeviceName, keep: NodeName) -> Progress:
-    """Whether the kept copy serves, and no order is left to carry out."""
+def _heal_progress(cluster: Cluster, name: DeviceName, keep: NodeName) -> Progress:
+    """Whether the kept replica serves, and no order is left to carry out."""
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")

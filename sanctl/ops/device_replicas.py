@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes how many copies devices have and where, step by step, and waits for each step."""
+"""`sanctl device replicas`: adds and drops replicas step by step, waiting for each step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from sanctl.errors import NotConverged, Problem, Refused
+from sanctl.errors import NotConverged, Problem
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import DeviceSpec
@@ -15,7 +15,6 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.replicas.node_replacement import plan_replacement, replacement_request
 from sanctl.plan.replicas.replica_choice import ReplicaRequest
 from sanctl.plan.replicas.replica_count import (
     AwaitDroppedData,
@@ -29,18 +28,18 @@ from sanctl.plan.replicas.replica_count import (
     next_replica_step,
 )
 
-#: A change of role takes seconds; one that does not come about has another reason.
-_ROLE_PATIENCE_S = 180.0
+#: A change of role takes seconds; one that takes longer is held up by something else.
+_ROLE_TIMEOUT_S = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasOutcome:
-    """A device after a change of its copies.
+    """A device after a change of its replicas.
 
     Attributes:
         steps: what was done, in order; nothing when all was as asked.
-        away: nodes that remove their copy when they are back.
-        added: nodes that have a copy now and had none.
+        away: nodes that remove their replica when they are back.
+        added: nodes that have a replica now and had none.
     """
 
     device: DeviceSpec
@@ -55,25 +54,25 @@ def change_replicas(
     session: Session,
     name: DeviceName,
     request: ReplicaRequest,
-    setting: StepContext,
+    context: StepContext,
     *,
     timeout_s: float,
     again: str,
 ) -> ReplicasOutcome:
-    """Give a device the copies that are asked for, and wait until all of them are in sync.
+    """Give a device the replicas asked for, and wait until all of them are in sync.
 
-    Run again after an interruption it goes on from where that one stopped.
+    Run again after an interruption, the command goes on from where the change is.
 
     Args:
         session: the cluster.
         name: the device.
         request: what is asked for.
-        setting: what else it depends on; the time in it is taken anew for each step.
-        timeout_s: of all together.
-        again: the command that goes on, for messages.
+        context: what else the steps depend on; its time is read again for each step.
+        timeout_s: seconds for all steps together.
+        again: the command to run again, for messages.
 
     Raises:
-        Refused: it cannot be done, or would endanger data.
+        Refused: the change cannot be made, or would endanger data.
         CommandError: an agent failed.
         NotConverged: time ran out; says at which step.
     """
@@ -83,11 +82,11 @@ def change_replicas(
     before = existing_device(cluster, name).nodes
     steps: list[str] = []
     while True:
-        step = next_replica_step(cluster, name, request, _now(session, setting))
+        step = next_replica_step(cluster, name, request, at_present(session, context))
         match step:
             case ChangeReplicas(words=words):
                 session.reporter.update(words)
-                if _alter(session, name, request, setting, words):
+                if _make_change(session, name, request, context, words):
                     steps.append(words)
                 cluster = session.observe()
                 continue
@@ -109,24 +108,24 @@ def change_replicas(
             session,
             name,
             request,
-            setting,
+            context,
             step=step,
             known=known,
             remaining_s=min(
                 timeout_s - (session.clock.monotonic_s() - begin),
-                _ROLE_PATIENCE_S if isinstance(step, AwaitRole | AwaitMove) else timeout_s,
+                _ROLE_TIMEOUT_S if isinstance(step, AwaitRole | AwaitMove) else timeout_s,
             ),
             again=again,
         )
 
 
-def _alter(
-    session: Session, name: DeviceName, request: ReplicaRequest, setting: StepContext, words: str
+def _make_change(
+    session: Session, name: DeviceName, request: ReplicaRequest, context: StepContext, words: str
 ) -> bool:
     """Make the changes of a step, if the cluster still calls for that very step."""
 
     def decide(seen: Cluster) -> tuple[Change, ...]:
-        step = next_replica_step(seen, name, request, _now(session, setting))
+        step = next_replica_step(seen, name, request, at_present(session, context))
         return step.changes if isinstance(step, ChangeReplicas) and step.words == words else ()
 
     return bool(session.change(decide))
@@ -136,21 +135,21 @@ def _await_next(
     session: Session,
     name: DeviceName,
     request: ReplicaRequest,
-    setting: StepContext,
+    context: StepContext,
     *,
     step: ReplicaStep,
     known: Collection[Failure],
     remaining_s: float,
     again: str,
 ) -> Cluster:
-    """Wait until something else than this step is next."""
+    """Wait until another step than this one is next."""
     look = (
-        f"it goes on by itself as far as it can; '{again}' run again finishes it, and "
-        f"'sanctl device show {name}' says how it could be taken back"
+        f"the change goes on by itself as far as it can; '{again}' run again finishes it, and "
+        f"'sanctl device show {name}' says how to take it back"
     )
 
     def goal(seen: Cluster) -> Progress:
-        now = next_replica_step(seen, name, request, _now(session, setting))
+        now = next_replica_step(seen, name, request, at_present(session, context))
         return Progress(is_done=type(now) is not type(step), seen=describe_step(now))
 
     if remaining_s <= 0:
@@ -167,59 +166,25 @@ def _await_next(
     )
 
 
-def _now(session: Session, setting: StepContext) -> StepContext:
-    return replace(setting, now_s=session.clock.wall_s())
+def at_present(session: Session, context: StepContext) -> StepContext:
+    """Return the context with the time of now."""
+    return replace(context, now_s=session.clock.wall_s())
 
 
 def describe_step(step: ReplicaStep) -> str:
-    """Say in a few words what a step waits for."""
+    """Return what a step does or waits for, in a few words."""
     match step:
         case ChangeReplicas(words=words):
             return words
         case AwaitRole(seen=seen):
-            return f"Pacemaker to see who serves it ({seen})"
+            return f"Pacemaker to see which node serves it ({seen})"
         case AwaitMove(to=to, seen=seen):
             return f"moving to {to} ({seen})"
         case AwaitSync(nodes=nodes, seen=seen):
             return f"{', '.join(map(str, nodes))} to be in sync ({seen})"
         case AwaitDroppedData(nodes=nodes):
-            return f"data of the old copy to be removed on {', '.join(map(str, nodes))}"
+            return f"data of the old replica to be removed on {', '.join(map(str, nodes))}"
         case ReplicasReached():
             return "done"
         case _:
             assert_never(step)
-
-
-def replace_node(
-    session: Session,
-    old: NodeName,
-    new: NodeName,
-    setting: StepContext,
-    *,
-    timeout_s: float,
-    again: str,
-) -> tuple[ReplicasOutcome, ...]:
-    """Give all copies of one node to another, device by device; run again, it goes on.
-
-    Raises:
-        Refused: of one device at least that cannot be done; no device has been touched then.
-        CommandError: an agent failed.
-        NotConverged: time ran out; says at which device.
-    """
-    begin = session.clock.monotonic_s()
-    cluster = session.observe()
-    wanted = plan_replacement(cluster, old, new)
-    problems: list[Problem] = []
-    for name, request in wanted:
-        try:
-            next_replica_step(cluster, name, request, _now(session, setting))
-        except Refused as error:
-            problems.extend(error.problems)
-    if problems:
-        raise Refused(*problems)
-    done = []
-    for name, _ in wanted:
-        request = replacement_request(existing_device(session.observe(), name), old, new)
-        left_s = timeout_s - (session.clock.monotonic_s() - begin)
-        done.append(change_replicas(session, name, request, setting, timeout_s=left_s, again=again))
-    return tuple(done)

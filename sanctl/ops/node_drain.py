@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Empties a node that is about to leave the cluster, within a bounded time, and takes that back.
+"""`sanctl node drain` and `undrain`: empties a node that is about to leave; never refuses.
 
-Run by sanctl-drain.service when the node stops, so nothing here may refuse: whoever shuts a node
-down has decided. What cannot be moved is said, and stops in order with the node.
+Run by sanctl-drain.service when the node stops, so nothing here may refuse: the shutdown has been
+decided. A device that no other node can serve is reported, and stops in order with the node.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class DrainOutcome:
     """What became of the devices of a node.
 
     Attributes:
-        moved: device and the node that serves it now.
+        moved: devices, each with the node that serves it now.
         stranded: devices that stop with the node, with the reason.
-        late: devices that were still on their way when the time was over.
+        late: devices that were still being moved when the time was over.
     """
 
     moved: tuple[tuple[DeviceName, str], ...]
@@ -40,17 +40,17 @@ class DrainOutcome:
 
 
 def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOutcome:
-    """Let other nodes serve what this one serves; its replicas stay in step until they stop.
+    """Let other nodes serve the devices of this one; its replicas stay in sync until they stop.
 
     Raises:
         Refused: the cluster has no such node.
-        Unreachable: Pacemaker does not answer here, so there is nobody to move anything.
+        Unreachable: Pacemaker does not answer here, so nothing can be moved.
     """
     cluster = session.observe()
     existing_node(cluster, name)
     first = drain_outlook(cluster, name)
     if DRAIN_CONSTRAINT not in cluster.cib.ids:
-        # A rollout older than this command: Pacemaker's own shutdown moves them, less quickly.
+        # A rollout older than this command: Pacemaker's shutdown moves the devices, only slower.
         return DrainOutcome(
             moved=(),
             stranded=(
@@ -68,7 +68,7 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOu
     try:
         cluster = session.wait(
             lambda seen: _progress(seen, name, first.moving),
-            waiting_for=f"what {name} serves to be served elsewhere",
+            waiting_for=f"the devices of {name} to be served by other nodes",
             timeout_s=timeout_s,
         )
     except NotConverged:
@@ -79,10 +79,10 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOu
 def _progress(cluster: Cluster, name: NodeName, moving: tuple[DeviceName, ...]) -> Progress:
     here = drain_outlook(cluster, name).moving if name.value in cluster.cib.drained else moving
     between = devices_between_nodes(cluster, moving, name)
-    words = [f"on {name}: {' '.join(map(str, here))}"] if here else []
+    parts = [f"on {name}: {' '.join(map(str, here))}"] if here else []
     if between:
-        words.append(f"between two nodes: {' '.join(map(str, between))}")
-    return Progress(is_done=not here and not between, seen="; ".join(words) or "done")
+        parts.append(f"between two nodes: {' '.join(map(str, between))}")
+    return Progress(is_done=not here and not between, seen="; ".join(parts) or "done")
 
 
 def _result(
@@ -106,7 +106,7 @@ def _result(
 def undrain_node(session: Session, name: NodeName, *, timeout_s: float) -> bool:
     """Put a drained node back into full service; return whether it was drained.
 
-    Waits for Pacemaker: at boot this is called when it has only just been started.
+    Waits for Pacemaker: at boot this is called when Pacemaker has only just been started.
 
     Raises:
         Refused: the cluster has no such node.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Proves that fencing works, and fences on request."""
+"""`sanctl node fence`: asks fencing devices for their status, or has a node fenced now."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sanctl.plan.cluster.standby import ACCEPT_STOP, check_fencing, plan_online,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencingAnswer:
-    """What a fencing device said when this node asked it.
+    """The answer of a fencing device to a status request of this node.
 
     Attributes:
         device: the fencing device.
         targets: the nodes it fences.
-        watched_by: the nodes on which the cluster asks it all the time, and is answered.
-        reason: why this node got no answer; empty if it got one, None if it may not ask.
+        watched_by: the nodes where Pacemaker's monitor of the device runs and succeeds.
+        reason: why this node got no answer; empty: it got one; None: it may not use the device.
     """
 
     device: str
@@ -55,28 +55,28 @@ def query_fencing_devices(
 
 
 def silent_device_findings(answers: Collection[FencingAnswer]) -> Iterator[Finding]:
-    """Return which devices did not answer."""
+    """Return a finding for each fencing device that did not answer."""
     for answer in answers:
         if not answer.reason:
             continue
-        helpers = [_helper(answers, target) for target in answer.targets]
-        is_covered = bool(helpers) and all(helpers)
+        others = [_answering_device(answers, target) for target in answer.targets]
+        is_covered = bool(others) and all(others)
         targets = " or ".join(answer.targets) or "a node"
         yield Finding(
             code="SAN-FEN-002",
             severity=Severity.WARNING if is_covered else Severity.CRITICAL,
             subject=f"fencing {answer.device}",
             what=f"it does not answer this node: {answer.reason}",
-            why=f"if {targets} fails it is tried in vain first, and there is only "
-            f"{' and '.join(sorted({*helpers}))} left"
+            why=f"if {targets} fails, this device is tried in vain first; the only one left is "
+            f"{' and '.join(sorted({*others}))}"
             if is_covered
-            else f"if {targets} fails, nothing that it served is taken over",
-            do="is its BMC there (ping), are address, user and password right? They are in the "
+            else f"if {targets} fails, no other node may take over its devices",
+            do="check that its BMC is reachable (ping), and address, user and password in the "
             "inventory; run the rollout after a change",
         )
 
 
-def _helper(answers: Collection[FencingAnswer], target: str) -> str:
+def _answering_device(answers: Collection[FencingAnswer], target: str) -> str:
     """Return a device that fences a node and answered; empty if there is none."""
     return next((a.device for a in answers if target in a.targets and a.reason == ""), "")
 
@@ -87,7 +87,7 @@ def query_fencing_of_node(
     """Ask the fencing devices of a node for its power status, from this node.
 
     Raises:
-        Refused: there is no such node, or nothing that could fence it.
+        Refused: there is no such node, or no fencing device for it.
     """
     cluster = session.observe()
     check_fencing(cluster, name)
@@ -106,31 +106,32 @@ def fence_node(
 ) -> bool:
     """Fence a node for real, drained first if it is in service; return whether it was drained.
 
-    A node that is drained is put into standby for that. The standby is ended when it has been
-    fenced, so that the node comes back into service; if fencing fails it stays, and is said so.
+    To drain the node, the command puts it into standby, and ends the standby once the node has been
+    fenced, so that it comes back into service. If fencing fails the standby stays, as the error
+    says.
 
     Raises:
-        Refused: no such node, nothing that could fence it, or a device would stop being served.
+        Refused: no such node, no fencing device for it, or a device would stop being served.
         NotConverged: the drain did not end.
-        CommandError: it is not known to have been fenced.
+        CommandError: the node is not known to have been fenced.
     """
     cluster = session.observe()
     check_fencing(cluster, name)
-    present = cluster.mon.state(name) in MEMBER_STATES
-    stranded = stranded_devices(cluster, name) if present else ()
+    is_member = cluster.mon.state(name) in MEMBER_STATES
+    stranded = stranded_devices(cluster, name) if is_member else ()
     if stranded and ACCEPT_STOP not in accepted:
         raise Refused(
             *(
                 Problem(
                     ACCEPT_STOP,
                     f"device {device} would stop: no other node has an up-to-date replica of it",
-                    f"wait for the resync, or accept that with --accept {ACCEPT_STOP}",
+                    f"wait for the resync, or accept the stop with --accept {ACCEPT_STOP}",
                 )
                 for device in stranded
             )
         )
     drained = False
-    if present and drain:
+    if is_member and drain:
         drained = put_in_standby(session, name, accepted=accepted, timeout_s=timeout_s)
     session.reporter.update(f"fencing {name}")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Takes nodes out of service and back, and waits until that has happened."""
+"""`sanctl node standby` and `online`: takes a node out of service and back, waits for devices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sanctl.plan.cluster.standby import plan_online, plan_standby, stranded_devi
 def put_in_standby(
     session: Session, name: NodeName, *, accepted: Collection[str], timeout_s: float
 ) -> bool:
-    """Move everything off a node and keep it off; return whether anything was to change.
+    """Move all devices off a node and keep them off; return whether anything was to change.
 
     Raises:
         Refused: unknown node, or a device would stop being served.
         CommandError: a device's agent failed on the way.
-        NotConverged: it is in standby, and not everything has moved away.
+        NotConverged: the node is in standby, and not every device has moved away.
     """
     served: list[DeviceName] = []
     known: list[Failure] = []
@@ -31,7 +31,7 @@ def put_in_standby(
         known[:] = cluster.mon.failures
         resources[:] = [device.name.value for device in cluster.cib.devices]
         changes = plan_standby(cluster, name, accepted=accepted)
-        # What no other node can serve stops here, which was accepted: not waited for.
+        # A device that no other node can serve stops, which was accepted: it is not waited for.
         stranded = stranded_devices(cluster, name)
         served[:] = [
             device.name
@@ -49,7 +49,7 @@ def put_in_standby(
         timeout_s=timeout_s,
         resources=resources,
         known_failures=tuple(known),
-        look="the node stays in standby; 'sanctl status' shows what is still there",
+        look="the node stays in standby; 'sanctl status' shows which devices are still there",
     )
     return bool(changes)
 
@@ -60,7 +60,7 @@ def bring_online(session: Session, name: NodeName, *, timeout_s: float) -> bool:
     Raises:
         Refused: unknown node.
         CommandError: an agent failed.
-        NotConverged: it is back, and not all its replicas are up to date.
+        NotConverged: the node is back, and not all its replicas are up to date.
     """
     known: list[Failure] = []
     resources: list[str] = []

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out what sanctl/plan/pool/preparation.py decides for a pool with a flash cache."""
+"""`sanctl pool prepare`: makes a pool with a flash cache on this node, or attaches its flash.
+
+Which step is next is decided in sanctl/plan/pool/preparation.py; this module carries it out.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,12 @@ from sanctl.drivers.pool_problems import (
     unreadable_problem,
 )
 from sanctl.errors import CommandError, Problem, Refused
+from sanctl.model.names import PoolName
 from sanctl.model.pool_cache import mount_unit_name
-from sanctl.model.topology import Pool
+from sanctl.model.topology import Pool, Topology
+from sanctl.plan.pool.flash_mode import (
+    existing_cached_pool,
+)
 from sanctl.plan.pool.preparation import Act, Holds, Marker, Seen, next_act
 from sanctl.system.files import exists, fsync_folder, is_mount_point, write_atomically
 from sanctl.system.runner import Runner
@@ -29,14 +36,14 @@ _NOTHING_FOUND = 2  # blkid(8)
 
 
 class DiskContents(NamedTuple):
-    """What a device holds, and what there is to say where that is not to be used."""
+    """What a device holds, and the error for where the pool cannot use that."""
 
     holds: Holds
     problem: Problem
 
 
 def inspect_disk(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> DiskContents:
-    """Look at what a device holds, seen from a pool.
+    """Find out what a device holds: the pool's own data, nothing, or something else.
 
     Raises:
         SanctlError: blkid did not answer.
@@ -62,10 +69,11 @@ def inspect_disk(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> 
 def is_blank(runner: Runner, device: str) -> bool:
     """Whether a device holds nothing: its first MiB is zero, and blkid finds nothing elsewhere.
 
-    blkid(8) ends alike where it finds nothing and where it could not read.
+    The first MiB is read because blkid(8) ends with the same status where it finds nothing and
+    where it could not read.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the device cannot be read.
         SanctlError: blkid did not answer.
     """
     if not bcache.begins_blank(device):
@@ -86,11 +94,11 @@ class Preparation:
         self._origin, self._flash = str(cache.origin), str(cache.flash)
         self._path = str(pool.path)
         self._is_started = False
-        #: What there is to say of each part that was looked at last.
+        #: The error for each part of the pool, as it was last found.
         self._problems: dict[Act, Problem] = {}
 
     def carry_out(self) -> tuple[str, ...]:
-        """Do one thing after the other until nothing is left; return what was done.
+        """Do one step after the other until nothing is left; return what was done.
 
         Raises:
             Refused: something is in the way, and nothing more was changed.
@@ -109,26 +117,26 @@ class Preparation:
             Act.NOTE_MADE: self._note_made,
         }
         done: list[str] = []
-        while (act := next_act(self._look())) is not Act.DONE:
+        while (act := next_act(self._observe())) is not Act.DONE:
             if act not in steps:
                 raise Refused(self._problem(act))
-            # Each once: what had no effect would have none again.
+            # Each step once: a step without effect would have none again.
             if said := steps.pop(act)():
                 done.append(said)
         return tuple(done)
 
-    def _look(self) -> Seen:
+    def _observe(self) -> Seen:
         is_mounted = is_mount_point(self._path)
         running = bcache.observe(self._origin)
         is_running = running is not None and bool(running.disk)
         has_flash = running is not None and running.has_flash
         origin = flash_device = filesystem = None
         if not is_mounted:
-            origin = self._look_at(Act.REFUSE_ORIGIN, self._origin, is_flash=False)
+            origin = self._inspect(Act.REFUSE_ORIGIN, self._origin, is_flash=False)
         if not is_mounted or (is_running and not has_flash):
-            flash_device = self._look_at(Act.REFUSE_FLASH, self._flash, is_flash=True)
+            flash_device = self._inspect(Act.REFUSE_FLASH, self._flash, is_flash=True)
         if running is not None and running.disk and self._is_started and not is_mounted:
-            filesystem = self._filesystem(f"/dev/{running.disk}")
+            filesystem = self._inspect_filesystem(f"/dev/{running.disk}")
         name, uuid = self._pool.name, self._pool.uuid
         return Seen(
             is_mounted=is_mounted,
@@ -143,12 +151,12 @@ class Preparation:
             is_noted_write_back=flash_cache.has_write_back_note(self._pool),
         )
 
-    def _look_at(self, refusal: Act, device: str, *, is_flash: bool) -> Holds:
+    def _inspect(self, refusal: Act, device: str, *, is_flash: bool) -> Holds:
         found = inspect_disk(self._runner, self._pool, device, is_flash=is_flash)
         self._problems[refusal] = found.problem
         return found.holds
 
-    def _filesystem(self, disk: str) -> Holds:
+    def _inspect_filesystem(self, disk: str) -> Holds:
         try:
             return Holds.BLANK if is_blank(self._runner, disk) else Holds.OURS
         except OSError as error:
@@ -169,40 +177,40 @@ class Preparation:
         if act is Act.REFUSE_MADE:
             return Problem(
                 "SAN-POOL-029",
-                f"pool {name} was made on this node before, and is not there: its disk "
+                f"pool {name} was made on this node before, and its data is gone: disk "
                 f"{self._origin} may have been replaced, or read wrongly",
-                "the right disk? Bring it back; else 'sanctl pool prepare "
-                f"{name} --anew' makes it anew, and the replicas are filled from their peers",
+                "bring the right disk back; if it is lost, 'sanctl pool prepare "
+                f"{name} --anew' makes an empty pool, and its replicas are filled from their peers",
             )
         if act is Act.REFUSE_MARKER:
             return Problem(
                 "SAN-POOL-001",
-                f"{self._path}/{pools.MARKER} is missing, and {self._path}/devices is there: "
-                "not touched",
-                "find out what removed it",
+                f"{self._path}/{pools.MARKER} is missing although {self._path}/devices exists: "
+                "nothing was changed",
+                "find out what removed the marker",
             )
         if act in self._problems:
             return self._problems[act]
         return Problem(
             "SAN-POOL-030",
-            f"pool {name}: '{act.value}' was done and had no effect",
-            "'journalctl -b' says what the unit or the kernel had to say",
+            f"pool {name}: the step '{act.value}' was done and had no effect",
+            "'journalctl -b' has the messages of the unit and of the kernel",
         )
 
     def _format(self) -> str:
         bcache.format_origin(
             self._origin, flash_cache.origin_uuid(self._pool), flash_cache.label_of(self._pool)
         )
-        return f"{self._origin} is its disk"
+        return f"{self._origin} is the pool's disk"
 
     def _give_flash(self) -> str:
         flash_cache.format_flash(self._pool, self._flash)
-        return f"{self._flash} is its flash"
+        return f"{self._flash} is the pool's flash"
 
     def _attach_flash(self) -> str:
         flash_cache.clear_flash_lost(self._pool)
         flash_cache.attach_flash(self._pool)
-        return f"{self._flash} is its flash"
+        return f"{self._flash} is the pool's flash"
 
     def _start(self) -> str:
         self._runner.run(
@@ -218,7 +226,8 @@ class Preparation:
         seen = bcache.observe(self._origin)
         disk = f"/dev/{seen.disk if seen else ''}"
         pool_notes.write(self._pool.name, pool_notes.MAKING, self._pool.uuid)
-        # Its uuid is the pool's: with it a marker that is missing is one not written yet.
+        # The filesystem gets the pool's uuid: in such a filesystem a missing marker is one that is
+        # not written yet.
         self._runner.run(
             ["mkfs.ext4", "-q", "-F", "-U", self._pool.uuid, disk], timeout_s=_MKFS_TIMEOUT_S
         )
@@ -245,8 +254,50 @@ class Preparation:
             write_atomically(marker, f"{self._pool.uuid}\n")
         os.makedirs(f"{self._path}/devices", mode=0o700, exist_ok=True)
         fsync_folder(self._path)
-        return "it is marked"
+        return "the pool's marker was written"
 
     def _note_made(self) -> str:
         pool_notes.write(self._pool.name, pool_notes.MADE, self._pool.uuid)
         return ""
+
+
+def prepare_pool(runner: Runner, topology: Topology, name: PoolName, node: str) -> tuple[str, ...]:
+    """Make a pool with a flash cache on this node, or attach the flash of one that exists.
+
+    A disk that holds anything that is not the pool's is refused, and so is one that cannot be read,
+    and one that is blank where the pool was. Run again after an interruption, the command goes on
+    from what is there.
+
+    Args:
+        runner: starts programs.
+        topology: what cluster.toml says.
+        name: the pool.
+        node: this node.
+
+    Returns:
+        What was done; empty where all was there.
+
+    Raises:
+        Refused: the pool is not on this node; a disk holds something else, is absent, or cannot be
+            read.
+        SanctlError, OSError: a step failed.
+    """
+    return Preparation(runner, pool_of_node(topology, name, node)).carry_out()
+
+
+def pool_of_node(topology: Topology, name: PoolName, node: str) -> Pool:
+    """Return a cached pool that this node is to have.
+
+    Raises:
+        Refused: there is no such pool, it has no flash cache, or it is not on this node.
+    """
+    pool = existing_cached_pool(topology, name)
+    if node not in {each.value for each in pool.nodes}:
+        raise Refused(
+            Problem(
+                "SAN-POOL-014",
+                f"{node} is not among the nodes of pool {name}",
+                f"run the command on one of them: {', '.join(each.value for each in pool.nodes)}",
+            )
+        )
+    return pool

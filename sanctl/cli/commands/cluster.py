@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from sanctl.cli.environment import Environment, environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views.device import UNKNOWN
+from sanctl.cli.output import UNKNOWN, finish, output_option, print_table, timeout_option
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError
 from sanctl.model.cluster import Cluster
@@ -33,8 +32,8 @@ def show(output: str) -> None:
     """Show strategy, votes and links, as this node sees them."""
     env = environment()
     topology = env.topology()
-    with env.session() as it:
-        data = cluster_data(env, topology, it.observe())
+    with env.session() as session:
+        data = cluster_data(env, topology, session.observe())
 
     def text() -> None:
         votes = data["votes"]
@@ -86,9 +85,12 @@ def set_strategy(name: str, timeout_s: float, output: str) -> None:
     """
     env = environment()
     wanted = Strategy(name)
-    with env.session() as it, env.recorded("strategy", words=f"cluster strategy set {name}"):
+    with (
+        env.session() as session,
+        env.logged("strategy", command_line=f"cluster strategy set {name}"),
+    ):
         changed = strategies.change_strategy(
-            it, env.runner, env.topology(), wanted, timeout_s=timeout_s
+            session, env.runner, env.topology(), wanted, timeout_s=timeout_s
         )
     finish(
         output,

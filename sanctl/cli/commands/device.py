@@ -36,13 +36,11 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName
 from sanctl.model.topology import Topology
-from sanctl.ops.device import (
-    complete_devices,
-    create_device,
-    delete_device,
-    move_device,
-    resize_device,
-)
+from sanctl.ops.device_complete import complete_devices
+from sanctl.ops.device_create import create_device
+from sanctl.ops.device_delete import delete_device
+from sanctl.ops.device_move import move_device
+from sanctl.ops.device_resize import resize_device
 from sanctl.plan.cache.cache_status import single_replica_text
 from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
@@ -144,9 +142,12 @@ def create(
         cache=parse_cache_change(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
     )
     topology = env.topology()
-    with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
+    with (
+        env.logged("create", device=name, command_line=f"device create {name}"),
+        env.session() as session,
+    ):
         outcome = create_device(
-            it,
+            session,
             topology,
             request,
             new_uuid=env.new_uuid,
@@ -177,8 +178,8 @@ def _print_access(made: DeviceSpec, topology: Topology) -> None:
 def list_devices(output: str) -> None:
     """List all devices."""
     env = environment()
-    with env.session() as it:
-        cluster = it.observe()
+    with env.session() as session:
+        cluster = session.observe()
 
     def text() -> None:
         if cluster.cib.devices:
@@ -198,8 +199,8 @@ def show(name: str, output: str) -> None:
     env = environment()
     wanted = DeviceName.parse(name)
     topology = env.topology()
-    with env.session() as it:
-        cluster = it.observe()
+    with env.session() as session:
+        cluster = session.observe()
     found = existing_device(cluster, wanted)
     finish(
         output,
@@ -246,8 +247,8 @@ def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
     """Delete a device and its data on every replica. Run again, it finishes what it began."""
     env = environment()
     wanted = DeviceName.parse(name)
-    with env.session() as it:
-        cluster = it.observe()
+    with env.session() as session:
+        cluster = session.observe()
         check_deletion(cluster, wanted)
         if not yes:
             found = cluster.cib.device(wanted)
@@ -257,8 +258,8 @@ def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
                 err=True,
             )
             click.confirm(f"Delete device {wanted}?", abort=True, err=True)
-        with env.recorded("delete", device=name, words=f"device delete {name}"):
-            away = delete_device(it, wanted, timeout_s=timeout_s)
+        with env.logged("delete", device=name, command_line=f"device delete {name}"):
+            away = delete_device(session, wanted, timeout_s=timeout_s)
 
     def text() -> None:
         print(f"device {wanted} is deleted")
@@ -292,9 +293,9 @@ def resize(name: str, size: str, timeout_s: float, output: str) -> None:
         problems.extend(error.problems)
     if wanted is None or new_size is None:
         raise UsageError(*problems)
-    words = f"device resize {name} {size}"
-    with env.session() as it, env.recorded("resize", device=name, words=words):
-        outcome = resize_device(it, wanted, new_size, timeout_s=timeout_s)
+    command_line = f"device resize {name} {size}"
+    with env.session() as session, env.logged("resize", device=name, command_line=command_line):
+        outcome = resize_device(session, wanted, new_size, timeout_s=timeout_s)
     finish(
         output,
         data={
@@ -317,9 +318,9 @@ def move(name: str, node: str, timeout_s: float, output: str) -> None:
     """Let another node serve a device; hosts keep their sessions and see a short pause."""
     env = environment()
     wanted, target = DeviceName.parse(name), NodeName.parse(node)
-    words = f"device move {name} --to {node}"
-    with env.session() as it, env.recorded("move", device=name, words=words):
-        outcome = move_device(it, wanted, target, timeout_s=timeout_s)
+    command_line = f"device move {name} --to {node}"
+    with env.session() as session, env.logged("move", device=name, command_line=command_line):
+        outcome = move_device(session, wanted, target, timeout_s=timeout_s)
     finish(
         output,
         data={
@@ -342,8 +343,8 @@ def complete(output: str) -> None:
     Constraints and priorities only: no device is moved or interrupted by it. The playbook runs it.
     """
     env = environment()
-    with env.session() as it, env.recorded("complete"):
-        names = complete_devices(it)
+    with env.session() as session, env.logged("complete"):
+        names = complete_devices(session)
     finish(
         output,
         data={"changed": bool(names), "devices": list(names)},

@@ -13,8 +13,8 @@ from sanctl.model.cache_policy import MIN_DIRTY_BYTES, MIN_READ_BYTES, CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, format_bytes, parse_bytes
-from sanctl.ops.device import DeviceOutcome
 from sanctl.ops.device_cache import change_cache_policy
+from sanctl.ops.device_change import DeviceOutcome
 from sanctl.plan.cache.cache_status import pending_write_back_text, replica_cache_text
 from sanctl.plan.cache.policy_request import CachePolicyChange, cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
@@ -141,15 +141,15 @@ def cache(
     wanted, change = DeviceName.parse(name), parse_cache_change(mode, dirty_limit, read_cache)
     options = (("", mode), ("--dirty-limit ", dirty_limit), ("--read-cache ", read_cache))
     given = "".join(f" {option}{value}" for option, value in options if value is not None)
-    with env.session() as it:
+    with env.session() as session:
         if change.is_empty:
-            cluster = it.observe()
+            cluster = session.observe()
             outcome = DeviceOutcome(
                 device=existing_device(cluster, wanted), cluster=cluster, changed=False
             )
         else:
-            with env.recorded("cache", device=name, words=f"device cache {name}{given}"):
-                outcome = change_cache_policy(it, wanted, change, timeout_s=timeout_s)
+            with env.logged("cache", device=name, command_line=f"device cache {name}{given}"):
+                outcome = change_cache_policy(session, wanted, change, timeout_s=timeout_s)
     device, pending = outcome.device, pending_write_back_text(outcome.cluster, outcome.device)
 
     def text() -> None:

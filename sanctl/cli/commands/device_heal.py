@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views.device import UNKNOWN
+from sanctl.cli.output import UNKNOWN, finish, output_option, print_table, timeout_option
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.ops.device_heal import examine_replicas, heal_device
@@ -58,8 +57,8 @@ def heal(
     env = environment()
     wanted = DeviceName.parse(name)
     chosen = NodeName.parse(keep) if keep is not None else None
-    with env.session() as it:
-        shown = examine_replicas(it, wanted)
+    with env.session() as session:
+        shown = examine_replicas(session, wanted)
         if chosen is None:
             finish(
                 output,
@@ -76,9 +75,11 @@ def heal(
             click.confirm(
                 f"Device {wanted}: discard the copy on {lost.node}?", abort=True, err=True
             )
-        words = f"device heal {name} --keep {keep} (loses {lost.text})"
-        with env.recorded("heal", device=name, words=words):
-            heal_device(it, wanted, chosen, shown=shown, accepted=accepted, timeout_s=timeout_s)
+        command_line = f"device heal {name} --keep {keep} (loses {lost.text})"
+        with env.logged("heal", device=name, command_line=command_line):
+            heal_device(
+                session, wanted, chosen, shown=shown, accepted=accepted, timeout_s=timeout_s
+            )
     finish(
         output,
         data={**_data(shown), "kept": chosen.value, "lost": _loss_data(lost)},
@@ -92,7 +93,7 @@ def heal(
 def _losses(shown: Diagnosis) -> dict[NodeName, Loss | Problem]:
     """What keeping each copy would lose, or why it cannot be kept."""
     found: dict[NodeName, Loss | Problem] = {}
-    for side in shown.sides:
+    for side in shown.replicas:
         try:
             found[side.node] = loss_of_keeping(shown, side.node)
         except Refused as error:
@@ -102,7 +103,7 @@ def _losses(shown: Diagnosis) -> dict[NodeName, Loss | Problem]:
 
 def _print(shown: Diagnosis) -> None:
     print(f"device {shown.device.name}: {_WORDS[shown.condition]}")
-    print_table(_COLUMNS, (_row(side) for side in shown.sides))
+    print_table(_COLUMNS, (_row(side) for side in shown.replicas))
     if shown.condition is Condition.SOUND:
         return
     for node, verdict in _losses(shown).items():
@@ -120,7 +121,7 @@ def _row(side: ReplicaFacts) -> tuple[str, ...]:
         notes.append("marked as behind")
     if side.replica.was_last_primary:
         notes.append("served last")
-    if side.is_untried:
+    if side.is_never_connected:
         notes.append("has met no other since it was started")
     if side.replica.is_suspect:
         notes.append("lost writes that it had acknowledged")
@@ -154,7 +155,7 @@ def _data(shown: Diagnosis) -> dict[str, Any]:
                 "serves": side.serves,
                 "marked": side.is_marked,
                 "suspect": side.replica.is_suspect,
-                "untried": side.is_untried,
+                "untried": side.is_never_connected,
                 "served_last": side.replica.was_last_primary,
                 "only_there_bytes": None
                 if side.replica.out_of_sync_kib is None
@@ -165,7 +166,7 @@ def _data(shown: Diagnosis) -> dict[str, Any]:
                 "generation": None if side.generations is None else side.generations.name,
                 "keeping_it": _verdict_data(losses[side.node]),
             }
-            for side in shown.sides
+            for side in shown.replicas
         ],
     }
 

@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.output import Command, finish, output_option, timeout_option
-from sanctl.model.names import DeviceName, format_bytes
-from sanctl.model.sync_policy import SyncPolicy
+from sanctl.cli.views.sync_policy import sync_policy_data, sync_policy_text
+from sanctl.model.names import DeviceName
 from sanctl.ops.device_sync import change_sync_policy
 from sanctl.plan.cluster.preconditions import existing_device
-
-if TYPE_CHECKING:
-    from sanctl.cli.documents import sync as sync_documents
 
 # Option, the policy's word for it, what it takes, what it says of itself.
 _OPTIONS = (
@@ -77,38 +74,6 @@ def given_sync_options(options: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def sync_policy_data(policy: SyncPolicy) -> sync_documents.SyncPolicy:
-    """Return a policy for the JSON output."""
-    return {
-        "full_above": policy.full_above_percent,
-        "csums": policy.csums,
-        "rate_min": policy.rate_min_kib_s * 1024,
-        "rate_max": None if policy.rate_max_kib_s is None else policy.rate_max_kib_s * 1024,
-        "window": str(policy.window) if policy.window else None,
-        "priority": policy.priority,
-        "verify": str(policy.verify) if policy.verify else None,
-    }
-
-
-def sync_policy_text(policy: SyncPolicy) -> str:
-    """Say a policy in one line."""
-    ceiling = (
-        f"{format_bytes(policy.rate_max_kib_s * 1024)}/s" if policy.rate_max_kib_s else "network"
-    )
-    return ", ".join(
-        (
-            "what differs"
-            if policy.full_above_percent is None
-            else f"all above {policy.full_above_percent}%",
-            f"checksums {'always' if policy.csums else 'after a crash'}",
-            f"{format_bytes(policy.rate_min_kib_s * 1024)}/s beside hosts, at most {ceiling}",
-            f"at {policy.window}" if policy.window else "at any hour",
-            f"priority {policy.priority}",
-            f"verified {policy.verify}" if policy.verify else "not verified by itself",
-        )
-    )
-
-
 @click.command(short_help="Show or change how a device's replicas are brought into line.")
 @click.argument("name")
 @sync_policy_options
@@ -118,14 +83,14 @@ def sync(name: str, timeout_s: float, output: str, **options: Any) -> None:
     """Show how a device's replicas are brought into line, or change it while hosts use it."""
     env = environment()
     wanted, values = DeviceName.parse(name), given_sync_options(options)
-    with env.session() as it:
+    with env.session() as session:
         if values:
-            words = " ".join(f"{key}={value}" for key, value in values.items())
-            with env.recorded("sync", device=name, words=f"device sync {name} {words}"):
-                outcome = change_sync_policy(it, wanted, values, timeout_s=timeout_s)
+            given = " ".join(f"{key}={value}" for key, value in values.items())
+            with env.logged("sync", device=name, command_line=f"device sync {name} {given}"):
+                outcome = change_sync_policy(session, wanted, values, timeout_s=timeout_s)
             device, changed = outcome.device, outcome.changed
         else:
-            device, changed = existing_device(it.observe(), wanted), False
+            device, changed = existing_device(session.observe(), wanted), False
     finish(
         output,
         data={"name": name, "changed": changed, "sync": sync_policy_data(device.sync)},

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import click
 
-from sanctl.cli.commands.device_sync import sync_policy_data
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, timeout_option
 from sanctl.cli.views.sync import verify_data
+from sanctl.cli.views.sync_policy import sync_policy_data
 from sanctl.errors import ExitStatus, Problem, UsageError
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED
@@ -43,10 +43,10 @@ def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, outp
                     "a repair is asked for by somebody who has looked at what differs",
                 )
             )
-        words = f"device verify {name} --schedule {schedule}"
-        with env.session() as it, env.recorded("verify", device=name, words=words):
+        command_line = f"device verify {name} --schedule {schedule}"
+        with env.session() as session, env.logged("verify", device=name, command_line=command_line):
             outcome = change_sync_policy(
-                it, wanted, {"verify": schedule}, timeout_s=min(timeout_s, 60)
+                session, wanted, {"verify": schedule}, timeout_s=min(timeout_s, 60)
             )
         finish(
             output,
@@ -58,9 +58,9 @@ def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, outp
             text=lambda: print(f"device {name}: verified {outcome.device.sync.verify or 'never'}"),
         )
         return
-    words = f"device verify {name}{' --repair' if repair else ''}"
-    with env.session() as it, env.recorded("verify", device=name, words=words):
-        done = verify_device(it, wanted, is_repair=repair, timeout_s=timeout_s)
+    command_line = f"device verify {name}{' --repair' if repair else ''}"
+    with env.session() as session, env.logged("verify", device=name, command_line=command_line):
+        done = verify_device(session, wanted, is_repair=repair, timeout_s=timeout_s)
     result = done.verification.result
     is_bad = result == INTERRUPTED or (result == DIFFERS and done.repair is None)
     finish(

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import click
 
-from sanctl.cli.commands.device_replicas import replace
+from sanctl.cli.commands.node_replace import replace
 from sanctl.cli.environment import environment
 from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views.device import NODE_COLUMNS, node_data, node_rows
+from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
 from sanctl.model.names import NodeName
 from sanctl.ops.node_drain import drain_node, undrain_node
@@ -30,8 +30,8 @@ def list_nodes(output: str) -> None:
     """List all nodes."""
     env = environment()
     topology = env.topology()
-    with env.session() as it:
-        data = node_data(it.observe(), topology)
+    with env.session() as session:
+        data = node_data(session.observe(), topology)
     finish(output, data=data, text=lambda: print_table(NODE_COLUMNS, node_rows(data)))
 
 
@@ -50,8 +50,8 @@ def standby(name: str, accepted: tuple[str, ...], timeout_s: float, output: str)
     """Move all devices off a node and keep it free until it is put online again."""
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("standby", words=f"node standby {name}"):
-        changed = put_in_standby(it, wanted, accepted=accepted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("standby", command_line=f"node standby {name}"):
+        changed = put_in_standby(session, wanted, accepted=accepted, timeout_s=timeout_s)
     finish(
         output,
         data={"name": wanted.value, "changed": changed},
@@ -67,8 +67,8 @@ def online(name: str, timeout_s: float, output: str) -> None:
     """End a node's standby and wait until its replicas are up to date."""
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("online", words=f"node online {name}"):
-        changed = bring_online(it, wanted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("online", command_line=f"node online {name}"):
+        changed = bring_online(session, wanted, timeout_s=timeout_s)
     finish(
         output,
         data={"name": wanted.value, "changed": changed},
@@ -111,8 +111,8 @@ def fence(
     env = environment()
     wanted = NodeName.parse(name)
     if test:
-        with env.session() as it:
-            answers = query_fencing_of_node(it, env.stonith, wanted)
+        with env.session() as session:
+            answers = query_fencing_of_node(session, env.stonith, wanted)
         proven = any(answer.reason == "" for answer in answers) and not any(
             answer.reason for answer in answers
         )
@@ -137,9 +137,9 @@ def fence(
         return
     if not yes:
         click.confirm(f"Cut the power of node {wanted}?", abort=True, err=True)
-    with env.session() as it, env.recorded("fence", words=f"node fence {name}"):
+    with env.session() as session, env.logged("fence", command_line=f"node fence {name}"):
         drained = fence_node(
-            it,
+            session,
             env.stonith,
             wanted,
             accepted=accepted,
@@ -174,8 +174,8 @@ def drain(name: str, timeout_s: float, output: str) -> None:
     """
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("drain", words=f"node drain {name}"):
-        result = drain_node(it, wanted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("drain", command_line=f"node drain {name}"):
+        result = drain_node(session, wanted, timeout_s=timeout_s)
 
     def text() -> None:
         for device, server in result.moved:
@@ -208,8 +208,8 @@ def undrain(name: str, timeout_s: float, output: str) -> None:
     """Let a drained node serve devices again; what it served before stays where it is."""
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("undrain", words=f"node undrain {name}"):
-        changed = undrain_node(it, wanted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("undrain", command_line=f"node undrain {name}"):
+        changed = undrain_node(session, wanted, timeout_s=timeout_s)
     finish(
         output,
         data={"name": wanted.value, "changed": changed},

@@ -41,8 +41,8 @@ def sync() -> None:
 def status(output: str) -> None:
     """Show for each copy of each device what runs there, and the latest resync and verify."""
     env = environment()
-    with env.session() as it:
-        cluster, running = it.observe(), it.running()
+    with env.session() as session:
+        cluster, running = session.observe(), session.running()
 
     def text() -> None:
         print_table(_COLUMNS, _rows(cluster, running, is_all=True))
@@ -73,14 +73,14 @@ def status(output: str) -> None:
 def watch() -> None:
     """Show what runs, again every second, until nothing does any more."""
     env = environment()
-    with env.session() as it:
+    with env.session() as session:
         if sys.stdout.isatty():
-            _watch_live(it)
+            _watch_live(session)
         else:
-            while rows := list(_rows(it.observe(), it.running(), is_all=False)):
+            while rows := list(_rows(session.observe(), session.running(), is_all=False)):
                 for row in rows:
                     print("  ".join(cell for cell in row if cell), flush=True)
-                it.clock.sleep(_LOOK_EVERY_S)
+                session.clock.sleep(_LOOK_EVERY_S)
             print("nothing runs")
 
 
@@ -112,8 +112,8 @@ def _rows(cluster: Cluster, running: Seen, *, is_all: bool) -> Iterator[tuple[st
             here = _running_on(running, device.name.value, node.value)
             if here is None:
                 if is_all:
-                    words = replica_text(cluster, device, node)
-                    yield (device.name.value, node.value, words, "", "", "", "")
+                    command_line = replica_text(cluster, device, node)
+                    yield (device.name.value, node.value, command_line, "", "", "", "")
                 continue
             state = f"waits {here.waits}" if here.waits else here.kind
             yield (

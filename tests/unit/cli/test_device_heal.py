@@ -42,7 +42,7 @@ def run(
         def session(self) -> nullcontext[Session]:
             return nullcontext(session)
 
-        def recorded(self, *_: object, **__: object) -> nullcontext[None]:
+        def logged(self, *_: object, **__: object) -> nullcontext[None]:
             return nullcontext()
 
     def call(*words: str) -> tuple[int, str, str]:

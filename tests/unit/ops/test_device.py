@@ -19,16 +19,13 @@ from sanctl.errors import (
 )
 from sanctl.model.cluster import Role
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
-from sanctl.ops.device import (
-    DeviceOutcome,
-    allow_initiator,
-    create_device,
-    delete_device,
-    deny_initiator,
-    move_device,
-    resize_device,
-)
+from sanctl.ops.device_change import DeviceOutcome
+from sanctl.ops.device_create import create_device
+from sanctl.ops.device_delete import delete_device
+from sanctl.ops.device_move import move_device
+from sanctl.ops.device_resize import resize_device
 from sanctl.ops.session import Session
+from sanctl.ops.target_access import allow_initiator, deny_initiator
 from sanctl.plan.device.creation import DeviceArguments
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
@@ -343,7 +340,7 @@ def test_delete_waits_for_fencing_of_an_unclean_node() -> None:
     bench.cluster.states["n1"] = "unclean"
     with pytest.raises(NotConverged) as caught:
         delete_device(bench.session, VM1, timeout_s=10)
-    assert "still running on n1" in caught.value.problems[0].text
+    assert "still runs on n1" in caught.value.problems[0].text
     bench.cluster.crash("n1")
     assert delete_device(bench.session, VM1, timeout_s=10) == (NodeName.parse("n1"),)
 

@@ -91,7 +91,7 @@ def test_more_than_two_copies_are_not_compared(cluster: FakePacemaker, session: 
     diverge(cluster)
     shown = examine_replicas(session, VM1)
     with pytest.raises(Refused) as caught:
-        loss_of_keeping(replace(shown, sides=(*shown.sides, shown.sides[1])), N1)
+        loss_of_keeping(replace(shown, replicas=(*shown.replicas, shown.replicas[1])), N1)
     assert caught.value.problems[0].code == "SAN-HEAL-007"
 
 

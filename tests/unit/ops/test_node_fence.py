@@ -55,7 +55,7 @@ def test_a_silent_device_weighs_less_beside_one_that_answers() -> None:
 
     dead = answer("fence-n2", "timed out", "n2")
     ((severity, why),) = told(dead, answer("fence-n2_fallback", "", "n2"))
-    assert severity is Severity.WARNING and "only fence-n2_fallback left" in why
+    assert severity is Severity.WARNING and "the only one left is fence-n2_fallback" in why
     for other in (
         answer("fence-n3", "", "n3"),
         # Not one that this node can speak for.

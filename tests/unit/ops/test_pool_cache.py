@@ -14,7 +14,9 @@ from sanctl.model.cluster import Cluster, Role
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import CacheState, parse_wanted_mode
 from sanctl.model.topology import PoolCache, Topology
-from sanctl.ops import pool_cache as pools
+from sanctl.ops.pool_cache import change_flash_mode
+from sanctl.ops.pool_prepare import prepare_pool
+from sanctl.ops.pool_reformat import check_reformat
 from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.pool.flash_mode import absent_nodes, node_flash_text
@@ -66,7 +68,7 @@ class Bench:
         self.tick()
 
     def set_mode(self, mode: CacheMode, timeout_s: float = 60) -> tuple[Cluster, bool]:
-        return pools.change_flash_mode(self.session, with_flash(), MAIN, mode, timeout_s=timeout_s)
+        return change_flash_mode(self.session, with_flash(), MAIN, mode, timeout_s=timeout_s)
 
     def words(self, node: str) -> str:
         pool = with_flash().pools[0]
@@ -200,9 +202,9 @@ def test_in_maintenance_mode_nothing_is_stored() -> None:
 def test_only_a_node_of_the_pool_prepares_it() -> None:
     bench = Bench()
     with pytest.raises(Refused) as caught:
-        pools.prepare_pool(FakeRunner(), with_flash(), MAIN, "n3")
+        prepare_pool(FakeRunner(), with_flash(), MAIN, "n3")
     assert codes(caught.value) == ["SAN-POOL-014"]
     assert "n1, n2" in caught.value.problems[0].hint
     with pytest.raises(Refused) as caught:
-        pools.check_reformat(bench.session.observe(), with_flash(), MAIN, "n3")
+        check_reformat(bench.session.observe(), with_flash(), MAIN, "n3")
     assert codes(caught.value) == ["SAN-POOL-014"]

@@ -19,9 +19,9 @@ from sanctl.drivers import bcache, flash_cache, pool_notes
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.topology import PoolCache, Topology
-from sanctl.ops import pool_cache as pools
-from sanctl.ops import pool_prepare
+from sanctl.ops import pool_prepare, pool_reformat
 from sanctl.plan.pool.flash_assembly import choose_assembly
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology
 from tests.unit.ops.test_device import codes
@@ -140,10 +140,10 @@ class World:
         return bcache.OriginState(f"..{self.origin}", True, CacheMode.WRITE_THROUGH, True, 0, 0, 0)
 
     def prepare(self) -> tuple[str, ...]:
-        return pools.prepare_pool(self.runner, self.topology, MAIN, "n1")
+        return pool_prepare.prepare_pool(self.runner, self.topology, MAIN, "n1")
 
     def anew(self) -> None:
-        pools.clear_pool(self.runner, self.topology, MAIN)
+        pool_reformat.clear_pool(self.runner, self.topology, MAIN)
         self.prepare()
 
     def kinds(self) -> set[str]:
@@ -155,14 +155,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path)
     monkeypatch.setattr(os, "O_DIRECT", 0)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(made.notes))
-    monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(flash_cache, "log", lambda *_, **__: None)
     monkeypatch.setattr(bcache, "_LEAST_BYTES", 0)
     monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
     monkeypatch.setattr(bcache, "observe", made.observe)
     monkeypatch.setattr(bcache, "stop", lambda *_, **__: None)
     monkeypatch.setattr(bcache, "cache_set_folder", lambda _flash: None)
-    monkeypatch.setattr(pools, "is_mount_point", lambda _path: made.is_mounted)
+    monkeypatch.setattr(pool_reformat, "is_mount_point", lambda _path: made.is_mounted)
     monkeypatch.setattr(pool_prepare, "is_mount_point", lambda _path: made.is_mounted)
     real_blank = bcache.begins_blank
 
@@ -301,7 +301,7 @@ def test_a_blank_flash_is_taken_in_place_of_one_that_failed(world: World) -> Non
     world.prepare()
     world.is_mounted = world.is_running = False
     world.replace(world.flash)
-    assert world.prepare() == (f"{world.flash} is its flash",)
+    assert world.prepare() == (f"{world.flash} is the pool's flash",)
     assert world.is_mounted
 
 
