@@ -93,7 +93,7 @@ def examine(
                     subject=f"node {host.node_name()}",
                     what="this machine is not in its own cluster.toml",
                     why="its role is not known, so checks of a storage node are left out",
-                    do="name the node in the inventory as 'uname -n' prints it, and run the rollout",
+                    do="name the node in the inventory as 'uname -n' prints it, then roll out",
                 )
             )
     findings.extend(_clock_findings(host))

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from sanctl.cli.environment import Environment, environment
-from sanctl.cli.output import UNKNOWN, finish, output_option, print_table, timeout_option
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError
 from sanctl.model.cluster import Cluster

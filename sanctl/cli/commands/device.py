@@ -21,7 +21,8 @@ from sanctl.cli.commands.device_replicas import replicas
 from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_policy_options
 from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.options import output_option, timeout_option, yes_option
+from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.device import (
     DEVICE_COLUMNS,
     device_data,
@@ -240,7 +241,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
 
 @device.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @timeout_option(180)
 @output_option
 def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:

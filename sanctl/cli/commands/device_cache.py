@@ -6,7 +6,8 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment, topology_or_none
-from sanctl.cli.output import finish, output_option, timeout_option
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import finish
 from sanctl.cli.views.device import device_data
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import MIN_DIRTY_BYTES, MIN_READ_BYTES, CacheMode

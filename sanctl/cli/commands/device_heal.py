@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import UNKNOWN, finish, output_option, print_table, timeout_option
+from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
+from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.ops.device_heal import examine_replicas, heal_device
@@ -30,14 +31,8 @@ _WORDS = {
 @click.command()
 @click.argument("name")
 @click.option("--keep", metavar="NODE", help="The node whose copy is kept; the other is lost.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="CODE",
-    help="Go on despite the refusal with this code, and no other.",
-)
+@yes_option
+@accept_option
 @timeout_option(120)
 @output_option
 def heal(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import UNKNOWN, finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.errors import ExitStatus
 from sanctl.model.names import format_bytes
 from sanctl.plan.device.creation import DeviceArguments, parse_device_request

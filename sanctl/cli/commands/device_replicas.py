@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, timeout_option
+from sanctl.cli.options import accept_option, output_option, timeout_option
+from sanctl.cli.output import finish
 from sanctl.cli.views.replica_change import print_replica_change, replica_change_data
 from sanctl.model.names import DeviceName
 from sanctl.ops.device_replicas import change_replicas
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
     from sanctl.cli.environment import Environment
     from sanctl.model.topology import Topology
 
-_ACCEPT = click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="CODE",
-    help="Go on despite the refusal with this code, and no other.",
-)
 #: A day: a full sync of a large device takes hours, and whoever waits may stop waiting.
 _PATIENCE_S = 86400
 
@@ -35,7 +29,7 @@ _PATIENCE_S = 86400
 @click.argument("count", metavar="1|2|3|4")
 @click.option("--add", multiple=True, metavar="NODE", help="A node that is to have a copy.")
 @click.option("--drop", multiple=True, metavar="NODE", help="A node that is to have none.")
-@_ACCEPT
+@accept_option
 @timeout_option(_PATIENCE_S)
 @output_option
 def replicas(

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import Command, finish, output_option, timeout_option
+from sanctl.cli.options import Command, output_option, timeout_option
+from sanctl.cli.output import finish
 from sanctl.cli.views.sync_policy import sync_policy_data, sync_policy_text
 from sanctl.model.names import DeviceName
 from sanctl.ops.device_sync import change_sync_policy

@@ -6,7 +6,8 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, timeout_option
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import finish
 from sanctl.cli.views.sync import verify_data
 from sanctl.cli.views.sync_policy import sync_policy_data
 from sanctl.errors import ExitStatus, Problem, UsageError

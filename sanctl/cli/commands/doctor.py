@@ -6,7 +6,8 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish
 from sanctl.cli.views.finding import finding_data
 from sanctl.errors import ConfigError, ExitStatus
 from sanctl.model.findings import is_degraded

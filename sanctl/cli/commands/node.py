@@ -7,7 +7,8 @@ import click
 
 from sanctl.cli.commands.node_replace import replace
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
+from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
 from sanctl.model.names import NodeName
@@ -37,13 +38,7 @@ def list_nodes(output: str) -> None:
 
 @node.command(short_help="Move all devices off a node and keep it free.")
 @click.argument("name", metavar="NODE")
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="CODE",
-    help="Go on despite the refusal with this code, and no other.",
-)
+@accept_option
 @timeout_option(180)
 @output_option
 def standby(name: str, accepted: tuple[str, ...], timeout_s: float, output: str) -> None:
@@ -82,15 +77,9 @@ def online(name: str, timeout_s: float, output: str) -> None:
 @node.command()
 @click.argument("name", metavar="NODE")
 @click.option("--test", is_flag=True, help="Only ask its fencing devices whether they answer.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--no-drain", is_flag=True, help="Do not move its devices away first.")
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="CODE",
-    help="Go on despite the refusal with this code, and no other.",
-)
+@accept_option
 @timeout_option(180)
 @output_option
 def fence(

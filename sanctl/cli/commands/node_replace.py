@@ -3,25 +3,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from sanctl.cli.commands.device_replicas import _ACCEPT, _PATIENCE_S, _setting
+from sanctl.cli.commands.device_replicas import _PATIENCE_S, _setting
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, timeout_option
+from sanctl.cli.options import accept_option, output_option, timeout_option
+from sanctl.cli.output import finish
 from sanctl.cli.views.replica_change import print_replica_change, replica_change_data
 from sanctl.model.names import NodeName
 from sanctl.ops.node_replace import replace_node
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(short_help="Give all copies of a node to another.")
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
-@_ACCEPT
+@accept_option
 @timeout_option(_PATIENCE_S)
 @output_option
 def replace(

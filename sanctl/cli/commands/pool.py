@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import UNKNOWN, finish, output_option, print_table, timeout_option
+from sanctl.cli.options import output_option, timeout_option, yes_option
+from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.node import pool_data
 from sanctl.errors import SanctlError
 from sanctl.model.cache_policy import CacheMode
@@ -131,7 +132,7 @@ def _mode_data(
 @pool.command(short_help="Make a pool with flash on this node, or give it its flash.")
 @click.argument("name", metavar="POOL")
 @click.option("--anew", is_flag=True, help="Throw away what it holds; its peers fill it again.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @output_option
 def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     """Make a pool with a flash cache on this node, as cluster.toml has it, or go on with that.

@@ -6,7 +6,8 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.device import (
     CACHE_COLUMNS,
     DEVICE_COLUMNS,

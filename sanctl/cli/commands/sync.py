@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.device import replica_text
 from sanctl.cli.views.sync import (
     duration_text,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator

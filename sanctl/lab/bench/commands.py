@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import click
 
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.lab.bench.cache_throughput import cache_command
 from sanctl.lab.bench.replica_changes import levels_command

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus
 from sanctl.lab.bench.cache_throughput import slow_disks
 from sanctl.lab.bench.replica_changes import close_load
