@@ -33,13 +33,13 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import scheduler, verify
+from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover.promotion import are_all_blank
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
@@ -70,7 +70,7 @@ def start() -> int:
     """Bring the replica up: standby, exported, in contact with its peers."""
     device = _device()
     steps = ocf.Steps(device.name, "start")
-    os.makedirs(parts.RUNTIME, mode=0o700, exist_ok=True)
+    state_files.make_folder()
     found = parts.observe(_RUNNER, device)
     if found.is_standby:
         replica_state.publish(_RUNNER, device, found.drbd)
@@ -276,19 +276,10 @@ def take_down(device: Device) -> None:
     parts.detach_files(_RUNNER, device)
     resource_file.remove(device.name)
     replica_state.withdraw(_RUNNER, device)
-    activation_record.forget(device)
-    outdate.forget(device.name)
-    before_resync_source.forget(device.name)
-    heal.forget(device)
-    sync_policy.forget(device)
-    scheduler.forget(device)
-    hung_io_reboot.forget(device)
-    reattach_disk.forget(device)
-    reconnect_outdated.forget(device)
-    read_cache.forget(device)
-    verify.withdraw(_RUNNER, device)
-    peers.forget(device)
+    # Before its share of the limit, which is kept there, too, is gone.
     write_cache.after_stop(device.name)
+    state_files.remove_device(device.name)
+    verify.withdraw(_RUNNER, device)
     parts.wait_until_detached(device)
     left = parts.observe(_RUNNER, device)
     if (

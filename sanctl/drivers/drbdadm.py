@@ -14,12 +14,13 @@ import re
 
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 #: Where the agents write resource files.
-RESOURCE_FILES = "/run/sanctl/drbd.d"
+RESOURCE_FILES = state_files.drbd_folder()
 # Where drbd-utils keeps which file has which resource (registry.c).
 _REGISTRY = "/run/drbd"
 

@@ -24,8 +24,6 @@ anything DRBD does not know means "not certain".
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
@@ -36,8 +34,7 @@ from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import cib, corosync, drbdsetup, node_attributes, outdated_marks, self_fence
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.failover import fence_rules, frozen_io_reboot
-from sanctl.system import journal
-from sanctl.system.files import exists
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
@@ -46,8 +43,6 @@ _GIVEN_UP = frozenset({"Disconnecting", "StandAlone"})
 # A promotion has 60 s; what is left is for the agent to say why it failed.
 _PROMOTION_DEADLINE_S = 40.0
 _TELL_EVERY_S = 30.0
-_LOCKS = "/run/sanctl"
-_LOCK_POLL_S = 0.05
 # Who holds the lock holds it for a few answers of the cluster.
 _LOCK_PATIENCE_S = 10.0
 _RUNNER = LocalRunner()
@@ -169,7 +164,7 @@ def mark_outdated(runner: Runner, device: str, peer: str) -> str:
     before, seen = _weigh(runner, device, peer)
     if seen is None or not fence_rules.is_certain(before):
         return before
-    if seen.is_own_marked and exists(_promotion(device)):
+    if seen.is_own_marked and _promotion(device).exists():
         # The order to promote this replica is older than that: a node that joined brought it along.
         return _MARKED
     has_outranked = fence_rules.must_outrank_peer_cib(before)
@@ -204,7 +199,7 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.
 
 def _may_mark(runner: Runner, device: str, peer: str) -> bool:
     """Whether there is still something here that a mark is wanted for; asked under the lock."""
-    if exists(_promotion(device)):
+    if _promotion(device).exists():
         return True
     state = drbdsetup.observe(runner, device)
     return fence_rules.may_mark(state and state.with_only_peer(peer), is_promoting=False)
@@ -213,8 +208,7 @@ def _may_mark(runner: Runner, device: str, peer: str) -> bool:
 @contextlib.contextmanager
 def promoting(device: str) -> Iterator[None]:
     """Let fence-peer know that it is called for a promotion, for as long as that lasts."""
-    with open(_promotion(device), "w", encoding="utf-8"):
-        pass
+    _promotion(device).write()
     try:
         yield
     finally:
@@ -223,12 +217,11 @@ def promoting(device: str) -> Iterator[None]:
 
 def cancel_promotion(device: str) -> None:
     """Make a handler that was called for a promotion give up: the promotion is not wanted."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_promotion(device))
+    _promotion(device).remove()
 
 
-def _promotion(device: str) -> str:
-    return f"{_LOCKS}/promoting-{device}"
+def _promotion(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "promoting")
 
 
 def _waits_as_primary(device: str, peer: str) -> bool:
@@ -330,38 +323,12 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     return True
 
 
-def forget(device: str) -> None:
-    """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
-    cancel_promotion(device)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{_LOCKS}/fence-{device}.lock")
-    quorum_overlap.remove_notes(device)
-
-
-@contextlib.contextmanager
-def locked(device: str, *, wait_s: float) -> Iterator[bool]:
+def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
     """Hold the device's fencing lock, if it can be had in that time; tell whether it could.
 
     A kernel lock on an open file: it ends with the process, whatever ends that.
     """
-    os.makedirs(_LOCKS, mode=0o700, exist_ok=True)
-    handle = os.open(f"{_LOCKS}/fence-{device}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    try:
-        yield _lock(handle, time.monotonic() + wait_s)
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, deadline: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOCK_POLL_S)
-        else:
-            return True
+    return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
 
 
 def peer_standing(runner: Runner, peer: str) -> str:

@@ -30,7 +30,6 @@ For a device with three and more copies (DRBD 9) the word counts only as far as
 
 from __future__ import annotations
 
-import contextlib
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection
@@ -40,11 +39,11 @@ from sanctl.model.drbd import ResourceState
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_overlap, is_certain
-from sanctl.system.files import exists, read_text_or
+from sanctl.system import state_files
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
-_NOTES = "/run/sanctl"
 # A new one for each start of the unit: what it is called is not told to be used again.
 _LIFE = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
@@ -96,7 +95,7 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
     """
     if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_connected:
         return True
-    if exists(_trusted(state.name)):
+    if _trusted(state.name).exists():
         return True
     seen = corosync.membership(runner)
     if seen.quorums_intersect or not others:
@@ -125,8 +124,7 @@ def _has_joined(runner: Runner, node: str) -> bool:
 
 def record_connection(device: str) -> None:
     """Remember that this node's replica has been connected in this life of the cluster software."""
-    with open(_met(device), "w", encoding="utf-8") as note:
-        note.write(_life())
+    _met(device).write(_life())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
@@ -149,7 +147,7 @@ def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
         record_connection(state.name)
     if state.is_primary or state.is_connected or not state.peers or drbdsetup.generation() >= 9:
         return False
-    if state.disk != "UpToDate" or _has_met(state.name) or exists(_trusted(state.name)):
+    if state.disk != "UpToDate" or _has_met(state.name) or _trusted(state.name).exists():
         return False
     return not corosync.membership(runner).quorums_intersect
 
@@ -159,29 +157,26 @@ def record_operator_trust(device: str) -> None:
 
     Whoever notes this has made sure that it still holds that.
     """
-    with open(_trusted(device), "w", encoding="utf-8"):
-        pass
+    _trusted(device).write()
 
 
 def remove_operator_trust(device: str) -> None:
     """Forget that: the replica could not be called good."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_trusted(device))
+    _trusted(device).remove()
 
 
 def remove_notes(device: str) -> None:
     """Forget both: the replica is stopped, or has just been started."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_met(device))
+    _met(device).remove()
     remove_operator_trust(device)
 
 
-def _met(device: str) -> str:
-    return f"{_NOTES}/met-{device}"
+def _met(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "connected")
 
 
-def _trusted(device: str) -> str:
-    return f"{_NOTES}/trusted-{device}"
+def _trusted(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "operator-trust")
 
 
 def _life() -> str:
@@ -196,11 +191,11 @@ def _life() -> str:
 
 
 def _has_met(device: str) -> bool:
-    return read_text_or(_met(device), "never") == _life()
+    return _met(device).read("never") == _life()
 
 
 def _is_untried(runner: Runner, device: str) -> bool:
-    if exists(_trusted(device)):
+    if _trusted(device).exists():
         return False
     if drbdsetup.generation() >= 9:
         return not _has_met(device)

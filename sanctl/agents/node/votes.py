@@ -61,7 +61,7 @@ def read_vote_mode(runner: Runner) -> NodeVotes:
 
 def invalidate_published() -> None:
     """Have the next `cast` publish again, whatever was told before."""
-    attrd_cache.invalidate("votes")
+    attrd_cache.of_votes().remove()
 
 
 def _strategy() -> str:
@@ -125,10 +125,10 @@ def _is_device(tally: VoteMode | None) -> bool:
 
 def _publish(runner: Runner, ballot: NodeVotes) -> None:
     listener = attrd_cache.attrd_pid()
-    if attrd_cache.is_current("votes", listener, str(ballot)):
+    if attrd_cache.is_current(attrd_cache.of_votes(), listener, str(ballot)):
         return
     node_attributes.publish(runner, VOTES_ATTRIBUTE, str(ballot))
-    attrd_cache.record("votes", listener, str(ballot))
+    attrd_cache.record(attrd_cache.of_votes(), listener, str(ballot))
 
 
 def _note(text: str) -> None:

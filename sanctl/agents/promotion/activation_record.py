@@ -8,12 +8,10 @@ own, so it has to be asked; what has lived once has lived, and that is kept on t
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from sanctl.drivers import crm_resource
-from sanctl.system.files import exists
+from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ def is_new(runner: Runner, device: Device) -> bool:
     Raises:
         CommandError: the cluster did not answer; a device is then not taken for a new one.
     """
-    if exists(_mark(device)):
+    if _mark(device).exists():
         return False
     value = crm_resource.meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_TIMEOUT_S)
     if value == "true":
@@ -50,16 +48,9 @@ def record_promotion(runner: Runner, device: Device) -> None:
     _remember(device)
 
 
-def forget(device: Device) -> None:
-    """Drop what this node remembers of the device."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_mark(device))
-
-
 def _remember(device: Device) -> None:
-    with open(_mark(device), "w", encoding="utf-8"):
-        pass
+    _mark(device).write()
 
 
-def _mark(device: Device) -> str:
-    return f"/run/sanctl/lived-{device.name}.{device.uuid}"
+def _mark(device: Device) -> state_files.StateFile:
+    return state_files.of_device(device.name, f"was-active.{device.uuid}")

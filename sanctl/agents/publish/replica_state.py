@@ -93,7 +93,7 @@ def has_changed(device: Device, state: ResourceState) -> bool:
     Not of a replica of which nothing was told: it is being started or stopped. Nor of one without
     contact, of which only its agent knows all there is to tell.
     """
-    before = attrd_cache.published_fields(device.name)
+    before = attrd_cache.published_fields(attrd_cache.of_device(device.name))
     words = published_value(state, nodes=len(device.nodes)).split()
     return (
         bool(before)
@@ -136,7 +136,8 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         runner, device, state
     )
     text, listener = f"{score} {value}", attrd_cache.attrd_pid()
-    if attrd_cache.is_current(device.name, listener, text):
+    cached = attrd_cache.of_device(device.name)
+    if attrd_cache.is_current(cached, listener, text):
         return
     node_attributes.set_promotion_score(runner, device.name, score)
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
@@ -145,12 +146,12 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         good = [node for node in others if state.with_only_peer(node).is_in_sync]
         if good:
             clear_marks(runner, device.name, good)
-    attrd_cache.record(device.name, listener, text)
+    attrd_cache.record(cached, listener, text)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
     """Withdraw this replica's attributes; the node is no candidate any more."""
-    attrd_cache.invalidate(device.name)
+    attrd_cache.of_device(device.name).remove()
     with contextlib.suppress(SanctlError):
         node_attributes.delete_promotion_score(runner, device.name)
         node_attributes.delete(runner, f"sanctl-{device.name}")

@@ -24,13 +24,13 @@ import time
 
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
-from sanctl.agents.replica.parts import RUNTIME, Device
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import cib, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
-from sanctl.system import journal
-from sanctl.system.files import exists, read_text_or, write_atomically
+from sanctl.system import journal, state_files
+from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _QUERY_TIMEOUT_S = 8.0
@@ -137,7 +137,7 @@ def _discard(
     held = data_generations(runner, device, state)
     if held is None or len(order) != 2:
         return
-    begun = read_text_or(_begun(device), "") == order[0]
+    begun = _begun(device).read() == order[0]
     if held.name != order[0]:
         if not begun:
             # Healed already, or other data than the operator was shown.
@@ -148,8 +148,7 @@ def _discard(
         elif not held.is_blank:
             _go_on(runner, device, order[0], here)
         return
-    with open(_begun(device), "w", encoding="utf-8") as file:
-        file.write(order[0])
+    _begun(device).write(order[0])
     _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
     if order[1] == "full" or lost_writes.is_suspect(
         device.name, lost_writes.data_file(device.name)
@@ -214,21 +213,16 @@ def _revive(
 
 def _finish(runner: Runner, device: Device, here: str) -> None:
     """Take back an order that has been carried out."""
-    if not exists(_begun(device)):
+    if not _begun(device).exists():
         return
     _forget(runner, device, "discard", here)
-    os.unlink(_begun(device))
+    _begun(device).remove()
     _tell(device, "in contact again; what was to be discarded is being replaced", "done")
 
 
-def forget(device: Device) -> None:
-    """Drop what is kept on tmpfs of a device that is stopped here; an order stays in the CIB."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_begun(device))
-
-
-def _begun(device: Device) -> str:
-    return f"{RUNTIME}/discarding-{device.name}"
+def _begun(device: Device) -> state_files.StateFile:
+    """The data generation that is being discarded, while it is."""
+    return state_files.of_device(device.name, "discard-begun")
 
 
 def _forget(runner: Runner, device: Device, kind: str, here: str) -> None:

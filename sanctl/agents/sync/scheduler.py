@@ -17,13 +17,11 @@ A resync that it holds back and dies over is not lost: monitors start it again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, resource_file, sync_policy
-from sanctl.agents.replica.parts import RUNTIME, Device
+from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.drivers import drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
@@ -41,12 +39,11 @@ from sanctl.model.resync_record import (
 )
 from sanctl.parse.drbd import SyncProgress
 from sanctl.plan.drbd import resync_order as plan
-from sanctl.system import journal
-from sanctl.system.files import exists, read_text_or, replace_on_tmpfs, write_atomically
+from sanctl.system import journal, state_files
+from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNIT = "sanctl-resync.service"
-_LOCK = f"{RUNTIME}/resync.lock"
 _LOOK_EVERY_S = 1.0
 _TELL_EVERY_S = 2.0
 _LINGER_S = 4.0
@@ -86,51 +83,33 @@ def latest_resync(device: Device) -> ResyncRecord | None:
     return None if path is None else ResyncRecord.parse(read_text_or(path, ""))
 
 
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    _Count(device.name).forget()
-
-
 def _is_accompanied() -> bool:
-    handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    try:
-        # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
+    with state_files.locked(_lock(), wait_s=0.0, shared=True) as is_free:
+        return not is_free
 
 
 def main() -> int:
     """Accompany what runs here until nothing does."""
-    os.makedirs(RUNTIME, mode=0o700, exist_ok=True)
-    handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    if not _is_mine(handle):
-        return 0  # Somebody does.
-    company = ResyncScheduler(LocalRunner())
+    with state_files.locked(_lock(), wait_s=_ASKED_S) as is_mine:
+        if is_mine:
+            _run(ResyncScheduler(LocalRunner()))
+    return 0
+
+
+def _run(scheduler: ResyncScheduler) -> None:
     idle_since = time.monotonic()
     while True:
-        if company.look():
+        if scheduler.look():
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since > _LINGER_S:
-            company.leave()
-            return 0
+            scheduler.leave()
+            return
         time.sleep(_LOOK_EVERY_S)
 
 
-def _is_mine(handle: int) -> bool:
-    until = time.monotonic() + _ASKED_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
-        else:
-            return True
+def _lock() -> str:
+    return state_files.node_lock("resync")
 
 
 class _Track:
@@ -173,8 +152,8 @@ class _Count:
     """
 
     def __init__(self, name: str) -> None:
-        self._path = f"{RUNTIME}/resync-{name}"
-        words = read_text_or(self._path, "").split()
+        self._file = state_files.of_device(name, "resync-received")
+        words = self._file.read().split()
         # What came before this connection, less what it had brought before the resync; and the
         # counter as it was last seen.
         self._before_kib, self._seen_kib = map(int, words) if len(words) == 2 else (0, 0)
@@ -195,11 +174,10 @@ class _Count:
         return max(0, self._before_kib + self._seen_kib)
 
     def _keep(self) -> None:
-        replace_on_tmpfs(self._path, f"{self._before_kib} {self._seen_kib}\n")
+        self._file.write(f"{self._before_kib} {self._seen_kib}\n")
 
     def forget(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)
+        self._file.remove()
 
 
 class ResyncScheduler:

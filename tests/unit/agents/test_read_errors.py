@@ -30,6 +30,7 @@ from sanctl.drivers import (
 )
 from sanctl.errors import CommandError
 from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 from tests.fakes.runner import FakeRunner
 
@@ -54,8 +55,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pool_files.DeviceF
     Path(made.data).write_bytes(b"data" * 2048)
     Path(made.metadata).write_bytes(b"meta" * 1024)
     Path(lost_writes.marker_path(made.data)).write_text("another boot\n")
-    monkeypatch.setattr(lost_writes, "RUNTIME", str(tmp_path / "run"))
-    monkeypatch.setattr(write_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(loop, "detach", lambda _path: None)
@@ -126,10 +127,8 @@ def test_a_copy_that_may_be_suspect_does_not_serve_and_is_not_thrown_away(
     monkeypatch.setattr(primary_node, "find", lambda *_: "n2")
     monkeypatch.setattr("sanctl.agents.replica.reinitialize.reset", refuse)
     faults = Faults(monkeypatch)
-    faults.at(
-        lost_writes.marker_path(files.data) if where == "marker" else lost_writes._failed(VOL.name),
-        number,
-    )
+    marker, note = lost_writes.marker_path(files.data), lost_writes._failed(VOL.name).path
+    faults.at(marker if where == "marker" else note, number)
     # The marker is read by the built-in open(), which asks the kernel by itself.
     monkeypatch.setattr(lost_writes, "read_text_or", _read)
     assert lost_writes.is_suspect(VOL.name, files.data)
@@ -196,7 +195,7 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     monkeypatch.setattr(parts, "observe", lambda *_: found)
     monkeypatch.setattr(first_activation, "_is_unborn", lambda *_: True)
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
-    faults.at(activation_record._mark(VOL), errno.ENOMEM)
+    faults.at(activation_record._mark(VOL).path, errno.ENOMEM)
     assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
     faults.at(quorum_overlap._LIFE, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):

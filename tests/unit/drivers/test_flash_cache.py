@@ -15,6 +15,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
 from sanctl.model.topology import Pool, PoolCache
+from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 from tests.fakes.runner import FakeRunner
 
@@ -32,7 +33,7 @@ SEEN = bcache.OriginState("null", True, THROUGH, True, 0, 0, 0)
 
 @pytest.fixture(autouse=True)
 def _folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
 
 

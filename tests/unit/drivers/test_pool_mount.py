@@ -14,6 +14,7 @@ import pytest
 
 from sanctl.drivers import pool_mount
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from tests.fakes.runner import Answer, FakeRunner
 
@@ -74,7 +75,7 @@ def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_this_machine_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     assert not pool_mount.is_shut_down(str(tmp_path))
     assert pool_mount.mount_of("/") is not None
     assert not pool_mount.is_readable("/dev/no-such-device")
@@ -112,7 +113,7 @@ def test_it_is_tried_out_where_the_kernel_does_not_say(
 ) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: KNOWN)
-    monkeypatch.setattr(pool_mount, "_try", lambda _path: refused)
+    monkeypatch.setattr(pool_mount, "_try_write", lambda _path: refused)
     monkeypatch.setattr(pool_mount, "is_readable", lambda _source: answers)
     assert pool_mount.is_shut_down("/pool") is is_shut
 
@@ -129,10 +130,10 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process waits for a file, for as long as this lasts."""
-    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(pool_mount, "_TRY_S", 60.0)
-    assert pool_mount._try(str(tmp_path)) == 0
-    assert pool_mount._try(str(tmp_path / "none")) == errno.ENOENT
+    assert pool_mount._try_write(str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path / "none")) == errno.ENOENT
     until = tmp_path / "until"
     with monkeypatch.context() as patched:
 
@@ -142,13 +143,13 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
 
         patched.setattr(pool_mount, "_make", hangs)
         patched.setattr(pool_mount, "_TRY_S", 0.05)
-        assert pool_mount._try(str(tmp_path)) is None
-    assert pool_mount._try(str(tmp_path)) is None, "one is still out"
+        assert pool_mount._try_write(str(tmp_path)) is None
+    assert pool_mount._try_write(str(tmp_path)) is None, "one is still out"
     until.touch()
     (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
     with held.open() as lock:  # free once that process has gone
         fcntl.flock(lock, fcntl.LOCK_EX)
-    assert pool_mount._try(str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path)) == 0
 
 
 def test_a_damaged_one_is_told_from_one_whose_disk_has_failed(

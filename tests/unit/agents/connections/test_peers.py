@@ -13,6 +13,7 @@ from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, loop, pool_files
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology, wide_topology
 
@@ -54,7 +55,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
     monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
-    monkeypatch.setattr(peers, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(resource_file, "_INCLUDE", str(tmp_path / "include.res"))
     monkeypatch.setattr(resource_file, "_SECRET", str(secret))
     monkeypatch.setattr(parts, "load_topology", topology)

@@ -12,7 +12,7 @@ import pytest
 from sanctl.agents.fencing import outdate
 from sanctl.agents.fencing.outdate import clear_marks, mark_outdated
 from sanctl.agents.handlers import drbd_environment
-from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.publish import replica_state
 from sanctl.agents.publish.replica_state import published_value
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, lio
@@ -24,6 +24,7 @@ from sanctl.plan.failover.promotion import (
     are_all_blank,
     promotion_score,
 )
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "drbd9"
@@ -115,8 +116,7 @@ def _marks(node: FakeRunner) -> list[str]:
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
-    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lio, "initiators", lambda _name: ())
     monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "n1"}))
 

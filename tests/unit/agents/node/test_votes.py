@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.node import votes
-from sanctl.agents.publish import attrd_cache
 from sanctl.config import parse
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError, Problem
@@ -17,6 +16,7 @@ from sanctl.model.topology import Strategy
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, NodeVotes, VoteMode, Votes, WantedVotes
 from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.render.corosync import quorum_section
+from sanctl.system import state_files
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import CLUSTER_TOML
 from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
@@ -81,7 +81,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path, DEVICE, PAIR + QDEVICE)
     monkeypatch.setattr(corosync, "CONF", str(made.conf))
     monkeypatch.setattr(votes, "_TOML", str(made.toml))
-    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(votes, "_DEVICE_SOCKET", str(made.socket))
     return made
 

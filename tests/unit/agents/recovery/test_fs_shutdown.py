@@ -18,6 +18,7 @@ from sanctl.drivers import drbdadm, drbdsetup, loop, node_attributes, pool_mount
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import Pool
+from sanctl.system import state_files
 from sanctl.system.files import file_lock
 from sanctl.system.runner import LocalRunner
 from tests.fakes.topology import topology
@@ -117,7 +118,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         (devices / f"{name}.{'0' * 32}.data").touch()
     (tmp_path / "pool" / ".sanctl-pool").write_text(made.pool.uuid)
     made.files = [f"{devices}/vol.{'0' * 32}.data"]
-    monkeypatch.setattr(fs_shutdown, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(fs_shutdown, "time", made)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(pool_mount, "is_shut_down", lambda _path: made.is_shut)

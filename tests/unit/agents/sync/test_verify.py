@@ -18,7 +18,7 @@ from sanctl.drivers import drbdadm, drbdsetup, kernel_log
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.verify_result import VerifyResult
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 NOW = int(time.time())
@@ -61,7 +61,7 @@ class Node(FakeRunner):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(verify, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n1"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -142,7 +142,7 @@ def not_at_its_end(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> Non
     elif how == "another peer's":
         broken_off += [(10, "drbd vm1/0 drbd3 n3: Online verify done (total 1 sec)")]
     elif how == "the node crashed":
-        (here / "verify-vm1").unlink()
+        (here / "devices/vm1/verify-position").unlink()
         return
     monkeypatch.setattr(kernel_log, "records", lambda: iter(broken_off))
 
@@ -346,7 +346,7 @@ def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> Non
     verify.begin(node, ordered, several())
     state = several(n2=peer(1, connection="Connecting", replication="Off"))
     if not is_marked:  # the node was started anew
-        (here / "verify-vm1").unlink()
+        (here / "devices/vm1/verify-position").unlink()
         state = several()
     assert not verify.track(node, ordered, state)
     assert latest(here).result == "interrupted"

@@ -43,11 +43,12 @@ _OLD_PATHS = {
         "resync-received": "resync-{name}",
         "sync-policy": "policy-{name}",
         "unmap-offer": "unmap-{name}",
-        "verify": "verify-{name}",
+        "verify-position": "verify-{name}",
         "was-active": "lived-{name}.{suffix}",
         "writes-stable": "stable-{name}",
     },
     _POOLS: {
+        "flash-attached": "pool-{name}.attached",
         "flash-lost": "pool-{name}.flash-lost",
         "flash-rate": "pool-{name}.flash-rate",
         "mount": "pool-{name}.mount",
