@@ -166,7 +166,7 @@ def test_a_fallback_stands_in_for_something() -> None:
         host["sanctl_sbd_devices"] = ["/dev/disk/by-id/x"]
     variables["n1"]["sanctl_fence_options"] = {}
     (line,) = problems(variables)
-    assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_options: is there without")
+    assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_options: is a fallback without")
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_where_nodes_stand_reaches_cluster_toml() -> None:
     variables = hostvars()
     variables["n1"] |= {"sanctl_site": "north", "sanctl_rack": "a1"}
     assert problems(variables) == [
-        "SAN-CONF-046: host n2: sanctl_site: is missing, and told of n1 "
-        "(tell it of every storage node, or of none)",
-        "SAN-CONF-046: host n2: sanctl_rack: is missing, and told of n1 "
-        "(tell it of every storage node, or of none)",
+        "SAN-CONF-046: host n2: sanctl_site: is missing, and given for n1 "
+        "(give it for every storage node, or for none)",
+        "SAN-CONF-046: host n2: sanctl_rack: is missing, and given for n1 "
+        "(give it for every storage node, or for none)",
     ]
     variables["n2"] |= {"sanctl_site": "south", "sanctl_rack": "a1"}
     assert problems(variables) == []
