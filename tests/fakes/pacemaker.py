@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A cluster in memory: applies patchsets as Pacemaker does, and plays scheduler and agents.
+"""A Pacemaker cluster in memory: applies patchsets to a CIB, plays scheduler and device agents.
 
 It refuses what a real cluster punishes: removing a resource that still runs (its stop would fail
 and fence the node) is an AssertionError here.
@@ -25,7 +25,7 @@ STORAGE = ("n1", "n2")
 
 
 class FakeClock:
-    """A clock that moves when somebody waits; the cluster acts meanwhile."""
+    """A clock that moves in `sleep`; the cluster acts meanwhile."""
 
     def __init__(self, on_sleep: Callable[[], None] = lambda: None) -> None:
         self.now = 1_800_000_000.0
@@ -326,7 +326,7 @@ class FakePacemaker:
             )
 
     def _cache(self, policy: str, *, is_linked: bool) -> str:
-        """What an agent tells of its replica's cache."""
+        """The words that an agent publishes of its replica's cache."""
         mode, limit_bytes, _ = parse_cache_policy(policy)
         if mode is not CacheMode.WRITE_BACK:
             return f" cache={mode.value}"

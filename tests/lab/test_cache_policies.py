@@ -2,7 +2,8 @@
 """Cache policies: which acknowledged writes survive a power cut, a crash, a change of mode.
 
 Rows of the table in docs/explanation/cache.md. One device through all of them, in file order, and a
-ledger on it, which is checked at the end. The row of all power at once is in test_write_back_power_loss.py.
+ledger on it, which is checked at the end. The row of all power lost at once is in
+test_write_back_power_loss.py.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def write_back(load: LedgerLoad) -> None:
 
 
 def reported_write_caches(load: LedgerLoad) -> set[str]:
-    """What the host was told of the device's write cache, on each path."""
+    """Return the write cache that each of the host's paths reports."""
     paths = load.host.paths(load.target, portals(load.bed))
     out = load.host.sh("; ".join(f"cat /sys/block/{path}/queue/write_cache" for path in paths))
     return set(out.splitlines())
@@ -176,7 +177,7 @@ def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
     ), "the survivor went on before it had flushed"
     assert kernel_mode(bed, NAME, "n1") == "write-through" and marker(bed, "n1") == ""
     wait_for(
-        "the reason to be told",
+        "the reason to be published",
         lambda: modes(bed)["n1"] == ("write-through", "one-copy"),
         within_s=60,
         every_s=2.0,
@@ -218,7 +219,7 @@ def test_a_standby_that_stops_in_order_leaves_no_node_in_write_back(load: Ledger
     other = next(node.name for node in bed.storage if node.name != active)
     began_s = time.time()
     bed.sh("n3", f"sanctl node standby {other}", timeout_s=180)
-    # The other node is down before the one that serves has told the cluster of it.
+    # The standby is down before the active node has published its change.
     await_log(bed, active, began_s, f"{other} cannot be promoted any more", within_s=60)
     log = steps(bed, active, began_s)
     assert position(log, "cache: write-through: all that was in RAM") < position(
@@ -242,7 +243,7 @@ def test_a_standby_that_stops_in_order_leaves_no_node_in_write_back(load: Ledger
 def test_power_is_cut_at_a_step_of_a_change(
     load: LedgerLoad, step: str, mode: str, which: str
 ) -> None:
-    """The agent dies there, and then the power; the copy is filled anew, and changes on."""
+    """The agent dies at that step, then the power is cut: a full resync, and the change goes on."""
     bed = load.bed
     if mode == "write-back":
         bed.sh("n3", f"sanctl device cache {NAME} write-through", timeout_s=150)

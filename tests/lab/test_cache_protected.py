@@ -40,7 +40,9 @@ def test_a_protected_cache_counts_as_a_disk_for_as_long_as_it_is_said_to_be_one(
     bed: LabSession, device: str
 ) -> None:
     nodes = [node.name for node in bed.storage]
-    wait_for("both told", lambda: shown_modes(bed) == {("write-through", None)}, within_s=SETTLED_S)
+    wait_for(
+        "both reported", lambda: shown_modes(bed) == {("write-through", None)}, within_s=SETTLED_S
+    )
     assert {kernel_mode(bed, device, node) for node in nodes} == {"none"}
     assert rollout.run(bed.lab) > 0
     # A replica learns of it when it is started.
@@ -48,7 +50,7 @@ def test_a_protected_cache_counts_as_a_disk_for_as_long_as_it_is_said_to_be_one(
         bed.sh("n3", f"sanctl node standby {node}", timeout_s=240)
         bed.sh("n3", f"sanctl node online {node}", timeout_s=400)
         wait_for(
-            "two copies", lambda: collect.is_in_sync(bed, nodes[0], device), within_s=SETTLED_S
+            "two replicas", lambda: collect.is_in_sync(bed, nodes[0], device), within_s=SETTLED_S
         )
     wait_for(
         "each write to be stable",

@@ -121,7 +121,7 @@ def await_no_flushes(bed: LabSession) -> None:
 
 
 def wait_until_served(scenario: Scenario) -> None:
-    """Give the power back and wait until both copies are in sync and the host is served."""
+    """Give the power back and wait until both replicas are in sync and the host is served."""
     bed = scenario.bed
     for node in bed.storage:
         bed.ensure_power(node.name)
@@ -132,7 +132,7 @@ def wait_until_served(scenario: Scenario) -> None:
         every_s=3.0,
     )
     wait_for(
-        "both copies in sync",
+        "both replicas in sync",
         lambda: collect.is_in_sync(bed, collect.active_node(bed, NAME), NAME),
         within_s=BACK_DEADLINE_S,
         every_s=3.0,
@@ -233,7 +233,7 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
     for node in bed.storage:
         bed.ensure_power(node.name)
     wait_for(
-        "both copies to be suspect", lambda: has_two_suspects(bed), within_s=BACK_DEADLINE_S,
+        "both replicas to be suspect", lambda: has_two_suspects(bed), within_s=BACK_DEADLINE_S,
         every_s=5.0,
     )  # fmt: skip
     bed.sh("n3", f"sanctl device heal {NAME} --keep {active} --yes", timeout_s=240)
@@ -243,7 +243,7 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
 
 
 def has_two_suspects(bed: LabSession) -> bool:
-    """Whether nobody may serve, both copies lost writes, and it is known which data they hold."""
+    """Whether no node may serve, both replicas are suspect, and both data generations are known."""
     text = bed.sh("n3", f"sanctl device heal {NAME} --output json", ok=range(256)).stdout
     reported = json.loads(text)["data"]
     return (

@@ -265,7 +265,7 @@ def test_promoted_states(running: tuple[Replica, Replica]) -> None:
 def test_a_promotion_killed_after_each_step(running: tuple[Replica, Replica], step: str) -> None:
     one, two = running
     assert one.run("promote", die_after=step) == KILLED
-    # After the last step everything is done but the report; before it, never call it whole.
+    # After the last step only the report is missing; before it, monitor must not say PROMOTED.
     assert one.run("monitor") == (PROMOTED if step == "alua" else FAILED_PROMOTED)
     assert one.run("promote") == SUCCESS
     assert one.run("monitor") == PROMOTED

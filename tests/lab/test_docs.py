@@ -58,7 +58,9 @@ def await_clock(bed: LabSession) -> None:
 
 def type_on_host(bed: LabSession, sample: Sample) -> None:
     """Type at the prompt of i1; a loop goes on beside what follows."""
-    command = f"udevadm settle --timeout 10; {sample.command}"  # nobody types as fast as this
+    command = (
+        f"udevadm settle --timeout 10; {sample.command}"  # a reader types slower than this test
+    )
     if sample.command.startswith("while "):
         command = f"systemd-run --quiet --collect --unit=tutorial-clock bash -c '{sample.command}'"
     bed.sh(sample.where.removeprefix("root@"), command, timeout_s=60)

@@ -2,7 +2,7 @@
 """DRBD 9: devices with two, three and four replicas through moves, crashes and partitions.
 
 On a laboratory of its own, with four storage nodes and a witness, whose kernel has DRBD 9: Linux
-itself has 8.4. In file order, on a device with two copies, one with three and one with four; a
+itself has 8.4. In file order, on a device with two replicas, one with three and one with four; a
 ledger runs on them through every fault, and no acknowledged write may be missing at its end.
 """
 
@@ -126,7 +126,7 @@ def test_the_metadata_has_room_for_four_replicas(three: ReplicatedDevice) -> Non
 
 
 def test_verify_finds_what_differs_on_each_and_repairs_it(three: ReplicatedDevice) -> None:
-    """Two copies altered behind DRBD's back, at two places."""
+    """Two replicas altered behind DRBD's back, at two places."""
     three.await_recovery()
     serving, (first, second) = three.active(), three.others()
     places = {first: 3 * 2**20, second: 40 * 2**20 + 8192}
@@ -153,7 +153,7 @@ def test_verify_finds_what_differs_on_each_and_repairs_it(three: ReplicatedDevic
 
 
 def test_replicas_come_and_go(three: ReplicatedDevice) -> None:
-    """The new copy is filled before the old one goes, and who is gone is forgotten."""
+    """A new replica is resynced before the old one goes; DRBD forgets the peer that has gone."""
     three.scenario.sanctl("device", "move", three.name, "--to", "n1", timeout_s=120)
     three.await_recovery()
     with writing(three) as load:
@@ -201,7 +201,7 @@ def test_a_planned_move(three: ReplicatedDevice) -> None:
 
 
 def test_a_standby_that_goes_freezes_nothing(three: ReplicatedDevice) -> None:
-    """Two of three are a majority: nobody is asked, and the host waits for DRBD to notice."""
+    """Two of three are a majority: no fencing is asked for, the host waits for DRBD to notice."""
     (gone, _) = three.others()
     serving = three.active()
     with writing(three) as load:
@@ -239,7 +239,7 @@ def test_a_replica_that_loses_the_sync_network_cannot_serve_and_comes_back(
                 lambda: "quorum:no" in three.events(cut),
                 within_s=DEADLINE_S,
             )
-            # It may call itself UpToDate: who has heard of nobody since has seen nothing newer.
+            # It may call itself UpToDate: a replica without a connection has seen no newer data.
             tried = three.bed.sh(cut, f"drbdsetup primary {three.name}", ok=range(256))
             assert tried.status != 0, "a copy without a majority became Primary"
             await_writes(load)
@@ -251,7 +251,7 @@ def test_a_replica_that_loses_the_sync_network_cannot_serve_and_comes_back(
 def test_without_any_replica_in_contact_the_active_goes_on_by_the_clusters_leave(
     three: ReplicatedDevice,
 ) -> None:
-    """The sync network is gone, the cluster is whole: as with two copies, who serves goes on."""
+    """The sync network is cut, the cluster has all nodes: the active node goes on alone."""
     serving = three.active()
     with writing(three) as load:
         await_writes(load)
@@ -280,7 +280,7 @@ def test_four_new_replicas(four: ReplicatedDevice) -> None:
 def test_a_replica_that_returns_while_another_is_filled_gets_all_it_lacks(
     four: ReplicatedDevice,
 ) -> None:
-    """What broke: it met a third copy, which sent it what the *other* one still lacked (ADR 39)."""
+    """Once broken: a third replica sent it what the *other* returning one still lacked (ADR 39)."""
     serving, (first, second) = four.active(), four.others()[:2]
     rates = ("--rate-min", "256K", "--rate-max", "512K")
     four.scenario.sanctl("device", "sync", four.name, *rates, timeout_s=120)
@@ -322,7 +322,7 @@ def test_a_replica_that_returns_while_another_is_filled_gets_all_it_lacks(
 
 
 def differing_kib(device: ReplicatedDevice, node: str) -> int:
-    """How much of a copy still differs from the one that fills it."""
+    """How much of a replica still differs from the one that fills it."""
     found = re.findall(r"replication:SyncTarget .*out-of-sync:(\d+)", device.events(node))
     return max(map(int, found), default=0)
 
@@ -330,7 +330,7 @@ def differing_kib(device: ReplicatedDevice, node: str) -> int:
 def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(
     four: ReplicatedDevice,
 ) -> None:
-    """Two of four are no majority. With the witness the cluster has one, and gives its leave."""
+    """Two of four replicas are no majority; the cluster, quorate with its witness, allows it."""
     serving = four.active()
     gone = four.others()[:2]
     with writing(four) as load:
@@ -350,7 +350,7 @@ def test_two_standbys_of_four_gone_the_active_goes_on_when_they_are_fenced(
 def test_the_active_and_another_of_four_gone_no_node_serves_until_one_is_back(
     four: ReplicatedDevice,
 ) -> None:
-    """Nobody can know whether the two that are left have seen the last write: so neither does."""
+    """The two that are left may not have seen the last write: so neither of them is promoted."""
     gone = [four.active(), four.others()[0]]
     left = [node for node in four.nodes if node not in gone]
     with writing(four) as load:
@@ -369,8 +369,8 @@ def test_the_active_and_another_of_four_gone_no_node_serves_until_one_is_back(
             for line in journal_lines(four, node, began_s, r"conn\( \w+ -> Connected")
         ]
         assert promoted and connected, "it was served without a majority of its copies"
-        # Each that was left may have been asked once, before its monitor had told that it has no
-        # majority. DRBD refused; Pacemaker remembers that until somebody has seen it.
+        # Pacemaker may have promoted each remaining replica once, before its monitor had published
+        # that it has no majority. DRBD refused; Pacemaker shows the failure until a cleanup.
         four.bed.sh(left[0], f"crm_resource --cleanup --resource {four.name}", timeout_s=60)
         four.await_recovery()
     assert four.differing_sectors(four.active()) == 0

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """DRBD 9: write-back with three replicas stays with two of them, and ends with one alone.
 
-On a laboratory of its own with DRBD 9, as tests/lab/test_drbd9_replicas.py. In file order, on one device; a
-ledger runs on it through every fault, and no acknowledged write may be missing at its end.
+On a laboratory of its own with DRBD 9, as tests/lab/test_drbd9_replicas.py. In file order, on one
+device; a ledger runs on it through every fault, and no acknowledged write may be missing at its
+end.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.faults
 
 NAME = "threeback"
 FLUSHED = "cache: write-through: all that was in RAM"
-# 256 MiB at this rate: time to lose another copy meanwhile.
+# 256 MiB at this rate: time to lose another replica meanwhile.
 SLOW = ("--rate-max", "3M", "--rate-min", "1M")
 AGAIN = ("--rate-max", "network", "--rate-min", "32M")
 
@@ -54,18 +55,18 @@ def three(bed: LabSession) -> Iterator[ReplicatedDevice]:
 
 
 def modes(three: ReplicatedDevice, *nodes: str) -> set[str]:
-    """The modes that the kernels of some nodes are in; of all with a copy if none is named."""
+    """The modes that the kernels of some nodes are in; of all with a replica if none is named."""
     return {kernel_mode(three.bed, NAME, node) for node in nodes or three.nodes}
 
 
 def holds(three: ReplicatedDevice, node: str) -> bool:
-    """Whether DRBD is to freeze I/O there while it sees fewer than two good copies."""
+    """Whether quorum-minimum-redundancy is 2: I/O freezes with fewer than two good replicas."""
     shown = three.bed.sh(node, f"drbdsetup show {NAME}").stdout
     return bool(re.search(r"quorum-minimum-redundancy\s+2;", shown))
 
 
 def await_write_back(three: ReplicatedDevice) -> None:
-    """Wait until all copies are whole, in write-back, and the one that serves is held."""
+    """Wait until all replicas are in sync and write-back; the Primary has minimum redundancy 2."""
     three.await_recovery()
     wait_for(
         "write-back on all three",
@@ -74,7 +75,9 @@ def await_write_back(three: ReplicatedDevice) -> None:
         every_s=2.0,
     )
     active = three.active()
-    wait_for("only who serves to hold", lambda: holding(three) == {active}, within_s=60)
+    wait_for(
+        "minimum redundancy 2 on the Primary alone", lambda: holding(three) == {active}, within_s=60
+    )
 
 
 def holding(three: ReplicatedDevice) -> set[str]:
@@ -152,7 +155,7 @@ def test_one_that_is_left_flushes_before_it_goes_on(three: ReplicatedDevice) -> 
 
 
 def test_the_last_good_one_is_lost_while_another_is_filled(three: ReplicatedDevice) -> None:
-    """Who serves and who is filled are a majority, which DRBD would go on with."""
+    """The Primary and the replica being resynced are a majority, with which DRBD would go on."""
     serving, (behind, good) = three.active(), three.others()
     three.scenario.sanctl("device", "sync", NAME, *SLOW, timeout_s=120)
     with writing(three) as load:
@@ -178,7 +181,7 @@ def test_the_last_good_one_is_lost_while_another_is_filled(three: ReplicatedDevi
 
 
 def test_the_last_good_one_loses_its_disk(three: ReplicatedDevice) -> None:
-    """Its Primary ends the connection for good; it is made anew, and the disk attached."""
+    """The Primary closes the connection to it; it is connected again, and the disk attached."""
     serving, (away, good) = three.active(), three.others()
     with writing(three) as load:
         await_writes(load)

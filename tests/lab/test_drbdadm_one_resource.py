@@ -48,7 +48,7 @@ def test_a_life_beside_a_file_that_cannot_be_read(
     first, second = (node.name for node in bed.storage[:2])
     scenario.create(NAME, "64M", prefer=first)
     assert bed.sh(first, "drbdadm dump all", ok=range(256)).status == 10
-    # As a broken link: who serves is frozen until its handler has let it go on.
+    # As a broken link: the Primary is frozen until its fence-peer handler has returned.
     bed.sh(second, f"drbdadm {CONFIGURATION} disconnect --force {NAME}")
     bed.sh(
         first,
@@ -60,10 +60,10 @@ def test_a_life_beside_a_file_that_cannot_be_read(
     def has_told() -> bool:
         return bool(bed.sh(first, reported).stdout.strip())
 
-    wait_for("the handler's word", has_told, within_s=30)
-    # The monitor's and the handlers' way back.
+    wait_for("the handler's journal line", has_told, within_s=30)
+    # As the agents do it, with the one file.
     bed.sh(second, f"drbdadm {CONFIGURATION} adjust {NAME}")
-    wait_for("the copies", lambda: collect.is_in_sync(bed, first, NAME), within_s=60)
+    wait_for("the replicas", lambda: collect.is_in_sync(bed, first, NAME), within_s=60)
     scenario.sanctl("device", "move", NAME, "--to", second, timeout_s=90)
     assert collect.active_node(bed, NAME) == second
     assert kernel_audit.violations(collect.kernel_views(bed)) == []

@@ -91,7 +91,7 @@ def test_identity_is_the_same_by_every_path(scenario: Scenario, exported: Export
 
 
 def test_paths_differ_where_they_must(scenario: Scenario, exported: Exported) -> None:
-    """Port and port group are what tells one path from another."""
+    """Paths differ in their target port and target port group."""
     groups, ports = set(), set()
     for path in paths_of(scenario, exported):
         text = scenario.host.sh(f"sg_vpd -p 0x83 /dev/{path}")

@@ -87,7 +87,7 @@ def succeeds(bed: LabSession, node: str, command: str) -> bool:
 
 
 def await_content(bed: LabSession) -> None:
-    """Wait until nobody has anything to complain about, and each device answers each node."""
+    """Wait until status and doctor find nothing, and each fencing device answers each node."""
     failover.await_healthy(bed, "n1")
     asked = [(node.name, "sanctl doctor") for node in bed.storage]
     asked += [
@@ -137,7 +137,7 @@ def test_another_agent_is_rolled_out_under_load(
         assert agent == AGENT
         reported = {key: options.get(key) for key in OPTIONS}
         assert reported == {key: str(value) for key, value in OPTIONS.items()}
-        # Where and for whom is as it was; nothing is left that was the other agent's alone.
+        # Addresses and targets are as before; no option of the other agent alone is left.
         kept = {"ip", "username", "password_script", "pcmk_host_list"}
         assert {k: options.get(k) for k in kept} == {k: original[name][1].get(k) for k in kept}
         assert "login_timeout" not in options

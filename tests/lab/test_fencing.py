@@ -39,7 +39,7 @@ pytestmark = pytest.mark.faults
 NAME = "fen0"
 # Looking, dampening, Pacemaker, and a move; on a machine that does other things too.
 LEAVE_DEADLINE_S = 60.0
-# Until a cut cable is noticed by everybody who has to.
+# Until every node has noticed a cut cable.
 NOTICE_DEADLINE_S = 120.0
 # POST, boot and the start of the cluster; then a resync.
 BOOT_DEADLINE_S = 180.0
@@ -65,7 +65,7 @@ def await_silence(load: LedgerLoad, *, within_s: float) -> None:
 
 
 def agent_events(bed: LabSession, since_s: float, wanted: str) -> list[str]:
-    """The nodes whose agents wrote a line, in the order of time."""
+    """Return the nodes whose agents logged a line, in the order of time."""
     log = collect.journals(bed, [node.name for node in bed.storage], since_s)
     return [
         e.node
@@ -75,7 +75,7 @@ def agent_events(bed: LabSession, since_s: float, wanted: str) -> list[str]:
 
 
 def stays(look: Callable[[], bool], until: Callable[[], bool], *, within_s: float) -> None:
-    """Check that something holds at every look until an event."""
+    """Check that a condition holds at every look until an event."""
     deadline = time.monotonic() + within_s
     while not until():
         assert look()
@@ -113,7 +113,9 @@ def test_nothing_moves_when_no_node_is_reached(scenario: Scenario, load: LedgerL
     bed, began_s = scenario.bed, time.time()
     with unplugged(bed, "i1", Network.ISCSI):
         wait_for(
-            "nobody to reach", lambda: reach_counts(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60
+            "no node to reach the host",
+            lambda: reach_counts(bed, "n3") == {"n1": 0, "n2": 0},
+            within_s=60,
         )
         await_idle(bed, "n3")
         assert collect.active_node(bed, NAME) == "n2"
@@ -175,7 +177,7 @@ def is_frozen(bed: LabSession, node: str) -> bool:
 def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(
     scenario: Scenario, load: LedgerLoad
 ) -> None:
-    """Its BMC is dead too: nobody can fence it, so nobody serves, until it is back by itself."""
+    """The node's BMC is dead, too: it cannot be fenced, so no node serves until it has rebooted."""
     bed, began_s = scenario.bed, time.time()
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
@@ -227,7 +229,7 @@ def _test(bed: LabSession, node: str, target: str) -> bool:
 def test_the_node_that_serves_is_fenced_on_request(
     scenario: Scenario, load: LedgerLoad, is_drained: bool
 ) -> None:
-    """Another serves; the node boots, joins and is filled by itself, and takes nothing back."""
+    """The other node serves; the fenced one boots, joins, is resynced, and takes nothing back."""
     bed = scenario.bed
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
@@ -236,7 +238,7 @@ def test_the_node_that_serves_is_fenced_on_request(
     )
     boot, on_s = boot_id(bed, lost), bed.powered_since_s(lost)
     command = f"sanctl node fence {lost}" + ("" if is_drained else " --no-drain")
-    # It asks first, and nobody answers.
+    # The command asks for confirmation, and there is no answer.
     assert "SAN-CLI-002" in bed.sh(survivor, f"{command} </dev/null", ok=(2,)).stderr
     assert (bed.powered_since_s(lost), collect.active_node(bed, NAME)) == (on_s, lost)
     began_s = time.time()
@@ -261,7 +263,7 @@ def test_the_node_that_serves_is_fenced_on_request(
         within_s=RETURN_DEADLINE_S,
         every_s=1.0,
     )
-    # Its standby has ended with the fencing: nobody has to put it back into service.
+    # The standby attribute has ended with the fencing: no `node online` is needed.
     failover.await_healthy(bed, survivor)
     await_idle(bed, survivor)
     assert collect.active_node(bed, NAME) == survivor

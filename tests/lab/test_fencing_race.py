@@ -17,13 +17,13 @@ from tests.support.laboratory import own_or_new_laboratory
 
 pytestmark = pytest.mark.faults
 
-# Active on different nodes: what each serves says nothing about who is to win.
+# Active on different nodes: the winner must not depend on what a node serves.
 DEVICES = ("race1", "race2")
 
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    """In place of the session's laboratory, which has three nodes."""
+    """A laboratory of two nodes without a witness, in place of the shared one."""
     spec = LabSpec(name="testduo", nodes=2, witness=Witness.NONE.value)
     yield from own_or_new_laboratory(
         request, spec, fits=lambda own: own.witness_kind is Witness.NONE

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """`sanctl device heal`: replicas that have diverged, and the repair an operator chooses.
 
-Each side is Primary while the other is out of reach, and takes a write of its own. DRBD then
-refuses to connect them, sanctl says so, and nothing is thrown away until an operator names a copy.
+Each node is Primary while the other is out of reach, and takes a write of its own. DRBD then
+refuses to connect them, sanctl reports it, and no data is discarded until an operator names a
+replica.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def device(scenario: Scenario) -> Iterator[str]:
 
 
 def heal(bed: LabSession, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
-    """Run `sanctl device heal` on the witness, where neither copy is."""
+    """Run `sanctl device heal` on the witness, where neither replica is."""
     words = shlex.join(["sanctl", "device", "heal", NAME, "--output", "json", *arguments])
     reported = json.loads(bed.sh("n3", words, timeout_s=180, ok=ok).stdout)
     assert isinstance(reported, dict)
@@ -74,8 +75,9 @@ def content(bed: LabSession, node: str) -> tuple[str, str]:
 def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None:
     """Let both nodes write apart from each other, then give them their link back.
 
-    Each marked the other as behind when it lost it, so that nobody serves, unless asked for.
-    With each rotation n2 takes a new generation, until it no longer knows the common one.
+    Each marked the other as outdated when it lost the link, so that no node serves, unless
+    `keeps_serving`. Each rotation gives n2 a new data generation, until n2 has forgotten the common
+    one.
     """
     minor = collect.drbd_minor(bed, "n2", NAME)
     # No agent runs meanwhile: it would put the second Primary away at once, and rightly.
@@ -117,7 +119,7 @@ def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None
 
 
 def await_condition(bed: LabSession, wanted: str) -> dict[str, Any]:
-    """Wait until the agents have told enough for this to be known."""
+    """Wait until the agents have published enough to know the condition."""
 
     def reported() -> dict[str, Any] | None:
         data = heal(bed, ok=(0, 1))["data"]
@@ -189,7 +191,7 @@ def test_the_replica_that_is_served_is_given_up_only_by_its_code(
 
 
 def test_replicas_without_a_common_past(scenario: Scenario, device: str) -> None:
-    """Neither bitmap tells what differs: the copy that is given up is sent whole."""
+    """No bitmap has the differences: the replica that is given up gets a full resync."""
     bed = scenario.bed
     # The kernels know that they are in step before the agents have told the cluster.
     await_healthy(bed, "n3")

@@ -29,7 +29,7 @@ CARRIER = {
 
 @pytest.fixture(scope="module")
 def watched_by_carrier(bed: LabSession) -> Iterator[None]:
-    """The change to it is made on the cluster while it runs, and so is the change back."""
+    """Roll out monitoring by carrier on the running cluster, and the change back."""
     rollout.run(bed.lab, arguments=("--extra-vars", json.dumps(CARRIER)))
     yield
     rollout.run(bed.lab)

@@ -2,7 +2,7 @@
 """Planned stops: a node rebooted, updated or powered off stops in order, without fencing.
 
 `reboot` typed on a node is not a crash: what it serves is served elsewhere first, its replicas are
-stopped while they still see their peers, and only then its network goes. So nobody is fenced, and
+stopped while they still see their peers, and only then its network goes. So no node is fenced, and
 the hosts see no more than a planned move.
 """
 
@@ -81,7 +81,7 @@ def pause_since(load: LedgerLoad, began_s: float) -> Pause:
 
 
 def assert_orderly(load: LedgerLoad, leaver: str, began_s: float) -> list[timeline.Entry]:
-    """Nobody was fenced, and the survivor's DRBD was told goodbye instead of missing its peer."""
+    """No node was fenced, and the survivor's DRBD saw an orderly disconnect (TearDown)."""
     bed = load.bed
     entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - 1)
     assert not [

@@ -77,7 +77,7 @@ def set_mode(bed: LabSession, mode: str) -> None:
 
 
 def kernel_state(bed: LabSession, node: str) -> tuple[str, str]:
-    """State and mode that bcache is in, told without a line of sanctl."""
+    """State and mode of bcache, read from sysfs without sanctl's code."""
     out = bed.sh(
         node,
         f"cd {SLOW}/bcache 2>/dev/null"
@@ -105,7 +105,7 @@ def await_log(bed: LabSession, node: str, since_s: float, words: str, *, within_
 def await_in_sync(bed: LabSession, *, but_not: str = "") -> None:
     asked = next(node.name for node in bed.storage if node.name != but_not)
     wait_for(
-        "both copies in sync",
+        "both replicas in sync",
         lambda: collect.is_in_sync(bed, asked, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=2.0,
@@ -153,7 +153,7 @@ def test_flash_that_fails_in_write_through_costs_nothing(load: LedgerLoad) -> No
 
 
 def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
-    """They are on flash, and the copy that comes back has them."""
+    """The writes are on flash, and the replica that comes back has them."""
     bed = load.bed
     set_mode(bed, "write-back")
     active = collect.active_node(bed, NAME)
@@ -168,9 +168,9 @@ def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
     bed.ensure_power(active)
     await_log(bed, active, began_s, "what is on flash is right", within_s=240)
     await_in_sync(bed)
-    # From the copy that was on flash.
+    # From the replica that was on flash.
     wait_for(
-        "the move, once the cluster has heard that the copy is whole",
+        "the move, once the replica is published as UpToDate",
         lambda: not bed.sh("n3", f"sanctl device move {NAME} --to {active}", timeout_s=180).status,
         within_s=60,
         every_s=3.0,
@@ -236,7 +236,7 @@ def test_flash_that_fails_in_write_back_costs_the_replica_and_nothing_else(
             within_s=60,
         )
         wait_for(
-            "the pool to be told as failed",
+            "the pool to be reported as failed",
             lambda: (
                 "SAN-POOL-016"
                 in bed.sh("n3", "sanctl pool list --output json", timeout_s=60).stdout
@@ -248,7 +248,7 @@ def test_flash_that_fails_in_write_back_costs_the_replica_and_nothing_else(
         break_flash(bed, node, DiskBehaviour.OK)
     # A host is served by a node that has the data.
     wait_for(
-        "the node with the good copy to serve",
+        "the node with the good replica to serve",
         lambda: collect.active_node(bed, NAME) != node,
         within_s=120,
     )
@@ -288,7 +288,7 @@ def writing(flash_bed: LabSession, load: LedgerLoad) -> Iterator[None]:
 def test_power_is_cut_at_a_step_of_a_change(
     flash_bed: LabSession, writing: None, step: str, mode: str
 ) -> None:
-    """The agent dies there, and then the power; what comes back is whole, and changes on."""
+    """The agent dies at that step, then the power is cut; the change goes on after the boot."""
     bed = flash_bed
     set_mode(bed, "write-through" if mode == "write-back" else "write-back")
     active = collect.active_node(bed, NAME)

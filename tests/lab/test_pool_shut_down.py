@@ -2,7 +2,7 @@
 """A pool's filesystem that shuts itself down after a disk error: remount and resync.
 
 What it had not committed by then is gone, also acknowledged writes to places that were holes. DRBD
-knows nothing of that: it drops the disk at the first write that fails. Seen before such copies
+knows nothing of that: it drops the disk at the first write that fails. Seen before such replicas
 counted as suspect: 7 of 12800 acknowledged writes were missing after the next move.
 """
 
@@ -87,11 +87,11 @@ def shut_down_under_load(scenario: Scenario, path: str, node: str, nr: int) -> f
 
 
 def assert_whole_on(scenario: Scenario, path: str, node: str, nr: int) -> None:
-    """All copies are in sync, and each block is there once this node serves."""
+    """All replicas are in sync, and each block is there once this node serves."""
     bed = scenario.bed
     for name in (NAME, *BESIDE):
         wait_for(
-            f"both copies of {name} in sync",
+            f"both replicas of {name} in sync",
             lambda device=name: (  # type: ignore[misc]
                 collect.is_in_sync(bed, collect.active_node(bed, device), device)
             ),
@@ -100,7 +100,7 @@ def assert_whole_on(scenario: Scenario, path: str, node: str, nr: int) -> None:
         )
     for active in (node, "n1"):
         wait_for(
-            "the move, once the cluster has heard that the copy is whole",
+            "the move, once the replica is published as UpToDate",
             lambda to=active: (
                 not bed.sh(  # type: ignore[misc]
                     "n3", f"sanctl device move {NAME} --to {to}", ok=range(256), timeout_s=180
@@ -121,7 +121,7 @@ def test_the_filesystem_is_remounted_and_the_replica_resynced(
     bed = scenario.bed
     began_s = shut_down_under_load(scenario, path, node, nr)
     wait_for(
-        "the copy to be distrusted",
+        "the replica to be distrusted",
         lambda: "they are filled anew" in log(bed, node, began_s),
         within_s=120,
         every_s=2.0,

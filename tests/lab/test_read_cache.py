@@ -44,7 +44,7 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
 
 
 def cache_of(bed: LabSession, node: str) -> dict[str, Any]:
-    """What is told of a replica's cache."""
+    """Return the cache of a replica as `device show` has it."""
     shown = bed.sh("n3", f"sanctl device show {NAME} --output json", timeout_s=90).stdout
     replicas = json.loads(shown)["data"]["replicas"]
     found = next(each["cache"] for each in replicas if each["node"] == node)
@@ -53,7 +53,7 @@ def cache_of(bed: LabSession, node: str) -> dict[str, Any]:
 
 
 def parts(bed: LabSession, node: str) -> str:
-    """What of a read cache the kernel of a node has, told without a line of sanctl."""
+    """Return the dm devices and files of a read cache on a node, read without sanctl's code."""
     return bed.sh(
         node,
         f"dmsetup ls | grep '^sanctl-{NAME}.ram'; losetup -n -O BACK-FILE | grep /ram/{NAME};"
@@ -136,7 +136,7 @@ def test_what_is_unmapped_reads_as_zeros(load: LedgerLoad) -> None:
     bed.sh("n1", f"blkdiscard -f --offset {64 * MIB} --length {4 * MIB} {TOP}", timeout_s=120)
     assert read_blocks(load, 1024) == {"zzzz": 1024 * 1024}
     assert read_blocks(load, 1024, at=16384 + 1024) == {"new": 1024 * 1024}
-    # And hosts are told that they cannot.
+    # And the targets report so to hosts.
     attribute = f"/sys/kernel/config/target/core/iblock_*/sanctl-{NAME}/attrib/emulate_tpu"
     for node in bed.storage:
         assert bed.sh(node.name, f"cat {attribute}").stdout.strip() == "0"
@@ -216,7 +216,7 @@ def test_it_follows_the_device_and_grows_with_it(load: LedgerLoad) -> None:
 
 
 def test_the_power_of_the_node_that_serves_is_cut(load: LedgerLoad) -> None:
-    """It held no write that was nowhere else; who takes over begins with an empty one."""
+    """The read cache held no dirty data; the node that takes over starts with an empty one."""
     bed = load.bed
     write_blocks(load, "cut", 1024, at=16384 + 1024)
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
@@ -231,7 +231,7 @@ def test_the_power_of_the_node_that_serves_is_cut(load: LedgerLoad) -> None:
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
     bed.ensure_power("n2")
     wait_for(
-        "both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
+        "both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
     )
     assert parts(bed, "n2") == "", "a standby reads nothing"
     bed.sh("n3", f"sanctl device move {NAME} --to n2", timeout_s=150)
@@ -274,7 +274,7 @@ def test_what_a_killed_agent_has_left_is_cleared_up(load: LedgerLoad) -> None:
         f" dmsetup resume sanctl-{NAME}.disk",
     )
     wait_for(
-        "the read cache to be made anew",
+        "the read cache to be made again",
         lambda: cache_of(bed, "n2")["read"] == SIZE,
         within_s=SOON_S,
         every_s=3.0,

@@ -19,8 +19,8 @@ from tests.support import replica_change_steps
 from tests.support.replica_change_steps import CHANGE_S, assert_unnoticed, begin_change, files
 
 NAME = "lev"
-# Where the only good copy loses its power. Without it what the host has not flushed may be in that
-# node's RAM and its disks' caches alone, and this ledger flushes nothing.
+# For tests in which the only good replica loses its power: with another policy, what the host has
+# not flushed may be in that node's RAM and its disks' caches alone.
 durable = pytest.mark.parametrize("load", ["write-through"], indirect=True)
 
 
@@ -103,7 +103,7 @@ def test_a_killed_command_is_finished_or_taken_back(scenario: Scenario, load: Le
 def test_power_cut_of_the_only_good_replica_while_another_is_filled(
     scenario: Scenario, load: LedgerLoad
 ) -> None:
-    """The device waits for it: the half-filled copy is never served."""
+    """The device waits for it: the half-filled replica is never served."""
     bed = scenario.bed
     first, second = (node.name for node in bed.storage[:2])
     replica_changes.measure_change(load, "1", "--drop", second)
@@ -140,7 +140,7 @@ def test_power_cut_of_the_new_replica_while_it_is_filled(
     replica_change_steps.await_filling(bed, second, NAME)
     bed.cut_power(second)
     bed.ensure_power(second)
-    # Finished by whoever runs it again, once the node is back.
+    # The change is finished when the command is run again, once the node is back.
     wait_for(
         f"{second} to be online",
         lambda: f"{second} " in bed.sh(first, "crm_mon -1 | grep Online:").stdout,

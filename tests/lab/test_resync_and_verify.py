@@ -43,7 +43,7 @@ def device(scenario: Scenario) -> Iterator[str]:
 def whole_and_unhindered(
     request: pytest.FixtureRequest, scenario: Scenario, device: str
 ) -> Iterator[None]:
-    """What a test that failed has left behind is no other's trouble."""
+    """After a test that failed: reset the policy, connect the replicas, wait for Established."""
     before = request.session.testsfailed
     yield
     if request.session.testsfailed == before:
@@ -52,7 +52,7 @@ def whole_and_unhindered(
     if scenario.bed.sh("n2", f"drbdadm cstate {device}").stdout.strip() == "StandAlone":
         join(scenario.bed, device)
     wait_for(
-        f"{device} to be whole",
+        f"{device} to be in sync",
         lambda: all(
             replica["replication"] == "Established"
             for replica in replicas_of(scenario.bed, device).values()
@@ -84,7 +84,7 @@ def write_the_same(bed: LabSession, device: str, at_mib: int, mib: int) -> None:
 
 
 def replicas_of(bed: LabSession, device: str) -> dict[str, Any]:
-    """Return what `sanctl sync status` says of a device's copies, by node."""
+    """Return what `sanctl sync status` says of a device's replicas, by node."""
     reported = json.loads(bed.sh("n3", "sanctl sync status --output json").stdout)
     return {replica["node"]: replica for replica in reported["data"] if replica["device"] == device}
 
@@ -94,7 +94,7 @@ def set_policy(bed: LabSession, device: str, *options: str) -> None:
 
 
 def part(bed: LabSession, *devices: str) -> None:
-    """Take the standby's connection away; it knows that it goes out of date, nobody waits."""
+    """Disconnect the standby in an orderly way: it outdates itself, no I/O is frozen."""
     bed.sh("n2", " && ".join(f"drbdadm disconnect {name}" for name in devices))
 
 
@@ -148,7 +148,7 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str,
 
 
 def resync(bed: LabSession, device: str) -> tuple[dict[str, Any], int]:
-    """Join a device's copies; return the resync and the bytes the sync network brought for it."""
+    """Join a device's replicas; return the resync and the bytes the sync network brought for it."""
     since = replicas_of(bed, device)["n2"]["latest"]
     before = carried(bed, "n2")
     join(bed, device)
@@ -196,7 +196,7 @@ def test_full_sync_sends_all(scenario: Scenario, device: str) -> None:
     print(f"full: {latest['changed_bytes']} marked, {brought} on the network")
     assert (latest["kind"], latest["changed_bytes"]) == ("full", 16 * MIB)
     assert "limit is 5%" in latest["why"]
-    # Zeros are told, not sent.
+    # Blocks of zeros are sent as a message, not as data.
     assert FILLED_MIB * MIB <= brought <= 1.1 * (FILLED_MIB + 16) * MIB
     assert freezes(bed, device) == frozen
 
@@ -217,13 +217,13 @@ def test_checksums_send_little_where_the_data_is_the_same(scenario: Scenario, de
 
 @pytest.mark.faults
 def test_hours_hold_a_resync_back_and_nothing_else_does(scenario: Scenario, device: str) -> None:
-    """Also when whoever holds it back is killed: monitors see to it."""
+    """Also when the scheduler that holds it back is killed: a monitor starts it again."""
     bed = scenario.bed
     hour = int(bed.sh("n2", "date +%H").stdout)
     set_policy(bed, device, "--resync-window", f"{(hour + 2) % 24:02}-{(hour + 3) % 24:02}")
     since = replicas_of(bed, device)["n2"]["latest"]
     part(bed, device)
-    # More than can be sent before anybody has looked.
+    # More than can be sent before the scheduler has paused it.
     write(bed, device, 0, FILLED_MIB)
     join(bed, device)
 
@@ -235,7 +235,7 @@ def test_hours_hold_a_resync_back_and_nothing_else_does(scenario: Scenario, devi
     left = standing(bed, device)
     bed.sh("n2", "systemctl kill --signal=KILL sanctl-resync.service")
     wait_for(
-        "somebody to accompany it again",
+        "the scheduler to run again",
         lambda: (
             bed.sh("n2", "systemctl is-active sanctl-resync.service").stdout.strip() == "active"
         ),
@@ -293,7 +293,7 @@ def test_several_come_back_in_order_and_not_at_once(scenario: Scenario, device: 
 
 
 def alter(bed: LabSession, device: str, at: int) -> None:
-    """Write 8 KiB of something else into the standby's copy behind DRBD's back."""
+    """Write 8 KiB of something else into the standby's replica behind DRBD's back."""
     loop = bed.sh(
         "n2", f"losetup -l -n -O NAME,BACK-FILE | grep '/{device}\\..*data' | cut -d' ' -f1"
     ).stdout.strip()
@@ -338,7 +338,7 @@ def test_verify_finds_what_was_altered_and_repairs_it(scenario: Scenario, device
 def test_a_repair_is_made_though_its_node_did_not_see_the_verify(
     scenario: Scenario, device: str
 ) -> None:
-    """Whoever accompanies what runs there is on its way out, and gone before the verify ends."""
+    """The scheduler on that node is stopped, and gone before the verify ends."""
     bed = scenario.bed
     alter(bed, device, 24 * MIB)
     unit = "sanctl-test-lock.service"
@@ -415,9 +415,9 @@ def set_policy_of_verify(bed: LabSession, device: str, schedule: str) -> None:
 
 
 def await_monitor(bed: LabSession, device: str) -> None:
-    """Wait until a monitor of the node that serves has told the cluster what is so: once a minute.
+    """Wait until a monitor of the active node has published its attribute: once a minute.
 
-    It looks whether a verify is due before it tells.
+    It checks whether a verify is due before it publishes.
     """
     reported = f"stat -c %Y /run/sanctl/devices/{device}/attrd-cache"
     begin = int(bed.sh("n1", "date +%s").stdout)

@@ -36,7 +36,7 @@ NAME = "sbd0"
 OWN_LAB = os.environ.get("SANCTL_TEST_SBD_LAB", "")
 SETTINGS: dict[str, object] = {
     "sanctl_sbd_watchdog": "softdog",
-    # The first is User Mode Linux's own, which nobody serves here.
+    # The first is User Mode Linux's own, which does nothing here.
     "sanctl_sbd_watchdog_device": "/dev/watchdog1",
     "sanctl_accept_risks": ["SAN-CONF-042"],
     # No power switch: nothing but the watchdog may end a node.
@@ -51,7 +51,7 @@ MODES: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module", params=sorted(MODES))
 def mode(request: pytest.FixtureRequest) -> str:
-    """Whether a death sentence is also written to a disk."""
+    """SBD with a shared disk for its messages, or diskless."""
     return str(request.param)
 
 
@@ -118,7 +118,7 @@ def await_takeover(load: LedgerLoad, survivor: str, since_s: float) -> None:
 
 
 def end(scenario: Scenario, load: LedgerLoad, survivor: str) -> None:
-    """Wait until all is whole again, and look whether a write is missing."""
+    """Wait until the cluster is healthy, check the ledger, delete the device."""
     wait_for("both in sync", lambda: collect.is_in_sync(load.bed, survivor, NAME), within_s=300)
     failover.await_healthy(load.bed, survivor)
     ledgers.assert_nothing_lost(load)

@@ -31,7 +31,7 @@ MIB = 1 << 20
 SETTINGS: dict[str, object] = {
     "sanctl_sbd_mode": "disk",
     "sanctl_sbd_watchdog": "softdog",
-    # The first is User Mode Linux's own, which nobody serves here.
+    # The first is User Mode Linux's own, which does nothing here.
     "sanctl_sbd_watchdog_device": "/dev/watchdog1",
     "sanctl_accept_risks": ["SAN-CONF-042"],
     "sanctl_fence_options": {},

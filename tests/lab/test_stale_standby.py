@@ -35,7 +35,7 @@ STACK = "corosync.service corosync-qdevice.service pacemaker.service"
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    """In place of the session's laboratory, whose witness has notes."""
+    """A laboratory with a quorum device, in place of the shared one."""
     spec = LabSpec(name="testleft", nodes=2, witness=Witness.QNETD.value)
     yield from own_or_new_laboratory(
         request, spec, fits=lambda own: own.witness_kind is Witness.QNETD
@@ -94,7 +94,7 @@ def is_quorate(bed: LabSession, node: str) -> bool:
 
 @pytest.mark.timeout(1800)
 def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) -> None:
-    wait_for("both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
+    wait_for("both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
     bed.sh("n2", f"sanctl device move {NAME} --to n1", timeout_s=180)
     assert collect.active_node(bed, NAME) == "n1"
     write(bed, path, "older")
@@ -118,7 +118,7 @@ def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) ->
             )
             bed.sh("n2", "stonith_admin --confirm n1")
             wait_for(
-                "nobody to be let serve",
+                "the condition blocked",
                 lambda: case(bed)["condition"] == "blocked",
                 within_s=SOON_S,
                 every_s=3.0,
@@ -136,7 +136,7 @@ def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) ->
     # Of the two configurations that meet now the newer one wins, which may be n1's.
     maintenance(bed, "n1", on=False)
     wait_for(
-        "both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
+        "both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
     )
     # Either may serve now.
     newer, older = words(bed, path, "newer"), words(bed, path, "older")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Power lost on both nodes of two, and only the node that was the standby comes back.
 
-Where the votes keep no notes (heartbeat, a quorum device) nobody can tell it whether the other went
-on without it, so it does not serve by itself. It does when an operator has said three things: that
-the cluster may begin without the other node, that the other is off, and which copy to keep.
+Without a witness node the CIB may have been changed on the other node since: n2 cannot know whether
+n1 went on alone, so it does not serve by itself. It serves after three steps of an operator: the
+cluster starts without n1, n1 is confirmed off, and the replica to keep is named.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REFUSED = ("diverged", "unrelated")
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    """In place of the session's laboratory, whose witness has notes."""
+    """A laboratory without a witness node, in place of the shared one."""
     spec = LabSpec(name="testduo", nodes=2, witness=Witness.NONE.value)
     yield from own_or_new_laboratory(
         request, spec, fits=lambda own: own.witness_kind is not Witness.NODE
@@ -70,7 +70,7 @@ def test_the_node_that_returns_serves_after_the_operators_three_steps(
     bed: LabSession, path: str
 ) -> None:
     host = Initiator(bed, "i1")
-    wait_for("both copies", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
+    wait_for("both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
     host.sh(
         f"yes flushed | dd of={path} bs=1M count={WRITTEN // MIB} oflag=direct iflag=fullblock"
         " conv=fsync,notrunc",
@@ -104,10 +104,10 @@ def test_the_node_that_returns_serves_after_the_operators_three_steps(
             within_s=SOON_S,
             every_s=2.0,
         )
-        assert case(bed)["condition"] == "sound", "whoever is unclean may be serving"
+        assert case(bed)["condition"] == "sound", "an unclean node may be serving"
         bed.sh("n2", "stonith_admin --confirm n1")
         wait_for(
-            "nobody to be let serve",
+            "the condition blocked",
             lambda: case(bed)["condition"] == "blocked",
             within_s=SOON_S,
             every_s=3.0,
@@ -123,7 +123,7 @@ def test_the_node_that_returns_serves_after_the_operators_three_steps(
 
 @pytest.mark.timeout(1200)
 def test_the_other_node_returns_and_is_resynced(bed: LabSession, path: str) -> None:
-    """Its copy is given up, if it has anything of its own, and both are whole again."""
+    """If n1's replica has diverged it is given up; then both are in sync again."""
     bed.ensure_power("n1")
     wait_for(
         "n1 in contact, or refused",
@@ -134,7 +134,7 @@ def test_the_other_node_returns_and_is_resynced(bed: LabSession, path: str) -> N
     if case(bed)["condition"] in REFUSED:
         bed.sh("n2", f"sanctl device heal {NAME} --keep n2 --yes", timeout_s=240)
     wait_for(
-        "both copies", lambda: collect.is_in_sync(bed, "n2", NAME), within_s=BACK_S, every_s=3.0
+        "both replicas", lambda: collect.is_in_sync(bed, "n2", NAME), within_s=BACK_S, every_s=3.0
     )
     assert active(bed) == "n2"
     assert flushed(Initiator(bed, "i1"), path) == WRITTEN // len("flushed\n")

@@ -35,7 +35,7 @@ LINKS = (Network.SYNC, Network.HEARTBEAT)
 
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    """In place of the session's laboratory, which has three nodes."""
+    """A laboratory of two nodes and a quorum device, in place of the shared one."""
     spec = LabSpec(name="testpair", nodes=2, witness=Witness.QNETD.value)
     yield from own_or_new_laboratory(
         request, spec, fits=lambda own: own.witness_kind is Witness.QNETD
@@ -159,7 +159,7 @@ def test_the_sync_link_alone(scenario: Scenario, load: LedgerLoad) -> None:
 
 
 def test_all_links(scenario: Scenario, load: LedgerLoad) -> None:
-    """Nobody answers: whoever wins the fencing serves. The active node's own cables are out."""
+    """Neither node answers the other; the winner of the fencing race serves: n2, as n1 is cut."""
     bed = scenario.bed
     assert collect.active_node(bed, NAME) == "n1"
     before_s = bed.powered_since_s("n1") or 0.0
@@ -173,7 +173,7 @@ def test_all_links(scenario: Scenario, load: LedgerLoad) -> None:
         wait_for("writes to go on", lambda: _writes(load), within_s=60)
         pause_since(load, began_s)
         assert NAME in marks(bed, "n2")
-        # It boots without seeing anybody, and waits: it neither serves nor fences.
+        # n1 boots without seeing n2, and waits: it neither serves nor fences.
         survivor_s = bed.powered_since_s("n2")
         wait_for("n1 to have booted", lambda: _has_booted(scenario, "n1"), within_s=120)
     finally:

@@ -56,7 +56,7 @@ def scenario(bed: LabSession) -> Scenario:
 
 @pytest.fixture
 def load(request: pytest.FixtureRequest, scenario: Scenario) -> Iterator[LedgerLoad]:
-    """A device with copies on n1, which serves it, and n2."""
+    """A device with replicas on n1, which serves it, and n2."""
     cache = getattr(request, "param", "none")
     with replica_change_steps.loaded(scenario, NAME, ("n1", "n2"), cache=cache) as made:
         yield made
@@ -95,9 +95,9 @@ def crash(load: LedgerLoad, lost: str, taker: str) -> None:
 
 
 def switch_off_for_good(bed: LabSession, node: str) -> None:
-    """Cut a node's power, and again when fencing has given it back and has been heard to have.
+    """Cut a node's power, and again after fencing has switched it on and reported so.
 
-    Cut earlier, and whoever fences would switch it on once more.
+    Cut earlier, the fencing node would switch it on once more.
     """
     bed.cut_power(node)
     wait_for(
@@ -111,7 +111,7 @@ def switch_off_for_good(bed: LabSession, node: str) -> None:
 
 
 def come_back(bed: LabSession, node: str) -> None:
-    """Switch a node on that was off; what it had of devices it removes."""
+    """Switch a node on; it removes the replicas that were dropped meanwhile."""
     bed.ensure_power(node)
     wait_for(
         f"{node} to remove what it had",
@@ -237,7 +237,7 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(
 def test_the_only_good_replica_dies_in_the_middle_of_a_move(
     scenario: Scenario, load: LedgerLoad
 ) -> None:
-    """Nobody serves what is half filled: the device waits, and the move goes on."""
+    """No node serves the half filled replica: the device waits, then the move goes on."""
     bed = scenario.bed
     words = ("device", "replicas", NAME, "2", "--add", "n3", "--drop", "n2", *RISK)
     begin_change(bed, "n4", *words)

@@ -74,13 +74,13 @@ def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
         known = (replica["suspect"] and replica["generation"] for replica in reported["copies"])
         return dict(reported) if all(known) else None
 
-    shown = wait_for("both copies to be suspect", blocked, within_s=BACK_DEADLINE_S, every_s=5.0)
+    shown = wait_for("both replicas to be suspect", blocked, within_s=BACK_DEADLINE_S, every_s=5.0)
     assert [replica["node"] for replica in shown["copies"] if replica["served_last"]] == [active]
     assert not any(replica["serves"] for replica in shown["copies"])
     bed.sh("n3", f"sanctl device heal {NAME} --keep {active} --yes", timeout_s=240)
     assert collect.active_node(bed, NAME) == active
     wait_for(
-        "the other copy to be filled",
+        "the other replica to be filled",
         lambda: collect.is_in_sync(bed, active, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=3.0,

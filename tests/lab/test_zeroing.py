@@ -34,7 +34,7 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     target = scenario.create(NAME, f"{REGION_MIB + ZEROED_MIB}M", prefer="n1")
     path = scenario.host.login(target, scenario.portals())
     active = collect.active_node(scenario.bed, NAME)
-    wait_for("both copies", lambda: collect.is_in_sync(scenario.bed, active, NAME), within_s=240)
+    wait_for("both replicas", lambda: collect.is_in_sync(scenario.bed, active, NAME), within_s=240)
     made = ledgers.start(scenario, NAME, target, path, rate=20, region_bytes=REGION_MIB * MIB)
     yield made
     ledgers.stop(made)

@@ -39,7 +39,7 @@ def storage_of(spec: LabSpec) -> list[str]:
 
 
 def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    """In place of the session's laboratory, which has three nodes and Linux' own DRBD."""
+    """A laboratory with DRBD 9, in place of the shared one with Linux' own DRBD 8.4."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and len(storage_of(found.spec)) >= 3
     if not is_own and not (KERNEL and MODULES):
@@ -57,7 +57,7 @@ def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSessio
 
 
 class ReplicatedDevice:
-    """A device with several copies, a host that writes to it, and what its nodes say."""
+    """A device with several replicas, its host, and what its nodes' DRBD reports."""
 
     def __init__(self, scenario: Scenario, name: str, nodes: Sequence[str]) -> None:
         self.scenario = scenario
@@ -78,7 +78,7 @@ class ReplicatedDevice:
         return self.bed.sh(node, f"drbdsetup events2 --now --statistics {self.name}").stdout
 
     def is_whole(self) -> bool:
-        """Whether every copy is in step with every other, and none is marked."""
+        """Whether every replica is in sync with every other, and none is marked."""
         return not self.marks() and all(
             collect.is_in_sync(self.bed, node, self.name)
             and self.events(node).count("peer-disk:UpToDate") == len(self.nodes) - 1
@@ -87,7 +87,7 @@ class ReplicatedDevice:
 
     def await_recovery(self) -> None:
         wait_for(
-            f"all copies of {self.name} in step", self.is_whole, within_s=DEADLINE_S, every_s=2.0
+            f"all replicas of {self.name} in step", self.is_whole, within_s=DEADLINE_S, every_s=2.0
         )
         await_healthy(self.bed, self.nodes[0])
 
@@ -112,7 +112,7 @@ class ReplicatedDevice:
         return [node for node in self.nodes if node != self.active()]
 
     def differing_sectors(self, node: str) -> int:
-        """Compare all copies with that node's, block by block, and count what differs."""
+        """Verify all replicas against that node's, and return the sectors that differ."""
         peers = re.findall(r"exists connection .*peer-node-id:(\d+)", self.events(node))
         total = 0
         for peer in peers:
@@ -129,7 +129,7 @@ class ReplicatedDevice:
 
 @contextlib.contextmanager
 def writing(device: ReplicatedDevice) -> Iterator[LedgerLoad]:
-    """Let the host write; whatever happens meanwhile, nothing may be lost or refused."""
+    """Run a ledger as long as the block lasts; nothing may be lost, no request may fail."""
     load = ledgers.start(
         device.scenario, device.name, device.target, device.path, rate=50, region_bytes=REGION_BYTES
     )
@@ -152,7 +152,7 @@ def pause_s(load: LedgerLoad, since_s: float) -> float:
 
 
 def power_is_back(bed: LabSession, *nodes: str) -> None:
-    """Wait for fencing to switch nodes on again; who is not fenced is switched on here."""
+    """Wait until fencing has switched nodes on; a node that is not fenced is switched on here."""
     for node in nodes:
         with contextlib.suppress(NotConverged):
             wait_for(f"the power of {node}", partial(bed.has_power, node), within_s=40)

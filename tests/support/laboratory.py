@@ -23,7 +23,7 @@ from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec
 from sanctl.lab.measure import kernel_audit
 
-# A lab named here is used as it is, and left: for whoever works on a test.
+# A lab named in this variable is used as it is, and kept: for work on a test.
 _OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
 _NAME = _OWN_LAB or "test"
 _RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
@@ -70,7 +70,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave no laboratory that nobody came to use."""
+    """Destroy the laboratory that was started in the background, if no test has used it."""
     lab_up = config.stash.get(_LAB_UP, None)
     if lab_up is None:
         return
@@ -114,9 +114,9 @@ def laboratory(
     options: tuple[str, ...] = (),
     lab_up: subprocess.Popen[bytes] | None = None,
 ) -> Iterator[LabSession]:
-    """Build the laboratory a fixture needs, and take it down; one of one's own is only used.
+    """Build a laboratory for a fixture, and destroy it; the operator's own is kept.
 
-    `options` are more of what `sanctl lab up` is to be told; `begun` is one that runs already.
+    `options` are more options of `sanctl lab up`; `lab_up` is that command, if it runs already.
     """
     missing = [] if is_own or lab_up else _missing_requirements(spec)
     if missing:
@@ -144,12 +144,12 @@ def laboratory(
 
 
 def _missing_requirements(spec: LabSpec) -> list[Problem]:
-    """Return what this machine would need for a laboratory, and has not."""
+    """Return the requirements of a laboratory that this machine does not meet."""
     return lab_host.check(lab_host.read_host_facts(), spec)
 
 
 def _lab_up_arguments(spec: LabSpec) -> list[str]:
-    """Return the words for sanctl that boot a laboratory, and do nothing to one that is up."""
+    """Return the arguments of the command that boots a laboratory, unless it is up."""
     return [
         "lab", "up", "--name", spec.name, "--release", _RELEASE,
         "--nodes", str(spec.nodes), "--witness", spec.witness_kind.value,
@@ -164,13 +164,13 @@ def scenario(bed: LabSession) -> Scenario:
 
 @pytest.fixture
 def audited(bed: LabSession) -> Iterator[None]:
-    """Hold what all kernels say against the invariants, after a test."""
+    """After a test, audit the kernels of all nodes."""
     yield
     assert kernel_audit.violations(collect.kernel_views(bed)) == []
 
 
 def _collect_logs(bed: LabSession) -> None:
-    """Keep what the nodes know of a failure; a node that does not answer leaves its console."""
+    """Keep the logs of all nodes after a failure; of a node that does not answer its console."""
     for node in bed.lab.machines:
         folder = _REPORT / node.name
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 """Steps of tests that add or drop replicas of a device under a running ledger.
 
 Every such test ends the same way: all that was acknowledged is there, no request failed, and the
-session to every node that kept its copy is the one it was.
+session to every node that kept its replica is the one it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHANGE_S = 480.0
 def loaded(
     scenario: Scenario, name: str, nodes: Sequence[str], *, cache: str = "none"
 ) -> Iterator[LedgerLoad]:
-    """A device with copies on these nodes, and a ledger on it; nothing of it may be lost."""
+    """A device with replicas on these nodes, and a ledger on it; nothing of it may be lost."""
     if scenario.exists(name):
         scenario.delete(name)
     try:
@@ -52,7 +52,7 @@ def assert_unnoticed(trial: replica_changes.ReplicaChange) -> None:
 
 
 def begin_change(bed: LabSession, node: str, *words: str) -> None:
-    """Let a node run a command of sanctl in the background, as somebody would at its prompt."""
+    """Run a command of sanctl on a node in the background."""
     bed.sh(
         node,
         "systemctl reset-failed levels-change 2>/dev/null;"
@@ -61,9 +61,9 @@ def begin_change(bed: LabSession, node: str, *words: str) -> None:
 
 
 def await_filling(bed: LabSession, node: str, name: str) -> None:
-    """Wait until a node's copy is being filled."""
+    """Wait until a node's replica is being filled."""
     wait_for(
-        f"a copy to be filled on {node}",
+        f"a replica to be filled on {node}",
         lambda: "SyncTarget" in bed.sh(node, f"drbdsetup events2 --now {name}").stdout,
         within_s=120,
         every_s=0.3,
@@ -71,7 +71,7 @@ def await_filling(bed: LabSession, node: str, name: str) -> None:
 
 
 def follow(scenario: Scenario, load: LedgerLoad, *nodes: str) -> None:
-    """Do for the host what docs/howto/replicas.md asks of it when copies have moved."""
+    """Do for the host what docs/howto/replicas.md asks of it when replicas have moved."""
     for portal in set(scenario.portals()) - set(scenario.portals(nodes)):
         record = f"iscsiadm -m node -T {load.target} -p {portal}"
         scenario.host.sh(f"{record} --logout; {record} -o delete; true", timeout_s=120)

@@ -8,14 +8,14 @@ import re
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
 
-#: DRBD's generation and how many copies.
+#: DRBD's generation and how many replicas.
 COPIES = [(8, 2), (9, 1), (9, 2), (9, 3), (9, 4)]
 #: As the rollout's global_common.conf has it: addresses are not looked for on this machine.
 GLOBAL = "global { usage-count no; disable-ip-verification; }\n"
 
 
 def resource_file(generation: int, copies: int) -> str:
-    """Return the text for a device with so many copies."""
+    """Return the text for a device with so many replicas."""
     return render_resource(
         name="vol1",
         minor=3,

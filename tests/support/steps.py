@@ -37,13 +37,13 @@ def dead_bmc(bed: LabSession, node: str) -> Iterator[None]:
 
 
 def findings(bed: LabSession, node: str, command: str) -> dict[str, str]:
-    """What a command of sanctl complains about: what is said, by code and subject."""
+    """Return the findings of `sanctl status` or `doctor`: the text by code and subject."""
     text = bed.sh(node, f"sanctl {command} --output json", timeout_s=90, ok=(0, 1)).stdout
     return {f"{f['code']} {f['subject']}": f["what"] for f in json.loads(text)["data"]["findings"]}
 
 
 def kernel_mode(bed: LabSession, device: str, node: str) -> str:
-    """The cache mode that the kernel is in, told without a line of sanctl."""
+    """Return the cache mode of the kernel, read from loop and file flags without sanctl's code."""
     out = bed.sh(
         node,
         f"file=$(ls /srv/sanctl/main/devices/{device}.*.data); loop=$(losetup -n -O NAME -j $file);"
@@ -56,7 +56,7 @@ def kernel_mode(bed: LabSession, device: str, node: str) -> str:
 
 
 def boot_id(bed: LabSession, node: str) -> str:
-    """What a node's kernel calls its present life."""
+    """Return the id of a node's present boot."""
     return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
 
@@ -83,7 +83,7 @@ def await_writes(load: LedgerLoad, *, within_s: float = 240.0) -> None:
 
 
 def assert_no_error(load: LedgerLoad, since_s: float) -> float:
-    """Check that the host was refused nothing since a time; return how long it waited at most."""
+    """Check that no request of the host failed since a time; return its longest pause."""
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], since_s, time.time())
     print(f"  longest pause {pause.seconds:.1f} s, {pause.errors} errors")
     assert pause.errors == 0
