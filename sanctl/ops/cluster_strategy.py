@@ -44,22 +44,22 @@ def change_strategy(
         _refuse_unless_complete(seen, topology)
         published = {str(name): seen.votes_of(name) for name in nodes}
         step = next_vote_step(goal.vote_mode, published)
-        if step is not None and step.act is VoteAction.DONE and _all_publish(published, strategy):
+        if step is not None and step.action is VoteAction.DONE and _all_publish(published, strategy):
             return has_changed
         if step is None:
             what = "every node to publish how it counts votes"
-        elif step.act is VoteAction.RELOAD:
+        elif step.action is VoteAction.RELOAD:
             # Once: a node publishes its new mode with its next monitor.
-            if loaded != step.tally:
+            if loaded != step.mode:
                 corosync.reload(runner)
-                loaded = step.tally
+                loaded = step.mode
                 has_changed = True
-            what = f"every corosync to count by {step.tally}"
-        elif step.act is VoteAction.AWAIT_DEVICE:
-            what = f"the quorum device's vote from {step.tally.host}"
+            what = f"every corosync to count by {step.mode}"
+        elif step.action is VoteAction.AWAIT_DEVICE:
+            what = f"the quorum device's vote from {step.mode.host}"
         else:
             has_changed = _order_step(session, topology, step, strategy) or has_changed
-            what = f"every node to write that it counts by {step.tally}"
+            what = f"every node to write that it counts by {step.mode}"
         _pause(session, what, published, deadline, timeout_s)
 
 
@@ -69,7 +69,7 @@ def _all_publish(published: dict[str, NodeVotes], strategy: Strategy) -> bool:
 
 def _order_step(session: Session, topology: Topology, step: VoteStep, strategy: Strategy) -> bool:
     """Write the step into the CIB for every storage node, in one change."""
-    wanted = WantedVotes(vote_mode=step.tally, strategy=strategy.value)
+    wanted = WantedVotes(vote_mode=step.mode, strategy=strategy.value)
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         _refuse_unless_complete(cluster, topology)

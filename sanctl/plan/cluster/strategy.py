@@ -47,31 +47,31 @@ class VoteAction(StrEnum):
 class VoteStep:
     """The next step: an action, and the vote mode that it is about."""
 
-    act: VoteAction
-    tally: VoteMode
+    action: VoteAction
+    mode: VoteMode
 
 
-def next_vote_step(target: VoteMode, ballots: Mapping[str, NodeVotes]) -> VoteStep | None:
-    """Return what to do next on the way to `target`; None while a node has not told all.
+def next_vote_step(target: VoteMode, node_votes: Mapping[str, NodeVotes]) -> VoteStep | None:
+    """Return what to do next on the way to `target`; None while a node has not published its votes.
 
     Args:
-        target: how votes are to be counted in the end.
-        ballots: how each storage node counts.
+        target: the vote mode in the end.
+        node_votes: what each storage node publishes of its votes.
     """
-    seen = {tally for ballot in ballots.values() for tally in (ballot.file, ballot.live)}
-    if None in seen or not ballots:
+    seen = {mode for votes in node_votes.values() for mode in (votes.file, votes.live)}
+    if None in seen or not node_votes:
         return None
     stage = target if seen <= {target, MAJORITY_OF_NODES} else MAJORITY_OF_NODES
-    if any(ballot.file != stage for ballot in ballots.values()):
-        return VoteStep(act=VoteAction.WRITE, tally=stage)
-    if any(ballot.live != stage for ballot in ballots.values()):
-        return VoteStep(act=VoteAction.RELOAD, tally=stage)
+    if any(votes.file != stage for votes in node_votes.values()):
+        return VoteStep(action=VoteAction.WRITE, mode=stage)
+    if any(votes.live != stage for votes in node_votes.values()):
+        return VoteStep(action=VoteAction.RELOAD, mode=stage)
     # From here on `seen` is the stage alone, which is the target.
-    if stage.votes is Votes.QDEVICE and not all(b.is_device_voting for b in ballots.values()):
-        return VoteStep(act=VoteAction.AWAIT_DEVICE, tally=stage)
-    return VoteStep(act=VoteAction.DONE, tally=stage)
+    if stage.votes is Votes.QDEVICE and not all(b.is_device_voting for b in node_votes.values()):
+        return VoteStep(action=VoteAction.AWAIT_DEVICE, mode=stage)
+    return VoteStep(action=VoteAction.DONE, mode=stage)
 
 
 def quorums_intersect(one: VoteMode, other: VoteMode) -> bool:
-    """Whether every quorum of one way to count has a node in common with every one of the other."""
+    """Whether every quorum of one vote mode has a node in common with every quorum of the other."""
     return one == other or MAJORITY_OF_NODES in (one, other)
