@@ -20,7 +20,8 @@ from tests.support.replica_change_steps import CHANGE_S, assert_unnoticed, begin
 
 NAME = "lev"
 # For tests in which the only good replica loses its power: with another policy, what the host has
-# not flushed may be in that node's RAM and its disks' caches alone.
+# not flushed may be in that node's RAM and its disks' caches alone, and this ledger flushes
+# nothing.
 durable = pytest.mark.parametrize("load", ["write-through"], indirect=True)
 
 

@@ -15,7 +15,7 @@ def cycle(log: Path, text: str) -> None:
     log.write_text(text)
 
 
-def test_each_line_is_told_once_and_none_is_left_out(tmp_path: Path) -> None:
+def test_each_line_is_returned_once_and_none_is_left_out(tmp_path: Path) -> None:
     log, never = tmp_path / "console.log", tmp_path / "none" / "console.log"
     log.write_text("booted long ago\n")
     consoles = ConsoleReader({"n1": log, "n2": never})

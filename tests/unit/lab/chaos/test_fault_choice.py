@@ -135,7 +135,7 @@ def test_resolve_reaches_into_a_double_fault() -> None:
     )
 
 
-def test_who_only_votes_is_divided_from_the_others_too() -> None:
+def test_the_quorum_devices_host_is_divided_from_the_others_too() -> None:
     faults = [fault for fault in FAULT_LISTS["partitions"](VOTER) if isinstance(fault, Partition)]
     sides = {(fault.side, fault.networks) for fault in faults}
     assert len(faults) == len(sides) == 11

@@ -46,12 +46,12 @@ def page() -> str:
     return report.summary([GOOD, BAD], title="T", repeat="again", wanted=3, acknowledged=500)
 
 
-def test_the_page_tells_each_fault_with_each_pause() -> None:
+def test_the_page_shows_each_fault_with_each_pause() -> None:
     assert "| 1 | sync and hb: n1 cut off from all others | 9.3 s | n1 | 30 s | ok |" in page()
     assert "| 2 | kill -9 of corosync on n1 | 2.0 s | n1 | never | **problem** |" in page()
 
 
-def test_the_page_tells_how_to_repeat_it_and_what_broke() -> None:
+def test_the_page_shows_how_to_repeat_it_and_what_broke() -> None:
     assert "`again`" in page()
     assert "2 of 3 faults" in page() and "1 with a problem" in page()
     assert "  * vol: Primary on n1 and n2" in page()

@@ -39,7 +39,7 @@ def test_a_wait_returns_what_it_found() -> None:
     assert wait_for("it", lambda: next(answers), within_s=5, every_s=0) == "there"
 
 
-def test_a_wait_that_runs_out_tells_what_it_saw_last() -> None:
+def test_a_wait_that_runs_out_reports_the_last_value() -> None:
     def look() -> Any:
         raise CommandError(Problem("SAN-CMD-003", "ssh: no route"))
 
@@ -47,7 +47,7 @@ def test_a_wait_that_runs_out_tells_what_it_saw_last() -> None:
         wait_for("the node", look, within_s=0, every_s=0)
 
 
-def test_sessions_are_told_by_portal_and_only_the_targets_own() -> None:
+def test_sessions_are_listed_by_portal_and_only_the_targets_own() -> None:
     text = (
         "tcp: [1] 10.77.1.1:3260,1 iqn.2026-11.net.example:lab.vol0 (non-flash)\n"
         "tcp: [4] 10.77.1.2:3260,2 iqn.2026-11.net.example:lab.vol0 (non-flash)\n"

@@ -29,11 +29,11 @@ def answer(error: int = 0, **changes: Any) -> str:
 
 
 def test_reads_and_writes_are_one() -> None:
-    told = cache_figures.parse_fio(answer(), "none", hit_percent=5)
-    assert told.iops == 100.0
-    assert told.mean_s == pytest.approx((90 * 0.001 + 9 * 0.016 + 0.05) / 100)
-    assert told.percentiles_s == {50.0: 0.001, 95.0: 0.016, 99.0: 0.016}
-    assert (told.read_s, told.hit_percent) == (0.001, 5)
+    reported = cache_figures.parse_fio(answer(), "none", hit_percent=5)
+    assert reported.iops == 100.0
+    assert reported.mean_s == pytest.approx((90 * 0.001 + 9 * 0.016 + 0.05) / 100)
+    assert reported.percentiles_s == {50.0: 0.001, 95.0: 0.016, 99.0: 0.016}
+    assert (reported.read_s, reported.hit_percent) == (0.001, 5)
 
 
 def test_a_run_that_proves_nothing_is_refused() -> None:

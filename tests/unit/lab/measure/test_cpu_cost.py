@@ -47,7 +47,7 @@ def test_they_take_turns() -> None:
     assert order == ["b", "a", "a", "b"]
 
 
-def test_the_median_is_told() -> None:
+def test_the_median_is_reported() -> None:
     text = "a 0 1.0 2.0\na 0 9.0 9.0\na 8 2.0 3.0\n"
     found = cpu_cost.parse_costs({"a": program("", 0, 8)}, text)["a"]
     assert (found.cpu_s, found.wall_s, found.runs) == (2.0, 3.0, 3)

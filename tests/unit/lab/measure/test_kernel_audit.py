@@ -58,7 +58,7 @@ def test_a_broken_invariant_is_named(old: str, new: str, broken: str) -> None:
     assert broken in violations(views)
 
 
-def test_a_disabled_portal_serves_nobody() -> None:
+def test_a_disabled_portal_is_not_active() -> None:
     closed = STANDBY.replace("sanctl-2 2", "sanctl-2 0").replace("sanctl-2 1\n", "sanctl-2 0\n")
     assert violations({"n1": parse_view(ACTIVE), "n2": parse_view(closed)}) == []
 

@@ -142,7 +142,7 @@ def test_no_ledger_is_no_proof() -> None:
     ]
 
 
-def test_the_summary_tells_medians_and_what_broke() -> None:
+def test_the_summary_shows_medians_and_what_broke() -> None:
     runs = [trial(pause_s=seconds) for seconds in (5, 6, 40)]
     text = report.summary(runs, judge(runs, [{**CHECK, "lost": 2}]))
     assert "Pause: 6.00 s by median of 3 (5.00, 6.00, 40.00)." in text
