@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from sanctl.errors import NotConverged, Problem
+from sanctl.errors import NotConverged, PartialApply, Problem, Refused
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import DeviceSpec
@@ -72,15 +72,39 @@ def change_replicas(
         again: the command to run again, for messages.
 
     Raises:
-        Refused: the change cannot be made, or would endanger data.
+        Refused: the change cannot be made, or would endanger data; nothing was changed.
+        PartialApply: steps were done, and the next one is refused.
         CommandError: an agent failed.
         NotConverged: time ran out; says at which step.
     """
+    steps: list[str] = []
+    try:
+        return _change_step_by_step(
+            session, name, request, context, steps, timeout_s=timeout_s, again=again
+        )
+    except Refused as error:
+        if not steps:
+            raise
+        done = f"device {name}: done before that: {', '.join(steps)}"
+        look = f"'sanctl device show {name}' shows its replicas; '{again}' run again goes on"
+        raise PartialApply(*error.problems, Problem("SAN-REP-008", done, look)) from error
+
+
+def _change_step_by_step(
+    session: Session,
+    name: DeviceName,
+    request: ReplicaRequest,
+    context: StepContext,
+    steps: list[str],
+    *,
+    timeout_s: float,
+    again: str,
+) -> ReplicasOutcome:
+    """Do steps until the replicas are as requested; each step done is appended to `steps`."""
     begin = session.clock.monotonic_s()
     cluster = session.observe()
     known = cluster.mon.failures_of(name)
     before = existing_device(cluster, name).nodes
-    steps: list[str] = []
     while True:
         step = next_replica_step(cluster, name, request, at_present(session, context))
         match step:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.errors import Problem, Refused
+from sanctl.errors import PartialApply, Problem, Refused
 from sanctl.model.names import NodeName
 from sanctl.ops.device_replicas import ReplicasOutcome, at_present, change_replicas
 from sanctl.ops.session import Session
@@ -28,6 +28,7 @@ def replace_node(
 
     Raises:
         Refused: for at least one device this cannot be done; no device has been touched then.
+        PartialApply: replicas were moved, and a later step is refused.
         CommandError: an agent failed.
         NotConverged: time ran out; says at which device.
     """
@@ -42,9 +43,21 @@ def replace_node(
             problems.extend(error.problems)
     if problems:
         raise Refused(*problems)
-    done = []
+    done: list[ReplicasOutcome] = []
     for name, _ in wanted:
         request = replacement_request(existing_device(session.observe(), name), old, new)
         left_s = timeout_s - (session.clock.monotonic_s() - begin)
-        done.append(change_replicas(session, name, request, context, timeout_s=left_s, again=again))
+        try:
+            outcome = change_replicas(
+                session, name, request, context, timeout_s=left_s, again=again
+            )
+        except Refused as error:
+            if not done:
+                raise
+            moved = ", ".join(str(each.device.name) for each in done)
+            raise PartialApply(
+                *error.problems,
+                Problem("SAN-REP-008", f"done before that: replicas of {moved}", f"'{again}'"),
+            ) from error
+        done.append(outcome)
     return tuple(done)

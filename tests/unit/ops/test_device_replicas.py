@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.errors import NotConverged, Refused
+from sanctl.errors import ExitStatus, NotConverged, PartialApply, Refused
 from sanctl.model.cluster import Role
 from sanctl.model.names import NodeName
 from sanctl.ops.device_replicas import ReplicasOutcome, change_replicas
@@ -157,6 +157,24 @@ def test_a_copy_that_never_filled_is_taken_back() -> None:
     assert "again" in caught.value.problems[0].hint
     assert nodes_of(bench) == "n1 n2"
     assert change(bench, 1).steps == ("dropping the replica of vm1 on n2",)
+
+
+def test_a_refusal_after_a_step_says_what_was_done_before() -> None:
+    bench = made("n1", "n2", wide=True)
+
+    def lose_n2_and_n3() -> None:
+        bench.cluster.after_patch = lambda: None
+        bench.cluster.crash("n2")
+        bench.cluster.crash("n3")
+
+    bench.cluster.after_patch = lose_n2_and_n3
+    with pytest.raises(PartialApply) as caught:
+        change(bench, 2, add=("n3",), drop=("n1",), accepted=_RISK, wide=True)
+    assert caught.value.exit_status is ExitStatus.PARTIAL
+    *why, before = caught.value.problems
+    assert why and before.code == "SAN-REP-008"
+    assert before.text == "device vm1: done before that: moving vm1 to n2 first"
+    assert before.hint.endswith("'again' run again goes on")
 
 
 def test_killed_anywhere_the_same_command_goes_on() -> None:
