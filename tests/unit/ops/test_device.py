@@ -429,13 +429,13 @@ def test_delete_forgets_failures_with_the_device() -> None:
     bench = Bench()
     bench.create()
     delete_device(bench.session, VM1, timeout_s=60)
-    assert bench.cluster.forgotten == []
+    assert bench.cluster.cleaned_up == []
     bench.create()
     bench.cluster.failures.append(
         {"op_key": "vm1_monitor_10000", "node": "n2", "exitstatus": "error", "call": "3"}
     )
     delete_device(bench.session, VM1, timeout_s=60)
-    assert bench.cluster.forgotten == ["vm1"]
+    assert bench.cluster.cleaned_up == ["vm1"]
 
 
 def test_a_short_silence_of_pacemaker_does_not_end_a_wait() -> None:

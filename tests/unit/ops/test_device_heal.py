@@ -35,7 +35,7 @@ def session(cluster: FakePacemaker) -> Session:
 
 
 def diverge(cluster: FakePacemaker, on_n2: str = ONLY_N2) -> None:
-    cluster.apart = {"n1": ONLY_N1, "n2": on_n2}
+    cluster.disconnected = {"n1": ONLY_N1, "n2": on_n2}
     cluster.tick()
 
 
@@ -160,7 +160,7 @@ def test_the_good_copy_is_gone_for_ever(cluster: FakePacemaker, session: Session
     cluster.crash("n1")
     remember(cluster, "n2", "sanctl-outdated-vm1", uuid(cluster))
     cluster.disks["n2"] = "Outdated"
-    cluster.apart = {"n2": ONLY_N2}
+    cluster.disconnected = {"n2": ONLY_N2}
     cluster.tick()
     cluster.tick()
     shown = examine_replicas(session, VM1)
@@ -181,7 +181,7 @@ def come_back_alone(cluster: FakePacemaker, votes: str) -> None:
     """After a loss of all power: n2 is there again, n1 is not, and is known to be off."""
     cluster.crash("n1")
     cluster.disks["n2"] = "Consistent"
-    cluster.apart = {"n2": ONLY_N2}
+    cluster.disconnected = {"n2": ONLY_N2}
     cluster.attribute("n2", "sanctl-votes", f"file={votes} live={votes} strategy=x device=silent")
     cluster.tick()
     cluster.tick()
@@ -207,7 +207,7 @@ def test_a_copy_that_has_not_told_yet_what_it_is_waits(
     cluster: FakePacemaker, session: Session
 ) -> None:
     come_back_alone(cluster, "two-node")
-    cluster.apart = {"n2": " apart=1800000000"}
+    cluster.disconnected = {"n2": " apart=1800000000"}
     cluster.tick()
     assert examine_replicas(session, VM1).condition is Condition.SOUND
 

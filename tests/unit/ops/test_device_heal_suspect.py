@@ -31,7 +31,7 @@ def cluster() -> FakePacemaker:
 def blocked(cluster: FakePacemaker, on_n1: str, on_n2: str) -> Session:
     """Let both replicas be attached and promoted by nobody."""
     for node, words in (("n1", on_n1), ("n2", on_n2)):
-        cluster.apart[node] = words
+        cluster.disconnected[node] = words
         cluster.disks[node] = "Consistent"
     cluster.tick()
     cluster.tick()
@@ -62,7 +62,7 @@ def test_where_it_is_not_known_that_is_said(cluster: FakePacemaker) -> None:
 
 
 def test_a_good_copy_beside_a_suspect_one_serves(cluster: FakePacemaker) -> None:
-    cluster.apart = {"n1": SAME, "n2": SAME.replace(" suspect=1", "")}
+    cluster.disconnected = {"n1": SAME, "n2": SAME.replace(" suspect=1", "")}
     cluster.disks["n1"] = "Consistent"
     cluster.tick()
     session = Session(cluster, FakeClock(cluster.tick), FakeReporter())

@@ -100,7 +100,7 @@ def test_no_verify_without_both_replicas() -> None:
 
 def test_a_node_tells_what_runs_there() -> None:
     bench = Bench()
-    bench.cluster.whispers["n2", "sanctl.sync"] = "vm1,fast,for+vm2,10,20,0,5;odd"
+    bench.cluster.private_attributes["n2", "sanctl.sync"] = "vm1,fast,for+vm2,10,20,0,5;odd"
     ((node, running),) = bench.session.running()
     assert (node, running.device, running.waits) == ("n2", "vm1", "for vm2")
 
