@@ -365,9 +365,9 @@ class FakePacemaker:
                     self.disks.pop(node, None)
                     if kind == "discard":
                         self.disconnected.clear()
-                    self._remove_attribute(node, attribute)
+                    self.remove_attribute(node, attribute)
 
-    def _remove_attribute(self, node: str, attribute: str) -> None:
+    def remove_attribute(self, node: str, attribute: str) -> None:
         for group in self.root.findall(
             f"configuration/nodes/node[@uname='{node}']/instance_attributes"
         ):

@@ -64,7 +64,7 @@ class Bench:
         self.tick()
 
     def online(self, node: str) -> None:
-        self.cluster._forget(node, "standby")
+        self.cluster.remove_attribute(node, "standby")
         self.tick()
 
     def set_mode(self, mode: CacheMode, timeout_s: float = 60) -> tuple[Cluster, bool]:
