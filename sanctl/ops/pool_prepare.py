@@ -25,7 +25,13 @@ from sanctl.model.topology import Pool, Topology
 from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
 )
-from sanctl.plan.pool.preparation import Act, Holds, Marker, Seen, next_act
+from sanctl.plan.pool.preparation import (
+    DeviceContent,
+    MarkerState,
+    PoolEvidence,
+    PrepareStep,
+    next_prepare_step,
+)
 from sanctl.system.files import exists, fsync_folder, is_mount_point, write_atomically
 from sanctl.system.runner import Runner
 
@@ -38,7 +44,7 @@ _NOTHING_FOUND = 2  # blkid(8)
 class DiskContents(NamedTuple):
     """What a device holds, and the error for where the pool cannot use that."""
 
-    holds: Holds
+    holds: DeviceContent
     problem: Problem
 
 
@@ -58,11 +64,13 @@ def inspect_disk(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> 
         found = bcache.read_superblock(device)
         if found is not None:
             is_ours = found.is_flash == is_flash and found.label == flash_cache.label_of(pool)
-            return DiskContents(Holds.OURS if is_ours else Holds.FOREIGN, foreign)
-        return DiskContents(Holds.BLANK if is_blank(runner, device) else Holds.FOREIGN, foreign)
+            return DiskContents(DeviceContent.OURS if is_ours else DeviceContent.FOREIGN, foreign)
+        return DiskContents(
+            DeviceContent.BLANK if is_blank(runner, device) else DeviceContent.FOREIGN, foreign
+        )
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
-        holds = Holds.ABSENT if is_gone else Holds.UNREADABLE
+        holds = DeviceContent.ABSENT if is_gone else DeviceContent.UNREADABLE
         return DiskContents(holds, unreadable_problem(pool, device, error))
 
 
@@ -95,7 +103,7 @@ class Preparation:
         self._path = str(pool.path)
         self._is_started = False
         #: The error for each part of the pool, as it was last found.
-        self._problems: dict[Act, Problem] = {}
+        self._problems: dict[PrepareStep, Problem] = {}
 
     def carry_out(self) -> tuple[str, ...]:
         """Do one step after the other until nothing is left; return what was done.
@@ -105,19 +113,19 @@ class Preparation:
             SanctlError, OSError: a step failed.
         """
         bcache.load_module(self._runner)
-        steps: dict[Act, Callable[[], str]] = {
-            Act.FORMAT: self._format,
-            Act.GIVE_FLASH: self._give_flash,
-            Act.ATTACH_FLASH: self._attach_flash,
-            Act.START: self._start,
-            Act.MAKE_FILESYSTEM: self._make_filesystem,
-            Act.FORGET_MAKING: self._forget_making,
-            Act.MOUNT: self._mount,
-            Act.MARK: self._mark,
-            Act.NOTE_MADE: self._note_made,
+        steps: dict[PrepareStep, Callable[[], str]] = {
+            PrepareStep.FORMAT: self._format,
+            PrepareStep.GIVE_FLASH: self._give_flash,
+            PrepareStep.ATTACH_FLASH: self._attach_flash,
+            PrepareStep.START: self._start,
+            PrepareStep.MAKE_FILESYSTEM: self._make_filesystem,
+            PrepareStep.FORGET_MAKING: self._forget_making,
+            PrepareStep.MOUNT: self._mount,
+            PrepareStep.MARK: self._mark,
+            PrepareStep.NOTE_MADE: self._note_made,
         }
         done: list[str] = []
-        while (act := next_act(self._observe())) is not Act.DONE:
+        while (act := next_prepare_step(self._observe())) is not PrepareStep.DONE:
             if act not in steps:
                 raise Refused(self._problem(act))
             # Each step once: a step without effect would have none again.
@@ -125,20 +133,20 @@ class Preparation:
                 done.append(said)
         return tuple(done)
 
-    def _observe(self) -> Seen:
+    def _observe(self) -> PoolEvidence:
         is_mounted = is_mount_point(self._path)
         running = bcache.observe(self._origin)
         is_running = running is not None and bool(running.disk)
         has_flash = running is not None and running.has_flash
         origin = flash_device = filesystem = None
         if not is_mounted:
-            origin = self._inspect(Act.REFUSE_ORIGIN, self._origin, is_flash=False)
+            origin = self._inspect(PrepareStep.REFUSE_ORIGIN, self._origin, is_flash=False)
         if not is_mounted or (is_running and not has_flash):
-            flash_device = self._inspect(Act.REFUSE_FLASH, self._flash, is_flash=True)
+            flash_device = self._inspect(PrepareStep.REFUSE_FLASH, self._flash, is_flash=True)
         if running is not None and running.disk and self._is_started and not is_mounted:
             filesystem = self._inspect_filesystem(f"/dev/{running.disk}")
         name, uuid = self._pool.name, self._pool.uuid
-        return Seen(
+        return PoolEvidence(
             is_mounted=is_mounted,
             is_running=is_running,
             has_flash=has_flash,
@@ -151,30 +159,32 @@ class Preparation:
             is_noted_write_back=flash_cache.has_write_back_note(self._pool),
         )
 
-    def _inspect(self, refusal: Act, device: str, *, is_flash: bool) -> Holds:
+    def _inspect(self, refusal: PrepareStep, device: str, *, is_flash: bool) -> DeviceContent:
         found = inspect_disk(self._runner, self._pool, device, is_flash=is_flash)
         self._problems[refusal] = found.problem
         return found.holds
 
-    def _inspect_filesystem(self, disk: str) -> Holds:
+    def _inspect_filesystem(self, disk: str) -> DeviceContent:
         try:
-            return Holds.BLANK if is_blank(self._runner, disk) else Holds.OURS
+            return DeviceContent.BLANK if is_blank(self._runner, disk) else DeviceContent.OURS
         except OSError as error:
-            self._problems[Act.REFUSE_FILESYSTEM] = unreadable_problem(self._pool, disk, error)
-            return Holds.UNREADABLE
+            self._problems[PrepareStep.REFUSE_FILESYSTEM] = unreadable_problem(
+                self._pool, disk, error
+            )
+            return DeviceContent.UNREADABLE
 
-    def _marker(self) -> Marker:
+    def _marker(self) -> MarkerState:
         has_folder = exists(f"{self._path}/devices", follow_symlinks=False)
         if not exists(f"{self._path}/{pools.MARKER}", follow_symlinks=False):
-            return Marker.FOLDER_ALONE if has_folder else Marker.MISSING
+            return MarkerState.FOLDER_ALONE if has_folder else MarkerState.MISSING
         pools.check_marker(self._path, self._pool.uuid)
-        return Marker.THERE if has_folder else Marker.FOLDER_MISSING
+        return MarkerState.THERE if has_folder else MarkerState.FOLDER_MISSING
 
-    def _problem(self, act: Act) -> Problem:
+    def _problem(self, act: PrepareStep) -> Problem:
         name = self._pool.name
-        if act is Act.REFUSE_UNFINISHED:
+        if act is PrepareStep.REFUSE_UNFINISHED:
             return unfinished_preparation_problem(self._pool)
-        if act is Act.REFUSE_MADE:
+        if act is PrepareStep.REFUSE_MADE:
             return Problem(
                 "SAN-POOL-029",
                 f"pool {name} was made on this node before, and its data is gone: disk "
@@ -182,7 +192,7 @@ class Preparation:
                 "bring the right disk back; if it is lost, 'sanctl pool prepare "
                 f"{name} --anew' makes an empty pool, and its replicas are filled from their peers",
             )
-        if act is Act.REFUSE_MARKER:
+        if act is PrepareStep.REFUSE_MARKER:
             return Problem(
                 "SAN-POOL-001",
                 f"{self._path}/{pools.MARKER} is missing although {self._path}/devices exists: "

@@ -15,7 +15,7 @@ from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
     reformat_problems,
 )
-from sanctl.plan.pool.preparation import Holds
+from sanctl.plan.pool.preparation import DeviceContent
 from sanctl.system.files import is_mount_point
 from sanctl.system.runner import Runner
 
@@ -58,7 +58,7 @@ def clear_pool(runner: Runner, topology: Topology, name: PoolName) -> None:
     origin, unit = str(cache.origin), mount_unit_name(str(pool.path))
     for device, is_flash in ((origin, False), (str(cache.flash), True)):
         found = inspect_disk(runner, pool, device, is_flash=is_flash)
-        if found.holds not in {Holds.OURS, Holds.BLANK}:
+        if found.holds not in {DeviceContent.OURS, DeviceContent.BLANK}:
             raise Refused(found.problem)
     runner.run(["systemctl", "stop", unit], timeout_s=_UNIT_TIMEOUT_S)
     if is_mount_point(pool.path):

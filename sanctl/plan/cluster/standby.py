@@ -26,7 +26,7 @@ def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> s
     if not replica.is_up_to_date:
         return f"the replica on {node} is {replica.brief()}"
     if cluster.is_marked(device, node):
-        return f"the replica on {node} is marked as behind"
+        return f"the replica on {node} is marked as outdated"
     return None
 
 

@@ -169,8 +169,8 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
         elif replica.disk == "Diskless":
             what, do = (
                 f"replica on {node} has no disk: DRBD dropped it at an error",
-                f"check the disk (journalctl -k on {node}); once it answers it is attached again by "
-                "itself, and the device is served meanwhile",
+                f"check the disk (journalctl -k on {node}); once it answers it is attached again "
+                "by itself, and the device is served meanwhile",
             )
         else:
             what, do = (

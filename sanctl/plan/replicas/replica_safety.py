@@ -159,5 +159,5 @@ def _condition(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     if state not in MEMBER_STATES:
         return state.value
     if cluster.is_marked(device, node):
-        return "marked as behind"
+        return "marked as outdated"
     return cluster.replica(device.name, node).brief()
