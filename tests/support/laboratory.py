@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.errors import Problem, SanctlError
+from sanctl.errors import Problem
+from sanctl.lab.chaos import report
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, run_sanctl, sanctl_argv
@@ -31,13 +32,6 @@ _FOLDERS = ("lab", "chaos")
 _REPORT = Path("test-report")
 _UP_DEADLINE_S = 1200.0
 _LAB_UP = pytest.StashKey[subprocess.Popen[bytes]]()
-_LOGS = {
-    "journal.txt": "journalctl --no-pager -o short-precise",
-    "dmesg.txt": "dmesg --time-format iso",
-    "drbd.txt": "drbdsetup events2 --now --statistics; cat /proc/drbd; ls -l /etc/drbd.d",
-    "cib.xml": "cibadmin -Q; crm_mon -1rA 1>&2",
-    "dm.txt": "dmsetup table; dmsetup info; losetup -a; multipath -ll; iscsiadm -m session -P 3",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -171,17 +165,5 @@ def audited(bed: LabSession) -> Iterator[None]:
 
 def _collect_logs(bed: LabSession) -> None:
     """Keep the logs of all nodes after a failure; of a node that does not answer its console."""
-    for node in bed.lab.machines:
-        folder = _REPORT / node.name
-        folder.mkdir(parents=True, exist_ok=True)
-        console = bed.lab.console_log(node)
-        if console.exists():
-            (folder / "console.txt").write_bytes(console.read_bytes())
-        for name, command in _LOGS.items():
-            try:
-                done = bed.sh(node.name, command, timeout_s=30, ok=range(256))
-            except SanctlError as error:
-                (folder / name).write_text(f"{error}\n")
-                break
-            (folder / name).write_text(done.stdout + done.stderr)
+    report.collect_logs(bed, _REPORT, since_s=0)
     subprocess.run(["chmod", "-R", "a+rX", str(_REPORT)], check=False)

@@ -224,12 +224,12 @@ def run_faults(
             _print_result(print_line, result)
             save()
             if result.problems:
-                report.collect(bed, folder / f"problem-{number}", result.began_s - 60)
+                report.collect_logs(bed, folder / f"problem-{number}", result.began_s - 60)
                 if not keep_going or not _repair(runner, print_line):
                     break
     finally:
         runner.injector.heal()
-        report.collect(bed, folder / "nodes", began_s)
+        report.collect_logs(bed, folder / "nodes", began_s)
         save()
     if all(result.is_good for result in results):
         ledgers.finish(loads, scenarios)

@@ -136,14 +136,14 @@ def write(folder: Path, results: Sequence[FaultResult], page: str) -> None:
     (folder / "timeline.txt").write_text(timeline(results))
 
 
-def collect(bed: LabSession, folder: Path, since_s: float) -> None:
+def collect_logs(bed: LabSession, folder: Path, since_s: float) -> None:
     """Keep logs and state of every machine; of one that does not answer only its console."""
     with ThreadPoolExecutor(max_workers=len(bed.lab.machines)) as pool:
-        list(pool.map(lambda node: _collect(bed, node, folder / node.name, since_s),
+        list(pool.map(lambda node: _collect_logs_of(bed, node, folder / node.name, since_s),
                       bed.lab.machines))  # fmt: skip
 
 
-def _collect(bed: LabSession, node: NodeSpec, folder: Path, since_s: float) -> None:
+def _collect_logs_of(bed: LabSession, node: NodeSpec, folder: Path, since_s: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     console = bed.lab.console_log(node)
     for log in (console, console.with_suffix(".previous.log")):
