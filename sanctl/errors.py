@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every error sanctl raises on purpose, with its stable code and exit status.
+"""The exceptions that sanctl raises, a Problem with its stable code, and the exit statuses.
 
 A code is part of the interface: scripts match on it, `sanctl explain CODE` describes it, and it
 never changes its meaning. Imports nothing of ours.

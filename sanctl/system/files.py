@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads and writes files: whole, atomic and durable where it matters; tells what is not there.
+"""Existence checks that raise on I/O errors, atomic durable writes, fsync of folders, flock.
 
-`os.path.exists` and its kin answer False to any error. A disk that fails for a moment, or a kernel
-without memory, would pass for a file that is missing, and what is missing is made anew. So these
-functions take two answers for absence, ENOENT and ENOTDIR, and pass every other error on.
+`os.path.exists` and similar functions answer False to any error. A disk that fails for a moment, or
+a kernel without memory, would pass for a missing file, and a missing file is created again. So
+these functions take two errors for absence, ENOENT and ENOTDIR, and raise every other error.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def replace_on_tmpfs(path: str, text: str) -> None:
 
 
 def fsync_folder(folder: str) -> None:
-    """Make the entries of a folder (creations, renames, removals) durable."""
+    """Make changes of a folder's entries (creations, renames, removals) durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

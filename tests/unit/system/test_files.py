@@ -93,6 +93,26 @@ def test_the_linter_refuses_what_takes_an_error_for_absence(name: str) -> None:
         assert ("sanctl.system.files." in done.stdout) == bool(where)
 
 
+@pytest.mark.parametrize(
+    ("code", "instead"),
+    [
+        ("import subprocess\n", "sanctl.system.runner"),
+        ('import os\n\nos.execv("/bin/true", [])\n', "sanctl.system.runner"),
+        ("import os\n\nos.fork()\n", "sanctl.system.isolated_call"),
+        ("import datetime\n\ndatetime.datetime.now()\n", "Session.clock"),
+    ],
+)
+def test_programs_forks_and_the_date_have_one_place_each(code: str, instead: str) -> None:
+    for file, is_allowed in (("drivers/new.py", 0), ("agents/new.py", 0), ("system/runner.py", 1)):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", "check", "--select", "TID251", "--output-format",
+             "concise", "--stdin-filename", f"sanctl/{file}", "-"],
+            input=code, cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode == 0) == bool(is_allowed), done.stdout + done.stderr
+        assert (instead in done.stdout) != bool(is_allowed)
+
+
 def test_nothing_that_nodes_run_slips_past_it() -> None:
     assert len(SOURCES) > 100
     found = [
