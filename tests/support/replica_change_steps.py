@@ -14,6 +14,7 @@ from sanctl.lab.bench import replica_changes
 from sanctl.lab.harness.failover import LedgerLoad, await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
+from tests.support import ledgers
 
 SLACK = 2.5  # a shared machine is no stop-watch; what is recorded comes from `sanctl bench levels`
 CHANGE_S = 480.0
@@ -29,10 +30,7 @@ def loaded(
     try:
         made = replica_changes.open_load(scenario, name, "256M", nodes, cache=cache)
         yield made
-        check = replica_changes.close_load(made)
-        print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-        assert check["acknowledged"] > 200
-        assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+        ledgers.assert_nothing_lost(made)
     finally:
         await_healthy(scenario.bed, scenario.bed.storage[0].name)
         if scenario.exists(name):

@@ -12,13 +12,12 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from sanctl.cli.options import output_option
-from sanctl.cli.output import finish, print_table
-from sanctl.errors import ExitStatus
+from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad, await_writes
 from sanctl.lab.harness.initiator import Initiator
@@ -152,12 +151,6 @@ def open_load(
     )
 
 
-def close_load(load: LedgerLoad) -> dict[str, Any]:
-    """End the ledger and return the checker's result for every block that was written."""
-    load.host.stop_ledger(load.run)
-    return load.host.check_ledger(load.run)
-
-
 @click.command("levels")
 @click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
               help="The lab it runs in.")  # fmt: skip
@@ -192,32 +185,22 @@ def levels_command(
         scenario.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
         if scenario.exists(_DEVICE):
             scenario.delete(_DEVICE)
-    is_good = check["lost"] == check["errors"] == 0 and all(
-        trial.sessions_kept
-        and not trial.violations
-        and trial.pause.errors == 0
-        and trial.pause.seconds < PAUSE_GOAL_S
-        for trial in trials
-    )
-
-    def text() -> None:
-        print_table(_COLUMNS, [_row(trial) for trial in trials])
-        click.echo(
-            f"{check['acknowledged']} writes acknowledged, {check['lost']} lost, "
-            f"{check['errors']} errors"
-        )
-
-    finish(
+    finish_bench(
         output,
+        check,
+        columns=_COLUMNS,
+        rows=[_row(trial) for trial in trials],
         data={
             "device_bytes": ByteSize.parse(size).bytes,
-            "acknowledged": check["acknowledged"],
-            "lost": check["lost"],
-            "errors": check["errors"],
             "changes": [_data(trial) for trial in trials],
         },
-        text=text,
-        status=ExitStatus.OK if is_good else ExitStatus.DEGRADED,
+        is_good=all(
+            trial.sessions_kept
+            and not trial.violations
+            and trial.pause.errors == 0
+            and trial.pause.seconds < PAUSE_GOAL_S
+            for trial in trials
+        ),
     )
 
 

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.options import output_option
-from sanctl.cli.output import finish, print_table
-from sanctl.errors import ExitStatus
 from sanctl.lab.bench.cache_throughput import slow_disks
-from sanctl.lab.bench.replica_changes import close_load
+from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad, await_healthy, await_writes
 from sanctl.lab.harness.initiator import Initiator
@@ -207,25 +205,13 @@ def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> 
             with slow_disks(bed):
                 found.append(lose_standby(load, limit))
         check = close_load(load)
-    is_good = check["lost"] == check["errors"] == 0 and all(not it.pause.errors for it in found)
-
-    def text() -> None:
-        print_table(_COLUMNS, [_row(each) for each in found])
-        click.echo(
-            f"{check['acknowledged']} writes acknowledged, {check['lost']} lost, "
-            f"{check['errors']} errors"
-        )
-
-    finish(
+    finish_bench(
         output,
-        data={
-            "acknowledged": check["acknowledged"],
-            "lost": check["lost"],
-            "errors": check["errors"],
-            "losses": [_data(each) for each in found],
-        },
-        text=text,
-        status=ExitStatus.OK if is_good else ExitStatus.DEGRADED,
+        check,
+        columns=_COLUMNS,
+        rows=[_row(each) for each in found],
+        data={"losses": [_data(each) for each in found]},
+        is_good=all(not loss.pause.errors for loss in found),
     )
 
 
