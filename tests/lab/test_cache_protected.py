@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Disks with a protected write cache: write-through sends no flushes there."""
+"""Disks with a protected write cache: write-through costs no synchronous writes there."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _rule_is_kept(scenario: Scenario) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nobody_lets_a_held_resync_run(scenario: Scenario) -> Iterator[None]:
-    """Keep the escort away: it would undo what these tests hold a resync back with."""
+    """Stop the resync scheduler: it would resume a resync that these tests have paused."""
     for node in scenario.bed.storage:
         scenario.bed.sh(
             node.name,

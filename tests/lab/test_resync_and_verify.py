@@ -176,7 +176,7 @@ def test_fast_sync_sends_what_differs(scenario: Scenario, device: str) -> None:
 def test_full_sync_sends_all(scenario: Scenario, device: str) -> None:
     """More than the limit differs: all of it is sent, though a part would do."""
     bed = scenario.bed
-    # Slow enough for the escort to find it, on a machine that is busy with other things.
+    # Slow enough for the scheduler to find it, on a machine that is busy with other things.
     set_policy(bed, device, "--full-above", "5", "--rate-max", "1M", "--rate-min", "1M")
     frozen = freezes(bed, device)
     since = replicas_of(bed, device)["n2"]["latest"]
