@@ -67,7 +67,7 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
 
 
 @pytest.fixture(autouse=True)
-def _rule_is_kept(scenario: Scenario) -> Iterator[None]:
+def _without_the_mark_if_asked(scenario: Scenario) -> Iterator[None]:
     if _NO_MARK not in os.environ:
         yield
         return
@@ -79,7 +79,7 @@ def _rule_is_kept(scenario: Scenario) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_lets_a_held_resync_run(scenario: Scenario) -> Iterator[None]:
+def _without_resync_scheduler(scenario: Scenario) -> Iterator[None]:
     """Stop the resync scheduler: it would resume a resync that these tests have paused."""
     for node in scenario.bed.storage:
         scenario.bed.sh(
