@@ -28,7 +28,7 @@ from sanctl.system.runner import Runner
 _SYSFS = "/sys/fs/bcache"
 _BLOCK = 4096
 _AT = 4096
-# So much is zero where a disk is made anew, and asked for to be.
+# A format writes zeros over so much, and a blank device is zero over so much.
 _BLANK_BYTES = 1 << 20
 _MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 _FLASH, _ORIGIN = 0, 1

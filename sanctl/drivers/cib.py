@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Single elements of the CIB, read by XPath for agents and handlers (cibadmin(8)); no parsing.
 
-A query is answered from this node's copy of the CIB. The commands read the whole CIB, through
+A query is answered from this node's own CIB. The commands read the whole CIB, through
 sanctl/drivers/pacemaker.py and sanctl/parse/cib.py; marks are in sanctl/drivers/outdated_marks.py.
 """
 

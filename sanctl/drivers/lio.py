@@ -237,7 +237,7 @@ def _create_backstore(target: Target, block_device: str) -> str:
         # Identity first, while nothing is exported: it can only be set then.
         _write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
         _write(f"{backstore}/wwn/vendor_id", "SANCTL")
-        # VMware tells disks apart by the first eight characters.
+        # VMware distinguishes disks by the first eight characters.
         _write(f"{backstore}/wwn/product_id", target.uuid[:8])
         _write(f"{backstore}/wwn/revision", "1")
     for attribute, value in (

@@ -165,8 +165,8 @@ def set_dirty_limit(limit_bytes: int | None, *, saved_in: state_files.StateFile)
         saved_in.remove()
         return
     if not saved_in.exists():
-        told = [read_text_or(f"{_VM}/{name}", "0").strip() for name in _DIRTY_SETTINGS]
-        saved_in.write(" ".join(told))
+        former = [read_text_or(f"{_VM}/{name}", "0").strip() for name in _DIRTY_SETTINGS]
+        saved_in.write(" ".join(former))
     _write(f"{_VM}/dirty_background_bytes", str(limit_bytes // 2))
     _write(f"{_VM}/dirty_bytes", str(limit_bytes))
 

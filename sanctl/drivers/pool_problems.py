@@ -23,7 +23,7 @@ def flash_missing_problem(pool: Pool) -> Problem:
         "SAN-POOL-016",
         f"pool {pool.name}: data of it is on flash that is not here; the disk alone is not used",
         f"bring {pool.cache.flash if pool.cache else 'the flash'} back and start "
-        f"{cache_unit(pool)}; or fill the pool anew from its peers: "
+        f"{cache_unit(pool)}; or refill the pool from its peers: "
         f"'sanctl pool prepare {pool.name} --anew'",
     )
 
@@ -47,6 +47,6 @@ def unfinished_preparation_problem(pool: Pool) -> Problem:
     """Say that the preparation of a pool was interrupted on this node."""
     return Problem(
         "SAN-POOL-028",
-        f"pool {pool.name} was being made anew on this node, and that was interrupted",
+        f"pool {pool.name} was being prepared on this node, and that was interrupted",
         f"'sanctl pool prepare {pool.name} --anew' again",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which filesystem a path lies on, and whether it has shut itself down."""
+"""The mount of a path, a filesystem that has shut itself down, and remounting."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_the_mount_of_a_path(path: str, mounted: str, is_shut: bool) -> None:
     assert under(path).is_shut_down is is_shut
 
 
-def test_of_two_on_one_place_the_last_counts() -> None:
+def test_of_two_mounts_at_one_path_the_last_counts() -> None:
     assert under("/srv/sanctl/main2").source == "/dev/sde"
     assert pool_mount.covering_mount("/", []) is None
 
 
-def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xfs_shut_down_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: None)
 
     def fails_with(number: int) -> None:
@@ -74,14 +74,16 @@ def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not pool_mount.reports_shut_down("/pool")
 
 
-def test_this_machine_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machine_has_no_filesystem_that_shut_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     assert not pool_mount.is_shut_down(str(tmp_path))
     assert pool_mount.mount_of("/") is not None
     assert not pool_mount.is_readable("/dev/no-such-device")
 
 
-def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
+def test_a_remount_read_only_by_hand_is_not_a_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = tmp_path / "mountinfo"
@@ -108,7 +110,7 @@ def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
         (None, True, False),
     ],
 )
-def test_it_is_tried_out_where_the_kernel_does_not_say(
+def test_a_trial_write_where_the_kernel_reports_nothing(
     monkeypatch: pytest.MonkeyPatch, refused: int | None, answers: bool, is_shut: bool
 ) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
@@ -118,7 +120,7 @@ def test_it_is_tried_out_where_the_kernel_does_not_say(
     assert pool_mount.is_shut_down("/pool") is is_shut
 
 
-def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trial_write_on_a_read_only_mount(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     monkeypatch.setattr(
         pool_mount, "mount_of", lambda _path: KNOWN._replace(options=frozenset({"ro"}))
@@ -126,7 +128,7 @@ def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch)
     assert not pool_mount.is_shut_down("/pool")
 
 
-def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
+def test_a_trial_write_that_hangs_is_abandoned_and_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process waits for a file, for as long as this lasts."""
@@ -152,9 +154,7 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
     assert pool_mount._try_write(str(tmp_path)) == 0
 
 
-def test_a_damaged_one_is_told_from_one_whose_disk_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_not_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "errcode"
     monkeypatch.setattr(
         "sanctl.drivers.pool_mount.read_text_or",
@@ -176,7 +176,7 @@ REFUSED = CommandError(Problem("SAN-CMD-003", "Unit pool.mount not found."))
     ("has_unit", "wanted"),
     [(True, []), (False, ["mount -t ext4 -o noatime,rw /dev/sdb /pool"])],
 )
-def test_it_is_mounted_as_the_unit_says_or_as_it_was(has_unit: bool, wanted: list[str]) -> None:
+def test_a_remount_uses_the_unit_or_the_former_options(has_unit: bool, wanted: list[str]) -> None:
     def answer(argv: Sequence[str]) -> Answer:
         if argv[0] == "systemd-escape":
             return "pool.mount\n"

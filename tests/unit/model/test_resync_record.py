@@ -55,18 +55,18 @@ def test_a_resync_is_one_word(latest: ResyncRecord) -> None:
 
 
 @given(st.lists(_RUNNING, max_size=4).map(tuple))
-def test_what_runs_is_one_line(entries: tuple[RunningSync, ...]) -> None:
+def test_running_resyncs_are_one_line(entries: tuple[RunningSync, ...]) -> None:
     assert parse_running(format_running(entries)) == entries
 
 
 @pytest.mark.parametrize("text", ["", "fast", "a,b,c,d,e,f,g", "a,b,c,1,2,3,4,5", ";;,"])
-def test_what_does_not_read_is_nothing(text: str) -> None:
+def test_malformed_text_is_no_record(text: str) -> None:
     assert ResyncRecord.parse(text) is None or text.count(",") == 6
     assert parse_running(text) == ()
     assert VerifyResult.parse(text) is None
 
 
-def test_time_left_is_told_only_where_it_can_be() -> None:
+def test_time_left_only_with_a_rate() -> None:
     going = RunningSync("vm1", FAST, "", 1000, 4000, 300, 1)
     assert going.left_s == 4
     assert going.done_percent == 75.0

@@ -52,7 +52,7 @@ def test_a_healthy_device(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_node_away_is_unknown_not_absent(version: str) -> None:
+def test_replicas_of_an_absent_node_are_unknown(version: str) -> None:
     cluster = load(version, "n1-offline")
     assert cluster.mon.state(N1) is NodeState.OFFLINE
     assert cluster.replica(VM1, N1).disk is None
@@ -74,7 +74,7 @@ def test_a_failed_start_has_its_reason(version: str) -> None:
     assert failure.reason == "pool main: no space left"
 
 
-def test_an_entry_that_does_not_read_is_reported() -> None:
+def test_an_unreadable_device_is_reported() -> None:
     text = (GOLDEN / "3.0.0" / "one-device.cib.xml").read_text()
     broken = parse_cib(parse_document(text.replace('value="1073741824"', 'value="many"')))
     assert broken.devices == ()
@@ -82,13 +82,13 @@ def test_an_entry_that_does_not_read_is_reported() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<", "<a/>", "<cib/>"])
-def test_what_is_no_cib(text: str) -> None:
+def test_text_that_is_no_cib(text: str) -> None:
     with pytest.raises(Unreachable):
         parse_document(text)
 
 
 @pytest.mark.parametrize("text", ["", "<", "<a/>"])
-def test_what_is_no_status(text: str) -> None:
+def test_text_that_is_no_crm_mon_status(text: str) -> None:
     with pytest.raises(Unreachable):
         parse_crm_mon(text)
 

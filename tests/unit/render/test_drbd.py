@@ -65,7 +65,7 @@ def test_safety_options_are_in_the_section_the_generation_wants(generation: int)
 
 
 @pytest.mark.parametrize("generation", [8, 9])
-def test_replicas_stand_in_the_order_of_their_ids(generation: int) -> None:
+def test_replicas_are_in_the_order_of_their_ids(generation: int) -> None:
     text = _render(generation)
     assert text.index("on n1 {") < text.index("on n2 {")
     assert "address ipv4 10.0.0.2:7803;" in text
@@ -88,7 +88,7 @@ def test_9_numbers_nodes_from_zero_and_meshes_them() -> None:
         (4, "resource-only", "majority"),
     ],
 )
-def test_9_counts_copies_from_three_on(replicas: int, fencing: str, quorum: str) -> None:
+def test_9_uses_quorum_from_three_replicas_on(replicas: int, fencing: str, quorum: str) -> None:
     text = _render(9, replicas)
     assert f"fencing {fencing};" in _section(text, "net")
     options = _section(text, "options")
@@ -98,7 +98,7 @@ def test_9_counts_copies_from_three_on(replicas: int, fencing: str, quorum: str)
     assert text.count("  on n") == replicas
 
 
-def test_8_4_is_not_told_what_it_does_not_know() -> None:
+def test_8_4_gets_no_option_of_9() -> None:
     for word in ("quorum", "auto-promote", "node-id", "connection-mesh"):
         assert word not in _render(8)
 
@@ -163,7 +163,7 @@ def test_a_running_replica_keeps_its_activity_log() -> None:
     assert "al-extents 1237;" in _render(8, al_extents=1237)
 
 
-def test_a_copy_that_may_meet_one_other_has_one_connection() -> None:
+def test_a_replica_limited_to_one_peer_has_one_connection() -> None:
     text = _render(9, 4, connection=("n3", "n1"))
     assert "  connection-mesh {\n    hosts n3 n1;\n  }\n" in text
     assert text.count("  on n") == 4 and "quorum majority;" in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""State files: where they lie, what of the release before is read, what a stop removes."""
+"""State files: their paths, those of the former release, and their removal by a stop."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which resource file drbdadm reads, and what is not attached to."""
+"""Which resource file drbdadm gets, registration for handlers, and attach to the right minor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def registered(folder: Path) -> dict[str, str]:
     return {link.name: str(link.readlink()) for link in (folder / "registry").iterdir()}
 
 
-def test_drbdadm_reads_the_file_that_it_is_asked_about(folder: Path) -> None:
+def test_drbdadm_gets_the_file_of_its_resource_alone(folder: Path) -> None:
     runner = FakeRunner()
     drbdadm.adjust(runner, "vol1")
     path = folder / "vol1.conf"
@@ -44,7 +44,7 @@ def test_drbdadm_reads_the_file_that_it_is_asked_about(folder: Path) -> None:
     ]
 
 
-def test_handlers_read_it_too(folder: Path) -> None:
+def test_handlers_read_the_same_file(folder: Path) -> None:
     path = folder / "vol1.conf"
     drbdadm.register_config("vol1", 7)
     assert registered(folder) == {}, "there is nothing to be read"
@@ -59,7 +59,7 @@ def test_handlers_read_it_too(folder: Path) -> None:
     assert registered(folder) == both
 
 
-def test_nothing_is_put_down_where_drbd_utils_has_no_place(
+def test_nothing_is_registered_without_drbd_utils_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "vol1.conf").touch()
@@ -73,7 +73,7 @@ def test_nothing_is_put_down_where_drbd_utils_has_no_place(
     [(7, "Diskless", True), (8, "Diskless", False), (7, "UpToDate", False)],
 )
 @pytest.mark.usefixtures("folder")
-def test_a_disk_goes_to_the_minor_of_its_own(minor: int, disk: str, is_attached: bool) -> None:
+def test_attach_refuses_another_resources_minor(minor: int, disk: str, is_attached: bool) -> None:
     def answer(argv: Sequence[str]) -> str:
         return _EVENTS.format(minor=minor, disk=disk) if argv[1] == "events2" else ""
 
