@@ -16,7 +16,8 @@ from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.ops.device_heal import examine_replicas, heal_device
-from sanctl.plan.replicas.heal import Condition, Diagnosis, Loss, ReplicaFacts, loss_of_keeping
+from sanctl.plan.replicas.diagnosis import Condition, Diagnosis, ReplicaFacts
+from sanctl.plan.replicas.heal import Loss, loss_of_keeping
 
 _COLUMNS = ("REPLICA ON", "DISK", "ONLY THERE", "APART SINCE", "GENERATION", "NOTES")
 _CONDITION_TEXTS = {
