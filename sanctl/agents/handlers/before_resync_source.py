@@ -27,6 +27,7 @@ from __future__ import annotations
 import time
 
 from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import drbdsetup
@@ -39,6 +40,7 @@ _RUNNER = LocalRunner()
 #: DRBD answers nothing on that connection meanwhile; `drbdsetup down` waits for 20 s.
 _DEADLINE_S = 15.0
 _BEGIN, _DROP = 0, 1
+_log = DeviceLog("before-resync-source")
 
 
 def main() -> int:
@@ -70,20 +72,24 @@ def main() -> int:
                 if drbdsetup.generation() < 9:
                     reconnect_dropped.remove_note(device, peer)
                 else:
-                    reconnect_dropped.write_note(
-                        device, peer
-                    )  # a monitor may have used the first one up meanwhile
-                _tell(device, f"{peer} is marked as outdated, its resync begins", begin, "marked")
+                    # A monitor may have used the first one up meanwhile.
+                    reconnect_dropped.write_note(device, peer)
+                _log(
+                    device,
+                    f"{peer} is marked as outdated, its resync begins",
+                    step="marked",
+                    duration_s=time.monotonic() - begin,
+                )
                 return _BEGIN
             last = f"{peer} is {standing}"
         time.sleep(0.2)
     reconnect_dropped.write_note(device, peer)
-    _tell(
+    _log(
         device,
         f"{peer} cannot be marked as outdated, and so not be filled now: {last}; the monitor"
         " connects again",
-        begin,
-        "refused",
+        step="refused",
+        duration_s=time.monotonic() - begin,
         priority=journal.WARNING,
     )
     return _DROP
@@ -92,16 +98,3 @@ def main() -> int:
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
     state = drbdsetup.observe(runner, device)
     return state is not None and state.with_only_peer(peer).is_connected
-
-
-def _tell(
-    device: str, text: str, begin: float, step: str, *, priority: int = journal.NOTICE
-) -> None:
-    journal.write(
-        f"{device}: {text}",
-        priority=priority,
-        device=device,
-        action="before-resync-source",
-        step=step,
-        duration_ms=round((time.monotonic() - begin) * 1000),
-    )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import time
 
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
@@ -51,6 +52,7 @@ _RATE_OVER_S = 10.0
 _PARTING_S = 5.0
 # Longer than anybody holds the lock who only asks.
 _ASKED_S = 0.5
+_log = DeviceLog("resync", priority=journal.INFO)
 
 
 def main() -> int:
@@ -154,7 +156,7 @@ class ResyncScheduler:
         try:
             states = drbdsetup.observe_all(self._runner)
         except SanctlError as error:
-            _say("", f"DRBD did not answer: {error}", priority=journal.WARNING)
+            _log("", f"DRBD did not answer: {error}", priority=journal.WARNING)
             return True
         devices = {
             name: device
@@ -180,7 +182,7 @@ class ResyncScheduler:
             try:
                 is_busy |= self._keep(device, states[name], advances)
             except (SanctlError, OSError) as error:
-                _say(name, f"the next look tries again: {error}", priority=journal.WARNING)
+                _log(name, f"the next look tries again: {error}", priority=journal.WARNING)
                 is_busy = True
         running = tuple(
             entry._replace(waits=waiting.get(entry.device, ""))
@@ -238,7 +240,7 @@ class ResyncScheduler:
         if is_held == bool(waits) or drbdsetup.generation() >= 9:
             return
         drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
-        _say(device.name, f"its resync waits {waits}" if waits else "its resync may run")
+        _log(device.name, f"its resync waits {waits}" if waits else "its resync may run")
 
     def _keep(
         self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
@@ -290,7 +292,7 @@ class ResyncScheduler:
             changed_kib=changed,
         )
         tracking.save_resync(device, latest)
-        _say(device.name, f"{kind} resync begins: {why}, {changed} KiB differ", step="begin")
+        _log(device.name, f"{kind} resync begins: {why}, {changed} KiB differ", step="begin")
         if is_wider:
             self._widen(device, latest)
         replica_state.publish(self._runner, device, state)
@@ -319,7 +321,7 @@ class ResyncScheduler:
             drbdadm.adjust(self._runner, device.name)
             drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=False)
         if kind == FAST:
-            _say(device.name, "it was no resync target any more: only what differs is sent")
+            _log(device.name, "it was no resync target any more: only what differs is sent")
 
     def _await_parting(self, name: str) -> ResourceState | None:
         deadline = time.monotonic() + _PARTING_S
@@ -344,12 +346,12 @@ class ResyncScheduler:
             received_kib=count.total_kib,
         )
         tracking.save_resync(device, done)
-        _say(
+        _log(
             device.name,
             f"{done.kind} resync ended after {done.ended_s - done.began_s} s ({done.why}):"
             f" {done.changed_kib} KiB were marked, {done.received_kib} KiB came",
             step="end",
-            duration_ms=1000 * (done.ended_s - done.began_s),
+            duration_s=done.ended_s - done.began_s,
         )
         replica_state.publish(self._runner, device, state)
 
@@ -362,21 +364,3 @@ class ResyncScheduler:
         with contextlib.suppress(SanctlError):
             node_attributes.publish_private(self._runner, RUNNING_ATTRIBUTE, text)
             self._told = (text, now)
-
-
-def _say(
-    device: str,
-    text: str,
-    *,
-    priority: int = journal.INFO,
-    step: str = "",
-    duration_ms: int | None = None,
-) -> None:
-    journal.write(
-        f"{device}: {text}" if device else text,
-        priority=priority,
-        device=device,
-        action="resync",
-        step=step,
-        duration_ms=duration_ms,
-    )
