@@ -22,7 +22,7 @@ def test_every_code_is_explained_and_every_explanation_is_of_a_code() -> None:
         if path.name not in {"codes.py", "reference.py"}
         for code in _CODE.findall(path.read_text(encoding="utf-8"))
     }
-    assert used - set(all_codes()) == set(), "add these to sanctl/cli/codes.py"
+    assert used - set(all_codes()) == set(), "add these to codes.py of cli, config or lab"
     assert set(all_codes()) - used == set(), "no longer used: remove these"
 
 
