@@ -16,12 +16,15 @@ from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.measure import kernel_audit
 
 NAME = "marks2"
+HOLD = f"crm_resource --resource sanctl-{NAME} --meta {{does}}"
 
 
 @pytest.fixture(scope="module")
 def device(scene: Scenario) -> Iterator[str]:
     scene.create(NAME, "64M", prefer="n1")
     yield NAME
+    # Pacemaker takes the first of two sets that name a target-role: ours, or that of the test.
+    scene.bed.sh("n3", HOLD.format(does="--delete-parameter target-role"), ok=range(256))
     scene.delete(NAME)
 
 
@@ -40,12 +43,12 @@ def test_all_replicas_are_marked_and_none_is_primary(scene: Scenario, device: st
     uuid = bed.sh(
         "n3", f"crm_resource --resource {device} --get-parameter uuid"
     ).stdout.split()[-1]  # fmt: skip
-    meta = f"crm_resource --resource sanctl-{device} --meta"
-    bed.sh("n3", f"{meta} --set-parameter target-role --parameter-value Started")
+    held = "--set-parameter target-role --parameter-value Unpromoted"
+    bed.sh("n3", HOLD.format(does=held))
     wait_for("nobody to serve", lambda: active(bed) == [], within_s=60)
     for node in ("n1", "n2"):
         bed.sh("n3", f"crm_attribute --node {node} --name sanctl-outdated-{device} --update {uuid}")
-    bed.sh("n3", f"{meta} --delete-parameter target-role")
+    bed.sh("n3", HOLD.format(does="--delete-parameter target-role"))
     wait_for("one to serve", lambda: len(active(bed)) == 1, within_s=90)
     assert kernel_audit.violations(collect.kernel_views(bed)) == []
     wait_for("no mark to be left", lambda: not marks(bed), within_s=120)
