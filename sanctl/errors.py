@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every error sanctl raises on purpose, with its stable code and exit status.
+"""The exceptions that sanctl raises, a Problem with its stable code, and the exit statuses.
 
 A code is part of the interface: scripts match on it, `sanctl explain CODE` describes it, and it
 never changes its meaning. Imports nothing of ours.
@@ -103,12 +103,12 @@ class NotConverged(SanctlError):
 
 
 class PartialApply(SanctlError):
-    """Some steps ran and a later one failed."""
+    """Some steps were done, and a later one was refused: the problems say which and why."""
 
     exit_status = ExitStatus.PARTIAL
 
 
 class Busy(SanctlError):
-    """Somebody else is changing the same thing right now."""
+    """Other commands changed the CIB at the same time, again and again."""
 
     exit_status = ExitStatus.BUSY

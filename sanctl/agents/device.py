@@ -33,13 +33,13 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import scheduler, verify
-from sanctl.drivers import backing_device, drbdsetup, gate, lio, pool_files, ram_cache
+from sanctl.agents.sync import verify
+from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover.promotion import are_all_blank
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
@@ -70,7 +70,7 @@ def start() -> int:
     """Bring the replica up: standby, exported, in contact with its peers."""
     device = _device()
     steps = ocf.Steps(device.name, "start")
-    os.makedirs(parts.RUNTIME, mode=0o700, exist_ok=True)
+    state_files.make_folder()
     found = parts.observe(_RUNNER, device)
     if found.is_standby:
         replica_state.publish(_RUNNER, device, found.drbd)
@@ -188,7 +188,7 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
     device that ever took a write is never again taken for a new one, whatever dies in between.
     """
     state = drbdsetup.observe(_RUNNER, device.name)
-    if state is not None and are_all_blank(state, copies=len(device.nodes)):
+    if state is not None and are_all_blank(state, replicas=len(device.nodes)):
         if len(device.nodes) > 1:
             drbdsetup.skip_initial_sync(_RUNNER, device.minor)
         else:
@@ -269,26 +269,17 @@ def take_down(device: Device) -> None:
         if drbdsetup.generation() < 9:
             raise
         # A Primary that is held does not let the last other good copy take leave.
-        drbdsetup.force_disconnect(_RUNNER, device.name)
+        drbdadm.force_disconnect(_RUNNER, device.name)
         drbdsetup.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     resource_file.clear_disk(device.name)
     parts.detach_files(_RUNNER, device)
     resource_file.remove(device.name)
     replica_state.withdraw(_RUNNER, device)
-    activation_record.forget(device)
-    outdate.forget(device.name)
-    before_resync_source.forget(device.name)
-    heal.forget(device)
-    sync_policy.forget(device)
-    scheduler.forget(device)
-    hung_io_reboot.forget(device)
-    reattach_disk.forget(device)
-    reconnect_outdated.forget(device)
-    read_cache.forget(device)
-    verify.withdraw(_RUNNER, device)
-    peers.forget(device)
+    # Before its share of the limit, which is kept there, too, is gone.
     write_cache.after_stop(device.name)
+    state_files.remove_device(device.name)
+    verify.withdraw(_RUNNER, device)
     parts.wait_until_detached(device)
     left = parts.observe(_RUNNER, device)
     if (
@@ -333,7 +324,7 @@ def monitor() -> int:
                 failure_cleanup.write_note(device, failure_cleanup.MONITOR)
                 ocf.exit_reason(fs_shutdown.RESTART_REASON)
                 return ocf.ERR_GENERIC
-            if not are_all_blank(found.drbd, copies=len(device.nodes)):
+            if not are_all_blank(found.drbd, replicas=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
                 activation_record.is_new(_RUNNER, device)
             if verdict is fs_shutdown.Verdict.AGROUND:

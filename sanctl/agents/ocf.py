@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from sanctl.errors import SanctlError
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 
 SUCCESS = 0
 ERR_GENERIC = 1
@@ -68,7 +68,7 @@ def crash_point(step: str) -> None:
     The folder is on tmpfs and only root can make it: tests of interruption put a file there.
     """
     try:
-        os.unlink(f"/run/sanctl/die-after/{step}")
+        os.unlink(state_files.crash_point(step))
     except OSError:
         return  # Not there; or not known, which must not end a promotion that goes well.
     os.kill(os.getpid(), 9)

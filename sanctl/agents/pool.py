@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
@@ -18,21 +17,18 @@ from sanctl.agents.node import failure_cleanup, votes
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
-from sanctl.drivers import flash_cache, loop, node_attributes, outdated_marks, pool_files
+from sanctl.drivers import cib, flash_cache, loop, node_attributes, outdated_marks, pool_files
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE
-from sanctl.system import journal
-from sanctl.system.files import exists
+from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
 _RUNNER = LocalRunner()
-_RUNTIME = "/run/sanctl"
-_RUNNING = f"{_RUNTIME}/pools-running"
 # Free space is told in steps of 1/512 of the pool, rounded down: a busy pool must not rewrite the
 # cluster's status with every monitor.
 _STEPS = 512
@@ -66,9 +62,7 @@ files of deleted devices, and counts votes as wanted. Runs as a clone, made by t
 
 def start() -> int:
     """Begin to watch."""
-    os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
-    with open(_RUNNING, "w", encoding="utf-8") as file:
-        file.write("")
+    _running().write()
     # The cluster forgets what a node published when the node leaves.
     votes.invalidate_published()
     _look(may_mount=False)
@@ -77,20 +71,23 @@ def start() -> int:
 
 def stop() -> int:
     """Cease to watch; pools and devices are not touched."""
-    if exists(_RUNNING):
-        os.unlink(_RUNNING)
-    attrd_cache.invalidate("pools")
+    _running().remove()
+    attrd_cache.of_pools().remove()
     votes.invalidate_published()
     return ocf.SUCCESS
 
 
 def monitor() -> int:
     """Publish and reap, if running."""
-    if not exists(_RUNNING):
+    if not _running().exists():
         return ocf.NOT_RUNNING
     if not ocf.is_probe():
         _look()
     return ocf.SUCCESS
+
+
+def _running() -> state_files.StateFile:
+    return state_files.of_node("pools-running")
 
 
 def validate_all() -> int:
@@ -160,11 +157,11 @@ def _have_written_again(noted: dict[str, str]) -> None:
     promotion scores would be missing for good (docs/adr/0036).
     """
     is_in_cib = any(name.startswith(_POOL) for name in noted)
-    has_published = len(attrd_cache.published_fields("pools")) > 1
+    has_published = len(attrd_cache.published_fields(attrd_cache.of_pools())) > 1
     if (
         is_in_cib
         or not has_published
-        or not attrd_cache.must_be_in_cib("pools", attrd_cache.attrd_pid())
+        or not attrd_cache.must_be_in_cib(attrd_cache.of_pools(), attrd_cache.attrd_pid())
     ):
         return
     journal.write(
@@ -185,13 +182,13 @@ def _clean_up(runner: DeadlineRunner, usable: dict[str, str]) -> None:
 
 
 def _publish(words: list[str]) -> None:
-    text, listener = "\n".join(words), attrd_cache.attrd_pid()
-    if attrd_cache.is_current("pools", listener, text):
+    cached, text, listener = attrd_cache.of_pools(), "\n".join(words), attrd_cache.attrd_pid()
+    if attrd_cache.is_current(cached, listener, text):
         return
     for line in words:
         name, _, value = line.partition("=")
         node_attributes.publish(_RUNNER, f"{_POOL}{name}", value)
-    attrd_cache.record("pools", listener, text)
+    attrd_cache.record(cached, listener, text)
 
 
 def _notes_of_this_node() -> dict[str, str]:
@@ -200,26 +197,17 @@ def _notes_of_this_node() -> dict[str, str]:
     And what it has of what this agent published.
     """
     here = os.uname().nodename
-    answer = _RUNNER.run(
-        [
-            "cibadmin",
-            "--query",
-            "--xpath",
-            f"//configuration/nodes/node[@uname='{here}']"
-            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
-            f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}']"
-            f"|//status/node_state[@uname='{here}']/transient_attributes"
-            f"//nvpair[starts-with(@name,'{_POOL}')]",
-        ],
-        timeout_s=20.0,
-        ok=(0, 6, 105),  # no such object: nothing noted
+    pairs = cib.query(
+        _RUNNER,
+        f"//configuration/nodes/node[@uname='{here}']"
+        f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
+        f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}']"
+        f"|//status/node_state[@uname='{here}']/transient_attributes"
+        f"//nvpair[starts-with(@name,'{_POOL}')]",
     )
-    if answer.status != 0:
+    if pairs is None:
         return {}
-    return {
-        pair.get("name", ""): pair.get("value", "")
-        for pair in ET.fromstring(answer.stdout).iter("nvpair")  # noqa: S314 - the cluster's own CIB
-    }
+    return {pair.get("name", ""): pair.get("value", "") for pair in pairs.iter("nvpair")}
 
 
 def _is_quorate() -> bool:

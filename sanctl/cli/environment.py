@@ -86,10 +86,12 @@ class Environment:
         return hashlib.sha256(seed).hexdigest()[:32]
 
     @contextmanager
-    def recorded(self, action: str, *, device: str = "", words: str = "") -> Iterator[None]:
+    def logged(self, action: str, *, device: str = "", command_line: str = "") -> Iterator[None]:
         """Write what is done to the journal: its begin, and its end with duration and result."""
         begin = time.monotonic()
-        journal.write(f"sanctl {words or action}", device=device, action=action, step="begin")
+        journal.write(
+            f"sanctl {command_line or action}", device=device, action=action, step="begin"
+        )
         result, priority = "done", journal.INFO
         try:
             yield
@@ -101,7 +103,7 @@ class Environment:
             raise
         finally:
             journal.write(
-                f"sanctl {words or action}: {result}",
+                f"sanctl {command_line or action}: {result}",
                 priority=priority,
                 device=device,
                 action=action,
@@ -115,7 +117,7 @@ def environment() -> Environment:
     return Environment()
 
 
-def topology_if_readable(env: Environment) -> Topology | None:
+def topology_or_none(env: Environment) -> Topology | None:
     """Return the topology for what it adds to a result; without it there is still a result."""
     try:
         return env.topology()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Between the text of cluster.toml and a Topology, naming everything that is wrong with it."""
+"""cluster.toml as a whole: text to Topology and back; schema, name, IQN prefix, networks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def examine(document: Document) -> Topology | None:
             f"{schema} is not known to this version of sanctl",
             f"it reads schema {SCHEMA}",
         )
-        # Whatever else looks wrong may be right in that schema.
+        # Other keys that look wrong may be right in that schema.
         return None
 
     document.table(("cluster",), known=("name", "iqn_prefix", "strategy", "accept_risks"))
@@ -97,7 +97,7 @@ def examine(document: Document) -> Topology | None:
 
 
 def render(topology: Topology) -> str:
-    """Write a cluster.toml that reads back as the same topology."""
+    """Return the text of a cluster.toml that reads back as the same topology."""
     lines = [
         f"schema = {SCHEMA}",
         "",
@@ -174,7 +174,7 @@ def _iqn_prefix(document: Document) -> Iqn | None:
         document.note(
             "SAN-CONF-006",
             path,
-            f"{text[:60]!r} cannot have a device's name put behind it",
+            f"{text[:60]!r} cannot be followed by a device's name",
             f"an iqn. name in lower case, of at most {_IQN_PREFIX_MAX} characters",
         )
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the nodes of a cluster.toml."""
+"""The [nodes] tables of cluster.toml: ids, roles, IP addresses and portals, sites and racks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sanctl.model.topology import Address, Network, Node, NodeRole
 
 MAX_NODES = 32
 NETWORKS = ("iscsi", "sync", "heartbeat")
-#: Where a node stands, the larger one first: optional.
+#: Optional failure domains of a node, the larger one first.
 FAILURE_DOMAINS = ("site", "rack")
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _PROTECTED, _PLAIN = "protected", "plain"
@@ -24,10 +24,10 @@ _PROTECTED, _PLAIN = "protected", "plain"
 
 @dataclass(slots=True)
 class Claims:
-    """What the nodes read so far have claimed, each claim with its owner.
+    """Ids, addresses and roles of the nodes read so far, with the node that has each.
 
-    Kept apart from the finished nodes: a node with one mistake in it still takes part in the search
-    for duplicates.
+    Separate from the finished nodes: a node with a mistake still takes part in the search for
+    duplicates.
     """
 
     ids: dict[int, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def read_address(
     networks: Mapping[str, Network],
     taken: Claims,
 ) -> Address | None:
-    """Return the address at a place of the document, if it is good and nobody else's."""
+    """Return the address at a path of the document, if it is valid and not used twice."""
     # The network an address belongs to has the name of its key: iscsi, sync or heartbeat.
     network = networks.get(path[2])
     try:
@@ -74,7 +74,7 @@ def read_address(
 def read_node(
     document: Document, name: str, networks: Mapping[str, Network], taken: Claims
 ) -> Node | None:
-    """Return a node, if nothing is wrong with it."""
+    """Return a node, None where it has problems."""
     path = ("nodes", name)
     before = len(document.problems)
     if not document.table(path, known=("id", "role", *NETWORKS, *FAILURE_DOMAINS, "power")):
@@ -159,21 +159,21 @@ def _domain(document: Document, path: tuple[str, ...]) -> str:
 
 
 def check_failure_domains(document: Document, names: Sequence[str], taken: Claims) -> None:
-    """Make sure that a site, or a rack, is told of all storage nodes or of none.
+    """Make sure that a site, or a rack, is given for all storage nodes or for none.
 
-    Of a node whose place is not told nothing can be said: it would pass for one that stands apart
-    from all others, and two copies would end up in one building.
+    A node without a site would count as separate from all others, and two replicas could end up in
+    one building.
     """
     storage = [name for name in names if taken.roles.get(name) is NodeRole.STORAGE]
     for key in FAILURE_DOMAINS:
-        told = [name for name in storage if document.has(("nodes", name, key))]
+        given = [name for name in storage if document.has(("nodes", name, key))]
         for name in storage:
-            if told and name not in told:
+            if given and name not in given:
                 document.note(
                     "SAN-CONF-046",
                     ("nodes", name, key),
-                    f"is missing, and told of {', '.join(told)}",
-                    "tell it of every storage node, or of none",
+                    f"is missing, and given for {', '.join(given)}",
+                    "give it for every storage node, or for none",
                 )
 
 

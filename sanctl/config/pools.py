@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the pools of a cluster.toml."""
+"""The [pools] tables of cluster.toml: path, UUID, nodes, and the disks of a flash cache."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sanctl.model.names import NodeName, PoolName
 from sanctl.model.topology import NodeRole, Pool, PoolCache
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# What needs no quoting anywhere a path ends up: shell, drbd.conf, a CIB attribute, a log line.
+# Characters that need no quoting in a shell, drbd.conf, a CIB attribute or a log line.
 _PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9._+/:-]+")
 
 
 def read_pool(document: Document, name: str, known: Sequence[str], taken: Claims) -> Pool | None:
-    """Return a pool, if nothing is wrong with it."""
+    """Return a pool, None where it has problems."""
     path = ("pools", name)
     before = len(document.problems)
     if not document.table(path, known=("path", "uuid", "nodes", "cache")):
@@ -114,7 +114,7 @@ def _pool_nodes(
 
 
 def check_pools(document: Document, pools: Sequence[Pool]) -> None:
-    """Note pools that are the same, or lie in each other."""
+    """Add the problems of pools that have the same UUID, path or devices, or contain each other."""
     for one, other in combinations(pools, 2):
         path = ("pools", str(other.name))
         if one.uuid == other.uuid:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the failover strategy of a cluster.toml, and judges whether the nodes go with it."""
+"""The failover strategy, accepted risks and quorum device of cluster.toml, against its nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RISKS = (RISK_NO_FENCING, RISK_SOFTDOG)
 
 
 def read_strategy(document: Document) -> Strategy | None:
-    """Return the strategy, if it is one."""
+    """Return the strategy, None where it is missing or not known."""
     path = ("cluster", "strategy")
     text = document.text(path)
     if text is None:
@@ -45,7 +45,7 @@ def read_risks(document: Document, strategy: Strategy | None) -> tuple[str, ...]
             "SAN-CONF-038",
             path,
             f"{RISK_NO_FENCING} is a risk of the strategy heartbeat only",
-            "node-majority has no use for it: take it out",
+            "remove it: node-majority does not use it",
         )
     return tuple(sorted(set(codes)))
 
@@ -69,7 +69,7 @@ def read_qdevice(document: Document, taken: Claims) -> Address | None:
             "SAN-CONF-011",
             path,
             f"{address} is also that of {taken.addresses[address]}",
-            "a vote that dies together with a node's own decides nothing",
+            "a quorum device on a node is lost together with that node's own vote",
         )
     return address
 
@@ -77,7 +77,7 @@ def read_qdevice(document: Document, taken: Claims) -> Address | None:
 def check_nodes(
     document: Document, names: Sequence[str], taken: Claims, strategy: Strategy | None
 ) -> None:
-    """Note whatever makes the nodes unfit for the strategy."""
+    """Add the problems of nodes that do not go with the strategy."""
     roles = [taken.roles.get(name) for name in names]
     witnesses = roles.count(NodeRole.WITNESS)
     has_qdevice = document.has(("qdevice",))

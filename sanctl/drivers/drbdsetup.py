@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD through its own tools: drbdadm for what needs the resource file, drbdsetup for the rest.
+"""State and role of a resource in the kernel, resync, verify, down: drbdsetup(8), /proc/drbd.
 
-drbdadm is given the one file of the resource that it is asked about: by itself it reads all of the
-node, and fails when any of them is not as it should be (docs/adr/0045). drbdsetup talks to the
-kernel at once. So the failover path (`primary`, `secondary`, `observe`) uses drbdsetup only.
+drbdsetup talks to the kernel alone. So the failover path (`primary`, `secondary`, `observe`) uses
+nothing else: commands that need the resource file are in sanctl/drivers/drbdadm.py.
 """
 
 from __future__ import annotations
-
-import contextlib
-import os
-import re
 
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, ResourceState
@@ -22,16 +17,12 @@ from sanctl.parse.drbd import (
     parse_pending_requests,
     parse_sync_progress,
 )
-from sanctl.system.files import exists, is_folder, read_text_or
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
-#: Where the agents write resource files.
-RESOURCE_FILES = "/run/sanctl/drbd.d"
-# Where drbd-utils keeps which file has which resource (registry.c).
-_REGISTRY = "/run/drbd"
 _DEBUG = "/sys/kernel/debug/drbd/resources"
 
 
@@ -39,7 +30,7 @@ def generation() -> int:
     """Return 8 or 9: which DRBD the running kernel has loaded.
 
     Raises:
-        CommandError: DRBD is not loaded, or tells a version that sanctl does not know.
+        CommandError: DRBD is not loaded, or has a version that sanctl does not know.
     """
     text = read_text_or("/sys/module/drbd/version", "")
     major = text.partition(".")[0].strip()
@@ -60,7 +51,7 @@ def is_loaded() -> bool:
 
 
 def observe(runner: Runner, name: str) -> ResourceState | None:
-    """Return what DRBD says about a resource here, or None when it is not up.
+    """Return the state of a resource on this node, or None when it is not up.
 
     Raises:
         CommandError: DRBD did not answer; nothing may be concluded from that.
@@ -76,13 +67,13 @@ def observe(runner: Runner, name: str) -> ResourceState | None:
 
 
 def is_standalone(state: ResourceState) -> bool:
-    """Whether DRBD has given a connection up, for somebody to begin it again."""
+    """Whether DRBD has given a connection up and waits for a new `connect`."""
     # DRBD 8.4 forgets a connection that it has given up.
     return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
 
 
 def observe_all(runner: Runner) -> dict[str, ResourceState]:
-    """Return what DRBD says about every resource here, by name.
+    """Return the state of every resource on this node, by name.
 
     Raises:
         CommandError: DRBD did not answer.
@@ -94,39 +85,51 @@ def observe_all(runner: Runner) -> dict[str, ResourceState]:
 
 
 def sync_progress() -> dict[int, SyncProgress]:
-    """Return how far resyncs and verifies here have come, by minor; DRBD 9 does not tell."""
+    """Return the progress of resyncs and verifies on this node, by minor; empty with DRBD 9."""
     return parse_sync_progress(read_text_or("/proc/drbd", ""))
 
 
 def oldest_requests(name: str) -> tuple[OldRequest, ...]:
-    """Return the requests of hosts that wait longest; none where the kernel does not tell."""
+    """Return the requests of hosts that have waited longest; none where debugfs is not readable."""
     # Without debugfs, or where a locked-down kernel keeps it shut, nothing is known.
     return parse_oldest_requests(read_text_or(f"{_DEBUG}/{name}/volumes/0/oldest_requests", ""))
 
 
 def pending_requests(minor: int) -> PendingRequests | None:
-    """Return how many requests of a device are not answered; DRBD 9 does not tell."""
+    """Return how many requests of a device are not completed; None with DRBD 9."""
     return parse_pending_requests(read_text_or("/proc/drbd", "")).get(minor)
 
 
 def completed_requests(minor: int) -> int:
-    """Return how many requests of hosts have been answered since the device exists."""
-    # Documentation/block/stat.rst: the first field of each kind is what was completed.
+    """Return how many requests of hosts have been completed since the device exists."""
+    # Documentation/block/stat.rst: the first field of each kind counts completed requests.
     fields = read_text_or(f"/sys/block/drbd{minor}/stat", "").split()
     return sum(int(fields[at]) for at in (0, 4, 11, 15) if at < len(fields))
 
 
-def set_resync_paused(runner: Runner, minor: int, *, is_held: bool) -> None:
-    """Hold the resync of a device back on this side, or let it run; either twice is fine."""
+def generation_identifiers(runner: Runner, *subject: str, timeout_s: float) -> str | None:
+    """Return what `drbdsetup get-gi` prints, None where it refuses (drbdsetup(8)).
+
+    Args:
+        runner: starts drbdsetup.
+        subject: the minor with 8.4; resource, peer's node id and volume with 9.
+        timeout_s: seconds until drbdsetup is killed.
+    """
+    done = runner.run(["drbdsetup", "get-gi", *subject], timeout_s=timeout_s, ok=range(256))
+    return done.stdout if done.status == 0 else None
+
+
+def set_resync_paused(runner: Runner, minor: int, *, is_paused: bool) -> None:
+    """Pause the resync of a device from this node, or resume it; either twice is fine."""
     runner.run(
-        ["drbdsetup", "pause-sync" if is_held else "resume-sync", str(minor)],
+        ["drbdsetup", "pause-sync" if is_paused else "resume-sync", str(minor)],
         timeout_s=_TIMEOUT_S,
         ok=range(256),
     )
 
 
 def invalidate(runner: Runner, minor: int) -> None:
-    """Call all of this node's replica out of sync. Only ever for one that is no copy any more.
+    """Mark all of this node's replica as out of sync. Only for one that is no replica any more.
 
     Raises:
         CommandError: DRBD refused: a resync runs, or there is no disk.
@@ -144,7 +147,7 @@ def start_verify(runner: Runner, minor: int) -> None:
 
 
 def start_verify_with(runner: Runner, name: str, peer: int) -> None:
-    """Begin to compare with one peer, from the first block on: DRBD 9, where each is its own.
+    """Begin to compare with one peer, from the first block on: DRBD 9 verifies peer by peer.
 
     Raises:
         CommandError: refused: not connected, or a resync runs.
@@ -154,7 +157,7 @@ def start_verify_with(runner: Runner, name: str, peer: int) -> None:
 
 
 def resync_differences(runner: Runner, name: str, peer: int) -> None:
-    """Send a peer anew what a verify has just found to differ there, and no more: DRBD 9.
+    """Resend to a peer the blocks that a verify has just found to differ, and no others: DRBD 9.
 
     Raises:
         CommandError: refused: not connected, or a resync runs.
@@ -165,107 +168,10 @@ def resync_differences(runner: Runner, name: str, peer: int) -> None:
     )
 
 
-def config_path(name: str) -> str:
-    """Return where the file lies that has drbdadm read one resource, and what is common to all.
-
-    `new-resource` and `new-minor` put it down as the one that DRBD's handlers are to read, until
-    the resource is down (drbdadm_main.c and registry.c of drbd-utils).
-    """
-    return f"{RESOURCE_FILES}/{name}.conf"
-
-
-def _adm(name: str, *words: str) -> list[str]:
-    path = config_path(name)
-    # A replica that an older release has started has none, until its file is written again.
-    only = ["--config-file", path] if exists(path) else []
-    return ["drbdadm", *only, *words, name]
-
-
-def register_config(name: str, minor: int) -> None:
-    """Have DRBD's handlers read that file of a resource that is up, if they do not.
-
-    One that an older release has started is registered with all of the node's files, and one whose
-    drbdadm was killed too early not at all.
-
-    Raises:
-        OSError: it could not be put down.
-    """
-    path = config_path(name)
-    if not is_folder(_REGISTRY) or not exists(path):
-        return  # drbdadm has put down nothing yet on this node, and does it for the first one.
-    for link in (f"{_REGISTRY}/drbd-{it}.conf" for it in (f"resource-{name}", f"minor-{minor}")):
-        with contextlib.suppress(OSError):
-            if os.readlink(link) == path:
-                continue
-        # Never without, as a handler may be called at any moment.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{link}.new")
-        os.symlink(path, f"{link}.new")
-        os.replace(f"{link}.new", link)
-
-
-def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
-    """Write new metadata: the replica is Inconsistent and has never held data.
-
-    DRBD 9 gets room for all four copies from the start: an attached resource cannot grow it.
-    """
-    peers = ["--max-peers=3"] if kernel_generation >= 9 else []
-    runner.run(_adm(name, "create-md", "--force", *peers), timeout_s=120.0, stdin="yes\nyes\n")
-
-
-def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generation: int) -> int:
-    """Return the size that detached metadata records for its replica (`la-size-sect`).
-
-    Raises:
-        CommandError: there is no metadata there, or it is in use.
-    """
-    layout = "v09" if kernel_generation >= 9 else "v08"
-    # --force: after a crash the activity log is not applied yet, which does not touch the size.
-    dump = runner.run(
-        ["drbdmeta", "--force", "-", layout, metadata_device, "flex-external", "dump-md"],
-        timeout_s=_TIMEOUT_S,
-    ).stdout
-    found = re.search(r"^la-size-sect (\d+);", dump, re.MULTILINE)
-    if not found:
-        raise CommandError(
-            Problem("SAN-DRBD-002", f"the metadata on {metadata_device} tells no size")
-        )
-    return int(found[1]) * 512
-
-
-def adjust(runner: Runner, name: str) -> None:
-    """Attach and connect, or bring what is up in line with the resource file."""
-    runner.run(_adm(name, "adjust"), timeout_s=_TIMEOUT_S)
-
-
-def adjust_single_replica(runner: Runner, name: str, minor: int) -> None:
-    """Attach the only replica of a resource, or bring it in line with being that.
-
-    DRBD 8.4's drbdadm adjusts nothing whose file names no peer (tried with 9.22), so it is done
-    step by step there. Making what exists is fine (drbdsetup-8.4(8)). Without fencing, because a
-    Primary that has nobody to lose has nobody to ask about; an attach needs no peer then, either.
-
-    Raises:
-        CommandError: refused.
-    """
-    if generation() >= 9:
-        adjust(runner, name)
-        return
-    runner.run(_adm(name, "new-resource"), timeout_s=_TIMEOUT_S)
-    runner.run(_adm(name, "new-minor"), timeout_s=_TIMEOUT_S)
-    state = observe(runner, name)
-    if state is None or state.disk == "Diskless":
-        runner.run(_adm(name, "attach"), timeout_s=_TIMEOUT_S)
-    else:
-        runner.run(
-            ["drbdsetup", "disk-options", str(minor), "--fencing=dont-care"], timeout_s=_TIMEOUT_S
-        )
-
-
 def set_disk_flushes(runner: Runner, minor: int, *, on: bool) -> None:
-    """Have the local disk flushed between writes that depend on each other, or only drained.
+    """Have DRBD flush the local disk between writes that depend on each other, or only drain it.
 
-    Of a disk that is attached, at any moment (drbdsetup-8.4(8), disk-flushes).
+    Works on a disk that is attached, at any moment (drbdsetup-8.4(8), disk-flushes).
 
     Raises:
         CommandError: refused, or no disk is attached.
@@ -277,11 +183,11 @@ def set_disk_flushes(runner: Runner, minor: int, *, on: bool) -> None:
 
 
 def require_two(runner: Runner, name: str) -> None:
-    """Have DRBD 9 freeze a Primary's I/O while fewer than two copies are connected and UpToDate.
+    """Have DRBD 9 freeze a Primary's I/O while fewer than two replicas are connected and UpToDate.
 
-    By its quorum: it is judged anew in the change of state in which a copy is lost, so before
-    another write ends (drbd_state.c, calc_quorum; drbdsetup-9.0(8), quorum-minimum-redundancy).
-    What is so already when this is called freezes nothing.
+    DRBD's quorum does it: it is evaluated in the change of state in which a replica is lost, so
+    before another write ends (drbd_state.c, calc_quorum; drbdsetup-9.0(8),
+    quorum-minimum-redundancy). A replica that is lost already when this is called freezes nothing.
 
     Raises:
         CommandError: refused, or DRBD did not answer.
@@ -292,52 +198,27 @@ def require_two(runner: Runner, name: str) -> None:
     )
 
 
-def require_majority(runner: Runner, name: str, *, copies: int) -> None:
-    """Let a majority of the copies be enough again, also for I/O that is frozen now.
+def require_majority(runner: Runner, name: str, *, replica_count: int) -> None:
+    """Let a majority of the replicas be enough again, also for I/O that is frozen now.
 
-    DRBD 9.3.3 judges that anew only where `quorum` changes (drbd_main.c, set_resource_options): so
-    it is the majority's number for a moment, which is never less than the majority.
+    DRBD 9.3.3 evaluates that again only where `quorum` changes (drbd_main.c, set_resource_options):
+    so `quorum` is the majority's number for a moment, which is never less than the majority.
 
     Args:
         runner: starts drbdsetup.
-        name: of the resource; one that is not up is fine.
-        copies: how many replicas the device has.
+        name: the resource; one that is not up is fine.
+        replica_count: how many replicas the device has.
 
     Raises:
         CommandError: refused, or DRBD did not answer.
     """
-    for quorum in (str(copies // 2 + 1), "majority"):
+    for quorum in (str(replica_count // 2 + 1), "majority"):
         runner.run(
             ["drbdsetup", "resource-options", name,
              "--quorum-minimum-redundancy=off", f"--quorum={quorum}"],
             timeout_s=_TIMEOUT_S,
             ok=(0, _NO_SUCH_RESOURCE),
         )  # fmt: skip
-
-
-def attach(runner: Runner, name: str, minor: int) -> None:
-    """Attach without connecting: for a replica that must not be compared with its peer.
-
-    Raises:
-        CommandError: refused; or the minor is another's, whose disk it would become.
-    """
-    state = observe(runner, name)
-    if state is not None and state.disk != "Diskless":
-        return
-    for part in ("new-resource", "new-minor"):
-        # One that is there is refused, which is fine.
-        runner.run(_adm(name, part), timeout_s=_TIMEOUT_S, ok=range(256))
-    state = observe(runner, name)
-    if state is None or state.minor != minor:
-        # DRBD 8.4 attaches to a minor, whosever it is.
-        raise CommandError(
-            Problem(
-                "SAN-DRBD-004",
-                f"{name} does not have minor {minor} on this node",
-                "'drbdsetup status' shows what is up; it may be what was left of a deleted device",
-            )
-        )
-    runner.run(_adm(name, "attach"), timeout_s=_TIMEOUT_S)
 
 
 def force_detach(runner: Runner, minor: int) -> None:
@@ -349,19 +230,9 @@ def force_detach(runner: Runner, minor: int) -> None:
     runner.run(["drbdsetup", "detach", str(minor), "--force"], timeout_s=_TIMEOUT_S)
 
 
-def force_disconnect(runner: Runner, name: str) -> None:
-    """End the connections as a broken link would: a Primary that loses its peer so is frozen."""
-    runner.run(_adm(name, "disconnect", "--force"), timeout_s=_TIMEOUT_S)
-
-
 def down(runner: Runner, name: str) -> None:
-    """Disconnect and detach; what is down already is fine."""
+    """Disconnect and detach; a resource that is down already is fine."""
     runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))
-
-
-def disconnect(runner: Runner, name: str) -> None:
-    """End the connections; ones that have ended are fine."""
-    runner.run(_adm(name, "disconnect"), timeout_s=_TIMEOUT_S, ok=range(256))
 
 
 def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:
@@ -374,34 +245,26 @@ def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:
 
 
 def forget_peer(runner: Runner, name: str, node_id: int) -> None:
-    """Free what the metadata of DRBD 9 keep for a peer; of one that they do not know, nothing.
+    """Free the slot of a peer in DRBD 9's metadata; a peer that has no slot is fine.
 
-    They have room for three peers. What is kept of one that is gone takes a place, and says what
-    to send of other data should a node of that number ever come again (drbdsetup-9.0(8)).
+    The metadata have room for three peers. The slot of a node that is gone takes a place, and says
+    which blocks to send of other data should a node of that number ever come again
+    (drbdsetup-9.0(8)).
 
     Raises:
-        CommandError: it is still configured, or DRBD did not answer.
+        CommandError: the peer is still configured, or DRBD did not answer.
     """
     runner.run(["drbdsetup", "forget-peer", name, str(node_id)], timeout_s=_TIMEOUT_S)
 
 
-def connect_discarding(runner: Runner, name: str) -> None:
-    """Connect, with leave to overwrite what this replica has if the replicas have diverged.
-
-    Of replicas that have not diverged DRBD resyncs the older one, whatever is asked here
-    (drbdsetup-8.4(8), --discard-my-data).
-    """
-    runner.run(_adm(name, "connect", "--discard-my-data"), timeout_s=_TIMEOUT_S)
-
-
 def force_up_to_date(runner: Runner, name: str, minor: int) -> None:
-    """Declare a replica that knows it is behind to be good: what the peer had is given up."""
+    """Declare a replica that is Outdated to be UpToDate: what only the peer had is given up."""
     runner.run(["drbdsetup", "primary", _subject(name, minor), "--force"], timeout_s=_TIMEOUT_S)
     secondary(runner, name, minor, timeout_s=_TIMEOUT_S)
 
 
 def _subject(name: str, minor: int) -> str:
-    """Return what drbdsetup changes the role of: 8.4 takes a minor, 9 a resource."""
+    """Return the argument of `primary` and `secondary`: 8.4 takes a minor, 9 a resource."""
     return name if generation() >= 9 else str(minor)
 
 
@@ -418,7 +281,7 @@ def secondary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> Non
     """Make this node Secondary; a resource that is not up is fine.
 
     Raises:
-        CommandError: somebody holds the device open, or I/O hangs.
+        CommandError: a process holds the device open, or I/O hangs.
     """
     runner.run(
         ["drbdsetup", "secondary", _subject(name, minor)],
@@ -438,21 +301,12 @@ def skip_initial_sync(runner: Runner, minor: int) -> None:
 
 
 def resize(runner: Runner, minor: int, *, has_peers: bool) -> None:
-    """Let the device grow to what the smallest replica now has.
+    """Let the device grow to the size of the smallest replica.
 
     `assume-clean`, because both files grew by a hole: the new part reads as zeros on every
     replica, and nothing has to be sent. Without a peer DRBD 8.4 refuses that ("Protocol version 93
-    required"), and grows only when it is told not to mind one (drbdsetup-8.4(8), resize): without
-    the option it says yes and keeps its size.
+    required"), and grows only with `assume-peer-has-space` (drbdsetup-8.4(8), resize): without the
+    option it reports success and keeps its size.
     """
     assumed = "--assume-clean=yes" if has_peers else "--assume-peer-has-space=yes"
     runner.run(["drbdsetup", "resize", str(minor), assumed], timeout_s=_TIMEOUT_S)
-
-
-def check_resource_file(runner: Runner, path: str) -> None:
-    """Let drbdadm parse a resource file that is not in use yet.
-
-    Raises:
-        CommandError: it does not parse.
-    """
-    runner.run(["drbdadm", "--config-file", path, "dump", "all"], timeout_s=_TIMEOUT_S)

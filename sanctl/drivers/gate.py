@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The two device-mapper devices between the target and DRBD.
+"""The gate between LIO target and DRBD: open on the Primary, fails all I/O on a standby node.
 
-`sanctl-NAME` is what LIO opens and never changes below a session; it stands on
-`sanctl-NAME-gate`, which is `error` on a standby node and `linear` onto DRBD on the active one.
-Two, because a device's limits (write cache, discard, block sizes) are computed when its table is
-loaded: swapping the gate leaves those of the upper device as they were, so that every path of a
-device tells a host the same, on a standby node too. A host that learns "no write cache" from a
-standby path would send no flush through it after a failover.
+Two device-mapper devices. LIO opens `sanctl-NAME`, which never changes below a session; its table
+leads to `sanctl-NAME-gate`, which is `error` on a standby node and `linear` onto DRBD on the active
+one. Two, because a device's limits (write cache, discard, block sizes) are computed when its table
+is loaded: swapping the gate leaves the limits of the upper device as they were, so that all paths
+of a device report the same limits to a host, on a standby node too. A host that learns "no write
+cache" from a standby path would send no flush through it after a failover.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def target_device(name: str) -> str:
 
 
 def gate_table(name: str) -> str:
-    """Return what the gate of the device leads to, from the kernel: no process, no open.
+    """Return the target of the device's gate, from the kernel: no process, no open.
 
     One of `absent`, `error`, or the name of the block device below it (`drbd1`, `loop3`).
     """
@@ -37,7 +37,7 @@ def is_complete(name: str) -> bool:
 
 
 def is_suspended(name: str) -> bool:
-    """Whether one of the two devices holds I/O back: a growth or a swap was interrupted."""
+    """Whether one of the two devices is suspended: a growth or a swap was interrupted."""
     return dm.is_suspended(_upper(name)) or dm.is_suspended(_gate(name))
 
 
@@ -47,7 +47,7 @@ def exists_any(name: str) -> bool:
 
 
 def size_bytes(name: str) -> int | None:
-    """Return the size of the device that LIO opens, or None when it does not exist."""
+    """Return the size of the device that LIO opens, or None when that does not exist."""
     return dm.size_bytes(_upper(name))
 
 
@@ -68,17 +68,17 @@ def _linear_table(size_bytes: int, below: str) -> str:
 
 
 def open_gate(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
-    """Lead the gate onto a block device: from now on I/O reaches it."""
+    """Open the gate onto a block device: from now on I/O reaches that device."""
     dm.swap_table(runner, _gate(name), _linear_table(size_bytes, below))
 
 
 def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) -> None:
-    """Make the gate fail all I/O, after what is in flight below it has ended.
+    """Make the gate fail all I/O, after the I/O in flight below it has ended.
 
     The swap suspends the gate and waits for its I/O. Where that I/O hangs, so does the swap.
 
     Raises:
-        CommandError: not done within `timeout_s` seconds; the gate may still lead onto DRBD.
+        CommandError: not done within `timeout_s` seconds; the gate may still be open.
     """
     dm.swap_table(runner, _gate(name), _error_table(size_bytes), timeout_s=timeout_s)
 
@@ -90,7 +90,7 @@ def resume(runner: Runner, name: str) -> None:
 
 
 def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
-    """Make both devices, with the limits of `shape`, and the gate closed.
+    """Create both devices, with the limits of `shape`, and the gate closed.
 
     Args:
         runner: starts dmsetup.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the text of `cibadmin --query` into what the planner works with.
+"""The CIB's XML and the values of sanctl's node attributes, read into model.cluster.Cib.
 
-Lenient where operators and other tools write (unknown elements are ignored), strict about our own
-resources: one that does not read as a device is reported by id, never skipped in silence.
+Lenient where operators and other tools write (unknown elements are ignored), strict about sanctl's
+own resources: a resource that cannot be read as a device is reported by id, never skipped silently.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DISCARD_PREFIX = "sanctl-discard-"
 REVIVE_PREFIX = "sanctl-revive-"
 POOL_PREFIX = "sanctl-pool-"
 REPLICA_PREFIX = "sanctl-"
-#: Not `sanctl-…`: that is where replicas publish, by the device's name.
+#: Not `sanctl-…`: those are replicas' attributes, by the device's name.
 VERIFY_PREFIX = "sanctl.verify."
 _UUID = re.compile(r"[0-9a-f]{32}")
 _TRUE = frozenset({"true", "yes", "on", "1", "y"})
@@ -97,8 +97,8 @@ def parse_cib(root: ET.Element) -> Cib:
             ballots[node] = NodeVotes.parse(value)
         elif name == DRAINED_ATTRIBUTE and value == "true":
             drained.add(node)
-        elif name.startswith(VERIFY_PREFIX) and (told := parse_published(value)) is not None:
-            verifications[name.removeprefix(VERIFY_PREFIX), node] = told
+        elif name.startswith(VERIFY_PREFIX) and (result := parse_published(value)) is not None:
+            verifications[name.removeprefix(VERIFY_PREFIX), node] = result
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
@@ -122,7 +122,7 @@ def parse_cib(root: ET.Element) -> Cib:
         pools=pools,
         reach=reach,
         verifications=verifications,
-        ballots=ballots,
+        node_votes=ballots,
         ids=frozenset(
             identifier
             for element in configuration.iter()
@@ -141,7 +141,7 @@ def parse_version(root: ET.Element) -> CibVersion:
 
 
 def parse_pairs(text: str) -> dict[str, str]:
-    """Split `a=1 b=2` as the agents publish it; what has no '=' is left out."""
+    """Split `a=1 b=2` as the agents publish it; a word without '=' is left out."""
     return {
         key: value
         for word in text.split()
@@ -151,7 +151,7 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 
 def parse_replica_state(text: str) -> ReplicaState:
-    """Read the node attribute `sanctl-NAME`; what is missing or odd is unknown."""
+    """Read the node attribute `sanctl-NAME`; a field that is missing or malformed is unknown."""
     pairs = parse_pairs(text)
     links = _links(pairs)
     worst = _worst(links)
@@ -167,7 +167,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         suspended=_known(pairs.get("suspended")),
         policy=_policy(pairs.get("policy")),
         resync=ResyncRecord.parse(pairs.get("resync", "")),
-        apart_since_s=_number(pairs.get("apart")),
+        disconnected_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
         peers=links,
         cache=_known(pairs.get("cache")),
@@ -180,13 +180,13 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_reason=_known(pairs.get("read-why")),
         read_held_bytes=_number(pairs.get("read-held")),
         read_hit_percent=_number(pairs.get("read-hit")),
-        served_last=pairs.get("last") == "1",
+        was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
     )
 
 
 def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
-    """Return the several peers an agent names; what it says of them stands in the same order."""
+    """Return the peers that an agent names; the other fields list values in the same order."""
     names = pairs.get("peers", "").split(",") if pairs.get("peers") else []
     columns = [
         (pairs.get(key, "").split(",") + [""] * len(names))[: len(names)]
@@ -204,8 +204,8 @@ def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
 
 
 def _worst(links: tuple[PeerLink, ...]) -> PeerLink | None:
-    """Return the peer that is worst off: without contact, else not up to date."""
-    return min(links, key=lambda link: (link.is_linked, link.is_in_sync), default=None)
+    """Return the peer in the worst state: one that is disconnected, else one not UpToDate."""
+    return min(links, key=lambda link: (link.is_connected, link.is_in_sync), default=None)
 
 
 def parse_pool_usage(text: str) -> PoolUsage:
@@ -237,7 +237,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _pairs_of(element: ET.Element, *sets: str) -> dict[str, str]:
-    """Name and value of the nvpairs in an element's attribute sets, without rules."""
+    """Return the nvpairs in an element's attribute sets by name; rules are ignored."""
     return {
         pair.get("name", ""): pair.get("value", "")
         for tag in sets
@@ -253,7 +253,7 @@ def _properties(configuration: ET.Element) -> dict[str, str]:
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
     for element in configuration.findall("nodes/node"):
-        # A remote or a ping node has a type; only full members count here.
+        # Remote and ping nodes have a type; only full members count here.
         if element.get("type", "member") not in {"member", "normal"}:
             continue
         attributes = _pairs_of(element, "instance_attributes")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Writes changes of the CIB as one patchset that applies to the version it was planned on, or not.
+"""Changes of the CIB as one XML patchset, which Pacemaker applies only to the version planned on.
 
 Compare-and-swap: the patchset names the configuration version it starts from, and Pacemaker refuses
 it when the configuration has changed since ("Update was older than existing configuration", "diff
 failed"). `num_updates` is left out of the source on purpose: it counts changes of the status
-section, which has a new one with every monitor result, while `epoch` rises with any change of the
-configuration, and only that decides whether a plan still holds. Pacemaker takes a version part
-that is not named as given (read in, and tried with, 2.1.5 and 3.0.0).
+section, which changes with every monitor result, while `epoch` rises with any change of the
+configuration, and only that decides whether a plan still holds. Pacemaker accepts any value for a
+version part that the source does not name (read in, and tried with, 2.1.5 and 3.0.0).
 """
 
 from __future__ import annotations
@@ -201,15 +201,15 @@ class _Writer:
     def _raise_clone_max(self, name: DeviceName, count: int) -> None:
         """Let Pacemaker run at least that many instances.
 
-        Never fewer than before: lowered while an instance that has to stop still runs, the one that
-        stays is taken for the surplus one and stopped (Pacemaker 3.0.0, "Removed resource NAME:1 is
-        active"). The rule alone decides where instances are.
+        Never fewer than before: where clone-max is lowered while an instance that has to stop still
+        runs, Pacemaker takes the instance that stays for the surplus one and stops it (Pacemaker
+        3.0.0, "Removed resource NAME:1 is active"). The rule alone decides where instances are.
         """
         clone = self._find(f"resources/clone[@id='{clone_id(name)}']")
         path = f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
         group = clone.find("meta_attributes")
         pair = None if group is None else group.find("nvpair[@name='clone-max']")
-        # Without the attribute Pacemaker runs as many as there are nodes, and the rule decides.
+        # Without the attribute Pacemaker runs one instance per node, and the rule decides.
         if group is not None and pair is not None and int(pair.get("value", "0")) < count:
             path += f"/meta_attributes[@id='{group.get('id')}']/nvpair[@id='{pair.get('id')}']"
             self._modify(path, pair, "value", str(count))
@@ -227,7 +227,7 @@ class _Writer:
                 value,
             )
             return
-        # The ids crm_attribute itself would give, so that either finds what the other wrote.
+        # The ids that crm_attribute would give, so that each finds an attribute of the other.
         pair = new_nvpair(f"nodes-{node_id}-{attribute}", attribute, value)
         existing = node.find("instance_attributes")
         if existing is not None:
@@ -259,13 +259,13 @@ class _Writer:
         self._create_at(f"{_CONFIGURATION}/{section}", len(parent), element)
 
     def _create_at(self, path: str, children: int, element: ET.Element) -> None:
-        """Append to a parent that has that many children now."""
+        """Append an element to a parent that has that many children now."""
         change = ET.Element("change", operation="create", path=path, position=str(children))
         change.append(element)
         self.creations.append(change)
 
     def settle_positions(self) -> None:
-        """Number what is created after what is there, less what the same patchset removes."""
+        """Set the positions of created elements: after the existing ones that are not deleted."""
         added: dict[str, int] = {}
         for change in self.creations:
             path = change.get("path", "")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The safety model: every interleaving of crashes, cuts and actions, explored in full."""
+"""The safety model: explores every interleaving of crashes, network cuts and actions."""

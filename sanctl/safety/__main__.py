@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs the safety model: `python -m sanctl.safety --help`.
+"""The command `python -m sanctl.safety`: explores, prints a counterexample or the rules.
 
-Ends with 0 where nothing is found, 1 where something is, with the shortest way there.
+Ends with 0 where no counterexample is found, 1 where one is, with the shortest way there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,23 @@ from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.search import Counterexample, Exploration
 from sanctl.safety.world import World, world_text
 
+_DESCRIPTION = """\
+Explores the rules against split brain and lost writes: one device with two replicas, on nodes a and
+b; with three nodes a witness votes. Every interleaving of faults (power loss, cuts of the sync and
+heartbeat networks, a killed handler), repairs, writes and the steps of DRBD, Corosync, Pacemaker,
+the fence-peer and before-resync-source handlers and the device agent is visited. In every state at
+most one node serves, with every acknowledged write, and the replicas have not diverged; and from
+every state repair alone leads back to a healthy cluster.
+"""
+_EPILOG = """\
+Ends with 0 where no state breaks an invariant, with 1 and the shortest way to such a state where
+one does. Two nodes with two faults take about half a minute. What is modelled, what is not, and
+the one known dead end: docs/explanation/safety-model.md.
+"""
+
 
 def trace_text(found: Counterexample[World]) -> str:
-    """Return a counterexample for a reader: each event, and the world after it."""
+    """Return a counterexample as text: each event, and the world after it."""
     width = max(len(step) for step in ("", *found.steps))
     lines = [f"{'':3} {'at first':{width}}  {world_text(found.states[0])}"]
     lines += [
@@ -28,7 +42,7 @@ def trace_text(found: Counterexample[World]) -> str:
 
 
 def broken_rules_table() -> str:
-    """Return the table of the documentation: each rule, and what is found without it."""
+    """Return the table of docs/explanation/safety-model.md: each rule, and the harm without it."""
     lines = [
         "| rule | without it, shortest way there |",
         "| --- | --- |",
@@ -44,16 +58,36 @@ def broken_rules_table() -> str:
 
 def main(argv: list[str]) -> int:
     """Explore, or print the table."""
-    parser = argparse.ArgumentParser(prog="python -m sanctl.safety", description=__doc__)
-    parser.add_argument("--nodes", type=int, choices=(2, 3), default=3)
-    parser.add_argument("--faults", type=int, default=1, help="how many faults may happen")
+    parser = argparse.ArgumentParser(
+        prog="python -m sanctl.safety",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        choices=(2, 3),
+        default=3,
+        help="2: the heartbeat strategy; 3: node-majority with a witness (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--faults",
+        type=int,
+        default=1,
+        help="how many faults may happen in one history (default: %(default)s)",
+    )
     parser.add_argument(
         "--rules",
         choices=("shipped", *(variant.name for variant in BROKEN_RULES)),
         default="shipped",
-        help="what is shipped, or one of its rules broken",
+        metavar="NAME",
+        help="the rules as shipped, or with one of them broken, by its name in --table "
+        "(default: %(default)s)",
     )
-    parser.add_argument("--table", action="store_true", help="print the table of broken rules")
+    parser.add_argument(
+        "--table", action="store_true", help="print each rule and what happens without it"
+    )
     options = parser.parse_args(argv)
     if options.table:
         sys.stdout.write(broken_rules_table() + "\n")
@@ -70,7 +104,7 @@ def main(argv: list[str]) -> int:
         f"{time.process_time() - begin:.1f} s CPU\n"
     )
     if result.found is None:
-        sys.stdout.write("nothing found\n")
+        sys.stdout.write("no counterexample found\n")
         return 0
     sys.stdout.write(trace_text(result.found) + "\n")
     return 1

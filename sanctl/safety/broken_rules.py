@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Each rule of the safety model broken on its own, and what the exploration must find then.
+"""Each rule of the safety model broken on its own, and the counterexample that must be found then.
 
-A rule that can be broken without anything being found is not explored, or not needed. All rules but
-the one taken away are kept, so that what is found is due to that one.
+A rule that can be broken without a counterexample is not explored, or not needed. All other rules
+are kept, so that the counterexample is due to the broken one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class BrokenRule(NamedTuple):
     """A rule, and the model without it.
 
     Attributes:
-        name: how it is called.
+        name: its name for --rules.
         rule: the rule that is broken, one sentence.
-        rules: what is left.
-        nodes: with how many nodes it shows.
-        faults: after how many faults.
-        finds: the beginning of what is found.
-        steps: the length of the shortest way there.
-        begins: what happens first, where an exploration from the very beginning takes too long.
+        rules: all rules, with this one broken.
+        nodes: the number of nodes with which a counterexample is found.
+        faults: the number of faults that it takes.
+        finds: how the sentence of the counterexample begins.
+        steps: the number of events of the shortest way there.
+        begins: the first events, where an exploration from the initial world takes too long.
     """
 
     name: str
@@ -44,8 +44,9 @@ def needs_operator(world: World) -> bool:
     """Whether this is a known dead end: no replica may be promoted, by a mark or by its own word.
 
     Reached only when a Primary that was cut off has marked its peer and is fenced before it wrote,
-    and the peer's promotion, ordered before that was known there, marks the Primary and hears no
-    answer. Nothing is lost: both wait for somebody to say which of them served last.
+    and the handler of the peer's promotion, ordered before that mark was known there, marks the
+    Primary and gets no answer. Nothing is lost: both wait for an operator to say which node served
+    last.
     """
     return any(
         all(node.marks >> i & 1 or world.replicas[i].disk in "OI" for i in (0, 1))
@@ -100,7 +101,7 @@ BROKEN_RULES = (
     ),
     BrokenRule(
         "gives-up",
-        "The handler of a frozen Primary does not let go because it has waited long.",
+        "The handler of a frozen Primary does not give up after a long wait.",
         SHIPPED._replace(stays_frozen=False),
         nodes=3,
         faults=1,
@@ -128,7 +129,7 @@ BROKEN_RULES = (
     BrokenRule(
         "silence-is-absence",
         "A peer that is no member is unknown until it is known to be fenced.",
-        SHIPPED._replace(standing=_silence_is_absence),
+        SHIPPED._replace(peer_membership=_silence_is_absence),
         nodes=2,
         faults=1,
         finds="4: the replicas have diverged",
@@ -202,7 +203,7 @@ BROKEN_RULES = (
     BrokenRule(
         "no-wait-for-all",
         "With two nodes, one that has started waits until it has seen the other.",
-        SHIPPED._replace(waits_for_all=False, meets_first=False),
+        SHIPPED._replace(waits_for_all=False, checks_overlap=False),
         nodes=2,
         faults=1,
         finds="4: the replicas have diverged",
@@ -214,9 +215,9 @@ BROKEN_RULES = (
     ),
     BrokenRule(
         "untried-trusted",
-        "With two nodes, a replica that has met no other since it was started is not promoted on "
-        "the word that the other is fenced.",
-        SHIPPED._replace(meets_first=False),
+        "With two nodes, a replica that has connected to no peer since it was started is not "
+        "promoted because the peer is fenced.",
+        SHIPPED._replace(checks_overlap=False),
         nodes=2,
         faults=2,
         finds="4: the replicas have diverged",
@@ -268,7 +269,7 @@ BROKEN_RULES = (
     ),
     BrokenRule(
         "target-not-marked",
-        "Who is about to be filled by a resync is marked before it begins.",
+        "The target of a resync is marked before the resync begins.",
         SHIPPED._replace(marks_targets=False),
         nodes=3,
         faults=1,
@@ -277,7 +278,7 @@ BROKEN_RULES = (
     ),
     BrokenRule(
         "late-mark",
-        "A Primary's handler marks only while that is Primary; the mark is read back.",
+        "A Primary's handler marks only while its node is Primary; the mark is read back.",
         SHIPPED._replace(guards_marking=False, reads_back=False),
         nodes=2,
         faults=2,
@@ -294,7 +295,7 @@ BROKEN_RULES = (
     ),
     BrokenRule(
         "equal-epochs",
-        "The CIB in which a fenced peer is marked outranks whatever that peer wrote when alone.",
+        "The CIB in which a fenced peer is marked outranks what that peer wrote when alone.",
         SHIPPED._replace(outranks=False),
         nodes=2,
         faults=2,

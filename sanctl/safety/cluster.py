@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The cluster in the safety model: what corosync and Pacemaker do next, and marks in the CIB."""
+"""Corosync and Pacemaker in the safety model: partitions, fencing, promotion, marks in the CIB."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def power_off(world: World, i: int) -> World:
 
 
 def _form(world: World, i: int, rules: Rules) -> World:
-    """Return the world in which this node's partition has noticed what it is, and agrees."""
+    """Return the world in which corosync has formed this node's partition, with one CIB."""
     reach = world.reach(i)
     members = [j for j in range(len(world.nodes)) if reach >> j & 1]
     gone = 0
     for j in members:
         gone |= world.nodes[j].gone
-    # The newest copy wins. Among equally new ones that of a partition with quorum does: its status
-    # has gone on changing, and a node that has just booted begins at nought.
+    # The newest CIB wins. Among equally new ones that of a partition with quorum does: its status
+    # has gone on changing, and a node that has just booted begins at zero.
     best = max(
         members,
         key=lambda j: (
@@ -135,7 +135,8 @@ def write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules
     members, node = world.reach(i), world.nodes[i]
     marks = node.marks | 1 << replica if is_set else node.marks & ~(1 << replica)
     epoch = node.epoch + (marks != node.marks)
-    # The agents decide that when they ask before, and ask anew if it was otherwise afterwards.
+    # The agents decide that when they ask before marking, and start over if the answer after it
+    # differs.
     if is_set and rules.outranks and node.gone >> replica & 1:
         epoch = max(there.epoch for there in world.nodes) + 1
     for j in range(len(world.nodes)):
@@ -146,28 +147,28 @@ def write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules
 
 
 def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
-    """Whether a node is told now that its peer cannot be promoted once it is marked."""
+    """Whether the fence rules say that this node's peer cannot be promoted once it is marked."""
     node, peer = world.nodes[i], 1 - i
     seen = MembershipFacts(
         is_quorate=world.is_quorate(i),
         is_member=bool(node.view >> peer & 1),
         is_fenced=bool(node.gone >> peer & 1),
     )
-    told = rules.standing(seen)
-    if rules.meets_first and i in REPLICAS:
-        told = fence_rules.apply_quorum_overlap(
-            told,
+    membership = rules.peer_membership(seen)
+    if rules.checks_overlap and i in REPLICAS:
+        membership = fence_rules.apply_quorum_overlap(
+            membership,
             # Here a partition and its CIB are formed at once.
             has_joined=lambda: True,
-            # What DRBD 8.4 calls a replica that was started and has met nobody.
-            is_untried=lambda: world.replicas[i].disk == "C",
-            has_memory=lambda: len(world.nodes) > 2,
+            # DRBD 8.4 calls a replica Consistent that was started and has connected to no peer.
+            is_never_connected=lambda: world.replicas[i].disk == "C",
+            quorums_intersect=lambda: len(world.nodes) > 2,
         )
-    return rules.is_certain(told)
+    return rules.is_certain(membership)
 
 
 def is_mark_confirmed(world: World, i: int, rules: Rules) -> bool:
-    """Whether a handler that has marked its peer finds that this counts."""
+    """Whether a handler that has marked its peer finds the mark in force."""
     is_certain = not rules.asks_after or is_peer_certain(world, i, rules)
     return is_certain and (not rules.reads_back or bool(world.nodes[i].marks >> (1 - i) & 1))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD in the safety model: connections, resyncs and roles, and the before-resync-source handler.
+"""DRBD 8.4 in the safety model: connections, resyncs, roles, the before-resync-source handler.
 
 From drbd_state.c, drbd_nl.c, drbd_receiver.c and drbd_worker.c of 8.4. While a resync has not begun
 its source acknowledges writes alone, and its target is Outdated by its own word.
@@ -184,7 +184,7 @@ def stop_replica(world: World, i: int) -> World:
     down = here._replace(role="-", is_linked=False, is_clearing=False, resync=NO_RESYNC)
     if not (world.is_synced and here.is_linked and there.is_linked):
         return with_replica(world, i, down)
-    # What was sent before the goodbye has arrived before it, on both sides.
+    # What was sent before the disconnect has arrived before it, on both sides.
     down = down._replace(sees_behind=here.sees_behind and there.disk != "U")
     if there.role != "P":
         told = there._replace(
@@ -193,7 +193,7 @@ def stop_replica(world: World, i: int) -> World:
             resync=NO_RESYNC,
         )
         return with_replica(with_replica(world, i, down), 1 - i, told)
-    # A graceful disconnect from a Primary: this replica writes down that it is behind.
+    # A graceful disconnect from a Primary: this replica records itself as Outdated.
     down = down._replace(disk="I" if here.disk == "I" else "O")
     alone = there._replace(is_linked=False, sees_behind=True, resync=NO_RESYNC)
     return continue_alone(with_replica(with_replica(world, i, down), 1 - i, alone), 1 - i)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the safety model decides by and relies on, each point by its name, so that it can be broken.
+"""The named rules of the safety model, shipped values as defaults, each of which can be broken.
 
-What sanctl decides is not copied: these are the functions that the agents call.
+Sanctl's own decisions are not copied: these are the functions that the agents call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MembershipFacts(NamedTuple):
     is_fenced: bool
 
 
-def _standing(seen: MembershipFacts) -> str:
+def _membership(seen: MembershipFacts) -> str:
     return fence_rules.peer_membership(
         is_quorate=seen.is_quorate, is_member=seen.is_member, is_fenced=lambda: seen.is_fenced
     )
@@ -33,36 +33,36 @@ def _score(state: ResourceState | None) -> int | None:
 
 
 class Rules(NamedTuple):
-    """What is decided, and what is relied on. The defaults are what is shipped.
+    """What sanctl decides, and what it relies on. The defaults are what is shipped.
 
     Attributes:
-        standing: what the handler makes of quorum, membership and fencing.
+        peer_membership: what the handler concludes from quorum, membership and fencing.
         is_certain: whether that is enough to mark the peer, and to go on.
-        asks_before: the handler asks before it marks.
+        asks_before: the handler checks quorum and membership before it marks.
         asks_after: and again afterwards.
-        may_clear: who may clear the peer's mark.
+        may_clear: which node may clear its peer's mark.
         clears_own: a standby clears its own mark instead.
         locks: clearing and the handler exclude each other.
         clears_with_quorum: marks are cleared only with quorum.
-        marks_targets: who is about to be filled by a resync is marked first.
-        outranks: the CIB in which a fenced peer is marked is newer than what that wrote when alone.
+        marks_targets: the target of a resync is marked before the resync begins.
+        outranks: the CIB in which a fenced peer is marked is newer than what the peer wrote alone.
         guards_marking: a Primary's handler marks only while it is Primary; demote waits for that.
         reads_back: the handler goes on only if its mark is still in the CIB when it asks again.
         score: whether a replica is a candidate.
         drbd_refuses: DRBD refuses to promote what is not UpToDate.
         heeds_marks: the cluster promotes no marked replica.
-        demotes_first: the cluster promotes only when the other is known not to be Primary.
-        confirms: the cluster takes a node for fenced only when its power switch says so.
+        demotes_first: the cluster promotes only when the other node is known not to be Primary.
+        confirms: a node counts as fenced only when its power switch has confirmed it.
         waits_for_all: with two nodes, one that has started waits until it has seen the other.
-        meets_first: with two nodes, "fenced" is not enough for a replica that has met no other
-            since it was started.
+        checks_overlap: with two nodes, "fenced" is not enough for a replica that has connected to
+            no peer since it was started.
         heeds_own: the handler of a promotion does not begin while its own replica is marked.
-        freezes: a Primary that loses its peer lets nothing through until the handler has answered.
-        stays_frozen: and the handler does not let go because it has waited long.
+        freezes: a Primary that loses its peer freezes I/O until the handler has answered.
+        stays_frozen: and the handler does not give up after a long wait.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
     """
 
-    standing: Callable[[MembershipFacts], str] = _standing
+    peer_membership: Callable[[MembershipFacts], str] = _membership
     is_certain: Callable[[str], bool] = fence_rules.is_certain
     asks_before: bool = True
     asks_after: bool = True
@@ -80,12 +80,12 @@ class Rules(NamedTuple):
     demotes_first: bool = True
     confirms: bool = True
     waits_for_all: bool = True
-    meets_first: bool = True
+    checks_overlap: bool = True
     heeds_own: bool = True
     freezes: bool = True
     stays_frozen: bool = True
     ties_to_quorate: bool = True
 
 
-#: What the code does today.
+#: The rules as shipped.
 SHIPPED = Rules()

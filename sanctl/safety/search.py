@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Breadth-first exploration of a finite state machine: all of it, or the shortest way to an error.
+"""Breadth-first search of any finite state machine: all states, or the shortest counterexample.
 
-Knows nothing about what it explores. States are hashable values; a machine says which follow.
+Independent of what it explores. States are hashable values; a machine says which follow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Hashable)
 
 
 class Counterexample(NamedTuple, Generic[S]):
-    """A state that should not be, and the shortest way there.
+    """A state that breaks an invariant, and the shortest way there.
 
     Attributes:
         what: what is wrong with it, one sentence.
@@ -27,13 +27,13 @@ class Counterexample(NamedTuple, Generic[S]):
 
 
 class Exploration(NamedTuple, Generic[S]):
-    """What an exploration came to.
+    """The result of an exploration.
 
     Attributes:
         states: how many states were reached.
         transitions: how many transitions between them were tried.
         depth: how many events the farthest state is away.
-        found: the first thing wrong, None where all is well.
+        found: the first counterexample, None where there is none.
     """
 
     states: int
@@ -54,8 +54,8 @@ def explore(
 ) -> Exploration[S]:
     """Visit every state that can be reached, nearest first, and stop at the first that is wrong.
 
-    Where a goal is given, a state from which no way leads to a goal is wrong, too; that is looked
-    at when all states are known, and the one nearest to the first is reported.
+    Where a goal is given, a state from which no way leads to a goal is wrong, too. Such dead ends
+    are searched when all states are known, and the one nearest to the first state is reported.
 
     Args:
         first: where it begins.

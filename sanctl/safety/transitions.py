@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The safety model: promotion, fencing and freeze as a state machine, to be explored in full.
+"""Which events can follow in the safety model: faults, repairs, fence-peer handler, device agent.
 
 A state is a World (sanctl/safety/world.py, with the invariants in prose); this module says
 which events can follow. The rules that sanctl decides by are not copied here but called:
 `promotion_score` and sanctl/plan/failover/fence_rules.py, which the agents call, too. The rest is
-the behaviour of what sanctl stands on: DRBD 8.4 (states from drbd_state.c and drbd_nl.c), corosync
+the behaviour of what sanctl relies on: DRBD 8.4 (states from drbd_state.c and drbd_nl.c), corosync
 (membership, extended virtual synchrony), Pacemaker (one order at a time, demote or fence before
 promote). `Rules` (sanctl/safety/rules.py) names each of these promises, so that each can be
 broken and be seen to matter.
@@ -50,7 +50,7 @@ from sanctl.safety.world import (
 
 
 def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
-    """Return the function that tells which events can happen next, and where they lead."""
+    """Return the function that yields the events possible in a world, and the worlds after them."""
 
     def possible(world: World) -> Iterator[Event]:
         for name, after in _all(world, rules):
@@ -96,7 +96,7 @@ def _faults(world: World) -> Iterator[Event]:
     for i in REPLICAS:
         replica = world.replicas[i]
         if replica.handler_runs:
-            # DRBD: "helper broken"; a Primary stays frozen and nobody asks again.
+            # DRBD: "helper broken"; a Primary stays frozen and no handler is called again.
             dead = KILLED if replica.for_primary and replica.role == "P" else NO_HANDLER
             killed = replica._replace(handler=dead, is_late=False, is_ordered=False)
             yield f"the handler of {NAMES[i]} is killed", with_replica(world, i, killed)
@@ -113,7 +113,7 @@ def _repairs(world: World, rules: Rules) -> Iterator[Event]:
             started = node._replace(is_up=True, view=1 << i, gone=0, waits=waits)
             yield f"{NAMES[i]} boots", with_node(world, i, started)
         elif node.waits and not any(world.nodes[j].is_up for j in REPLICAS if j != i):
-            # `quorum.cancel_wait_for_all`, said by somebody who stands before the other.
+            # `quorum.cancel_wait_for_all`, by an operator who sees that the other node is off.
             begun = with_node(world, i, node._replace(waits=False))
             yield f"an operator lets {NAMES[i]} begin without the other, which is off", begun
 
@@ -158,7 +158,7 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
 
 
 def _answered(world: World, i: int) -> World:
-    """Return the world after DRBD has taken the handler's word, or has not."""
+    """Return the world after DRBD has accepted the handler's exit code, or ignored it."""
     here = world.replicas[i]
     after = here._replace(handler=NO_HANDLER, is_late=False)
     if here.is_late or here.is_linked:
@@ -191,7 +191,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield f"{NAMES[i]} is demoted", with_replica(world, i, here._replace(role="S"))
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
-    # DRBD answers no goodbye, and says none, while the resync handler works.
+    # DRBD neither answers nor sends a disconnect while the resync handler runs.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf:
         yield f"the replica on {NAMES[i]} stops", stop_replica(world, i)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The world of the safety model: what there is, and what must hold of it in every state.
+"""The state of the safety model (replicas, nodes, networks), and the invariants it must keep.
 
 One device with two replicas, on `a` and `b`; with node-majority a third node `w` votes. In prose:
 
@@ -7,15 +7,15 @@ One device with two replicas, on `a` and `b`; with node-majority a third node `w
 2. A node that serves has every write that was ever acknowledged.
 3. A node out of contact with its peer serves only if the peer's replica knows that it is behind,
    or if the peer's mark is in so many copies of the CIB that no partition can have quorum without
-   one of them. So a node that neither has nor had quorum since the contact broke acknowledges
-   nothing and serves no stale read: its I/O is frozen.
+   one of them. So a node that has had no quorum since the connection broke acknowledges nothing
+   and serves no stale read: its I/O is frozen.
 4. There is always a replica that is not half overwritten and has every acknowledged write, and the
    replicas never diverge.
 5. From every state there is a way back to a whole cluster that takes nothing but repair: power,
    links, fencing that works, and the actions of the cluster.
 
-Data is not counted in writes. What matters of a replica is whether it has all acknowledged ones;
-so the model covers any number of writes, at any moment.
+Writes are not counted. What matters of a replica is whether it has every acknowledged write; so the
+model covers any number of writes, at any moment.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from sanctl.model.drbd import PeerState, ResourceState
 REPLICAS = (0, 1)
 NAMES = "abw"
 
-# The handler of a node: what it does next, or that it is gone and nobody will call it again.
+# The handler of a node: its next step, or that it was killed and DRBD will not call it again.
 NO_HANDLER, ASKS, MARKS, ASKS_AGAIN, KILLED = "", "asks", "marks", "asks again", "killed"
-# The source of a resync: connected, and its before-resync-source handler is asked, or works at one
-# of the steps above, or has let it begin.
+# The source of a resync: connected, and its before-resync-source handler is being called, or is at
+# one of the steps above, or has let the resync begin.
 NO_RESYNC, PREPARES, FILLS = "", "prepares", "fills"
 
 
 class Replica(NamedTuple):
-    """One replica and what runs for it.
+    """One replica, its DRBD and its handlers.
 
     Attributes:
         role: `P`rimary, `S`econdary, `-` not started.
         disk: `U`pToDate, `C`onsistent, `O`utdated, `I`nconsistent; as in the metadata while down.
         is_fresh: has every acknowledged write.
-        is_linked: DRBD here believes in the connection.
-        sees_behind: DRBD here has the peer down as Outdated or Inconsistent (also in metadata).
+        is_linked: DRBD here takes the connection for established.
+        sees_behind: DRBD here takes the peer for Outdated or Inconsistent (also in metadata).
         is_pending: a host's command is neither acknowledged nor failed.
         handler: the step of the fence-peer handler.
         for_primary: the handler was called for a Primary, not for a promotion.
-        is_late: the connection came up while the handler ran: its answer will not count.
+        is_late: the connection came up while the handler ran: DRBD will ignore its exit code.
         is_ordered: a promotion has been ordered and has not ended.
-        is_clearing: has seen itself in sync, holds the lock, is about to clear the peer's mark.
+        is_clearing: is in sync, holds the lock, is about to clear the peer's mark.
         resync: as a source: how far the resync is; until it begins, writes are not replicated.
     """
 
@@ -83,7 +83,7 @@ class Replica(NamedTuple):
 
     @property
     def marks_target(self) -> bool:
-        """A before-resync-source handler is between its first look and its answer."""
+        """A before-resync-source handler is between its first check and its exit."""
         return self.resync in {MARKS, ASKS_AGAIN}
 
     @property
@@ -97,7 +97,7 @@ class Node(NamedTuple):
 
     Attributes:
         is_up: has power and runs.
-        view: the members that corosync names here; may be yesterday's.
+        view: the members that corosync names here; may be out of date.
         epoch: version of the copy of the CIB, also on disk while off.
         marks: which replicas are marked in it.
         gone: the nodes known here to be fenced.
@@ -113,7 +113,7 @@ class Node(NamedTuple):
 
 
 class World(NamedTuple):
-    """Everything.
+    """One state of the whole cluster.
 
     Attributes:
         replicas: of `a` and `b`.
@@ -142,19 +142,19 @@ class World(NamedTuple):
         return mask
 
     def is_quorate(self, node: int) -> bool:
-        """Whether corosync says so on this node; it may not have noticed yet that it is not."""
+        """Whether corosync says that this node has quorum; it may not have noticed a loss yet."""
         here = self.nodes[node]
         if len(self.nodes) == 2:
             return here.is_up and not here.waits
         return here.view.bit_count() >= 2
 
 
-#: What happens, and what the world is then.
+#: The name of an event, and the world after it.
 Event = tuple[str, World]
 
 
 def initial_world(nodes: int, faults: int) -> World:
-    """Return a whole cluster of two or three nodes; a serves."""
+    """Return a healthy cluster of two or three nodes; a serves."""
     everybody = (1 << nodes) - 1
     return World(
         replicas=(Replica(role="P"), Replica()),
@@ -236,7 +236,7 @@ def broken_invariant(world: World) -> str | None:
 
 
 def is_whole(world: World) -> bool:
-    """Whether all is well: served, redundant, and ready for the next fault."""
+    """Whether the cluster is healthy: served, redundant, and ready for the next fault."""
     a, b = world.replicas
     return (
         {a.role, b.role} == {"P", "S"}
@@ -261,7 +261,7 @@ def is_whole(world: World) -> bool:
 def canonical(world: World) -> World:
     """Return the one world that stands for all that differ only in what does not matter.
 
-    That is the age of the CIBs beyond which is the older, and which of the two is called a.
+    That is how far the CIB epochs are apart (only their order counts), and which node is called a.
     """
     ranks = sorted({node.epoch for node in world.nodes})
     if ranks[-1] != len(ranks) - 1:

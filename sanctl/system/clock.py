@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Looks at the clock, and waits, so that everything above can be tested without waiting."""
+"""Time and waiting for sanctl.ops, behind a protocol, so that its tests wait for nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as the code above sees it."""
+    """The time, as sanctl.ops reads it."""
 
     def monotonic_s(self) -> float:
         """Seconds of a clock that never goes back."""

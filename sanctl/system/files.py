@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads and writes files: whole, atomic and durable where it matters; tells what is not there.
+"""Existence checks that raise on I/O errors, atomic durable writes, fsync of folders, flock.
 
-`os.path.exists` and its kin answer False to any error. A disk that fails for a moment, or a kernel
-without memory, would pass for a file that is missing, and what is missing is made anew. So these
-functions take two answers for absence, ENOENT and ENOTDIR, and pass every other error on.
+`os.path.exists` and similar functions answer False to any error. A disk that fails for a moment, or
+a kernel without memory, would pass for a missing file, and a missing file is created again. So
+these functions take two errors for absence, ENOENT and ENOTDIR, and raise every other error.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _DM_IS_GONE = {errno.EINVAL, errno.EIO}
+_LOCK_POLL_S = 0.05
 
 
 def read_text(path: str) -> str:
@@ -137,7 +139,7 @@ def replace_on_tmpfs(path: str, text: str) -> None:
 
 
 def fsync_folder(folder: str) -> None:
-    """Make the entries of a folder (creations, renames, removals) durable."""
+    """Make changes of a folder's entries (creations, renames, removals) durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -146,20 +148,37 @@ def fsync_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def file_lock(path: str, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
-    """Hold a kernel lock on a file; without `wait` only if nobody else does: yields whether.
+def file_lock(path: str, *, wait_s: float | None = None, shared: bool = False) -> Iterator[bool]:
+    """Hold a kernel lock on a file, if it can be had in that time: yields whether.
 
-    One that is shared keeps out only who wants it alone. It ends with the process, whatever ends
-    that.
+    A shared lock keeps out only a process that wants it alone. A lock ends with its process,
+    whatever ends that.
+
+    Args:
+        path: the file; made where there is none.
+        wait_s: how long to wait for it, 0 for not at all, None for as long as it takes.
+        shared: whether others may hold it, too, in the same way.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(handle, kind | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
+        if wait_s is None:
+            fcntl.flock(handle, kind)
             yield True
+        else:
+            yield _lock_within(handle, kind, wait_s)
     finally:
         os.close(handle)
+
+
+def _lock_within(handle: int, kind: int, wait_s: float) -> bool:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return True

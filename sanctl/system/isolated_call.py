@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes a call that the kernel may never end, as one on a disk that hangs."""
+"""A system call in a child process with a time limit, as on a disk that hangs it may never end."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection
 def errno_of(
     call: Callable[[], None], *, within_s: float, keep: Collection[int] = ()
 ) -> int | None:
-    """Make a call in a process of its own, and leave that behind if it does not come back.
+    """Make a call in a child process, and abandon the child if the call does not return in time.
 
     Args:
-        call: what is called; what it changes in memory is lost.
-        within_s: seconds that are waited for it.
-        keep: descriptors that the process holds for as long as it lives; it has no others of
-            this one's, so that no lock of ours stays with it.
+        call: the function; its changes in memory are lost.
+        within_s: seconds to wait for its end.
+        keep: descriptors that the child keeps open while it lives; it closes all others, so that
+            it keeps no lock of this process.
 
     Returns:
-        The number of its OSError, 0 without one; None where nothing came back.
+        The errno of its OSError, 0 without one; None where the call did not end in time.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
@@ -30,26 +30,26 @@ def errno_of(
     os.close(writing)
     try:
         ready, _, _ = select.select([reading], [], [], within_s)
-        told = os.read(reading, 16) if ready else b""
+        answer = os.read(reading, 16) if ready else b""
     finally:
         os.close(reading)
     if ready:
         os.waitpid(child, 0)
-    return int(told) if told else None
+    return int(answer) if answer else None
 
 
 def _run(call: Callable[[], None], writing: int, keep: Collection[int]) -> None:
-    """What that process does; it never comes back."""
+    """Run the call in the child, which ends here."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):  # whoever waits for their end must not wait for this
+        for standard in (0, 1, 2):  # a process that waits for their end must not wait for this one
             os.dup2(null, standard)
         for other in map(int, os.listdir("/proc/self/fd")):
             if other > 2 and other not in keep:
                 try:
                     os.close(other)
                 except OSError:
-                    continue  # that of the listing itself
+                    continue  # the descriptor of the listing itself
         try:
             call()
             number = 0

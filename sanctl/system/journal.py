@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Writes to the journal with fields, so that one query tells a device's story.
+"""Structured log lines to the systemd journal (SANCTL_DEVICE, SANCTL_ACTION, SANCTL_STEP).
 
     journalctl SYSLOG_IDENTIFIER=sanctl SANCTL_DEVICE=NAME
 
-python-systemd is imported when the first message is written. Where there is none, or no journal,
+python-systemd is imported with the first message. Where it is missing, or there is no journal,
 messages go to standard error: logging never fails an action.
 """
 
@@ -30,10 +30,10 @@ def write(
     Args:
         message: one line for people; never holds a secret.
         priority: syslog priority.
-        device: the device it is about.
+        device: the device that the message is about.
         action: the agent's action, handler or command.
         step: the step of the action.
-        duration_ms: how long that took, in milliseconds.
+        duration_ms: how long the step took.
     """
     fields = {
         "SANCTL_DEVICE": device,

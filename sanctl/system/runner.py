@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Starts programs. The only module of sanctl outside the laboratory that does.
+"""Running a program to its end: timeout, accepted exit statuses, errors with its output.
 
-`subprocess` is imported when a program is first started: the agents' monitor path often starts
-none, and the import is a good part of what such a short process costs.
+The only module outside the laboratory that starts programs (checked by ruff). `subprocess` is
+imported when a program is first started: the agents' monitor path often starts none, and the import
+is a good part of the cost of such a short process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ _KILLED_S = 0.2
 
 
 class CommandResult(NamedTuple):
-    """What a finished program left: its exit status, output and duration in seconds."""
+    """A finished program: its exit status, output and duration."""
 
     argv: tuple[str, ...]
     status: int
@@ -32,7 +32,7 @@ class CommandResult(NamedTuple):
 
 
 class Runner(Protocol):
-    """Anything that can run a program to its end."""
+    """Runs a program to its end."""
 
     def run(
         self,
@@ -59,7 +59,7 @@ class Runner(Protocol):
 
 
 def _without_secrets(text: str) -> str:
-    """Mask what drbdadm repeats of the commands that it runs; this goes into logs and the CIB."""
+    """Mask the secret in drbdadm's output, which gets into logs and the CIB."""
     import re  # noqa: PLC0415 - only after a failure
 
     return re.sub(r"(shared-secret[= ]\s*\"?)[^\s\";]+", r"\1***", text)
@@ -98,8 +98,8 @@ class LocalRunner:
                 Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
             ) from error
         except subprocess.TimeoutExpired as error:
-            # Hardly waited for: a program that hangs in the kernel does not even end when killed,
-            # and whoever started it has to go on to its own defined end.
+            # A short wait only: a program that hangs in the kernel does not end even when killed,
+            # and the caller has to reach its own defined end.
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_KILLED_S)
@@ -125,15 +125,15 @@ class LocalRunner:
 
 
 class DeadlineRunner:
-    """Runs programs by another runner, all of them together until one moment.
+    """Runs programs by another runner, all of them before one deadline.
 
-    For work of several programs that has to end by then, whatever each of them may take.
+    For several programs that together have to end by then, however long each of them may take.
     """
 
-    def __init__(self, runner: Runner, until: float) -> None:
-        """Run by `runner`, until a moment on the monotonic clock, in seconds."""
+    def __init__(self, runner: Runner, deadline_s: float) -> None:
+        """Run by `runner`, until a deadline on the monotonic clock."""
         self._runner = runner
-        self._until = until
+        self._deadline_s = deadline_s
 
     def run(
         self,
@@ -144,13 +144,8 @@ class DeadlineRunner:
         ok: Collection[int] = (0,),
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """See Runner.run; also fails, without starting anything, once the moment is past."""
-        left_s = self._until - time.monotonic()
+        """See Runner.run; after the deadline it fails without starting the program."""
+        left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise CommandError(Problem("SAN-CMD-002", f"no time was left for {argv[0]}"))
         return self._runner.run(argv, timeout_s=min(timeout_s, left_s), stdin=stdin, ok=ok, env=env)
-
-
-def replace_process(argv: Sequence[str]) -> None:
-    """Become another program: for a handler that hands its work over whole."""
-    os.execve(argv[0], list(argv), {**_ENVIRONMENT})  # noqa: S606

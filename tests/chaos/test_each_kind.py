@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One fault of each kind on real kernels: the bench's short run, in every test run."""
+"""The fault bench on real kernels: one fault of each kind, in every test run."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ DEVICES = ("kind1", "kind2")
 
 
 @pytest.mark.timeout(1800)
-def test_a_fault_of_each_kind_leaves_a_whole_cluster(bed: LabSession) -> None:
+def test_a_fault_of_each_kind_leaves_a_healthy_cluster(bed: LabSession) -> None:
     faults = each_kind(nodes_by_role(bed))
-    steps, acknowledged = run_faults(
+    results, acknowledged = run_faults(
         bed,
         list(enumerate(faults, start=1)),
         title="Fault bench: each-kind",
         repeat="sanctl chaos run --scenario each-kind",
         folder=REPORT / "each-kind",
         keep_going=False,
-        tell=print,
+        print_line=print,
         devices=DEVICES,
     )
-    problems = {step.number: step.problems for step in steps if step.problems}
+    problems = {result.number: result.problems for result in results if result.problems}
     assert problems == {}
-    assert len(steps) == len(faults)
+    assert len(results) == len(faults)
     assert acknowledged > 500

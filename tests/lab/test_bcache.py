@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""bcache on a real kernel, over two files: what sanctl/drivers/bcache.py and ADR 31 build on."""
+"""sanctl/drivers/bcache.py on a real kernel: attach, modes, flush, failing flash (ADR 31)."""
 
 from __future__ import annotations
 

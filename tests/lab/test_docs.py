@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The tutorial, typed as it stands: every command of it in order, and what it shows compared."""
+"""The commands of the tutorial, run in order, and their output compared with docs/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATIENCE_S = 180.0
 
 
 @pytest.fixture
-def reader(bed: LabSession, scene: Scenario) -> Iterator[dict[str, str]]:
+def reader(bed: LabSession, scenario: Scenario) -> Iterator[dict[str, str]]:
     """The environment in which the reader types; what the tutorial leaves is taken away."""
     environment = {
         **os.environ,
@@ -35,14 +35,14 @@ def reader(bed: LabSession, scene: Scenario) -> Iterator[dict[str, str]]:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     yield environment
-    scene.bed.sh(
+    scenario.bed.sh(
         "i1",
         "systemctl stop tutorial-clock; umount /mnt",
         ok=range(256),
         timeout_s=60,
     )
-    if scene.exists("vol1"):
-        scene.delete("vol1")
+    if scenario.exists("vol1"):
+        scenario.delete("vol1")
 
 
 def clock(bed: LabSession) -> str:
@@ -58,7 +58,9 @@ def await_clock(bed: LabSession) -> None:
 
 def type_on_host(bed: LabSession, sample: Sample) -> None:
     """Type at the prompt of i1; a loop goes on beside what follows."""
-    command = f"udevadm settle --timeout 10; {sample.command}"  # nobody types as fast as this
+    command = (
+        f"udevadm settle --timeout 10; {sample.command}"  # a reader types slower than this test
+    )
     if sample.command.startswith("while "):
         command = f"systemd-run --quiet --collect --unit=tutorial-clock bash -c '{sample.command}'"
     bed.sh(sample.where.removeprefix("root@"), command, timeout_s=60)
@@ -109,11 +111,11 @@ def test_the_tutorial(bed: LabSession, reader: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("words", ["lab list", "lab status", "lab up", "lab power", "bench cost"])
 def test_the_laboratory_prints_what_is_documented(
-    bed: LabSession, scene: Scenario, words: str, reader: dict[str, str]
+    bed: LabSession, scenario: Scenario, words: str, reader: dict[str, str]
 ) -> None:
     arguments = {"lab power": ["n3", "status"], "lab up": ["--no-rollout"], "bench cost": []}
     if words == "bench cost":
-        scene.create("vol1", "64M", prefer="n1")
+        scenario.create("vol1", "64M", prefer="n1")
         arguments[words] = ["--name", bed.lab.name, "--device", "vol1", "--repeat", "3"]
     done = subprocess.run(
         ["sanctl", *words.split(), *arguments.get(words, []), "--output", "json"],

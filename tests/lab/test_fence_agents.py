@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Nodes fenced by another agent than fence_ipmilan, from one rollout to the next, under load.
+"""fence_idrac in place of fence_ipmilan, rolled out and back under load.
 
 `fence_idrac` speaks IPMI, too, with options and defaults of its own; one package has both. The
 change to it and the change back are made by the playbook, while a host writes.
@@ -21,6 +21,7 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
+from tests.support import ledgers
 from tests.support.steps import (
     assert_no_error,
     assert_not_interrupted,
@@ -86,7 +87,7 @@ def succeeds(bed: LabSession, node: str, command: str) -> bool:
 
 
 def await_content(bed: LabSession) -> None:
-    """Wait until nobody has anything to complain about, and each device answers each node."""
+    """Wait until status and doctor find nothing, and each fencing device answers each node."""
     failover.await_healthy(bed, "n1")
     asked = [(node.name, "sanctl doctor") for node in bed.storage]
     asked += [
@@ -114,24 +115,11 @@ def original(bed: LabSession) -> Iterator[Devices]:
 
 
 @pytest.fixture(scope="module")
-def load(original: Devices, scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    made = scene.start_load(
-        NAME,
-        target,
-        scene.host.login(target, scene.portals()),
-        rate=50,
-        region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
-    yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+def load(original: Devices, scenario: Scenario) -> Iterator[LedgerLoad]:
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "128M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 @pytest.mark.timeout(900)
@@ -147,9 +135,9 @@ def test_another_agent_is_rolled_out_under_load(
     assert sorted(made) == names(bed)
     for name, (agent, options) in made.items():
         assert agent == AGENT
-        told = {key: options.get(key) for key in OPTIONS}
-        assert told == {key: str(value) for key, value in OPTIONS.items()}
-        # Where and for whom is as it was; nothing is left that was the other agent's alone.
+        reported = {key: options.get(key) for key in OPTIONS}
+        assert reported == {key: str(value) for key, value in OPTIONS.items()}
+        # Addresses and targets are as before; no option of the other agent alone is left.
         kept = {"ip", "username", "password_script", "pcmk_host_list"}
         assert {k: options.get(k) for k in kept} == {k: original[name][1].get(k) for k in kept}
         assert "login_timeout" not in options
@@ -166,8 +154,8 @@ def test_another_agent_is_rolled_out_under_load(
 
 def test_the_doctor_asks_that_agent(bed: LabSession, load: LedgerLoad) -> None:
     with dead_bmc(bed, "n2"):
-        told = findings(bed, "n1", "doctor")
-        assert AGENT in told["SAN-FEN-002 fencing fence-n2"]
+        reported = findings(bed, "n1", "doctor")
+        assert AGENT in reported["SAN-FEN-002 fencing fence-n2"]
         bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60, ok=(1,))
     wait_for(
         "fence-n2 to answer",
@@ -179,7 +167,7 @@ def test_the_doctor_asks_that_agent(bed: LabSession, load: LedgerLoad) -> None:
 @pytest.mark.timeout(900)
 def test_a_node_without_power_is_fenced_by_it(bed: LabSession, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
-    trial = failover.crash(load)
+    trial = failover.measure_crash(load)
     assert trial.is_fenced, trial.events
     assert trial.pause.errors == 0
     assert trial.violations == ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A BMC that loses its power together with its server, and a second way to that server's switch."""
+"""A second fencing level: the BMC loses its power together with its server."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sanctl.lab.machines.lab_state import BMC_USER
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.steps import dead_bmc, findings
 
 pytestmark = pytest.mark.faults
@@ -70,23 +71,11 @@ def strip(bed: LabSession) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def load(strip: None, scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    made = scene.start_load(
-        NAME,
-        target,
-        scene.host.login(target, scene.portals()),
-        rate=50,
-        region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
-    yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+def load(strip: None, scenario: Scenario) -> Iterator[LedgerLoad]:
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "128M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 def configured(bed: LabSession) -> list[str]:
@@ -102,8 +91,8 @@ def test_each_node_has_two_ways_and_both_are_asked(bed: LabSession, load: Ledger
         for node in ("n1", "n2", "n3")
         for name in (f"fence-{node}_fallback", f"fence-{node}_level1", f"fence-{node}_level2")
     )
-    told = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
-    assert "fence-n1" in told and "fence-n1_fallback" in told
+    reported = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
+    assert "fence-n1" in reported and "fence-n1_fallback" in reported
     with dead_bmc(bed, "n1"):
         assert "SAN-FEN-002 fencing fence-n1" in findings(bed, "n2", "doctor")
         doctor = bed.sh("n2", "sanctl doctor", timeout_s=90, ok=(0, 1)).stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Flash before a pool on real kernels: modes under load, flash lost, power cut with it dirty.
+"""Flash in front of a pool (bcache): changes of mode, flash lost, power cut with dirty data.
 
 One device through all of it, in file order, and a ledger on it, which is checked at the end. In a
 laboratory of its own, whose nodes have a flash disk.
@@ -24,6 +24,7 @@ from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.lab.machines.spec import LabSpec
 from sanctl.lab.measure import kernel_audit
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.json_contract import breaches
 from tests.support.laboratory import laboratory
 
@@ -52,22 +53,14 @@ def load(flash_bed: LabSession) -> Iterator[LedgerLoad]:
     for node in flash_bed.storage:
         flash_bed.sh(node.name, "sanctl pool prepare main", timeout_s=120)
     set_mode(flash_bed, "write-through")
-    scene = Scenario(flash_bed, Initiator(flash_bed, "i1"))
-    target = scene.create(NAME, "128M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    made = scene.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=32 * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
+    scenario = Scenario(flash_bed, Initiator(flash_bed, "i1"))
+    target = scenario.create(NAME, "128M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    made = ledgers.start(scenario, NAME, target, path, rate=50, region_bytes=32 * MIB)
     yield made
-    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(made)
     set_mode(flash_bed, "write-through")
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +77,7 @@ def set_mode(bed: LabSession, mode: str) -> None:
 
 
 def kernel_state(bed: LabSession, node: str) -> tuple[str, str]:
-    """State and mode that bcache is in, told without a line of sanctl."""
+    """State and mode of bcache, read from sysfs without sanctl's code."""
     out = bed.sh(
         node,
         f"cd {SLOW}/bcache 2>/dev/null"
@@ -112,16 +105,11 @@ def await_log(bed: LabSession, node: str, since_s: float, words: str, *, within_
 def await_in_sync(bed: LabSession, *, but_not: str = "") -> None:
     asked = next(node.name for node in bed.storage if node.name != but_not)
     wait_for(
-        "both copies in sync",
+        "both replicas in sync",
         lambda: collect.is_in_sync(bed, asked, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=2.0,
     )
-
-
-def give_power(bed: LabSession, node: str) -> None:
-    if not bed.has_power(node):  # fencing may have done it already
-        bed.give_power(node)
 
 
 def is_mounted(bed: LabSession, node: str) -> bool:
@@ -165,7 +153,7 @@ def test_flash_that_fails_in_write_through_costs_nothing(load: LedgerLoad) -> No
 
 
 def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
-    """They are on flash, and the copy that comes back has them."""
+    """The writes are on flash, and the replica that comes back has them."""
     bed = load.bed
     set_mode(bed, "write-back")
     active = collect.active_node(bed, NAME)
@@ -177,19 +165,17 @@ def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
         lambda: collect.active_node(bed, NAME) == other,
         within_s=180,
     )
-    give_power(bed, active)
+    bed.ensure_power(active)
     await_log(bed, active, began_s, "what is on flash is right", within_s=240)
     await_in_sync(bed)
-    # From the copy that was on flash.
+    # From the replica that was on flash.
     wait_for(
-        "the move, once the cluster has heard that the copy is whole",
+        "the move, once the replica is published as UpToDate",
         lambda: not bed.sh("n3", f"sanctl device move {NAME} --to {active}", timeout_s=180).status,
         within_s=60,
         every_s=3.0,
     )
-    load.host.stop_ledger(load.run)
-    check = load.host.check_ledger(load.run)
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load, more_than=0)
 
 
 def test_the_disk_alone_is_not_used_while_its_flash_is_away(
@@ -209,14 +195,14 @@ def test_the_disk_alone_is_not_used_while_its_flash_is_away(
     try:
         with disk.open("wb") as file:
             file.truncate(bed.lab.spec.flash_mib * MIB)
-        give_power(bed, node)
+        bed.ensure_power(node)
         await_log(bed, node, began_s, "SAN-POOL-016", within_s=240)
         assert not is_mounted(bed, node)
         assert collect.active_node(bed, NAME) == active
     finally:
         bed.cut_power(node)
         away.replace(disk)
-        give_power(bed, node)
+        bed.ensure_power(node)
     await_log(bed, node, began_s, "what is on flash is right", within_s=240)
     bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
     await_in_sync(bed, but_not=node)
@@ -229,7 +215,7 @@ def _taken_out(bed: LabSession, node: str) -> bool:
 
 
 @pytest.mark.parametrize("where", ["standby", "active"])
-def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
+def test_flash_that_fails_in_write_back_costs_the_replica_and_nothing_else(
     flash_bed: LabSession, writing: None, where: str
 ) -> None:
     bed = flash_bed
@@ -250,7 +236,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
             within_s=60,
         )
         wait_for(
-            "the pool to be told as failed",
+            "the pool to be reported as failed",
             lambda: (
                 "SAN-POOL-016"
                 in bed.sh("n3", "sanctl pool list --output json", timeout_s=60).stdout
@@ -262,7 +248,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
         break_flash(bed, node, DiskBehaviour.OK)
     # A host is served by a node that has the data.
     wait_for(
-        "the node with the good copy to serve",
+        "the node with the good replica to serve",
         lambda: collect.active_node(bed, NAME) != node,
         within_s=120,
     )
@@ -279,7 +265,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
 @pytest.fixture
 def writing(flash_bed: LabSession, load: LedgerLoad) -> Iterator[None]:
     """A ledger of its own, in place of the first one."""
-    load.host.sh(f"systemctl stop {load.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(load)
     run = load.host.start_ledger(
         "flash1", load.run.device, "--rate", "50", "--region", str(32 * MIB)
     )
@@ -302,7 +288,7 @@ def writing(flash_bed: LabSession, load: LedgerLoad) -> Iterator[None]:
 def test_power_is_cut_at_a_step_of_a_change(
     flash_bed: LabSession, writing: None, step: str, mode: str
 ) -> None:
-    """The agent dies there, and then the power; what comes back is whole, and changes on."""
+    """The agent dies at that step, then the power is cut; the change goes on after the boot."""
     bed = flash_bed
     set_mode(bed, "write-through" if mode == "write-back" else "write-back")
     active = collect.active_node(bed, NAME)
@@ -316,7 +302,7 @@ def test_power_is_cut_at_a_step_of_a_change(
             within_s=90,
         )
         began_s = bed.cut_power(node)
-    give_power(bed, node)
+    bed.ensure_power(node)
     await_log(bed, node, began_s, "disk and flash are together", within_s=240)
     await_in_sync(bed, but_not=node)
     set_mode(bed, mode)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The nodes' own drbdadm reads the resource files, those of DRBD 9 too; the kernel is not asked."""
+"""drbdadm on a node parses the resource files, those for DRBD 9 too; no kernel is involved."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the rollout does with SBD's shared disk: initialized when blank, left in all other cases.
+"""The rollout and SBD's shared disk: initialized when blank, left alone in all other cases.
 
 On real kernels, whose disks hold something else or cannot be read, and with a cluster that runs.
 """
@@ -31,7 +31,7 @@ MIB = 1 << 20
 SETTINGS: dict[str, object] = {
     "sanctl_sbd_mode": "disk",
     "sanctl_sbd_watchdog": "softdog",
-    # The first is User Mode Linux's own, which nobody serves here.
+    # The first is User Mode Linux's own, which does nothing here.
     "sanctl_sbd_watchdog_device": "/dev/watchdog1",
     "sanctl_accept_risks": ["SAN-CONF-042"],
     "sanctl_fence_options": {},
@@ -121,9 +121,9 @@ def failing(bed: LabSession, node: str, table: str, message: str = "") -> Iterat
 
 def test_a_disk_that_holds_a_filesystem_is_left(bed: LabSession) -> None:
     bed.sh("n1", f"mkfs.ext4 -q -F {DISK} && sync")
-    said = refusal(bed)
-    assert "neither SBD's nor blank" in said
-    assert "Nothing was written" in said
+    messages = refusal(bed)
+    assert "neither SBD's nor blank" in messages
+    assert "Nothing was written" in messages
 
 
 @pytest.mark.parametrize("node", ["n1", "n3"])
@@ -141,8 +141,8 @@ def test_a_sector_that_cannot_be_read_is_not_blank(
         cached = f"dd if={MAPPED} of=/dev/null bs=512 skip={sector} count=1"
         assert bed.sh(node, cached, ok=range(256)).status == 0
         assert bed.sh(node, f"{cached} iflag=direct", ok=range(256)).status != 0
-        said = refusal(bed, disk=MAPPED)
-    assert "cannot be read (Input/output error)" in said
+        messages = refusal(bed, disk=MAPPED)
+    assert "cannot be read (Input/output error)" in messages
     assert is_sbds(bed) is has_header
 
 
@@ -167,10 +167,10 @@ def test_a_blank_disk_is_left_while_corosync_runs_on_another_node(bed: LabSessio
     blank(bed)
     bed.sh("n3", "systemctl start corosync.service")
     try:
-        said = refusal(bed)
+        messages = refusal(bed)
     finally:
         bed.sh("n3", "systemctl stop corosync.service")
-    assert "corosync run on n3" in said
+    assert "corosync run on n3" in messages
 
 
 def test_check_mode_tells_and_does_nothing(bed: LabSession) -> None:
@@ -210,12 +210,12 @@ def test_a_blank_disk_is_initialized_once_and_never_below_a_live_cluster(bed: La
 
     # The cluster has quorum and lives without its disk, whose watchers give up.
     bed.sh("n2", f"dd if=/dev/zero of={DISK} bs=1M count=8 oflag=direct conv=fsync,notrunc")
-    said = refusal(bed)
-    assert "corosync and sbd run on n1" in said
+    messages = refusal(bed)
+    assert "corosync and sbd run on n1" in messages
     assert content(bed).count(0) == 8 * MIB
 
     by_hand = f"sbd -d {DISK} -1 5 -4 10 create"
-    assert f"`{by_hand}`" in said
+    assert f"`{by_hand}`" in messages
     bed.sh("n1", by_hand)
     header = content(bed)[:512]
     assert roll_out(bed, "--tags", "sbd") == 0

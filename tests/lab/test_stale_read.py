@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node that others have taken over from, and that a host still reaches: it gives no old data.
+"""A node cut off from the cluster that a host still reaches: it returns no stale data.
 
 The node that serves is cut off from the whole cluster, on sync and heartbeat; the iscsi network is
 whole. All the while the host reads down the path to that node alone, past multipath, blocks that
@@ -25,7 +25,7 @@ from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import kernel_audit
 from sanctl.lab.measure.ledger_writer import RecordKind
 from sanctl.system.runner import LocalRunner
-from tests.support import path_reader
+from tests.support import ledgers, path_reader
 from tests.support.path_reader import BLOCK_BYTES, Read
 from tests.support.steps import assert_no_error, await_writes, boot_id, dead_bmc
 
@@ -53,32 +53,19 @@ Look = Callable[[], list[Read]]
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scenario) -> Iterator[LedgerLoad]:
-    target = scene.create(NAME, "64M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    patient(scene, target)
-    made = scene.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=BLOCKS * BLOCK_BYTES,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "64M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    patient(scenario, target)
+    made = ledgers.start(scenario, NAME, target, path, rate=50, region_bytes=BLOCKS * BLOCK_BYTES)
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(made, delete=True)
 
 
-def patient(scene: Scenario, target: str) -> None:
+def patient(scenario: Scenario, target: str) -> None:
     """Let a request that hangs hang: one that ran out of time could cost the host the path."""
-    for path in scene.host.paths(target, scene.portals()):
-        scene.host.sh(f"echo {PATIENCE_S} >/sys/block/{path}/device/timeout")
+    for path in scenario.host.paths(target, scenario.portals()):
+        scenario.host.sh(f"echo {PATIENCE_S} >/sys/block/{path}/device/timeout")
 
 
 @contextlib.contextmanager
@@ -157,10 +144,10 @@ def acknowledged(load: LedgerLoad) -> list[tuple[int, int, int]]:
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("is_late", [False, True], ids=["fenced", "fenced-late"])
 def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
-    scene: Scenario, load: LedgerLoad, is_late: bool
+    scenario: Scenario, load: LedgerLoad, is_late: bool
 ) -> None:
     """Fenced late it lives on for a while, without leave to serve, and is asked all the same."""
-    bed = scene.bed
+    bed = scenario.bed
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     wait_for("both in sync", lambda: collect.is_in_sync(bed, lost, NAME), within_s=BACK_S)
@@ -216,7 +203,7 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
             "the standby to refuse", lambda: len(denied(look(), standby_ns)) >= SOME, within_s=60
         )
         assert answered(look(), standby_ns) == []
-        trial = failover.move(load, lost)
+        trial = failover.measure_move(load, lost)
         assert (trial.to_node, trial.pause.errors, trial.violations) == (lost, 0, ())
         moved_ns = now_ns(load)
         # The same path: what was refused was no fault of the host's.

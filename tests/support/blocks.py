@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Numbered blocks that a host writes one after the other, and how many of them are there."""
+"""Numbered blocks that a host writes in order, and the count of those found on a device."""
 
 from __future__ import annotations
 

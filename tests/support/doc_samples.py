@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the samples out of the documentation: what a reader is told to type, and to expect."""
+"""Reads the console samples out of docs/: the commands to type and the output to expect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sample:
     line: int
     command: str
     where: str = ""
-    """The machine whose prompt stands before it; empty: the reader's own, or not told."""
+    """The machine named in the prompt; empty: the reader's own, or not given."""
     output: tuple[str, ...] | None = None
     """What the page shows below it; None: the page shows no output here."""
 
@@ -130,7 +130,7 @@ def is_shown(expected: tuple[str, ...], printed: str, lab: str) -> bool:
 
 
 def _ordered(lines: Iterable[str]) -> tuple[str, ...]:
-    """Put the logins in order: iscsiadm tells of them as they come."""
+    """Sort the login lines: iscsiadm prints them in the order in which they are done."""
     return tuple(
         line
         for is_login, run in groupby(lines, lambda line: line.startswith("Login to "))

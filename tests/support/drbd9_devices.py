@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Devices with two, three and four copies in a laboratory with DRBD 9, and what its nodes say."""
+"""Devices with two to four replicas in a laboratory with DRBD 9: create, watch, cut, compare."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad, await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import lab_state, network
+from sanctl.lab.machines import lab_state
 from sanctl.lab.machines.spec import LabSpec, Network, Role
 from sanctl.lab.measure import ledger_latency
-from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.laboratory import laboratory
 
 OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
@@ -39,7 +39,7 @@ def storage_of(spec: LabSpec) -> list[str]:
 
 
 def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    """In place of the session's laboratory, which has three nodes and Linux' own DRBD."""
+    """A laboratory with DRBD 9, in place of the shared one with Linux' own DRBD 8.4."""
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and len(storage_of(found.spec)) >= 3
     if not is_own and not (KERNEL and MODULES):
@@ -57,37 +57,37 @@ def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSessio
 
 
 class ReplicatedDevice:
-    """A device with several copies, a host that writes to it, and what its nodes say."""
+    """A device with several replicas, its host, and what its nodes' DRBD reports."""
 
-    def __init__(self, scene: Scenario, name: str, nodes: Sequence[str]) -> None:
-        self.scene = scene
-        self.bed = scene.bed
+    def __init__(self, scenario: Scenario, name: str, nodes: Sequence[str]) -> None:
+        self.scenario = scenario
+        self.bed = scenario.bed
         self.name = name
         self.nodes = tuple(nodes)
-        self.target = f"{scene.iqn_prefix()}.{name}"
-        if not scene.exists(name):
-            scene.sanctl(
+        self.target = f"{scenario.iqn_prefix()}.{name}"
+        if not scenario.exists(name):
+            scenario.sanctl(
                 "device", "create", name, "--size", str(SIZE_BYTES), "--replicas", str(len(nodes)),
-                "--nodes", ",".join(nodes), "--prefer", nodes[0], "--initiator", scene.host.iqn,
+                "--nodes", ",".join(nodes), "--prefer", nodes[0], "--initiator", scenario.host.iqn,
                 timeout_s=300,
             )  # fmt: skip
         portals = [self.bed.node(node).address(Network.ISCSI) for node in nodes]
-        self.path = scene.host.login(self.target, portals)
+        self.path = scenario.host.login(self.target, portals)
 
     def events(self, node: str) -> str:
         return self.bed.sh(node, f"drbdsetup events2 --now --statistics {self.name}").stdout
 
     def is_whole(self) -> bool:
-        """Whether every copy is in step with every other, and none is marked."""
+        """Whether every replica is in sync with every other, and none is marked."""
         return not self.marks() and all(
             collect.is_in_sync(self.bed, node, self.name)
             and self.events(node).count("peer-disk:UpToDate") == len(self.nodes) - 1
             for node in self.nodes
         )
 
-    def await_whole(self) -> None:
+    def await_recovery(self) -> None:
         wait_for(
-            f"all copies of {self.name} in step", self.is_whole, within_s=DEADLINE_S, every_s=2.0
+            f"all replicas of {self.name} in step", self.is_whole, within_s=DEADLINE_S, every_s=2.0
         )
         await_healthy(self.bed, self.nodes[0])
 
@@ -112,7 +112,7 @@ class ReplicatedDevice:
         return [node for node in self.nodes if node != self.active()]
 
     def differing_sectors(self, node: str) -> int:
-        """Compare all copies with that node's, block by block, and count what differs."""
+        """Verify all replicas against that node's, and return the sectors that differ."""
         peers = re.findall(r"exists connection .*peer-node-id:(\d+)", self.events(node))
         total = 0
         for peer in peers:
@@ -128,36 +128,21 @@ class ReplicatedDevice:
 
 
 @contextlib.contextmanager
-def writing(copies: ReplicatedDevice) -> Iterator[LedgerLoad]:
-    """Let the host write; whatever happens meanwhile, nothing may be lost or refused."""
-    load = copies.scene.start_load(
-        copies.name,
-        copies.target,
-        copies.path,
-        rate=50,
-        region_bytes=REGION_BYTES,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+def writing(device: ReplicatedDevice) -> Iterator[LedgerLoad]:
+    """Run a ledger as long as the block lasts; nothing may be lost, no request may fail."""
+    load = ledgers.start(
+        device.scenario, device.name, device.target, device.path, rate=50, region_bytes=REGION_BYTES
     )
     sessions = load.sessions()
     try:
         yield load
     finally:
-        copies.scene.host.stop_ledger(load.run)
-    check = copies.scene.host.check_ledger(load.run)
+        device.scenario.host.stop_ledger(load.run)
+    check = device.scenario.host.check_ledger(load.run)
     print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
     assert check["acknowledged"] > 200
     assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
     assert load.sessions().keys() == sessions.keys()
-
-
-def await_writes(load: LedgerLoad, *, within_s: float = DEADLINE_S) -> None:
-    deadline = time.monotonic() + within_s
-    with load.host.watch_ledger(load.run) as states:
-        for seen in states:
-            if seen["silent_s"] < 0.5 and seen["rate"] > 0:
-                return
-            assert time.monotonic() < deadline, seen
 
 
 def pause_s(load: LedgerLoad, since_s: float) -> float:
@@ -167,31 +152,19 @@ def pause_s(load: LedgerLoad, since_s: float) -> float:
 
 
 def power_is_back(bed: LabSession, *nodes: str) -> None:
-    """Wait for fencing to switch nodes on again; who is not fenced is switched on here."""
+    """Wait until fencing has switched nodes on; a node that is not fenced is switched on here."""
     for node in nodes:
         with contextlib.suppress(NotConverged):
             wait_for(f"the power of {node}", partial(bed.has_power, node), within_s=40)
-        if not bed.has_power(node):
-            bed.give_power(node)
+        bed.ensure_power(node)
 
 
-def lines(copies: ReplicatedDevice, node: str, since_s: float, wanted: str) -> list[str]:
-    log = collect.journals(copies.bed, [node], since_s)
-    return [e.message for e in log if copies.name in e.message and re.search(wanted, e.message)]
+def journal_lines(device: ReplicatedDevice, node: str, since_s: float, wanted: str) -> list[str]:
+    log = collect.journals(device.bed, [node], since_s)
+    return [e.message for e in log if device.name in e.message and re.search(wanted, e.message)]
 
 
-def sent_kib(copies: ReplicatedDevice, node: str, since_s: float) -> int:
+def sent_kib(device: ReplicatedDevice, node: str, since_s: float) -> int:
     """How much the last resyncs into a node were to send, as its DRBD said when they began."""
-    found = lines(copies, node, since_s, r"Began resync as SyncTarget")
+    found = journal_lines(device, node, since_s, r"Began resync as SyncTarget")
     return sum(int(re.findall(r"will sync (\d+) KB", line)[0]) for line in found)
-
-
-@contextlib.contextmanager
-def unplugged(bed: LabSession, node: str, *cables: Network) -> Iterator[None]:
-    for cable in cables:
-        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
-    try:
-        yield
-    finally:
-        for cable in cables:
-            network.plug(bed.lab, bed.node(node), cable, LocalRunner())

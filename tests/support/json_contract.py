@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Holds what commands print against what docs/reference/json.md promises."""
+"""Compares a command's JSON output with the fields that docs/reference/json.md promises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sanctl.lab.documents import ALL_DOCUMENTS
 def breaches(words: str, text: str) -> list[str]:
     """Return what is wrong with the JSON that a command printed; nothing if it keeps the promise.
 
-    A field too many is as wrong as one too few: it would be used, and nobody promised it.
+    A field too many is as wrong as one too few: programs would use it, and it is not promised.
     """
     frame = json.loads(text)
     if set(frame) != {"schema", "status", "data", "problems"}:

@@ -6,18 +6,17 @@ By the monitor, so some seconds after a takeover, and never in its way. It begin
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.replica.parts import RUNTIME, Device
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import backing_device, drbdsetup, lio, loop, ram_cache
 from sanctl.errors import SanctlError
 from sanctl.model.cache_policy import CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.cache.allowed_mode import ReadCacheReason, allowed_read_cache, leaves_enough_ram
+from sanctl.plan.cache.read_cache import ReadCacheReason, allowed_read_cache, leaves_enough_ram
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -95,15 +94,8 @@ def update_unmap_offer(device: Device) -> None:
     wanted = offers_unmap(device)
     if lio.is_unmap_offered(device.name, device.minor) is not wanted:
         # First, because whoever dies in between is followed by one that finds nothing to tell.
-        with open(_told(device.name), "w", encoding="utf-8") as file:
-            file.write(str(time.monotonic()))
+        _changed_at(device.name).write(str(time.monotonic()))
         lio.offer_unmap(device.name, device.minor, on=wanted)
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_told(device.name))
 
 
 def _may_unmap_still(device: Device) -> bool:
@@ -112,7 +104,7 @@ def _may_unmap_still(device: Device) -> bool:
     It would be lost in the swap: what it is sent to then offers none, and says so too late for
     DRBD to write zeros instead (block/blk-lib.c, blkdev_issue_discard takes that for done).
     """
-    text = read_text_or(_told(device.name), "")
+    text = _changed_at(device.name).read()
     if not text:
         return False  # Since the target is there.
     since_s = time.monotonic() - float(text)
@@ -120,8 +112,9 @@ def _may_unmap_still(device: Device) -> bool:
     return since_s < _UNMAP_ENDS_S or max(ages, default=0.0) >= since_s
 
 
-def _told(name: str) -> str:
-    return f"{RUNTIME}/unmap-{name}"
+def _changed_at(name: str) -> state_files.StateFile:
+    """When hosts were told whether they may unmap, on the monotonic clock; none since the start."""
+    return state_files.of_device(name, "unmap-offer")
 
 
 def remove(runner: Runner, device: Device) -> None:

@@ -16,15 +16,14 @@ Both under one lock, which DRBD's fence-peer handler takes too.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 
 from sanctl.agents import ocf
 from sanctl.agents.cache import dirty_limit, disk_flushes, minimum_redundancy
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, page_cache, pool_files
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm, drbdsetup, page_cache, pool_files
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import CacheMode, CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
@@ -39,11 +38,9 @@ from sanctl.plan.cache.allowed_mode import (
     must_cut_connection,
     must_require_two_replicas,
 )
-from sanctl.system import journal
-from sanctl.system.files import exists, file_lock
+from sanctl.system import journal, state_files
+from sanctl.system.files import exists
 from sanctl.system.runner import Runner
-
-_PROTECTED = "power-protected"
 
 
 def prepare_start(
@@ -53,7 +50,7 @@ def prepare_start(
 
     A replica that is to get new metadata holds nothing that could be lost.
     """
-    _note(_PROTECTED, is_set=is_protected)
+    _set(_power_protected(), is_set=is_protected)
     if not exists(files.metadata):
         lost_writes.clear_marker(device.name, files.data)
     apply_policy(runner, device, None)
@@ -263,7 +260,7 @@ def before_stop(runner: Runner, device: Device) -> None:
     if not must_cut_connection(state, may_be_write_back=may_be):
         return
     try:
-        drbdsetup.force_disconnect(runner, device.name)
+        drbdadm.force_disconnect(runner, device.name)
     except SanctlError as error:
         # It is stopped all the same: its peer's monitor ends write-back, some seconds later.
         log(device.name, f"the peer may stay in write-back for a moment: {error}", "cut")
@@ -277,17 +274,14 @@ def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> 
     """
     may_be = _is_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
     if must_cut_connection(state, may_be_write_back=may_be):
-        drbdsetup.force_disconnect(runner, device.name)
+        drbdadm.force_disconnect(runner, device.name)
     else:
-        drbdsetup.disconnect(runner, device.name)
+        drbdadm.disconnect(runner, device.name)
 
 
 def after_stop(name: str) -> None:
-    """Drop what is kept on tmpfs of a device that is stopped here."""
+    """Take a device that is stopped here out of the node's limit for dirty memory."""
     dirty_limit.set_limit(name, None)
-    _note(f"stable-{name}", is_set=False)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{RUNTIME}/cache-{name}.lock")
 
 
 def wanted_policy(device: Device) -> CachePolicy:
@@ -315,7 +309,7 @@ def decide_mode(
 
 def is_power_protected() -> bool:
     """Whether a battery keeps what is in this node's disks' own caches."""
-    return _is_noted(_PROTECTED)
+    return _power_protected().exists()
 
 
 def _allowed(policy: CachePolicy, name: str, path: str, state: ResourceState | None) -> CacheMode:
@@ -341,7 +335,7 @@ def _enter(runner: Runner, name: str, path: str) -> None:
     begun = time.monotonic()
     lost_writes.set_marker(path)
     page_cache.set_buffered(runner, path, on=True)
-    _note(f"stable-{name}", is_set=False)
+    _writes_stable(name).remove()
     page_cache.set_synchronous(path, on=False)
     ocf.crash_point("cache-entered")
     log(name, "write-back: two copies are in sync", CacheMode.WRITE_BACK.value, begun)
@@ -361,7 +355,7 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
     # The kernel tells a failed flush once, to who asks first: if that was DRBD, this one succeeds.
     _check(runner, name, path)
     ocf.crash_point("cache-flushed")
-    _note(f"stable-{name}", is_set=True)
+    _writes_stable(name).write()
     page_cache.set_buffered(runner, path, on=False)
     dirty_limit.set_limit(name, None)
     # A flush that succeeds after one that failed proves nothing: I/O stays held.
@@ -369,7 +363,7 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
         # Before the marker: whoever dies here is followed by one that leaves again.
         minimum_redundancy.clear(runner, name)
         lost_writes.clear_marker(name, path)
-    amount = "" if used is None else f" ({used.dirty} bytes)"
+    amount = "" if used is None else f" ({used.dirty_bytes} bytes)"
     reason = f": {MODE_REASON_TEXTS[why]}" if why in MODE_REASON_TEXTS else ""
     log(
         name,
@@ -382,25 +376,25 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
 def _set_stable(name: str, path: str, target: CacheMode) -> None:
     """Make writes synchronous, or no longer, where nothing is held back in RAM."""
     wanted = target is CacheMode.WRITE_THROUGH and not is_power_protected()
-    held, note = page_cache.observe(path), f"stable-{name}"
-    if held is None or (held.is_synchronous == wanted and (not wanted or _is_noted(note))):
+    held, note = page_cache.observe(path), _writes_stable(name)
+    if held is None or (held.is_synchronous == wanted and (not wanted or note.exists())):
         return
     if not wanted and held.is_buffered:
         return  # The kernel refuses direct I/O here: synchronous is all that keeps it safe.
-    _note(note, is_set=False)
+    note.remove()
     page_cache.set_synchronous(path, on=wanted)
     if wanted:
         # What was written before is to be as stable as what follows, also what is under way.
         page_cache.drain(path)
         page_cache.flush(path)
         # Noted, because whoever dies before this has to be followed by one that flushes.
-        _note(note, is_set=True)
+        note.write()
     log(name, f"{target.value}", target.value)
 
 
 def _spare(runner: Runner, device: Device, path: str, state: ResourceState | None) -> None:
     held = page_cache.observe(path)
-    if held is None or not held.is_synchronous or not _is_noted(f"stable-{device.name}"):
+    if held is None or not held.is_synchronous or not _writes_stable(device.name).exists():
         return
     try:
         if disk_flushes.disable(runner, device, state):
@@ -414,23 +408,26 @@ def _is_marked(name: str) -> bool:
     return path is not None and lost_writes.has_marker(path)
 
 
-def _is_noted(name: str) -> bool:
-    return exists(f"{RUNTIME}/{name}")
+def _power_protected() -> state_files.StateFile:
+    return state_files.of_node("power-protected")
 
 
-def _note(name: str, *, is_set: bool) -> None:
-    path = f"{RUNTIME}/{name}"
+def _writes_stable(name: str) -> state_files.StateFile:
+    """There while all that was acknowledged is on the disk, and each write is stable by itself."""
+    return state_files.of_device(name, "writes-stable")
+
+
+def _set(note: state_files.StateFile, *, is_set: bool) -> None:
     if is_set:
-        with open(path, "w", encoding="utf-8"):
-            pass
+        note.write()
     else:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        note.remove()
 
 
 def _locked(name: str, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
     """Hold the device's cache lock; without `wait` only if nobody else does."""
-    return file_lock(f"{RUNTIME}/cache-{name}.lock", wait=wait)
+    path = state_files.device_lock(name, "cache")
+    return state_files.locked(path, wait_s=None if wait else 0.0)
 
 
 def log(name: str, text: str, step: str, begun: float | None = None) -> None:

@@ -14,7 +14,7 @@ import os
 from sanctl.agents.connections import primary_node
 from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import connection_limit as plan
@@ -109,7 +109,7 @@ def connect_all_peers(runner: Runner, device: Device, *, within_s: float) -> Non
 
 def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
     whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
-    is_begun_anew = wanted.is_begun_anew or _is_of_another(device, wanted.only)
+    is_begun_anew = wanted.must_reinitialize or _is_of_another(device, wanted.only)
     anew = "; what it holds of another is given up" if is_begun_anew else ""
     _tell(device, f"connecting to {whom}{anew}")
     if not resource_file.rewrite(runner, device, only=wanted.only):
@@ -126,7 +126,7 @@ def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
     else:
         if wanted.only:
             _note_source(device, wanted.only)
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
 
 
 def _is_of_another(device: Device, only: str) -> bool:

@@ -18,15 +18,14 @@ go. The order:
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes, parts, resource_file
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, pool_files
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import exists
+from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 
@@ -39,12 +38,11 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     if _here() not in device.nodes:
         return False  # about to be stopped here
     known = set(resource_file.nodes(device.name))
-    if known == set(device.nodes) and not exists(_mark(device)):
+    if known == set(device.nodes) and not _mark(device).exists():
         return False
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
         return False  # DRBD would connect it, and compare it by what it has lost
-    with open(_mark(device), "w", encoding="utf-8"):
-        pass
+    _mark(device).write()
     # How many copies there are decides what write-back needs.
     write_cache.leave_write_back(runner, device.name)
     disconnect_removed(runner, device)
@@ -62,7 +60,7 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     )
     resource_file.apply(runner, device)
     forget_removed(runner, device)
-    forget(device)
+    _mark(device).remove()
     return True
 
 
@@ -81,7 +79,7 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
     write_cache.leave_write_back(runner, device.name)
     if drbdsetup.generation() >= 9:
         return
-    drbdsetup.disconnect(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
     state = drbdsetup.observe(runner, device.name)
     if state is not None and any(peer.connection != "StandAlone" for peer in state.peers):
         raise CommandError(
@@ -110,15 +108,9 @@ def forget_removed(runner: Runner, device: Device) -> None:
             drbdsetup.forget_peer(runner, device.name, drbd_node_id(node.id))
 
 
-def forget(device: Device) -> None:
-    """Drop the mark of a change that is complete, or of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_mark(device))
-
-
 def _here() -> str:
     return os.uname().nodename
 
 
-def _mark(device: Device) -> str:
-    return f"{RUNTIME}/following-{device.name}"
+def _mark(device: Device) -> state_files.StateFile:
+    return state_files.of_device(device.name, "change-of-nodes")

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import os
-import xml.etree.ElementTree as ET
 
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import corosync
+from sanctl.drivers import cib, corosync
 from sanctl.system.runner import Runner
 
 _QUERY_TIMEOUT_S = 8.0
@@ -23,15 +22,14 @@ def find(runner: Runner, device: Device) -> str | None:
     """
     if not corosync.membership(runner).is_quorate:
         return None
-    answer = runner.run(
-        ["cibadmin", "--query", "--xpath",
-         f"//node_state//nvpair[@name='sanctl-{device.name}']/ancestor::node_state"],
+    states = cib.query(
+        runner,
+        f"//node_state//nvpair[@name='sanctl-{device.name}']/ancestor::node_state",
         timeout_s=_QUERY_TIMEOUT_S,
-        ok=(0, 6, 105),  # no such object: nobody has told anything
-    )  # fmt: skip
-    if answer.status != 0:
-        return ""
-    for each in ET.fromstring(answer.stdout).iter("node_state"):  # noqa: S314 - our own CIB
+    )
+    if states is None:
+        return ""  # No replica has published its state.
+    for each in states.iter("node_state"):
         name = each.get("uname", "")
         if name in {"", os.uname().nodename}:
             continue

@@ -10,17 +10,15 @@ connection to the Primary that is made anew makes it UpToDate, or shows what it 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
 from sanctl.agents import ocf
 from sanctl.agents.handlers import before_resync_source
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, outdated_marks
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_atomically
+from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 
 #: Longer than what a resync that has just ended takes to be told of; two monitors see it. Twice as
@@ -59,13 +57,12 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
     """
     if state.disk != "Outdated" or drbdsetup.generation() < 9:
-        forget(device)
+        _note(device).remove()
         return state
     peer = primary_in_sync(state)
     if peer is None or peer.node_id is None:
         # Behind, or busy: whatever was seen before, it has not lasted. The tries still count.
-        with contextlib.suppress(FileNotFoundError):
-            os.utime(_note(device))
+        _note(device).touch()
         return state
     if not _has_lasted(device):
         return state
@@ -82,36 +79,30 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     # First: should this end half way, the next monitor connects again.
     before_resync_source.write_note(device.name, peer.name)
     drbdsetup.disconnect_peer(hurried, device.name, peer.node_id)
-    drbdsetup.adjust(hurried, device.name)
+    drbdadm.adjust(hurried, device.name)
     return drbdsetup.observe(hurried, device.name) or state
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here, or is as it should be."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_note(device))
 
 
 def _has_lasted(device: Device) -> bool:
     """Note when it was seen first; tell whether that, or the last try, is long enough ago."""
-    try:
-        since_s = os.stat(_note(device)).st_mtime
-    except FileNotFoundError:
-        write_atomically(_note(device), "0")
+    age_s = _note(device).age_s()
+    if age_s is None:
+        _note(device).write("0")
         return False
     wait_s = min(_LONGEST_S, _PATIENCE_S * 2 ** min(_tries(device), 16))
     # Not from before the clock was put right either.
-    return not 0 <= time.time() - since_s < wait_s
+    return not 0 <= age_s < wait_s
 
 
 def _tries(device: Device) -> int:
-    text = read_text_or(_note(device), "0").strip()
+    text = _note(device).read("0").strip()
     return int(text) if text.isdecimal() else 0
 
 
 def _count(device: Device) -> None:
-    write_atomically(_note(device), str(_tries(device) + 1))
+    _note(device).write(str(_tries(device) + 1))
 
 
-def _note(device: Device) -> str:
-    return f"{RUNTIME}/overlooked-{device.name}"
+def _note(device: Device) -> state_files.StateFile:
+    """How often this has been tried for a replica that is Outdated; as old as the last try."""
+    return state_files.of_device(device.name, "outdated-since")

@@ -11,17 +11,15 @@ between the looks, then those of the first look still wait.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.replica.parts import RUNTIME, Device
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, self_fence
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import OldRequest, ResourceState
 from sanctl.plan.failover.hung_io_reboot import HungIoAction, choose_action
-from sanctl.system import journal
-from sanctl.system.files import read_text_or
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _FLUSH_S = 10.0
@@ -69,7 +67,7 @@ def _judge(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
         requests = (
             OldRequest(
                 age_s=silent_s,
-                is_held=not counted.disk and not counted.net,
+                is_suspended=not counted.disk and not counted.net,
                 local=frozenset({"pending"}) if counted.disk else answered,
                 net=frozenset({"pending"}) if counted.net else answered,
             ),
@@ -85,18 +83,12 @@ def _silent_s(device: Device, *, is_frozen: bool) -> float:
     now, answered = time.monotonic(), drbdsetup.completed_requests(device.minor)
     counted = drbdsetup.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
-    told, _, since = read_text_or(_note(device), "").partition(" ")
+    told, _, since = _note(device).read().partition(" ")
     if told == str(answered) and since and not is_idle and not is_frozen:
         return now - float(since)
-    with contextlib.suppress(OSError), open(_note(device), "w", encoding="utf-8") as file:
-        file.write(f"{answered} {now}")
+    with contextlib.suppress(OSError):
+        _note(device).write(f"{answered} {now}")
     return 0.0
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_note(device))
 
 
 def _write_down(runner: Runner, device: Device) -> None:
@@ -107,5 +99,6 @@ def _write_down(runner: Runner, device: Device) -> None:
             runner.run(["sync", "--file-system", path], timeout_s=_FLUSH_S)
 
 
-def _note(device: Device) -> str:
-    return f"{RUNTIME}/answered-{device.name}"
+def _note(device: Device) -> state_files.StateFile:
+    """How many requests were answered, and since when none was, on the monotonic clock."""
+    return state_files.of_device(device.name, "io-progress")

@@ -24,8 +24,6 @@ anything DRBD does not know means "not certain".
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
@@ -33,12 +31,10 @@ from collections.abc import Iterable, Iterator
 from sanctl.agents.cache import minimum_redundancy, write_cache
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.handlers import drbd_environment
-from sanctl.drivers import drbdsetup, node_attributes, outdated_marks, self_fence
-from sanctl.errors import SanctlError
-from sanctl.parse.corosync import Membership, parse_quorumtool
+from sanctl.drivers import cib, corosync, drbdsetup, node_attributes, outdated_marks, self_fence
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.failover import fence_rules, frozen_io_reboot
-from sanctl.system import journal
-from sanctl.system.files import exists
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
@@ -47,8 +43,6 @@ _GIVEN_UP = frozenset({"Disconnecting", "StandAlone"})
 # A promotion has 60 s; what is left is for the agent to say why it failed.
 _PROMOTION_DEADLINE_S = 40.0
 _TELL_EVERY_S = 30.0
-_LOCKS = "/run/sanctl"
-_LOCK_POLL_S = 0.05
 # Who holds the lock holds it for a few answers of the cluster.
 _LOCK_PATIENCE_S = 10.0
 _RUNNER = LocalRunner()
@@ -137,7 +131,7 @@ def _note_given_up(device: str, peer: str) -> None:
     state = drbdsetup.observe(_RUNNER, device)
     if state is None or not state.is_primary:
         return
-    if any(each.connection in _GIVEN_UP for each in state.beside(peer).peers):
+    if any(each.connection in _GIVEN_UP for each in state.with_only_peer(peer).peers):
         from sanctl.agents.handlers import before_resync_source  # noqa: PLC0415 - which imports this module
 
         before_resync_source.write_note(device, peer)
@@ -170,11 +164,11 @@ def mark_outdated(runner: Runner, device: str, peer: str) -> str:
     before, seen = _weigh(runner, device, peer)
     if seen is None or not fence_rules.is_certain(before):
         return before
-    if seen.is_own_marked and exists(_promotion(device)):
+    if seen.is_own_marked and _promotion(device).exists():
         # The order to promote this replica is older than that: a node that joined brought it along.
         return _MARKED
     has_outranked = fence_rules.must_outrank_peer_cib(before)
-    outdated_marks.set_mark(runner, device, peer, seen, outranks=has_outranked)
+    outdated_marks.set_mark(runner, device, peer, seen, raises_admin_epoch=has_outranked)
     after, seen = _weigh(runner, device, peer)
     if seen is None:
         return after
@@ -188,7 +182,7 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.
     Raises:
         SanctlError: the cluster did not answer.
     """
-    present = membership(runner)
+    present = corosync.membership(runner)
     if not present.is_quorate:
         return "alone", None
     seen = outdated_marks.read(runner, device, peer)
@@ -205,17 +199,16 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.
 
 def _may_mark(runner: Runner, device: str, peer: str) -> bool:
     """Whether there is still something here that a mark is wanted for; asked under the lock."""
-    if exists(_promotion(device)):
+    if _promotion(device).exists():
         return True
     state = drbdsetup.observe(runner, device)
-    return fence_rules.may_mark(state and state.beside(peer), is_promoting=False)
+    return fence_rules.may_mark(state and state.with_only_peer(peer), is_promoting=False)
 
 
 @contextlib.contextmanager
 def promoting(device: str) -> Iterator[None]:
     """Let fence-peer know that it is called for a promotion, for as long as that lasts."""
-    with open(_promotion(device), "w", encoding="utf-8"):
-        pass
+    _promotion(device).write()
     try:
         yield
     finally:
@@ -224,12 +217,11 @@ def promoting(device: str) -> Iterator[None]:
 
 def cancel_promotion(device: str) -> None:
     """Make a handler that was called for a promotion give up: the promotion is not wanted."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_promotion(device))
+    _promotion(device).remove()
 
 
-def _promotion(device: str) -> str:
-    return f"{_LOCKS}/promoting-{device}"
+def _promotion(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "promoting")
 
 
 def _waits_as_primary(device: str, peer: str) -> bool:
@@ -238,7 +230,7 @@ def _waits_as_primary(device: str, peer: str) -> bool:
         state = drbdsetup.observe(_RUNNER, device)
     except SanctlError:
         return True
-    return state is not None and state.is_primary and not state.beside(peer).is_in_contact
+    return state is not None and state.is_primary and not state.with_only_peer(peer).is_connected
 
 
 def _is_frozen(device: str, peer: str) -> bool:
@@ -258,7 +250,7 @@ def _standing_in_silence(runner: Runner) -> str:
     Who cannot ask corosync cannot show that it is part of the majority.
     """
     with contextlib.suppress(SanctlError):
-        if membership(runner).is_quorate:
+        if corosync.membership(runner).is_quorate:
             return "unknown"
     return "alone"
 
@@ -269,7 +261,7 @@ def reboot_after_failed_stop(runner: Runner, device: str, reason: str) -> None:
     With quorum the cluster fences a node whose stop failed, and this returns.
     """
     try:
-        is_quorate: bool | None = membership(runner).is_quorate
+        is_quorate: bool | None = corosync.membership(runner).is_quorate
     except SanctlError:
         is_quorate = None
     if frozen_io_reboot.must_reboot_after_failed_stop(is_quorate):
@@ -321,7 +313,7 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     with locked(device, wait_s=0.0) as is_mine:
         state = drbdsetup.observe(runner, device) if is_mine else None
         for peer in peers:
-            if state is None or not fence_rules.may_clear(state.beside(peer)):
+            if state is None or not fence_rules.may_clear(state.with_only_peer(peer)):
                 return False
             if not fence_rules.is_certain(peer_standing(runner, peer)):
                 return False
@@ -331,38 +323,12 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     return True
 
 
-def forget(device: str) -> None:
-    """Drop what is kept of a device that is stopped here: DRBD calls no handler for it now."""
-    cancel_promotion(device)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{_LOCKS}/fence-{device}.lock")
-    quorum_overlap.remove_notes(device)
-
-
-@contextlib.contextmanager
-def locked(device: str, *, wait_s: float) -> Iterator[bool]:
+def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
     """Hold the device's fencing lock, if it can be had in that time; tell whether it could.
 
     A kernel lock on an open file: it ends with the process, whatever ends that.
     """
-    os.makedirs(_LOCKS, mode=0o700, exist_ok=True)
-    handle = os.open(f"{_LOCKS}/fence-{device}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    try:
-        yield _lock(handle, time.monotonic() + wait_s)
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, deadline: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOCK_POLL_S)
-        else:
-            return True
+    return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
 
 
 def peer_standing(runner: Runner, peer: str) -> str:
@@ -376,28 +342,16 @@ def peer_standing(runner: Runner, peer: str) -> str:
     Raises:
         SanctlError: one of the two did not answer.
     """
-    seen = membership(runner)
+    seen = corosync.membership(runner)
 
     def fenced() -> bool:
-        answer = runner.run(
-            ["cibadmin", "--query", "--xpath", f"//node_state[@uname='{peer}']", "--no-children"],
-            timeout_s=20.0,
-        )
-        return is_fenced(ET.fromstring(answer.stdout))  # noqa: S314
+        state = cib.node_state(runner, peer)
+        if state is None:
+            raise CommandError(Problem("SAN-AGENT-012", f"the CIB has no state of node {peer}"))
+        return is_fenced(state)
 
     return fence_rules.peer_membership(
         is_quorate=seen.is_quorate, is_member=peer in seen.members, is_fenced=fenced
-    )
-
-
-def membership(runner: Runner) -> Membership:
-    """Return who corosync says is there, and whether they are a majority.
-
-    Raises:
-        SanctlError: corosync did not answer.
-    """
-    return parse_quorumtool(
-        runner.run(["corosync-quorumtool", "-s"], timeout_s=10.0, ok=range(3)).stdout
     )
 
 

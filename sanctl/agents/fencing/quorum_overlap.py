@@ -30,21 +30,20 @@ For a device with three and more copies (DRBD 9) the word counts only as far as
 
 from __future__ import annotations
 
-import contextlib
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection
 
-from sanctl.drivers import corosync, drbdsetup
+from sanctl.drivers import cib, corosync, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_overlap, is_certain
-from sanctl.system.files import exists, read_text_or
+from sanctl.system import state_files
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
-_NOTES = "/run/sanctl"
 # A new one for each start of the unit: what it is called is not told to be used again.
 _LIFE = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
@@ -73,8 +72,8 @@ def standing_for_device(
     return apply_quorum_overlap(
         standing,
         has_joined=has_joined,
-        is_untried=lambda: _is_untried(runner, device),
-        has_memory=lambda: corosync.membership(runner).has_memory,
+        is_never_connected=lambda: _is_untried(runner, device),
+        quorums_intersect=lambda: corosync.membership(runner).quorums_intersect,
     )
 
 
@@ -94,12 +93,12 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
     Raises:
         CommandError: corosync or Pacemaker did not answer.
     """
-    if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_in_contact:
+    if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_connected:
         return True
-    if exists(_trusted(state.name)):
+    if _trusted(state.name).exists():
         return True
     seen = corosync.membership(runner)
-    if seen.has_memory or not others:
+    if seen.quorums_intersect or not others:
         return True
     if any(_has_joined(runner, node) for node in seen.members & set(others)):
         return True
@@ -120,20 +119,12 @@ def has_joined(state: ET.Element | None) -> bool:
 
 
 def _has_joined(runner: Runner, node: str) -> bool:
-    answer = runner.run(
-        ["cibadmin", "--query", "--no-children", "--xpath", f"//node_state[@uname='{node}']"],
-        timeout_s=20.0,
-        ok=(0, 6, 105),  # no such object
-    )
-    if answer.status != 0:
-        return False
-    return has_joined(ET.fromstring(answer.stdout))  # noqa: S314 - the cluster's own CIB
+    return has_joined(cib.node_state(runner, node))
 
 
 def record_connection(device: str) -> None:
     """Remember that this node's replica has been connected in this life of the cluster software."""
-    with open(_met(device), "w", encoding="utf-8") as note:
-        note.write(_life())
+    _met(device).write(_life())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
@@ -152,13 +143,13 @@ def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
     Raises:
         CommandError: corosync did not answer.
     """
-    if state.is_in_contact:
+    if state.is_connected:
         record_connection(state.name)
-    if state.is_primary or state.is_in_contact or not state.peers or drbdsetup.generation() >= 9:
+    if state.is_primary or state.is_connected or not state.peers or drbdsetup.generation() >= 9:
         return False
-    if state.disk != "UpToDate" or _has_met(state.name) or exists(_trusted(state.name)):
+    if state.disk != "UpToDate" or _has_met(state.name) or _trusted(state.name).exists():
         return False
-    return not corosync.membership(runner).has_memory
+    return not corosync.membership(runner).quorums_intersect
 
 
 def record_operator_trust(device: str) -> None:
@@ -166,29 +157,26 @@ def record_operator_trust(device: str) -> None:
 
     Whoever notes this has made sure that it still holds that.
     """
-    with open(_trusted(device), "w", encoding="utf-8"):
-        pass
+    _trusted(device).write()
 
 
 def remove_operator_trust(device: str) -> None:
     """Forget that: the replica could not be called good."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_trusted(device))
+    _trusted(device).remove()
 
 
 def remove_notes(device: str) -> None:
     """Forget both: the replica is stopped, or has just been started."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_met(device))
+    _met(device).remove()
     remove_operator_trust(device)
 
 
-def _met(device: str) -> str:
-    return f"{_NOTES}/met-{device}"
+def _met(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "connected")
 
 
-def _trusted(device: str) -> str:
-    return f"{_NOTES}/trusted-{device}"
+def _trusted(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "operator-trust")
 
 
 def _life() -> str:
@@ -203,11 +191,11 @@ def _life() -> str:
 
 
 def _has_met(device: str) -> bool:
-    return read_text_or(_met(device), "never") == _life()
+    return _met(device).read("never") == _life()
 
 
 def _is_untried(runner: Runner, device: str) -> bool:
-    if exists(_trusted(device)):
+    if _trusted(device).exists():
         return False
     if drbdsetup.generation() >= 9:
         return not _has_met(device)
@@ -221,17 +209,12 @@ def _among_several(runner: Runner, device: str, standing: str) -> str:
         return "unknown"
     return apply_drbd_quorum(
         standing,
-        copies=len(state.peers) + 1,
+        replicas=len(state.peers) + 1,
         is_primary=state.is_primary,
         has_quorum=state.has_quorum,
-        has_memory=corosync.membership(runner).has_memory,
+        quorums_intersect=corosync.membership(runner).quorums_intersect,
     )
 
 
 def _is_fencing_off(runner: Runner) -> bool:
-    answer = runner.run(
-        ["crm_attribute", "--type", "crm_config", "--name", "stonith-enabled", "--query",
-         "--quiet", "--default", "true"],
-        timeout_s=20.0,
-    )  # fmt: skip
-    return answer.stdout.strip().lower() in _FALSE
+    return cib.cluster_property(runner, "stonith-enabled", default="true").lower() in _FALSE

@@ -26,25 +26,23 @@ knows it harms nobody, and the next monitor connects again, to ask anew.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner, Runner
 
-_RUNTIME = "/run/sanctl"
 _RUNNER = LocalRunner()
 #: DRBD answers nothing on that connection meanwhile; `drbdsetup down` waits for 20 s.
 _DEADLINE_S = 15.0
 _BEGIN, _DROP = 0, 1
+_UNMARKED = "outdated-unmarked"
 
 
 def before_resync_source() -> int:
@@ -74,7 +72,7 @@ def before_resync_source() -> int:
         else:
             if fence_rules.is_certain(standing):
                 if drbdsetup.generation() < 9:
-                    _drop_note(device, peer)
+                    _note(device, peer).remove()
                 else:
                     write_note(device, peer)  # a monitor may have used the first one up meanwhile
                 _tell(device, f"{peer} is marked as outdated, its resync begins", begin, "marked")
@@ -101,14 +99,14 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
-    noted = _noted(device)
+    noted = state_files.device_suffixes(device, _UNMARKED)
     if not noted or lost_writes.is_suspect(device, lost_writes.data_file(device)):
         return state  # who is suspect would be compared by what it has lost (docs/adr/0027)
     alone = []
     for peer in noted:
-        beside = state.beside(peer)
+        beside = state.with_only_peer(peer)
         if beside.is_in_sync or (state.peers and not beside.peers):
-            _drop_note(device, peer)
+            _note(device, peer).remove()
         elif drbdsetup.is_standalone(beside):
             alone.append(peer)
     if alone:
@@ -116,9 +114,9 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
             # Should they have diverged, DRBD gives the connection up again, and that is left alone.
             # Before the attempt: a handler that is called for it leaves a note of its own.
             for peer in alone:
-                _drop_note(device, peer)
+                _note(device, peer).remove()
         try:
-            drbdsetup.adjust(runner, device)
+            drbdadm.adjust(runner, device)
         except BaseException:
             for peer in alone:
                 write_note(device, peer)
@@ -136,38 +134,16 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
 
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
     state = drbdsetup.observe(runner, device)
-    return state is not None and state.beside(peer).is_in_contact
+    return state is not None and state.with_only_peer(peer).is_connected
 
 
-def _path(device: str, peer: str) -> str:
-    return f"{_RUNTIME}/unmarked-{device}.{peer}"
-
-
-def _noted(device: str) -> list[str]:
-    """Return the peers that there are notes of."""
-    prefix = os.path.basename(_path(device, ""))
-    try:
-        entries = os.listdir(_RUNTIME)
-    except FileNotFoundError:
-        return []
-    return sorted(each.removeprefix(prefix) for each in entries if each.startswith(prefix))
+def _note(device: str, peer: str) -> state_files.StateFile:
+    return state_files.of_device(device, f"{_UNMARKED}.{peer}")
 
 
 def write_note(device: str, peer: str) -> None:
     """Have the monitor connect to that peer again, should DRBD stand alone towards it."""
-    with open(_path(device, peer), "w", encoding="utf-8"):
-        pass
-
-
-def _drop_note(device: str, peer: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(device, peer))
-
-
-def forget(device: str) -> None:
-    """Drop the notes that the handler leaves; also of a device that is stopped here."""
-    for peer in _noted(device):
-        _drop_note(device, peer)
+    _note(device, peer).write()
 
 
 def _tell(

@@ -17,7 +17,7 @@ import sys
 
 from sanctl.agents.device import take_down
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop
+from sanctl.drivers import drbdadm, loop
 from sanctl.errors import SanctlError
 from sanctl.system import journal
 from sanctl.system.files import is_folder, read_text_or
@@ -56,7 +56,7 @@ def remaining_devices() -> list[Device]:
 
     A start writes that file before anything of the device is in the kernel, a stop drops it last.
     """
-    folder = drbdsetup.RESOURCE_FILES
+    folder = drbdadm.RESOURCE_FILES
     names = sorted(os.listdir(folder)) if is_folder(folder) else []
     found = []
     for entry in names:

@@ -61,7 +61,7 @@ def read_vote_mode(runner: Runner) -> NodeVotes:
 
 def invalidate_published() -> None:
     """Have the next `cast` publish again, whatever was told before."""
-    attrd_cache.invalidate("votes")
+    attrd_cache.of_votes().remove()
 
 
 def _strategy() -> str:
@@ -76,15 +76,15 @@ def _strategy() -> str:
 def _follow(runner: Runner, wish: WantedVotes) -> None:
     """Write what is wished for into this node's files, if it is not there."""
     text = read_text(corosync.CONF)
-    if parse_conf_vote_mode(text) != wish.tally:
+    if parse_conf_vote_mode(text) != wish.vote_mode:
         if exists(_DEVICE_SOCKET):
             # Before, not after: when corosync drops a device whose daemon still runs, the daemon
             # fails, and corosync believes to the end of its days that it is registered (3.1.9).
             corosync.set_qdevice(runner, running=False)
-            _note(f"votes: the quorum device is let go of, before counting by {wish.tally}")
+            _note(f"votes: the quorum device is let go of, before counting by {wish.vote_mode}")
         start, end = section_span(text, "quorum")
-        write_atomically(corosync.CONF, text[:start] + quorum_section(wish.tally) + text[end:])
-        _note(f"votes: {corosync.CONF} now counts by {wish.tally}")
+        write_atomically(corosync.CONF, text[:start] + quorum_section(wish.vote_mode) + text[end:])
+        _note(f"votes: {corosync.CONF} now counts by {wish.vote_mode}")
     if _strategy() != wish.strategy and _write_strategy(wish.strategy):
         _note(f"votes: {_TOML} now says {wish.strategy}")
 
@@ -125,10 +125,10 @@ def _is_device(tally: VoteMode | None) -> bool:
 
 def _publish(runner: Runner, ballot: NodeVotes) -> None:
     listener = attrd_cache.attrd_pid()
-    if attrd_cache.is_current("votes", listener, str(ballot)):
+    if attrd_cache.is_current(attrd_cache.of_votes(), listener, str(ballot)):
         return
     node_attributes.publish(runner, VOTES_ATTRIBUTE, str(ballot))
-    attrd_cache.record("votes", listener, str(ballot))
+    attrd_cache.record(attrd_cache.of_votes(), listener, str(ballot))
 
 
 def _note(text: str) -> None:

@@ -45,5 +45,5 @@ def _is_unborn(device: Device, found: parts.Health) -> bool:
     return (
         found.is_standby
         and found.drbd is not None
-        and are_all_blank(found.drbd, copies=len(device.nodes))
+        and are_all_blank(found.drbd, replicas=len(device.nodes))
     )

@@ -88,5 +88,5 @@ def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
 
 def _peer_is_outdated(runner: Runner, name: str) -> bool:
     state = drbdsetup.observe(runner, name)
-    missing = [] if state is None else [peer for peer in state.peers if not peer.is_in_contact]
+    missing = [] if state is None else [peer for peer in state.peers if not peer.is_connected]
     return bool(missing) and all(peer.disk == "Outdated" for peer in missing)

@@ -93,12 +93,12 @@ def has_changed(device: Device, state: ResourceState) -> bool:
     Not of a replica of which nothing was told: it is being started or stopped. Nor of one without
     contact, of which only its agent knows all there is to tell.
     """
-    before = attrd_cache.published_fields(device.name)
+    before = attrd_cache.published_fields(attrd_cache.of_device(device.name))
     words = published_value(state, nodes=len(device.nodes)).split()
     return (
         bool(before)
-        and state.is_in_contact
-        and not are_all_blank(state, copies=len(device.nodes))
+        and state.is_connected
+        and not are_all_blank(state, replicas=len(device.nodes))
         and any(
             word not in before and not word.startswith(("out-of-sync=", "size=")) for word in words
         )
@@ -106,15 +106,15 @@ def has_changed(device: Device, state: ResourceState) -> bool:
 
 
 def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
-    if state is not None and state.is_in_contact:
+    if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
     score = promotion_score(
         state,
         is_new=state is not None
-        and are_all_blank(state, copies=len(device.nodes))
+        and are_all_blank(state, replicas=len(device.nodes))
         and activation_record.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
-        copies=len(device.nodes),
+        replicas=len(device.nodes),
     )
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
         score = None
@@ -136,21 +136,22 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         runner, device, state
     )
     text, listener = f"{score} {value}", attrd_cache.attrd_pid()
-    if attrd_cache.is_current(device.name, listener, text):
+    cached = attrd_cache.of_device(device.name)
+    if attrd_cache.is_current(cached, listener, text):
         return
     node_attributes.set_promotion_score(runner, device.name, score)
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
     if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
-        good = [node for node in others if state.beside(node).is_in_sync]
+        good = [node for node in others if state.with_only_peer(node).is_in_sync]
         if good:
             clear_marks(runner, device.name, good)
-    attrd_cache.record(device.name, listener, text)
+    attrd_cache.record(cached, listener, text)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
     """Withdraw this replica's attributes; the node is no candidate any more."""
-    attrd_cache.invalidate(device.name)
+    attrd_cache.of_device(device.name).remove()
     with contextlib.suppress(SanctlError):
         node_attributes.delete_promotion_score(runner, device.name)
         node_attributes.delete(runner, f"sanctl-{device.name}")

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
 from sanctl.agents.replica import lost_writes, parts, resource_file
-from sanctl.agents.replica.parts import RUNTIME, Device
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
 from sanctl.drivers.pool_files import check_marker, files_of
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.system import journal
-from sanctl.system.files import exists, file_lock, is_mount_point, read_text_or, replace_on_tmpfs
+from sanctl.system import journal, state_files
+from sanctl.system.files import is_mount_point
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _may_drop(runner: Runner, device: Device, state: ResourceState) -> bool:
 
     A Primary of DRBD 9 keeps its own: without a disk it may be none of a majority any more.
     """
-    good = [peer for peer in state.peers if peer.is_in_contact and peer.disk == "UpToDate"]
+    good = [peer for peer in state.peers if peer.is_connected and peer.disk == "UpToDate"]
     if not good or (state.is_primary and state.has_quorum is not None):
         return False
     if state.is_primary and pool_notes.age_s(device.pool, pool_notes.SHUT_DOWN) < _PEER_LOOKS_S:
@@ -172,7 +172,7 @@ def record_shutdown(pool: str) -> None:
 
 def _is_usable(device: Device) -> bool:
     where = parts.load_topology().pool(device.pool)
-    if where is None or exists(_mount_note(device.pool)):
+    if where is None or _mount_note(device.pool).exists():
         return False
     try:
         check_marker(str(where.path), where.uuid)
@@ -201,7 +201,7 @@ def usable_for_start(runner: Runner, pool: Pool) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise
         else:
-            with file_lock(_lock(pool), wait=False, shared=True) as is_held:
+            with state_files.locked(_lock(pool), wait_s=0.0, shared=True) as is_held:
                 if is_held:
                     yield
                     return
@@ -211,7 +211,7 @@ def usable_for_start(runner: Runner, pool: Pool) -> Iterator[None]:
 
 
 def _lock(pool: Pool) -> str:
-    return f"{RUNTIME}/pool-{pool.name}.aground"
+    return state_files.pool_lock(str(pool.name), "aground")
 
 
 def trust_only_copy(pool: Pool, device: Device) -> None:
@@ -238,9 +238,9 @@ def remount(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
     path, name = str(pool.path), str(pool.name)
     is_noted = pool_notes.exists(name, pool_notes.SHUT_DOWN)
     is_shut = pool_mount.is_shut_down(path)
-    if not is_shut and not is_noted and not exists(_mount_note(name)):
+    if not is_shut and not is_noted and not _mount_note(name).exists():
         return
-    with file_lock(_lock(pool), wait=False) as is_mine:
+    with state_files.locked(_lock(pool), wait_s=0.0) as is_mine:
         if not is_mine:
             raise CommandError(shut_down_problem(name, "somebody is at it"))
         if is_shut and pool_mount.is_shut_down(path):
@@ -255,8 +255,7 @@ def remount(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
                     shut_down_problem(name, f"{known.source} is mounted elsewhere, too")
                 )
         _distrust(pool)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_mount_note(name))
+        _mount_note(name).remove()
 
 
 def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
@@ -279,7 +278,7 @@ def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
     with contextlib.suppress(OSError):
         pool_notes.write(name, _TIMES, " ".join(map(str, (*before, now_s))))
     text = json.dumps([*found[:5], sorted(found.options)])
-    replace_on_tmpfs(_mount_note(name), text)
+    _mount_note(name).write(text)
     ocf.crash_point("aground-noted")
     pool_mount.unmount(runner, found.path)
     ocf.crash_point("aground-unmounted")
@@ -314,14 +313,15 @@ def shut_down_problem(pool: str, why: str) -> Problem:
 def _known(pool: str) -> pool_mount.Mount | None:
     """Return what was mounted, of a pool that was unmounted here and is to be mounted again."""
     with contextlib.suppress(ValueError):
-        told = json.loads(read_text_or(_mount_note(pool), ""))
+        told = json.loads(_mount_note(pool).read())
         path, number, root, source, kind, options = told
         return pool_mount.Mount(path, number, root, source, kind, frozenset(options), frozenset())
     return None
 
 
-def _mount_note(pool: str) -> str:
-    return f"{RUNTIME}/pool-{pool}.mount"
+def _mount_note(pool: str) -> state_files.StateFile:
+    """What was mounted, while it is not."""
+    return state_files.of_pool(pool, "mount")
 
 
 def _tell(text: str, *, step: str, device: str = "") -> None:

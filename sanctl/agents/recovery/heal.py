@@ -21,17 +21,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import xml.etree.ElementTree as ET
 
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, node_attributes
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import cib, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
-from sanctl.system import journal
-from sanctl.system.files import exists, read_text_or, write_atomically
+from sanctl.system import journal, state_files
+from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _QUERY_TIMEOUT_S = 8.0
@@ -46,7 +45,7 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
     must not forget it.
     """
     note = parts.note_path(device, "apart")
-    if state.is_in_contact or len(device.nodes) < 2:
+    if state.is_connected or len(device.nodes) < 2:
         if note is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(note)
@@ -76,8 +75,8 @@ def data_generations(runner: Runner, device: Device, state: ResourceState) -> Ge
         if len(state.peers) != 1:
             return None
         subject = [device.name, str(state.peers[0].node_id), "0"]
-    done = runner.run(["drbdsetup", "get-gi", *subject], timeout_s=_QUERY_TIMEOUT_S, ok=range(256))
-    return parse_generations(done.stdout) if done.status == 0 else None
+    text = drbdsetup.generation_identifiers(runner, *subject, timeout_s=_QUERY_TIMEOUT_S)
+    return None if text is None else parse_generations(text)
 
 
 def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
@@ -87,7 +86,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         SanctlError: it could not be carried out; the next monitor tries again.
     """
     here = os.uname().nodename
-    if state.is_in_contact:
+    if state.is_connected:
         _finish(runner, device, here)
         return state
     if len(device.nodes) < 2:
@@ -105,7 +104,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         and not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
     ):
         # The other node is about to throw its copy away: without this it would knock in vain.
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
         _tell(device, "connecting again: the other replica is to be discarded", "connect")
     else:
         return state
@@ -116,15 +115,12 @@ def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
     """Return the orders about this very device, by node and kind, as words after its UUID."""
     kinds = {f"sanctl-{kind}-{device.name}": kind for kind in ("discard", "revive")}
     wanted = " or ".join(f"@name='{name}'" for name in kinds)
-    answer = runner.run(
-        ["cibadmin", "--query", "--xpath", f"//nodes/node[instance_attributes/nvpair[{wanted}]]"],
-        timeout_s=_QUERY_TIMEOUT_S,
-        ok=(0, 6, 105),  # no such object: no orders
-    )
-    if answer.status != 0:
+    xpath = f"//nodes/node[instance_attributes/nvpair[{wanted}]]"
+    nodes = cib.query(runner, xpath, timeout_s=_QUERY_TIMEOUT_S)
+    if nodes is None:
         return {}
     found: dict[str, dict[str, list[str]]] = {}
-    for node in ET.fromstring(answer.stdout).iter("node"):  # noqa: S314 - the cluster's own CIB
+    for node in nodes.iter("node"):
         for entry in node.iter("nvpair"):
             kind = kinds.get(entry.get("name", ""))
             words = entry.get("value", "").split()
@@ -141,7 +137,7 @@ def _discard(
     held = data_generations(runner, device, state)
     if held is None or len(order) != 2:
         return
-    begun = read_text_or(_begun(device), "") == order[0]
+    begun = _begun(device).read() == order[0]
     if held.name != order[0]:
         if not begun:
             # Healed already, or other data than the operator was shown.
@@ -152,8 +148,7 @@ def _discard(
         elif not held.is_blank:
             _go_on(runner, device, order[0], here)
         return
-    with open(_begun(device), "w", encoding="utf-8") as file:
-        file.write(order[0])
+    _begun(device).write(order[0])
     _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
     if order[1] == "full" or lost_writes.is_suspect(
         device.name, lost_writes.data_file(device.name)
@@ -161,18 +156,18 @@ def _discard(
         # A bitmap does not know of the writes that a suspect replica lost.
         reinitialize.reset(runner, device)
         return
-    drbdsetup.disconnect(runner, device.name)
-    drbdsetup.connect_discarding(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
+    drbdadm.connect_discarding(runner, device.name)
     deadline = time.monotonic() + _CONTACT_S
     while time.monotonic() < deadline:
         now = drbdsetup.observe(runner, device.name)
-        if now is not None and now.is_in_contact:
+        if now is not None and now.is_connected:
             _finish(runner, device, here)
             return
         time.sleep(0.3)
     # The permission to discard must not outlive this attempt: while it stands, DRBD would act on
     # it whenever the peer turns up.
-    drbdsetup.disconnect(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
 
 
 def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
@@ -182,8 +177,8 @@ def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
     another generation since the resync began: nothing needs a permission any more, and the plain
     connection would not overwrite a replica that has something of its own.
     """
-    drbdsetup.disconnect(runner, device.name)
-    drbdsetup.adjust(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
+    drbdadm.adjust(runner, device.name)
     _tell(device, f"{discarded} was being replaced when contact was lost: going on", "connect")
     _finish(runner, device, here)
 
@@ -212,27 +207,22 @@ def _revive(
             raise
         _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
     if was_suspect:
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
     _forget(runner, device, "revive", here)
 
 
 def _finish(runner: Runner, device: Device, here: str) -> None:
     """Take back an order that has been carried out."""
-    if not exists(_begun(device)):
+    if not _begun(device).exists():
         return
     _forget(runner, device, "discard", here)
-    os.unlink(_begun(device))
+    _begun(device).remove()
     _tell(device, "in contact again; what was to be discarded is being replaced", "done")
 
 
-def forget(device: Device) -> None:
-    """Drop what is kept on tmpfs of a device that is stopped here; an order stays in the CIB."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_begun(device))
-
-
-def _begun(device: Device) -> str:
-    return f"{RUNTIME}/discarding-{device.name}"
+def _begun(device: Device) -> state_files.StateFile:
+    """The data generation that is being discarded, while it is."""
+    return state_files.of_device(device.name, "discard-begun")
 
 
 def _forget(runner: Runner, device: Device, kind: str, here: str) -> None:

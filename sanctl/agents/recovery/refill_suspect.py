@@ -10,7 +10,7 @@ from sanctl.agents.cache import write_cache
 from sanctl.agents.connections import primary_node
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.cache.allowed_mode import must_cut_connection
 from sanctl.system.runner import Runner
@@ -29,7 +29,7 @@ def refill_if_suspect(runner: Runner, device: Device, state: ResourceState) -> R
     if not primary_node.find(runner, device):
         return state
     if must_cut_connection(state, may_be_write_back=True):
-        drbdsetup.force_disconnect(runner, device.name)
+        drbdadm.force_disconnect(runner, device.name)
     write_cache.log(
         device.name,
         "this replica lost writes that it had acknowledged; it is filled anew",

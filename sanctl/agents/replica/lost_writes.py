@@ -12,8 +12,8 @@ import contextlib
 import os
 import re
 
-from sanctl.agents.replica.parts import RUNTIME
 from sanctl.drivers import loop
+from sanctl.system import state_files
 from sanctl.system.files import exists, fsync_folder, read_text, read_text_or, write_atomically
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -61,14 +61,12 @@ def clear_marker(name: str, path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(marker_path(path))
     fsync_folder(os.path.dirname(path))
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_failed(name))
+    _failed(name).remove()
 
 
 def record_failed_flush(name: str) -> None:
     """Remember that a flush failed: no later one tells it again."""
-    with open(_failed(name), "w", encoding="utf-8"):
-        pass
+    _failed(name).write()
 
 
 def is_suspect(name: str, path: str | None) -> bool:
@@ -93,7 +91,7 @@ def is_known_suspect(name: str, path: str | None) -> bool:
     Raises:
         OSError: the marker, or the note of a flush that failed, cannot be read.
     """
-    if exists(_failed(name)):
+    if _failed(name).exists():
         return True
     if path is None:
         return False
@@ -110,5 +108,6 @@ def has_marker(path: str) -> bool:
     return exists(marker_path(path))
 
 
-def _failed(name: str) -> str:
-    return f"{RUNTIME}/flush-failed-{name}"
+def _failed(name: str) -> state_files.StateFile:
+    # Of the node, not of the device: what was lost stays lost when the device is stopped.
+    return state_files.of_node(f"flush-failed.{name}")

@@ -13,16 +13,25 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import backing_device, drbdsetup, gate, lio, loop, pool_files, ram_cache
+from sanctl.drivers import (
+    backing_device,
+    drbdadm,
+    drbdsetup,
+    gate,
+    lio,
+    loop,
+    pool_files,
+    ram_cache,
+)
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Topology
 
-RUNTIME = "/run/sanctl"
 _CLUSTER = "/etc/sanctl/cluster.toml"
 
 
@@ -224,7 +233,7 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
         return
     if not exists(files.metadata):
         return
-    recorded = drbdsetup.recorded_size_bytes(
+    recorded = drbdadm.recorded_size_bytes(
         runner, loop.attach(runner, files.metadata), kernel_generation=drbdsetup.generation()
     )
     if present < recorded:
@@ -331,7 +340,7 @@ def make_gate(runner: Runner, device: Device, state: ResourceState | None) -> No
 @contextlib.contextmanager
 def _shape(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
     """An empty loop device with the limits of a device file, for a moment."""
-    path = _shape_file(name)
+    path = state_files.size_file(name)
     drop_shape(name)
     pool_files.allocate(path, size_bytes)
     try:
@@ -340,15 +349,11 @@ def _shape(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
         drop_shape(name)
 
 
-def _shape_file(name: str) -> str:
-    return f"{RUNTIME}/shape-{name}"
-
-
 def drop_shape(name: str) -> None:
     """Take away the momentary loop device, also one that an interrupted action left."""
-    loop.detach(_shape_file(name))
+    loop.detach(state_files.size_file(name))
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(_shape_file(name))
+        os.unlink(state_files.size_file(name))
 
 
 def finish_growth(runner: Runner, device: Device, state: ResourceState) -> bool:

@@ -9,7 +9,15 @@ import re
 
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbdsetup, link_speed, loop, page_cache, pool_files
+from sanctl.drivers import (
+    backing_device,
+    drbdadm,
+    drbdsetup,
+    link_speed,
+    loop,
+    page_cache,
+    pool_files,
+)
 from sanctl.errors import CommandError, Problem
 from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
@@ -95,8 +103,8 @@ def write(
             link_bytes_s=link_speed.bytes_per_s(runner, str(here.sync)) if here else None,
             al_extents=al_extents,
             connection=_connection(device, only_peer(device.name) if only is None else only),
-            flushes=_keeps_flushing(device.name, files),
-            holds_two=requires_two(device.name),
+            has_disk_flushes=_keeps_flushing(device.name, files),
+            requires_two=requires_two(device.name),
         ),
         mode=0o600,
     )
@@ -209,22 +217,22 @@ def path_of(name: str) -> str:
     On tmpfs, because it names loop devices, which are others after a boot: drbdadm refuses all
     resources when an old file of one names the loop device of another.
     """
-    return f"{drbdsetup.RESOURCE_FILES}/{name}.res"
+    return f"{drbdadm.RESOURCE_FILES}/{name}.res"
 
 
 def remove(name: str) -> None:
     """Remove a device's DRBD resource file, the last that is left of a replica."""
-    for path in (drbdsetup.config_path(name), path_of(name)):
+    for path in (drbdadm.config_path(name), path_of(name)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
 
 def _include(name: str) -> None:
     """Make an operator's drbdadm read all resource files, and ours, and DRBD's handlers, one."""
-    os.makedirs(drbdsetup.RESOURCE_FILES, mode=0o700, exist_ok=True)
+    os.makedirs(drbdadm.RESOURCE_FILES, mode=0o700, exist_ok=True)
     for path, read in (
-        (_INCLUDE, (f"{drbdsetup.RESOURCE_FILES}/*.res",)),
-        (drbdsetup.config_path(name), (_COMMON, path_of(name))),
+        (_INCLUDE, (f"{drbdadm.RESOURCE_FILES}/*.res",)),
+        (drbdadm.config_path(name), (_COMMON, path_of(name))),
     ):
         wanted = "".join(f'include "{each}";\n' for each in read)
         if read_text_or(path, "") != wanted:
@@ -239,7 +247,7 @@ def register_for_handlers(device: Device) -> None:
     """
     if exists(path_of(device.name)):
         _include(device.name)
-        drbdsetup.register_config(device.name, device.minor)
+        drbdadm.register_config(device.name, device.minor)
 
 
 def bring_up(
@@ -248,10 +256,10 @@ def bring_up(
     """Write metadata where there is none yet, then attach, and connect what is not to be apart."""
     if not exists(files.metadata):
         _refuse_claimed(f"{files.metadata}.new")
-        drbdsetup.create_metadata(runner, device.name, kernel_generation=drbdsetup.generation())
+        drbdadm.create_metadata(runner, device.name, kernel_generation=drbdsetup.generation())
         pool_files.rename(f"{files.metadata}.new", files.metadata)
     if is_apart:
-        drbdsetup.attach(runner, device.name, device.minor)
+        drbdadm.attach(runner, device.name, device.minor)
     else:
         apply(runner, device)
 
@@ -276,6 +284,6 @@ def _refuse_claimed(path: str) -> None:
 def apply(runner: Runner, device: Device) -> None:
     """Bring DRBD in line with the resource file, also under a device that serves."""
     if len(device.nodes) > 1:
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
     else:
-        drbdsetup.adjust_single_replica(runner, device.name, device.minor)
+        drbdadm.adjust_single_replica(runner, device.name, device.minor)

@@ -8,17 +8,13 @@ notice nothing. What is in force is kept on tmpfs, so that a monitor only compar
 
 from __future__ import annotations
 
-import contextlib
-import os
-
 from sanctl.agents.replica import resource_file
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
-from sanctl.system import journal
-from sanctl.system.files import read_text_or, replace_on_tmpfs
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 #: Raised when the resource file of the same policy becomes another one: a replica that was started
@@ -51,20 +47,20 @@ def in_force(name: str) -> SyncPolicy:
 
 def is_in_force(device: Device) -> bool:
     """Whether the wanted policy is the one in force."""
-    return read_text_or(_path(device.name), "").partition("\n")[0] == _line(device)
+    return _record(device.name).read().partition("\n")[0] == _line(device)
 
 
 def record(device: Device) -> None:
     """Remember that the resource file in use holds the wanted policy, and whose it is."""
     whose = f"{device.uuid} {device.minor} {device.size_bytes} {' '.join(device.nodes)}"
     text = f"{_line(device)}\n{whose}\n{device.verify}\n"
-    if read_text_or(_path(device.name), "") != text:
-        replace_on_tmpfs(_path(device.name), text)
+    if _record(device.name).read() != text:
+        _record(device.name).write(text)
 
 
 def recorded_device(name: str) -> Device | None:
     """Return a device that is started here as it was last noted, for who is no agent of it."""
-    lines = read_text_or(_path(name), "").splitlines()
+    lines = _record(name).read().splitlines()
     if len(lines) != 3 or len(lines[1].split()) < 4:
         return None
     uuid, minor, size, *nodes = lines[1].split()
@@ -79,12 +75,6 @@ def recorded_device(name: str) -> Device | None:
         sync=lines[0].partition(" ")[2],
         verify=lines[2],
     )
-
-
-def forget(device: Device) -> None:
-    """Drop what is remembered of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(device.name))
 
 
 def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
@@ -102,7 +92,7 @@ def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
         return False  # DRBD 8.4 forgets a connection that it has given up.
     if not resource_file.rewrite(runner, device):
         return False
-    drbdsetup.adjust(runner, device.name)
+    drbdadm.adjust(runner, device.name)
     record(device)
     return True
 
@@ -111,5 +101,5 @@ def _line(device: Device) -> str:
     return f"{_RENDERING} {device.sync}"
 
 
-def _path(name: str) -> str:
-    return f"{RUNTIME}/policy-{name}"
+def _record(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, "sync-policy")

@@ -17,15 +17,13 @@ A resync that it holds back and dies over is not lost: monitors start it again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, resource_file, sync_policy
-from sanctl.agents.replica.parts import RUNTIME, Device
+from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import drbdsetup, node_attributes
+from sanctl.drivers import drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.resync_record import (
@@ -41,12 +39,11 @@ from sanctl.model.resync_record import (
 )
 from sanctl.parse.drbd import SyncProgress
 from sanctl.plan.drbd import resync_order as plan
-from sanctl.system import journal
-from sanctl.system.files import exists, read_text_or, replace_on_tmpfs, write_atomically
+from sanctl.system import journal, state_files
+from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNIT = "sanctl-resync.service"
-_LOCK = f"{RUNTIME}/resync.lock"
 _LOOK_EVERY_S = 1.0
 _TELL_EVERY_S = 2.0
 _LINGER_S = 4.0
@@ -67,7 +64,10 @@ def start_unit(runner: Runner) -> None:
 
 def needs_tracking(device: Device, state: ResourceState) -> bool:
     """Whether something of a device runs, or was left half done, that somebody should accompany."""
-    if any(peer.is_target or peer.is_verifying or "user" in peer.held for peer in state.peers):
+    if any(
+        peer.is_sync_source or peer.is_verifying or "user" in peer.resync_suspended
+        for peer in state.peers
+    ):
         return True
     latest = latest_resync(device)
     if latest is not None and (
@@ -83,51 +83,33 @@ def latest_resync(device: Device) -> ResyncRecord | None:
     return None if path is None else ResyncRecord.parse(read_text_or(path, ""))
 
 
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    _Count(device.name).forget()
-
-
 def _is_accompanied() -> bool:
-    handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    try:
-        # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
+    with state_files.locked(_lock(), wait_s=0.0, shared=True) as is_free:
+        return not is_free
 
 
 def main() -> int:
     """Accompany what runs here until nothing does."""
-    os.makedirs(RUNTIME, mode=0o700, exist_ok=True)
-    handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    if not _is_mine(handle):
-        return 0  # Somebody does.
-    company = ResyncScheduler(LocalRunner())
+    with state_files.locked(_lock(), wait_s=_ASKED_S) as is_mine:
+        if is_mine:
+            _run(ResyncScheduler(LocalRunner()))
+    return 0
+
+
+def _run(scheduler: ResyncScheduler) -> None:
     idle_since = time.monotonic()
     while True:
-        if company.look():
+        if scheduler.look():
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since > _LINGER_S:
-            company.leave()
-            return 0
+            scheduler.leave()
+            return
         time.sleep(_LOOK_EVERY_S)
 
 
-def _is_mine(handle: int) -> bool:
-    until = time.monotonic() + _ASKED_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
-        else:
-            return True
+def _lock() -> str:
+    return state_files.node_lock("resync")
 
 
 class _Track:
@@ -146,7 +128,7 @@ class _Track:
         while self.marks[0][0] < now - _RATE_OVER_S:
             self.marks.pop(0)
 
-    def rate_kib(self) -> int:
+    def rate_kib_s(self) -> int:
         (begin, most), (end, least) = self.marks[0], self.marks[-1]
         return 0 if end <= begin else max(0, int((most - least) / (end - begin)))
 
@@ -155,7 +137,7 @@ class _Track:
 
 
 def _busy_peer(state: ResourceState) -> PeerState | None:
-    return next((p for p in state.peers if p.is_target or p.is_verifying), None)
+    return next((p for p in state.peers if p.is_sync_source or p.is_verifying), None)
 
 
 def _received_kib(state: ResourceState) -> int:
@@ -170,8 +152,8 @@ class _Count:
     """
 
     def __init__(self, name: str) -> None:
-        self._path = f"{RUNTIME}/resync-{name}"
-        words = read_text_or(self._path, "").split()
+        self._file = state_files.of_device(name, "resync-received")
+        words = self._file.read().split()
         # What came before this connection, less what it had brought before the resync; and the
         # counter as it was last seen.
         self._before_kib, self._seen_kib = map(int, words) if len(words) == 2 else (0, 0)
@@ -192,11 +174,10 @@ class _Count:
         return max(0, self._before_kib + self._seen_kib)
 
     def _keep(self) -> None:
-        replace_on_tmpfs(self._path, f"{self._before_kib} {self._seen_kib}\n")
+        self._file.write(f"{self._before_kib} {self._seen_kib}\n")
 
     def forget(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)
+        self._file.remove()
 
 
 class ResyncScheduler:
@@ -228,7 +209,7 @@ class ResyncScheduler:
             )
             for name, device in devices.items()
             if (left := self._follow(states[name], advances, now)) is not None
-            and any(peer.is_target for peer in states[name].peers)
+            and any(peer.is_sync_source for peer in states[name].peers)
         ]
         waiting = plan.wait_reasons(targets, time.localtime().tm_hour)
         # First of all: what is written down and told takes longer, and meanwhile all of them run.
@@ -275,20 +256,20 @@ class ResyncScheduler:
         if peer is None or track is None:
             return None
         seen, left = advances.get(device.minor), track.marks[-1][1]
-        latest = latest_resync(device) if peer.is_target else None
+        latest = latest_resync(device) if peer.is_sync_source else None
         return RunningSync(
             device=device.name,
             kind="verify" if latest is None else latest.kind,
             waits="",
             left_kib=left,
             total_kib=seen.total_kib if seen else max(left, track.marks[0][1]),
-            rate_kib=track.rate_kib(),
+            rate_kib_s=track.rate_kib_s(),
             began_s=track.began_s if latest is None else latest.began_s,
         )
 
     def _give_leave(self, device: Device, state: ResourceState, waits: str, now: float) -> None:
         """Hold a resync back, or let it run, where it is not so already."""
-        is_held = any("user" in peer.held for peer in state.peers)
+        is_held = any("user" in peer.resync_suspended for peer in state.peers)
         track = self._tracks.get(device.name)
         if track is not None:
             if not track.has_leave and not waits:
@@ -296,7 +277,7 @@ class ResyncScheduler:
             track.has_leave = not waits
         if is_held == bool(waits) or drbdsetup.generation() >= 9:
             return
-        drbdsetup.set_resync_paused(self._runner, device.minor, is_held=bool(waits))
+        drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
         _say(device.name, f"its resync waits {waits}" if waits else "its resync may run")
 
     def _keep(
@@ -307,7 +288,7 @@ class ResyncScheduler:
         if latest is not None and latest.stage == INVALIDATING:
             self._widen(device, latest)
             return True
-        target = next((peer for peer in state.peers if peer.is_target), None)
+        target = next((peer for peer in state.peers if peer.is_sync_source), None)
         if target is not None and target.connection == "Connected":
             if latest is None or latest.stage == DONE:
                 self._begin(device, state, advances)
@@ -332,7 +313,7 @@ class ResyncScheduler:
     def _begin(
         self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
     ) -> None:
-        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_target)
+        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_sync_source)
         seen = advances.get(device.minor)
         changed = max(left, seen.total_kib) if seen else left
         size_kib = state.size_kib or device.size_bytes // 1024
@@ -364,19 +345,19 @@ class ResyncScheduler:
         kind = FAST
         try:
             # A resync that is held cannot end between the look and the act.
-            drbdsetup.set_resync_paused(self._runner, device.minor, is_held=True)
+            drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=True)
             state = drbdsetup.observe(self._runner, device.name)
             if state is not None and plan.may_mark_all_out_of_sync(state):
                 self._count(device.name).see(_received_kib(state))
-                drbdsetup.disconnect(self._runner, device.name)
+                drbdadm.disconnect(self._runner, device.name)
                 state = self._await_parting(device.name)
             if state is not None and plan.may_mark_all_while_disconnected(state):
                 drbdsetup.invalidate(self._runner, device.minor)
                 kind = FULL
         finally:
             _save(device, latest._replace(kind=kind, stage=RUNNING))
-            drbdsetup.adjust(self._runner, device.name)
-            drbdsetup.set_resync_paused(self._runner, device.minor, is_held=False)
+            drbdadm.adjust(self._runner, device.name)
+            drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=False)
         if kind == FAST:
             _say(device.name, "it was no resync target any more: only what differs is sent")
 

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbdsetup, kernel_log, node_attributes
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm, drbdsetup, kernel_log, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.verify_result import (
@@ -39,8 +39,8 @@ from sanctl.model.verify_result import (
 )
 from sanctl.parse.drbd import parse_out_of_sync_range, parse_verify_done
 from sanctl.plan.drbd import verify_schedule as plan
-from sanctl.system import journal
-from sanctl.system.files import read_text_or, replace_on_tmpfs, write_atomically
+from sanctl.system import journal, state_files
+from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _KEPT = 100
@@ -76,7 +76,7 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     # What is on the disks is compared, not what is in RAM.
     read_cache.remove(runner, device)
     # Before it begins: what it finds is behind this record.
-    before = read_text_or(_path(device.name), "")
+    before = _position(device.name).read()
     try:
         if drbdsetup.generation() >= 9:
             peers = sorted(peer.node_id for peer in state.peers if peer.node_id is not None)
@@ -86,7 +86,7 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
             _mark(device.name, kernel_log.newest())
             drbdsetup.start_verify(runner, device.minor)
     except SanctlError:
-        replace_on_tmpfs(_path(device.name), before)  # The end of another one may be behind that.
+        _position(device.name).write(before)  # The end of another one may be behind that.
         raise
     _keep(runner, device, VerifyResult(number, RUNNING, now_s))
     _say(device, "verify begins")
@@ -167,7 +167,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
     try:
         write_cache.disconnect_standby(runner, device, state)
     finally:
-        drbdsetup.adjust(runner, device.name)
+        drbdadm.adjust(runner, device.name)
     return True
 
 
@@ -183,7 +183,7 @@ def _attend_several(
         # What is sent anew is what this node has, and another may serve by now.
         _break_off(runner, device, latest, "this node serves no more")
         return False
-    if peer is None or not peer.is_in_contact or not (peer.is_in_sync or is_repairing):
+    if peer is None or not peer.is_connected or not (peer.is_in_sync or is_repairing):
         _break_off(runner, device, latest, "the replicas lost contact")
         return False
     found_kib = peer.out_of_sync_kib or 0
@@ -285,18 +285,18 @@ def _ranges(device: Device) -> list[str]:
 
 def _mark(name: str, since: int, peers: Sequence[int] = ()) -> None:
     """Note where in the kernel's log a verify began, and the peers that are left to compare."""
-    replace_on_tmpfs(_path(name), " ".join(map(str, (since, *peers))))
+    _position(name).write(" ".join(map(str, (since, *peers))))
 
 
 def _marked(name: str) -> tuple[int, list[int]]:
     """Return what `_mark` noted; -1 where it has not, or not in this life of the replica."""
-    words = read_text_or(_path(name), "").split()
+    words = _position(name).read().split()
     numbers = [int(word) for word in words if word.isdecimal()]
     return (numbers[0], numbers[1:]) if numbers else (-1, [])
 
 
-def _path(name: str) -> str:
-    return f"{RUNTIME}/verify-{name}"
+def _position(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, "verify-position")
 
 
 def history(device: Device) -> list[VerifyResult]:
@@ -327,15 +327,13 @@ def publish(runner: Runner, device: Device) -> None:
     if latest is None:
         return
     try:
-        node_attributes.publish(runner, attribute(device.name), latest.shown)
+        node_attributes.publish(runner, attribute(device.name), latest.published)
     except SanctlError as error:
         replica_state.log_failure(device.name, error)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
     """Take back what was told of a device that is stopped here; its history stays with its data."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(device.name))
     with contextlib.suppress(SanctlError):
         node_attributes.delete(runner, attribute(device.name))
 

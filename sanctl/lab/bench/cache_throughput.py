@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl bench cache`: random mixed I/O of a host, with caches and without."""
+"""The command `sanctl bench cache`: fio's IOPS and latency with flash or RAM caches, or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
@@ -40,7 +41,7 @@ _GOALS = {CacheMode.WRITE_THROUGH.value: 6.0, CacheMode.WRITE_BACK.value: 18.0}
 
 @dataclass(frozen=True, slots=True)
 class FioJob:
-    """What fio is to do, and for how long."""
+    """The parameters of one fio run."""
 
     seconds: int
     read_percent: int
@@ -50,7 +51,7 @@ class FioJob:
 
 @contextmanager
 def slow_disks(bed: LabSession) -> Iterator[None]:
-    """Make the first data disk of all storage nodes as slow as one that turns, for a while."""
+    """Make the first data disk of all storage nodes as slow as a spinning disk, for a while."""
     runner = LocalRunner()
     try:
         for node in bed.storage:
@@ -61,17 +62,17 @@ def slow_disks(bed: LabSession) -> Iterator[None]:
             node_faults.break_disk(bed.lab, node, 1, node_faults.DiskBehaviour.OK, runner)
 
 
-def set_mode(scene: Scenario, mode: CacheMode) -> None:
-    """Return when the pool's flash is used in a mode on all nodes."""
-    scene.sanctl("pool", "cache", _POOL, mode.value, timeout_s=_MODE_DEADLINE_S)
+def set_mode(scenario: Scenario, mode: CacheMode) -> None:
+    """Set the mode of the pool's flash; returns when all nodes have it."""
+    scenario.sanctl("pool", "cache", _POOL, mode.value, timeout_s=_MODE_DEADLINE_S)
 
 
-def measure(scene: Scenario, path: str, mode: str, load: FioJob) -> FioFigures:
-    """Read the region until the cache has it, if there is one, and let fio work on it."""
-    host = scene.host
+def measure(scenario: Scenario, path: str, mode: str, load: FioJob) -> FioFigures:
+    """Fill the cache, if there is one, by reading the region, and run fio on it."""
+    host = scenario.host
     if mode != CacheMode.NONE:
-        # In no order: bcache leaves out what is read in one. And more than once: it leaves out what
-        # comes faster than it finds room for, too.
+        # Random reads: bcache bypasses sequential ones. More than once: it also skips data that
+        # comes faster than it allocates buckets.
         host.sh(
             f"fio --name=warm --filename={path} --direct=1 --rw=randread --bs=32k"
             f" --size={load.region_mib}M --loops=4",
@@ -84,35 +85,37 @@ def measure(scene: Scenario, path: str, mode: str, load: FioJob) -> FioFigures:
         " --randrepeat=1 --output-format=json+ --lat_percentiles=1 --clat_percentiles=0",
         timeout_s=load.seconds + _WARM_S + 120,
     )
-    hits = ram_hits(scene) if mode == cache_figures.RAM else flash_hits(scene)
+    hits = ram_hits(scenario) if mode == cache_figures.RAM else flash_hits(scenario)
     return cache_figures.parse_fio(text, mode, hit_percent=hits)
 
 
-def flash_hits(scene: Scenario) -> int | None:
-    """Return how many of a hundred reads the pool's flash of the node that serves had."""
-    active = collect.active_node(scene.bed, _DEVICE)
-    shown = json.loads(scene.sanctl("pool", "list", "--output", "json"))["data"]
+def flash_hits(scenario: Scenario) -> int | None:
+    """Return the hit rate of the pool's flash on the active node, in percent of reads."""
+    active = collect.active_node(scenario.bed, _DEVICE)
+    shown = json.loads(scenario.sanctl("pool", "list", "--output", "json"))["data"]
     pools = {(each["name"], each["node"]): each["cache"] for each in shown}
     found = pools[_POOL, active]["hit_percent"]
     return None if found is None else int(found)
 
 
-def ram_hits(scene: Scenario) -> int | None:
-    """Return how many of a hundred reads the device's read cache had."""
-    found = _read_cache(scene)["read_hit_percent"]
+def ram_hits(scenario: Scenario) -> int | None:
+    """Return the hit rate of the device's read cache, in percent of reads."""
+    found = _read_cache(scenario)["read_hit_percent"]
     return None if found is None else int(found)
 
 
-def set_read_cache(scene: Scenario, policy: str, size_mib: int) -> None:
-    """Return when the node that serves has a read cache of that size."""
-    scene.sanctl("device", "cache", _DEVICE, policy, "--read-cache", f"{size_mib}M",
+def set_read_cache(scenario: Scenario, policy: str, size_mib: int) -> None:
+    """Set the device's read cache; returns when the active node has it at that size."""
+    scenario.sanctl("device", "cache", _DEVICE, policy, "--read-cache", f"{size_mib}M",
                  timeout_s=_MODE_DEADLINE_S)  # fmt: skip
-    wait_for("the read cache", lambda: _read_cache(scene)["read"] == size_mib << 20, within_s=60.0)
+    wait_for(
+        "the read cache", lambda: _read_cache(scenario)["read"] == size_mib << 20, within_s=60.0
+    )
 
 
-def _read_cache(scene: Scenario) -> dict[str, Any]:
-    active = collect.active_node(scene.bed, _DEVICE)
-    shown = json.loads(scene.sanctl("device", "show", _DEVICE, "--output", "json"))["data"]
+def _read_cache(scenario: Scenario) -> dict[str, Any]:
+    active = collect.active_node(scenario.bed, _DEVICE)
+    shown = json.loads(scenario.sanctl("device", "show", _DEVICE, "--output", "json"))["data"]
     found = {each["node"]: each["cache"] for each in shown["replicas"]}[active]
     assert isinstance(found, dict)
     return found
@@ -122,16 +125,16 @@ def _read_cache(scene: Scenario) -> dict[str, Any]:
 @click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
               help="The lab it runs in; made with --flash.")  # fmt: skip
 @click.option("--seconds", type=click.IntRange(5), default=60, show_default=True,
-              help="Of each mode, after a while to get warm.")  # fmt: skip
+              help="Time of each mode, after a warm-up.")  # fmt: skip
 @click.option("--read", type=click.IntRange(1, 99), default=90, show_default=True,
               metavar="PERCENT", help="Reads among the requests.")  # fmt: skip
 @click.option("--depth", type=click.IntRange(1, 64), default=4, show_default=True,
               help="Requests in flight.")  # fmt: skip
 @click.option("--region", "region_mib", type=click.IntRange(8, 160), default=64, show_default=True,
-              metavar="MIB", help="Of the device that they go to.")  # fmt: skip
+              metavar="MIB", help="Size of the region that they go to.")  # fmt: skip
 @click.option("--policy", type=click.Choice([CacheMode.NONE.value, CacheMode.WRITE_THROUGH.value]),
               default=CacheMode.NONE.value, show_default=True,
-              help="Cache policy of the device itself, in all runs.")  # fmt: skip
+              help="Cache policy of the device, in all runs.")  # fmt: skip
 @click.option("--report", type=click.Path(path_type=Path), default=Path("bench-cache"),
               show_default=True, help="Folder for the figures and the picture.")  # fmt: skip
 @output_option
@@ -148,42 +151,44 @@ def cache_command(
 ) -> None:
     """Random reads and writes of 8 KiB on slow disks, without a cache and with each.
 
-    One device of two copies, in turn with the pool's flash in none, write-through and write-back,
-    and with a read cache in RAM as large as the region instead. The slow disks are dm-delay: every
-    access takes as long as one of a disk that turns, however much is in flight. Exits with 0 if
-    write-through makes it 6 times as fast, and write-back 18 times.
+    One device of two replicas: with the pool's flash in mode none, write-through and write-back,
+    then with a read cache in RAM as large as the region. The slow disks are dm-delay: every access
+    takes as long as on a spinning disk, however many are in flight. Exits with 0 if write-through
+    is 6 times as fast as none, and write-back 18 times.
     """
     bed = LabSession(name)
-    scene = Scenario(bed, Initiator(bed, "i1"))
+    scenario = Scenario(bed, Initiator(bed, "i1"))
     require(bed.lab.spec.has_flash, f"lab {name} has no flash: sanctl lab up --flash 512M")
-    require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
+    require(not scenario.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
     found: list[FioFigures] = []
     try:
-        target = scene.create(_DEVICE, _DEVICE_SIZE, prefer=bed.storage[0].name, cache=policy)
-        path = scene.host.login(target, scene.portals())
-        # Blocks that were never written are holes, which no disk is asked for.
-        scene.host.sh(
+        target = scenario.create(_DEVICE, _DEVICE_SIZE, prefer=bed.storage[0].name, cache=policy)
+        path = scenario.host.login(target, scenario.portals())
+        # Blocks that were never written are holes: reading them would not reach the disk.
+        scenario.host.sh(
             f"dd if=/dev/urandom of={path} bs=1M count={region_mib} oflag=direct 2>/dev/null",
             timeout_s=300,
         )
         active = collect.active_node(bed, _DEVICE)
-        wait_for("both copies", lambda: collect.is_in_sync(bed, active, _DEVICE), within_s=120)
+        wait_for(
+            "both replicas in sync", lambda: collect.is_in_sync(bed, active, _DEVICE), within_s=120
+        )
         load = FioJob(seconds, read, depth, region_mib)
         with slow_disks(bed):
             for mode in (CacheMode.NONE, CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK):
                 click.echo(f"{mode.value} ...", err=True)
-                set_mode(scene, mode)
-                found.append(measure(scene, path, mode.value, load))
+                set_mode(scenario, mode)
+                found.append(measure(scenario, path, mode.value, load))
             click.echo(f"{cache_figures.RAM} ...", err=True)
-            set_mode(scene, CacheMode.NONE)
-            set_read_cache(scene, policy, region_mib)
-            found.append(measure(scene, path, cache_figures.RAM, load))
-        set_mode(scene, CacheMode.WRITE_THROUGH)
+            set_mode(scenario, CacheMode.NONE)
+            set_read_cache(scenario, policy, region_mib)
+            found.append(measure(scenario, path, cache_figures.RAM, load))
+        set_mode(scenario, CacheMode.WRITE_THROUGH)
     finally:
-        if scene.exists(_DEVICE):
-            scene.delete(_DEVICE)
+        if scenario.exists(_DEVICE):
+            scenario.delete(_DEVICE)
     title = (
-        f"random {_BLOCK_BYTES // 1024} KiB, {read} % reads, {depth} in flight, two copies, "
+        f"random {_BLOCK_BYTES // 1024} KiB, {read} % reads, {depth} in flight, two replicas, "
         f"policy {policy}, disks of {node_faults.SPINNING_MS} ms"
     )
     data = _data(found, title, seconds)
@@ -194,7 +199,7 @@ def cache_command(
     def text() -> None:
         click.echo(title)
         print_table(_COLUMNS, [_row(each, by) for each, by in _with_factors(found)])
-        click.echo("the run it is held against:")
+        click.echo("the run for comparison:")
         base = cache_figures.REFERENCE[0][1]
         print_table(
             ("FLASH", "IOPS", "FACTOR", "LATENCY"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Breaks a laboratory as a fault says, and undoes it."""
+"""Carries out one fault on a laboratory's nodes and networks, and undoes it."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ PrintLine = Callable[[str], None]
 
 
 class FaultInjector:
-    """Does the faults to one laboratory."""
+    """Injects faults into one laboratory, and undoes them."""
 
-    def __init__(self, bed: LabSession, device: str, tell: PrintLine) -> None:
+    def __init__(self, bed: LabSession, device: str, print_line: PrintLine) -> None:
         self.bed = bed
         self.lab = bed.lab
-        self.device = device  # the one that is moved when an agent is to be killed
-        self.tell = tell
+        self.device = device  # moved by AgentKilled and CutDuringMove
+        self.print_line = print_line
         self._runner = LocalRunner()
         self._move: threading.Thread | None = None
 
-    def inflict(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Break something.
 
         Raises:
             CommandError: the lab could not do it.
-            NotConverged: what was to be broken did not come to be (no resync began).
+            NotConverged: the state to break was not reached (no resync began).
         """
         lab, runner = self.lab, self._runner
         match fault:
@@ -79,7 +79,7 @@ class FaultInjector:
                     lab, self.bed.node(node), _DISK, node_faults.DiskBehaviour(does), runner
                 )
             case FilesystemFull(node=node, place=place):
-                node_faults.fill(
+                node_faults.fill_filesystem(
                     lab, self.bed.node(node), node_faults.FilledFilesystem(place), runner
                 )
             case ClockJump(node=node, seconds=seconds):
@@ -92,13 +92,13 @@ class FaultInjector:
                 self._reboot(node)
             case DuringResync(node=node, then=then):
                 self._await_resync_of(node)
-                self.tell(f"{node} is being resynced")
-                self.inflict(then)
+                self.print_line(f"{node} is being resynced")
+                self.inject(then)
             case _:
                 assert_never(fault)
 
     def undo(self, fault: Fault) -> None:
-        """Mend what the fault broke; what the cluster has to do itself is left to it.
+        """Take a fault back; the recovery is left to the cluster.
 
         Raises:
             CommandError: the lab could not do it.
@@ -107,13 +107,15 @@ class FaultInjector:
         match fault:
             case PowerCut(nodes=nodes):
                 for node in nodes:
-                    self.give_power_back(node)
+                    self.ensure_power(node)
             case Partition():
                 network_cuts.change(lab, runner, remove=self._partition(fault))
             case OneWayLoss():
                 network_cuts.change(lab, runner, remove=[_one_way(fault)])
             case SlowLink(network=name, node=node):
-                with suppress(CommandError):  # it may be booting: then nothing is slow any more
+                with suppress(
+                    CommandError
+                ):  # the node may be booting: its delay ended with its power
                     network.plug(lab, self.bed.node(node), Network(name), runner)
             case BadDisk(node=node):
                 self._mend_disk(node)
@@ -130,7 +132,7 @@ class FaultInjector:
                 self._await_move()
             case DuringResync(node=node, then=then):
                 self.undo(then)
-                self.give_power_back(node)
+                self.ensure_power(node)
             case DaemonKilled(node=node, daemon=daemon):
                 if self.bed.node(node).role is Role.INITIATOR:
                     self._await_daemon(node, daemon)
@@ -140,17 +142,16 @@ class FaultInjector:
                 assert_never(fault)
 
     def _await_daemon(self, host: str, daemon: str) -> None:
-        """Wait until a host's daemon runs again: sessions that are up hide that it does not."""
+        """Wait until a host's daemon runs again: sessions that are up would hide its absence."""
         wait_for(
             f"{daemon} to run again on {host}",
             lambda: self.bed.sh(host, f"pgrep -x {daemon}", ok=(0, 1)).status == 0,
             within_s=_DAEMON_DEADLINE_S,
         )
 
-    def give_power_back(self, node: str) -> None:
+    def ensure_power(self, node: str) -> None:
         """Switch a node on, unless fencing has done it already."""
-        if not self.bed.has_power(node):
-            node_power.power_on(self.lab, self.bed.node(node), post_delay_s=0)
+        node_power.power_on(self.lab, self.bed.node(node), post_delay_s=0)
 
     def heal(self) -> tuple[str, ...]:
         """Undo everything, whatever was done; return what could not be undone."""
@@ -183,7 +184,7 @@ class FaultInjector:
             )
 
     def _move_device(self) -> None:
-        """Move the device; that may fail or be taken back, which is for the audit to judge."""
+        """Move the device; the command may fail, the audit judges the result."""
         target = self._other_than_active()
         with suppress(CommandError):
             self.bed.sh(
@@ -204,10 +205,10 @@ class FaultInjector:
             network_cuts.change(self.lab, self._runner, add=self._sync_cut())
 
     def _await_move(self) -> None:
-        """Return when the move has ended, well or not.
+        """Return when the move's command has ended, with success or not.
 
         Raises:
-            NotConverged: it has not: the command has no end.
+            NotConverged: it has not ended.
         """
         if self._move is None:
             return
@@ -230,8 +231,8 @@ class FaultInjector:
         self.bed.sh(node, "systemctl reboot", ok=range(256))
 
         def is_back() -> bool:
-            # A node that only switches itself off is switched on by whoever typed `reboot`.
-            self.give_power_back(node)
+            # Where a reboot only powers the node off, it is switched on here.
+            self.ensure_power(node)
             return self._boot_id(node) != before
 
         wait_for(f"{node} to boot again", is_back, within_s=_REBOOT_DEADLINE_S, every_s=1.0)
@@ -247,7 +248,7 @@ class FaultInjector:
                 lambda: self.bed.has_power(node),
                 within_s=_POWER_BACK_S,
             )
-        self.give_power_back(node)
+        self.ensure_power(node)
         peers = [each.name for each in self.bed.storage if each.name != node]
 
         def is_target() -> bool:
@@ -259,10 +260,10 @@ class FaultInjector:
         wait_for(f"a resync of {node}", is_target, within_s=_RESYNC_DEADLINE_S, every_s=0.2)
 
     def _mend_disk(self, node: str) -> None:
-        """Put a good disk back; a filesystem that has shut itself down comes back by itself."""
+        """Repair the disk; the agent remounts a filesystem that has shut itself down."""
         assert self.bed.node(node).role is Role.STORAGE
         self._heal_when_up(node)
-        # More often than three times a day is left to an operator.
+        # The agent leaves more than three remounts a day to an operator.
         self.bed.sh(node, "rm -f /var/lib/sanctl/pools/*.mounted-anew", ok=range(256))
         wait_for(
             f"the pool on {node} to take writes again",
@@ -283,7 +284,7 @@ class FaultInjector:
 
     def _heal_when_up(self, node: str) -> None:
         spec = self.bed.node(node)
-        self.give_power_back(node)
+        self.ensure_power(node)
         wait_for(
             f"{node} to be healed",
             lambda: not node_faults.heal(self.lab, self._runner, nodes=[spec]),

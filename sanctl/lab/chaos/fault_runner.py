@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs faults one after the other, and audits everything after each."""
+"""The course of one fault: inject, undo, wait for the recovery, check every promise."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _WRITING_DEADLINE_S = 120.0
 _AUDIT_TIMEOUT_S = 60.0
 _SIGN_OF_LIFE_S = 20.0
 _POLL_S = 2.0
-# Between the death of a daemon and what the cluster makes of it.
+# From the death of a daemon to the cluster's reaction (fencing, say).
 _LATE_S = 5.0
-# Clocks and journals are this exact; what a step left just before the next is not its fault.
+# The precision of clocks and journals: events just before a fault belong to the one before.
 _MARGIN_S = 0.5
 _FENCED = r"pacemaker-fenced.*: Operation '(off|reboot)' targeting (\S+) by .*: OK"
 _BOOT = "cat /proc/sys/kernel/random/boot_id"
@@ -55,7 +55,7 @@ _LOG = (
     " + SYSLOG_IDENTIFIER=corosync + SYSLOG_IDENTIFIER=multipathd + SYSLOG_IDENTIFIER=iscsid"
 )
 
-# What `sanctl status` finds and is degraded by, each with its code; notes are not.
+# The findings that degrade `sanctl status`, each with its code; notes do not.
 _CODE = re.compile(r"^  (?:critical|warning): .*\((SAN-[A-Z]+-\d{3})\)$", re.MULTILINE)
 _ACTION_FAILED = frozenset({"SAN-HLT-040"})
 
@@ -64,18 +64,18 @@ PrintLine = Callable[[str], None]
 
 @dataclass(slots=True)
 class FaultResult:
-    """One fault and what came of it."""
+    """One fault and its results: times, pauses, ledger checks, fenced nodes, problems."""
 
     number: int
     fault: Fault
     began_s: float
     undone_s: float = 0.0
-    whole_s: float = 0.0
+    recovered_s: float = 0.0
     ended_s: float = 0.0
     pauses: dict[str, Pause] = field(default_factory=dict)  # by "HOST DEVICE"
     checks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    fenced: tuple[str, ...] = ()  # by the cluster, as it says itself
-    restarted: tuple[str, ...] = ()  # by whatever: another boot than before
+    fenced: tuple[str, ...] = ()  # by the cluster, from its journals
+    restarted: tuple[str, ...] = ()  # for any reason: another boot id than before
     serving_before: dict[str, str] = field(default_factory=dict)
     serving_after: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -87,123 +87,127 @@ class FaultResult:
 
     @property
     def longest_pause_s(self) -> float:
-        """The longest pause any host saw."""
+        """The longest pause of any host."""
         return max((pause.seconds for pause in self.pauses.values()), default=0.0)
 
 
 class FaultRunner:
-    """A laboratory under load that can be broken."""
+    """Injects faults into a laboratory under load, one at a time, and checks each."""
 
-    def __init__(self, bed: LabSession, loads: Sequence[DeviceLedger], tell: PrintLine) -> None:
+    def __init__(
+        self, bed: LabSession, loads: Sequence[DeviceLedger], print_line: PrintLine
+    ) -> None:
         self.bed = bed
         self.loads = loads
-        self.tell = tell
-        self.inflicter = FaultInjector(bed, loads[0].device, tell)
+        self.print_line = print_line
+        self.injector = FaultInjector(bed, loads[0].device, print_line)
         self._pool = ThreadPoolExecutor(max_workers=len(bed.lab.machines))
         self._consoles = ConsoleReader(
             {each.name: bed.lab.console_log(each) for each in bed.lab.machines}
         )
 
     @property
-    def shape(self) -> NodesByRole:
-        """What there is to break."""
+    def roles(self) -> NodesByRole:
+        """The laboratory's machines by role."""
         return nodes_by_role(self.bed)
 
-    def run_step(self, number: int, fault: Fault) -> FaultResult:
-        """Break something, undo it, wait until all is whole, and judge what happened meanwhile."""
+    def run_fault(self, number: int, fault: Fault) -> FaultResult:
+        """Inject a fault, undo it, wait for the recovery, check every promise."""
         serving = self.serving()
         fault = resolve(fault, self._names(serving))
-        step = FaultResult(number=number, fault=fault, began_s=time.time(), serving_before=serving)
-        self.tell(f"{number}: {describe(fault)}")
+        result = FaultResult(
+            number=number, fault=fault, began_s=time.time(), serving_before=serving
+        )
+        self.print_line(f"{number}: {describe(fault)}")
         boots = self._boots()
         watch = PrimaryWatch(self.bed)
         watch.start()
         try:
-            self._break_and_mend(step)
+            self._break_and_mend(result)
         except SanctlError as error:
-            step.problems.append(str(error))
+            result.problems.append(str(error))
         finally:
             watch.stop()
         after = self._boots()
-        step.restarted = tuple(node for node in boots if after.get(node) != boots[node])
-        self._judge(step, watch)
-        return step
+        result.restarted = tuple(node for node in boots if after.get(node) != boots[node])
+        self._judge(result, watch)
+        return result
 
     def _boots(self) -> dict[str, str]:
-        """Return which boot each member of the cluster is in; of those that answer."""
+        """Return the boot id of each member of the cluster that answers."""
         names = [node.name for node in self.bed.cluster]
-        told = self._pool.map(lambda name: self._read(name, _BOOT), names)
-        return {name: boot.strip() for name, boot in zip(names, told, strict=True) if boot}
+        found = self._pool.map(lambda name: self._read(name, _BOOT), names)
+        return {name: boot.strip() for name, boot in zip(names, found, strict=True) if boot}
 
-    def _break_and_mend(self, step: FaultResult) -> None:
+    def _break_and_mend(self, result: FaultResult) -> None:
         try:
-            self.inflicter.inflict(step.fault)
-            # How long a fault lasts is a part of it.
-            time.sleep(step.fault.hold_s)
+            self.injector.inject(result.fault)
+            # The duration is a part of the fault.
+            time.sleep(result.fault.hold_s)
         finally:
-            self.inflicter.undo(step.fault)
-            step.undone_s = time.time()
-        # Pacemaker has got over it, and shows it until it is told that somebody has seen it.
-        was_killed = isinstance(step.fault, AgentKilled)
-        self.await_whole(known=_ACTION_FAILED if was_killed else frozenset())
-        step.whole_s = time.time()
+            self.injector.undo(result.fault)
+            result.undone_s = time.time()
+        # Pacemaker has recovered from the failed action, and shows it until a cleanup.
+        was_killed = isinstance(result.fault, AgentKilled)
+        self.await_recovery(known=_ACTION_FAILED if was_killed else frozenset())
+        result.recovered_s = time.time()
         if was_killed:
             self.bed.sh(self.bed.cluster[0].name, "crm_resource --cleanup", timeout_s=90)
-        self._await_what_comes_late(step)
+        self._await_what_comes_late(result)
         ledgers.await_writing(self.loads, within_s=_WRITING_DEADLINE_S)
 
-    def _judge(self, step: FaultResult, watch: PrimaryWatch) -> None:
+    def _judge(self, result: FaultResult, watch: PrimaryWatch) -> None:
         for load in self.loads:
             try:
                 load.fetch()
             except SanctlError as error:
-                step.problems.append(f"{load.device}: the ledger's log cannot be read: {error}")
+                result.problems.append(f"{load.device}: the ledger's log cannot be read: {error}")
         before_check_s = time.time()
-        # A problem is no reason not to look for lost writes; a device that gives no answer is.
-        if not step.problems or self._writes():
-            step.checks = ledgers.check_all(self.loads)
-        step.problems += [text for _, text in watch.violations]
+        # Lost writes are looked for after a problem, too, unless a device does not answer.
+        if not result.problems or self._writes():
+            result.checks = ledgers.check_all(self.loads)
+        result.problems += [text for _, text in watch.violations]
         for load in self.loads:
-            pause = load.pause_since(step.began_s - _MARGIN_S, before_check_s)
+            pause = load.pause_since(result.began_s - _MARGIN_S, before_check_s)
             if pause is None:
-                step.problems.append(f"{load.device}: {load.host.name} got no answer at all")
+                result.problems.append(f"{load.device}: {load.host.name} got no answer at all")
                 continue
-            step.pauses[f"{load.host.name} {load.device}"] = pause
+            result.pauses[f"{load.host.name} {load.device}"] = pause
             if pause.errors:
-                step.problems.append(
+                result.problems.append(
                     f"{load.device}: {load.host.name} saw {pause.errors} I/O errors"
                 )
-        for device, check in step.checks.items():
+        for device, check in result.checks.items():
             if check.get("failed"):
-                step.problems.append(f"{device}: the ledger cannot be checked: {check['failed']}")
+                result.problems.append(f"{device}: the ledger cannot be checked: {check['failed']}")
             elif check["lost"]:
-                step.problems.append(
+                result.problems.append(
                     f"{device}: {check['lost']} blocks lost: {'; '.join(check['findings'][:3])}"
                 )
-        if not is_one_sided(step.fault, step.restarted):
-            step.problems.append(f"both sides lost nodes: {' and '.join(step.restarted)}")
-        step.fenced, found = self._read_logs(
-            step.began_s, is_orderly=isinstance(step.fault, Reboot)
+        if not is_one_sided(result.fault, result.restarted):
+            result.problems.append(f"both sides lost nodes: {' and '.join(result.restarted)}")
+        result.fenced, found = self._read_logs(
+            result.began_s, is_orderly=isinstance(result.fault, Reboot)
         )
-        step.problems += found
-        step.serving_after = self.serving()
-        step.ended_s = time.time()
+        result.problems += found
+        result.serving_after = self.serving()
+        result.ended_s = time.time()
         for load in self.loads:
-            load.forget_before(step.ended_s - 60)
+            load.forget_before(result.ended_s - 60)
 
-    def _await_what_comes_late(self, step: FaultResult) -> None:
-        """Wait again where all had looked whole before a fault had shown what it does.
+    def _await_what_comes_late(self, result: FaultResult) -> None:
+        """Wait once more if the cluster looked recovered before the fault had its effect.
 
         A node that lost a daemon may be fenced for that seconds later.
 
         Raises:
-            NotConverged: see `await_whole`.
+            NotConverged: see `await_recovery`.
         """
         time.sleep(_LATE_S)
-        if self.complaints():
-            self.tell("   it was whole too early: waiting again")
-            self.await_whole()
-            step.whole_s = time.time()
+        if self.find_problems():
+            self.print_line("   a late effect of the fault: waiting again")
+            self.await_recovery()
+            result.recovered_s = time.time()
 
     def _writes(self) -> bool:
         try:
@@ -213,40 +217,42 @@ class FaultRunner:
         return True
 
     def serving(self) -> dict[str, str]:
-        """Return the node that serves each of the bench's devices, or what else is the case."""
+        """Return the node that serves each device under load; "none", or several with " and "."""
         views = collect.kernel_views(self.bed)
         return {
-            load.device: " and ".join(kernel_audit.active_nodes(views, load.device)) or "nobody"
+            load.device: " and ".join(kernel_audit.active_nodes(views, load.device)) or "none"
             for load in self.loads
         }
 
-    def await_whole(
+    def await_recovery(
         self, *, within_s: float = RECOVERY_DEADLINE_S, known: Collection[str] = ()
     ) -> None:
-        """Wait until no node has anything to complain about, other than the codes of `known`.
+        """Wait until no node reports a problem, other than findings with the codes of `known`.
 
         Raises:
-            NotConverged: the deadline passed; tells what is missing.
+            NotConverged: the deadline passed; the problems are in the text.
         """
         last: list[str] = []
 
-        def is_whole() -> bool:
+        def has_recovered() -> bool:
             nonlocal last
-            last = self.complaints(known)
+            last = self.find_problems(known)
             return not last
 
         try:
-            wait_for("a whole cluster", is_whole, within_s=within_s, every_s=_POLL_S)
+            wait_for(
+                "the recovery of the cluster", has_recovered, within_s=within_s, every_s=_POLL_S
+            )
         except NotConverged as error:
             raise NotConverged(
                 Problem(
                     "SAN-CHAOS-001",
-                    f"not whole after {within_s:g} s: {'; '.join(last) or error}",
+                    f"not recovered after {within_s:g} s: {'; '.join(last) or error}",
                 )
             ) from error
 
-    def complaints(self, known: Collection[str] = ()) -> list[str]:
-        """Return what keeps the cluster from being whole, but for findings with these codes."""
+    def find_problems(self, known: Collection[str] = ()) -> list[str]:
+        """Return each problem of a cluster that has not recovered, but for codes in `known`."""
         members = [node.name for node in self.bed.cluster]
         reports = {
             name: report
@@ -257,10 +263,10 @@ class FaultRunner:
         replicas = {load.device: storage for load in self.loads}
         found = cleanliness.find_problems(reports, members=members, replicas=replicas)
         if not found:
-            told = self.bed.sh(members[0], "sanctl status", timeout_s=60, ok=range(256))
-            lines = (told.stdout + told.stderr).strip().splitlines()
-            codes = set(_CODE.findall(told.stdout))
-            if told.status and not (told.status == 1 and codes and codes <= set(known)):
+            status = self.bed.sh(members[0], "sanctl status", timeout_s=60, ok=range(256))
+            lines = (status.stdout + status.stderr).strip().splitlines()
+            codes = set(_CODE.findall(status.stdout))
+            if status.status and not (status.status == 1 and codes and codes <= set(known)):
                 found.append(f"sanctl status: {' / '.join(lines[:4])}")
         return found
 
@@ -280,7 +286,7 @@ class FaultRunner:
         return {ACTIVE: active, STANDBY: others[0], WITNESS: (witnesses or others)[0]}
 
     def _read_logs(self, since_s: float, *, is_orderly: bool) -> tuple[tuple[str, ...], list[str]]:
-        """Return who was fenced, and forbidden lines, from all machines' journals and consoles."""
+        """Return the fenced nodes, and forbidden lines of all machines' journals and consoles."""
         fenced: set[str] = set()
         problems = []
         machines = self.bed.lab.machines
@@ -289,8 +295,10 @@ class FaultRunner:
             machines, self._pool.map(lambda each: self._read(each.name, script), machines),
             strict=True,
         ):  # fmt: skip
-            # What killed a kernel is in no journal. An I/O error of a host is, with its time.
-            dying = log_patterns.find(as_kernel_log(self._consoles.news(node.name)), is_host=False)
+            # A kernel's panic is on its console alone. A host's I/O error is in its journal, timed.
+            dying = log_patterns.find(
+                as_kernel_log(self._consoles.new_lines(node.name)), is_host=False
+            )
             problems += [f"{node.name}: console: {line}" for line in dying[:5]]
             if out is None:
                 problems.append(f"{node.name}: its journal cannot be read")
@@ -309,10 +317,10 @@ class FaultRunner:
 
 
 def nodes_by_role(bed: LabSession) -> NodesByRole:
-    """Return what there is to break in a laboratory."""
+    """Return the names of a laboratory's machines by role."""
     return NodesByRole(
         storage=tuple(node.name for node in bed.storage),
         witnesses=tuple(n.name for n in bed.cluster if n.role is Role.WITNESS),
         hosts=tuple(n.name for n in bed.lab.machines if n.role is Role.INITIATOR),
-        voters=tuple(n.name for n in bed.lab.machines if n.role is Role.QNETD),
+        qnetd_hosts=tuple(n.name for n in bed.lab.machines if n.role is Role.QNETD),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The bench's load: ledgers on several devices, written by every host at once."""
+"""The load of a chaos run: a ledger of writes on each of several devices, checked per fault."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HEAD_BYTES = 512
 _RECORD = struct.Struct("<BBHIQqq")
 _WRITER = "/usr/local/lib/sanctl-ledger.py"
 _CHECK_DEADLINE_S = 180.0
-# What a device must have acknowledged to count as writing again.
+# Acknowledgements after which a device counts as writing again.
 _SIGN_OF_LIFE = 3
 
 
 @dataclass(slots=True)
 class DeviceLedger:
-    """One device with the ledger that a host writes on it."""
+    """One device and the ledger that a host writes to it, with the records fetched so far."""
 
     device: str
     host: Initiator
@@ -42,7 +42,7 @@ class DeviceLedger:
     ahead_s: float = 0.0
 
     def fetch(self) -> list[Record]:
-        """Bring what the log has grown by, on this machine's clock; return only that."""
+        """Fetch the records added to the log since the last call, with times of this machine."""
         bed = self.host.bed
         script = f"tail -c +{self.read_bytes + 1} {self.run.log} | base64 -w0"
         data = base64.b64decode(bed.sh(self.host.name, script, timeout_s=60).stdout)
@@ -64,14 +64,14 @@ class DeviceLedger:
             return None
 
     def forget_before(self, wall_s: float) -> None:
-        """Drop records that no later question is about."""
+        """Drop records that are older than any later fault."""
         self.records = [record for record in self.records if record.wall_ns / 1e9 >= wall_s]
 
     def check(self) -> dict[str, Any]:
-        """Hold the writer still, read every block back, let it go on; return the finding.
+        """Stop the writer by SIGSTOP, read every block back, continue it; return the result.
 
-        The writer is stopped by a signal, not ended: what it has in flight stays unanswered in
-        its log, and either value is right for that block.
+        The writer does not end: a write in flight stays unanswered in its log, and either value is
+        right for that block.
         """
         out = self.host.sh(
             f"systemctl kill --signal=STOP {self.run.unit};"
@@ -85,7 +85,7 @@ class DeviceLedger:
 
 
 def start(
-    scenes: Sequence[Scenario],
+    scenarios: Sequence[Scenario],
     devices: Sequence[str],
     *,
     rate: float,
@@ -95,8 +95,8 @@ def start(
 ) -> list[DeviceLedger]:
     """Create the devices, spread over nodes and hosts, log the hosts in and start the ledgers.
 
-    With a cache policy that promises more than `none` hosts flush nothing: what is promised of a
-    write is promised of one that was only acknowledged.
+    With any cache policy but `none` hosts flush nothing: the policy's promise is about writes that
+    were only acknowledged.
     """
     options = ["--rate", f"{rate:g}", "--region", str(region_bytes), "--depth", "2"]
     if cache is not CacheMode.NONE:
@@ -104,18 +104,20 @@ def start(
 
     def start_one(numbered: tuple[int, str]) -> DeviceLedger:
         number, device = numbered
-        scene = scenes[number % len(scenes)]
-        prefer = scene.bed.storage[number % len(scene.bed.storage)].name
-        if scene.exists(device):
-            for each in scenes:
+        scenario = scenarios[number % len(scenarios)]
+        prefer = scenario.bed.storage[number % len(scenario.bed.storage)].name
+        if scenario.exists(device):
+            for each in scenarios:
                 stop_leftover(each.host, device)
                 each.host.logout(f"{each.iqn_prefix()}.{device}")
-            scene.delete(device)
-        target = scene.create(device, size, prefer=prefer, cache=cache.value)
-        path = scene.host.login(target, scene.portals())
-        run = scene.host.start_ledger(device, path, *options)
-        ahead_s = scene.bed.skew_s(scene.host.name)
-        return DeviceLedger(device=device, host=scene.host, run=run, target=target, ahead_s=ahead_s)
+            scenario.delete(device)
+        target = scenario.create(device, size, prefer=prefer, cache=cache.value)
+        path = scenario.host.login(target, scenario.portals())
+        run = scenario.host.start_ledger(device, path, *options)
+        ahead_s = scenario.bed.skew_s(scenario.host.name)
+        return DeviceLedger(
+            device=device, host=scenario.host, run=run, target=target, ahead_s=ahead_s
+        )
 
     with ThreadPoolExecutor(max_workers=len(devices)) as pool:
         return list(pool.map(start_one, enumerate(devices)))
@@ -127,9 +129,9 @@ def stop_leftover(host: Initiator, device: str) -> None:
             timeout_s=150)  # fmt: skip
 
 
-def finish(loads: Sequence[DeviceLedger], scenes: Sequence[Scenario]) -> None:
+def finish(loads: Sequence[DeviceLedger], scenarios: Sequence[Scenario]) -> None:
     """End the ledgers and delete the devices."""
-    by_host = {scene.host.name: scene for scene in scenes}
+    by_host = {scenario.host.name: scenario for scenario in scenarios}
     for load in loads:
         load.host.stop_ledger(load.run)
         by_host[load.host.name].delete(load.device)
@@ -150,7 +152,7 @@ def await_writing(loads: Sequence[DeviceLedger], *, within_s: float) -> None:
                 >= _SIGN_OF_LIFE
             )
 
-        # What was acknowledged before the question was asked does not answer it.
+        # Acknowledgements from before this call do not count.
         load.fetch()
         wait_for(f"writes of {load.host.name} on {load.device}", has_grown, within_s=within_s)
 

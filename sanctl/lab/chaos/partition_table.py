@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The table of partitions: every bipartition, every network, one strategy. Pure."""
+"""The Markdown table of `sanctl chaos matrix`: what each partition of the networks cost. Pure."""
 
 from __future__ import annotations
 
@@ -12,47 +12,49 @@ from sanctl.lab.chaos.fault_runner import FaultResult
 _NAMES = {"iscsi": "iscsi", "sync": "sync", "hb": "heartbeat"}
 
 
-def table(steps: Sequence[FaultResult], *, shape: NodesByRole, strategy: str) -> str:
+def table(results: Sequence[FaultResult], *, roles: NodesByRole, strategy: str) -> str:
     """Return the table in Markdown, a row for each partition that was tried."""
-    nodes = f"{len(shape.storage)} storage nodes"
-    if shape.witnesses:
-        nodes += f" and {len(shape.witnesses)} witness"
-    if shape.voters:
-        nodes += f" and a quorum device on {shape.voters[0]}"
+    nodes = f"{len(roles.storage)} storage nodes"
+    if roles.witnesses:
+        nodes += f" and {len(roles.witnesses)} witness"
+    if roles.qnetd_hosts:
+        nodes += f" and a quorum device on {roles.qnetd_hosts[0]}"
     lines = [
         f"Strategy `{strategy}`, {nodes}. The networks were cut between the first column and all"
         " other machines, hosts included.",
         "",
         "| cut off | networks | served before | served after | fenced | restarted"
-        " | longest pause | lost | errors | whole after | two serving |",
+        " | longest pause | lost | errors | recovered after | two serving |",
         "| --- | --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
     count = 0
-    for step in steps:
-        if not isinstance(step.fault, Partition):
+    for result in results:
+        if not isinstance(result.fault, Partition):
             continue
         count += 1
-        lost = sum(check.get("lost", 0) for check in step.checks.values())
-        errors = sum(pause.errors for pause in step.pauses.values())
-        whole = f"{step.whole_s - step.undone_s:.0f} s" if step.whole_s else "**never**"
-        two = [text for text in step.problems if "Primary on" in text or "Optimized on" in text]
+        lost = sum(check.get("lost", 0) for check in result.checks.values())
+        errors = sum(pause.errors for pause in result.pauses.values())
+        recovered = (
+            f"{result.recovered_s - result.undone_s:.0f} s" if result.recovered_s else "**never**"
+        )
+        two = [text for text in result.problems if "Primary on" in text or "Optimized on" in text]
         cells = (
-            " ".join(step.fault.side),
-            _networks(step.fault.networks),
-            " ".join(step.serving_before.values()),
-            " ".join(step.serving_after.values()),
-            " ".join(step.fenced) or "-",
-            " ".join(step.restarted) or "-",
-            f"{step.longest_pause_s:.1f} s",
-            str(lost) if step.checks else "?",
+            " ".join(result.fault.side),
+            _networks(result.fault.networks),
+            " ".join(result.serving_before.values()),
+            " ".join(result.serving_after.values()),
+            " ".join(result.fenced) or "-",
+            " ".join(result.restarted) or "-",
+            f"{result.longest_pause_s:.1f} s",
+            str(lost) if result.checks else "?",
             str(errors),
-            whole,
+            recovered,
             "**yes**" if two else "never",
         )
         lines.append(f"| {' | '.join(cells)} |")
-    bad = [step for step in steps if not step.is_good]
+    bad = [result for result in results if not result.is_good]
     lines += ["", f"{count} partitions, {len(bad)} with a problem."]
-    lines += [f"* {step.number}: {problem}" for step in bad for problem in step.problems]
+    lines += [f"* {result.number}: {problem}" for result in bad for problem in result.problems]
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Watches the kernels of all storage nodes while something is broken: never two that serve."""
+"""Looks every few seconds, while a fault lasts, whether two nodes serve the same device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One look at the cluster."""
+    """The answers of one round to all storage nodes."""
 
     at_s: float
     answered: tuple[str, ...]
@@ -27,11 +27,12 @@ class Observation:
 
 
 class PrimaryWatch:
-    """Looks until told to stop; the lab's own way to the nodes is not cut by partitions.
+    """Asks the kernels of all storage nodes every few seconds until `stop`.
 
-    Nodes are not looked at in the same instant: a device that is moving may be seen on both. So
-    what looks like two is looked at again, and counts if it is still so, with the first node's
-    answer newer than the second's before.
+    The laboratory's own connection to its nodes is not cut by partitions. Nodes do not answer in
+    the same instant: a device that is moving may be seen on two. So a violation is looked for in a
+    second round, and counts if it is in both: then the first node's second answer is newer than
+    the second node's first one.
     """
 
     def __init__(self, bed: LabSession) -> None:
@@ -40,34 +41,34 @@ class PrimaryWatch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._pool = ThreadPoolExecutor(max_workers=len(bed.storage))
         self.violations: list[tuple[float, str]] = []
-        self.seen: list[Observation] = []
+        self.observations: list[Observation] = []
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the rounds in a thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End looking; returns when the last look is over."""
+        """Stop; returns when the last round is over."""
         self._stop.set()
         self._thread.join()
         self._pool.shutdown()
 
     def _run(self) -> None:
         while not self._stop.wait(_INTERVAL_S):
-            first = self.look()
+            first = self.observe()
             if not kernel_audit.violations(first):
                 continue
-            second = self.look()
+            second = self.observe()
             both = set(kernel_audit.violations(first)) & set(kernel_audit.violations(second))
             self.violations += [(time.time(), text) for text in sorted(both) if _is_forbidden(text)]
 
-    def look(self) -> dict[str, kernel_audit.View]:
-        """Ask every storage node that answers."""
+    def observe(self) -> dict[str, kernel_audit.View]:
+        """Ask every storage node once, record the observation, return the answers by node."""
         names = [node.name for node in self._bed.storage]
-        views = zip(names, self._pool.map(self._look_at, names), strict=True)
+        views = zip(names, self._pool.map(self._read_kernel, names), strict=True)
         found = {name: view for name, view in views if view is not None}
         devices = sorted({device for view in found.values() for device in view})
-        self.seen.append(
+        self.observations.append(
             Observation(
                 at_s=time.time(),
                 answered=tuple(found),
@@ -83,20 +84,20 @@ class PrimaryWatch:
         )
         return found
 
-    def _look_at(self, node: str) -> kernel_audit.View | None:
+    def _read_kernel(self, node: str) -> kernel_audit.View | None:
         try:
             return kernel_audit.parse_view(
                 self._bed.sh(node, kernel_audit.SCRIPT, timeout_s=_TIMEOUT_S).stdout
             )
         except (CommandError, ValueError):
-            # Off, booting, hanging: silence is no statement, and is counted in `answered`.
+            # Off, booting, hanging: unknown. `answered` says which nodes gave an answer.
             return None
 
 
 def _is_forbidden(text: str) -> bool:
-    """Whether a broken invariant is one even for a moment.
+    """Whether a violation is one even for a moment: two nodes Primary or Active/Optimized.
 
-    On one node promotion and demotion pass through states in which its own parts differ; those
-    are judged when the cluster is whole again. Two nodes never may.
+    On one node promotion and demotion pass through states in which DRBD, gate and ALUA differ;
+    those are checked once the cluster has recovered.
     """
     return " and " in text and ("Primary on" in text or "Active/Optimized on" in text)

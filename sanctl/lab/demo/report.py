@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tells a measurement: tables for the terminal, and the folder that is left of it."""
+"""What `sanctl demo` prints and writes: tables of each failover, summary.md, timeline.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sanctl.lab.measure.trial import Claim, Trial, TrialKind, mib
 
 
 def print_trial(console: Console, trial: Trial) -> None:
-    """Print where the time of one failover went."""
+    """Print one failover: its milestones, the slowest agent steps, the resync."""
     table = Table(
         title=f"{trial.kind} {trial.from_node} → {trial.to_node}: "
         f"{trial.pause.seconds:.2f} s without an answer",
@@ -56,7 +56,7 @@ def print_verdict(console: Console, claims: Sequence[Claim]) -> None:
     table.add_column("claim")
     table.add_column("measured")
     for claim in claims:
-        # The word carries the meaning; the colour only helps to find it.
+        # The word carries the meaning; the colour only draws the eye to it.
         word = "[green]held[/]" if claim.is_held else "[bold red]BROKEN[/]"
         table.add_row(word, claim.text, claim.measured)
     console.print(table)
@@ -108,8 +108,8 @@ def summary(trials: Sequence[Trial], claims: Sequence[Claim]) -> str:
 
 def _pauses(runs: Sequence[Trial]) -> list[str]:
     pauses = [trial.pause.seconds for trial in runs]
-    told = ", ".join(f"{pause:.2f}" for pause in pauses)
-    return [f"Pause: {statistics.median(pauses):.2f} s by median of {len(runs)} ({told})."]
+    each = ", ".join(f"{pause:.2f}" for pause in pauses)
+    return [f"Pause: {statistics.median(pauses):.2f} s by median of {len(runs)} ({each})."]
 
 
 def _breakdown(runs: Sequence[Trial]) -> list[str]:
@@ -118,7 +118,7 @@ def _breakdown(runs: Sequence[Trial]) -> list[str]:
     for trial in runs:
         for stage in trial.stages:
             stages.setdefault(stage.mark, []).append(stage)
-    # What most runs do not have (a second request, say) would only confuse the order.
+    # A milestone that most runs lack (a second fencing request, say) would confuse the order.
     rows = sorted(
         (
             statistics.median(stage.after_s for stage in seen),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads what a measurement needs from the nodes: kernels, journals, counters."""
+"""Reads a laboratory's nodes: DRBD and LIO state from the kernels, journals, sizes, logins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kernel_views(bed: LabSession) -> dict[str, kernel_audit.View]:
             )
         except CommandError:
             if bed.has_power(node.name):
-                continue  # booting: silence is no statement
+                continue  # booting: no answer says nothing about its devices
     return seen
 
 
@@ -41,7 +41,7 @@ def active_node(bed: LabSession, device: str) -> str:
     """Return the one node that serves a device.
 
     Raises:
-        NotConverged: none does, or more than one.
+        NotConverged: no node serves it, or more than one.
     """
     active = kernel_audit.active_nodes(kernel_views(bed), device)
     if len(active) != 1:
@@ -51,7 +51,7 @@ def active_node(bed: LabSession, device: str) -> str:
     return active[0]
 
 
-def minor(bed: LabSession, node: str, device: str) -> int:
+def drbd_minor(bed: LabSession, node: str, device: str) -> int:
     """Return a device's DRBD minor."""
     out = bed.sh(node, f"drbdsetup events2 --now {device}").stdout
     found = re.search(rf"\bname:{re.escape(device)}\b.*\bminor:(\d+)", out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Crashes and moves a device under a running ledger, and measures what it cost the host."""
+"""Causes one crash or planned move under a ledger, and measures pause, stages and resync."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class LedgerLoad:
     device: str
     minor: int
     target: str
-    tell: PrintLine
-    show: ShowLedger  # what the ledger says now
+    print_line: PrintLine
+    show_ledger: ShowLedger  # gets the ledger's state about twice a second
 
     def peer_of(self, node: str) -> str:
         """Return the other storage node."""
@@ -50,7 +50,7 @@ class LedgerLoad:
         return self.host.sessions(self.target)
 
 
-def crash(load: LedgerLoad) -> Trial:
+def measure_crash(load: LedgerLoad) -> Trial:
     """Cut the power of the active node; return when it is back and in sync.
 
     Raises:
@@ -65,9 +65,9 @@ def crash(load: LedgerLoad) -> Trial:
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
         began_s = bed.cut_power(lost)
-        load.tell(f"power of {lost} cut")
+        load.print_line(f"power of {lost} cut")
         _await_resumption(load, states)
-    load.tell(f"{survivor} has taken over")
+    load.print_line(f"{survivor} has taken over")
     violations += kernel_audit.violations(collect.kernel_views(bed))
     logins_after = collect.accepted_logins(bed, survivor, load.target)
     powered_s = _await_power(load, lost)
@@ -77,7 +77,7 @@ def crash(load: LedgerLoad) -> Trial:
         within_s=_RETURN_DEADLINE_S,
         every_s=1.0,
     )
-    load.tell(f"{lost} is back and in sync")
+    load.print_line(f"{lost} is back and in sync")
     await_healthy(bed, survivor)
     ids_after = wait_for(
         "all sessions of the host", lambda: _as_many(load.sessions(), ids_before), within_s=60
@@ -124,7 +124,7 @@ def crash(load: LedgerLoad) -> Trial:
     )
 
 
-def move(load: LedgerLoad, to: str) -> Trial:
+def measure_move(load: LedgerLoad, to: str) -> Trial:
     """Move the device to another node as an administrator does.
 
     Raises:
@@ -137,7 +137,7 @@ def move(load: LedgerLoad, to: str) -> Trial:
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
         began_s = time.time()
-        load.tell(f"moving {device} from {source} to {to}")
+        load.print_line(f"moving {device} from {source} to {to}")
         bed.sh(source, f"sanctl device move {device} --to {to}", timeout_s=120)
         await_writes(load, states)
     violations = kernel_audit.violations(collect.kernel_views(bed))
@@ -178,7 +178,7 @@ def move(load: LedgerLoad, to: str) -> Trial:
 
 
 def await_healthy(bed: LabSession, node: str) -> None:
-    """Wait until `sanctl status` on a node finds nothing to complain about."""
+    """Wait until `sanctl status` on a node reports no finding."""
     wait_for(
         "a healthy cluster (sanctl status)",
         lambda: bed.sh(node, "sanctl status", timeout_s=30).status == 0,
@@ -193,7 +193,7 @@ def await_writes(load: LedgerLoad, states: Iterator[dict[str, Any]]) -> None:
 
 
 def _await_resumption(load: LedgerLoad, states: Iterator[dict[str, Any]]) -> None:
-    """Wait until the ledger has stood still, and writes again."""
+    """Wait until no write was answered for a second, and then until writes are answered again."""
     _follow(load, states, lambda state: state["silent_s"] > 1.0)
     await_writes(load, states)
 
@@ -204,7 +204,7 @@ def _follow(
     deadline = time.monotonic() + _TAKEOVER_DEADLINE_S
     state: dict[str, Any] = {}
     for state in states:
-        load.show(state)
+        load.show_ledger(state)
         if is_reached(state):
             return
         if time.monotonic() > deadline:
@@ -212,25 +212,25 @@ def _follow(
     raise NotConverged(
         Problem(
             "SAN-DEMO-004",
-            f"{load.host.name} on {load.device}: not as awaited after {_TAKEOVER_DEADLINE_S:g} s; "
-            f"the ledger's last state: {state or 'none'}",
+            f"{load.host.name} on {load.device}: the ledger did not reach the awaited state "
+            f"in {_TAKEOVER_DEADLINE_S:g} s; its last state: {state or 'none'}",
         )
     )
 
 
 def _await_power(load: LedgerLoad, node: str) -> float:
-    """Wait for fencing to give a node its power back, or give it; return when it had it."""
+    """Wait until fencing has switched a node on, or switch it on; return when it had power."""
     try:
         since_s = wait_for(
             f"the power of {node}",
             lambda: load.bed.powered_since_s(node),
             within_s=_POWER_BACK_DEADLINE_S,
         )
-        load.tell(f"{node} has power again, from the fencing")
+        load.print_line(f"{node} was switched on by fencing")
     except NotConverged:
         since_s = time.time()
-        load.bed.give_power(node)
-        load.tell(f"power of {node} switched on")
+        load.bed.ensure_power(node)
+        load.print_line(f"power of {node} switched on")
     return since_s
 
 

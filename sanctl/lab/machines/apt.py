@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where this machine gets its packages from: the laboratory uses the same place."""
+"""The Debian mirror that this machine's apt uses, and the mmdebstrap command for it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def signed_by(sources: str, codename: str) -> str:
 
 
 def inherited_options(settings: str) -> tuple[str, ...]:
-    """The lines of `apt-config dump` that another apt needs to use the same mirror."""
+    """Return the lines of `apt-config dump` that another apt needs to use the same mirror."""
     return tuple(
         line.strip()
         for line in settings.splitlines()

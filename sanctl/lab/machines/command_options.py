@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the commands of `sanctl lab` share: their options, and how they find their lab."""
+"""Options that the commands of `sanctl lab` share (--name, --output), and the lab they name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands of `sanctl lab` that break things, and `heal`, which undoes them all."""
+"""The commands `sanctl lab`: partition, cut, disk, clock, kill, fill; heal undoes them all."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ACTIONS = click.Choice([each.value for each in node_faults.DiskBehaviour])
 def partition(*, name: str, cable: str, sides: tuple[str, ...]) -> None:
     """Split a network: `sanctl lab partition sync n1 -- n2,n3`, undone by `… sync heal`.
 
-    Nodes on different sides no longer hear each other; who is not named hears all. The nodes stay
-    in reach of this machine and of their BMCs, as over a management network.
+    No packet passes between nodes on different sides; a node that is not named reaches all. This
+    machine and the BMCs still reach every node, as over a management network.
     """
     requirements.require_root()
     lab = require_up(name)
@@ -99,12 +99,12 @@ def kill(*, name: str, node: str, daemon: str) -> None:
 @name_option
 @click.argument("node")
 @click.argument("place", type=click.Choice([each.value for each in node_faults.FilledFilesystem]))
-@click.option("--free", is_flag=True, help="Give the room back.")
+@click.option("--free", is_flag=True, help="Free the filled space again.")
 def fill(*, name: str, node: str, place: str, free: bool) -> None:
     """Fill a node's pool or its root filesystem to the last block."""
     requirements.require_root()
     lab = require_up(name)
-    act = node_faults.empty if free else node_faults.fill
+    act = node_faults.free_filesystem if free else node_faults.fill_filesystem
     act(lab, lab.spec.node(node), node_faults.FilledFilesystem(place), LocalRunner())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The lab's kernel: User Mode Linux, with the small tree of libraries its binary runs in.
+"""The User Mode Linux binary and modules that nodes run, with the libraries of its own release.
 
 The newest UML is several times faster than the one of a stable release, but wants a newer C
 library than the host may have. So its binary always runs in a chroot with libraries of its own
@@ -37,11 +37,11 @@ def ensure(
 ) -> Path:
     """Return a folder with `tree/`, the binary `linux` and the modules in `modules.img`.
 
-    The newest release's package is taken where the mirror has it, else the nodes' release's.
+    The package of the newest release is used where the mirror has it, else the nodes' release's.
 
     Raises:
-        CommandError: no kernel could be had.
-        ConfigError: the own kernel or its modules are not what is needed.
+        CommandError: no kernel package could be installed.
+        ConfigError: `own_kernel` or `own_modules` are missing or no modules folder.
     """
     try:
         base = _packaged(_NEWEST, source, runner, tick)
@@ -127,13 +127,3 @@ def _pack_modules(folder: Path, target: Path, runner: Runner) -> None:
     """Put the modules (folders named by kernel version) into an image that nodes mount."""
     used = sum(path.stat().st_size + 4096 for path in folder.rglob("*") if path.is_file())
     make_ext4(folder, target, size_mib=used * 5 // 4 // 2**20 + 32, label="modules", runner=runner)
-
-
-def show_config(kernel: Path, runner: Runner) -> str:
-    """Return the configuration a lab kernel was built with."""
-    return runner.run(
-        ["unshare", "--mount", "sh", "-c",
-         'mount -t proc proc "$1/tree/proc" && mount --bind "$1" "$1/tree/run/kernel" &&'
-         ' exec chroot "$1/tree" /run/kernel/linux --showconfig', "showconfig", str(kernel)],
-        timeout_s=30.0,
-    ).stdout  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compares a kernel's configuration with what sanctl's nodes need of it."""
+"""Compares a kernel's configuration with kernel-configs/ (`sanctl lab kernel-check`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDERS = (
 
 
 class Option(NamedTuple):
-    """One line of a fragment: what a kernel must have and what for."""
+    """One line of a fragment: an option that a kernel must have, and the reason."""
 
     name: str
     wanted: str
@@ -33,7 +33,7 @@ class Option(NamedTuple):
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """Read a kernel's configuration; what is not set is not in it."""
+    """Read a kernel's configuration; options that are not set are left out."""
     found = {}
     for line in text.splitlines():
         match = _SETTING.fullmatch(line.strip())
@@ -63,7 +63,7 @@ def parse_fragment(text: str) -> list[Option]:
 
 
 def missing_options(config: dict[str, str], wanted: list[Option]) -> list[Option]:
-    """List what a configuration lacks. Where a module will do, built in will do as well."""
+    """Return the options that a configuration lacks; `y` is as good as `m`."""
     enough = {"m": ("m", "y")}
     return [
         option
@@ -73,7 +73,7 @@ def missing_options(config: dict[str, str], wanted: list[Option]) -> list[Option
 
 
 def fragment(purpose: str) -> list[Option]:
-    """Return what a kernel for that purpose must have.
+    """Return the options that a kernel for that purpose must have.
 
     Raises:
         ConfigError: the fragments are not installed.
@@ -83,7 +83,7 @@ def fragment(purpose: str) -> list[Option]:
         if path.is_file():
             return parse_fragment(path.read_text())
     raise ConfigError(
-        Problem("SAN-LAB-044", f"{_FRAGMENTS[purpose]} is nowhere", "look in kernel-configs/")
+        Problem("SAN-LAB-044", f"{_FRAGMENTS[purpose]} was not found", "look in kernel-configs/")
     )
 
 
@@ -91,7 +91,7 @@ def read(config: str) -> str:
     """Return a configuration's text: of a file (may be gzipped), or of the running kernel.
 
     Raises:
-        ConfigError: it cannot be had.
+        ConfigError: there is no such file, or the running kernel's configuration is not readable.
     """
     candidates = [Path(config)]
     if config == "running":

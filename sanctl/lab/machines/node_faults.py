@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Faults inside a node, and their undoing: disks, clock, daemons, full filesystems.
+"""Faults inside one node, over ssh: bad disk, wrong clock, killed daemon, full filesystem.
 
-Each is a short script that the node itself runs. Undoing is safe to repeat, and to run where
-nothing was broken: `heal` runs all of it on every node that has power.
+Each is a short script run on the node. Undoing is safe to repeat, and to run where nothing was
+broken: `heal` runs all of it on every node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMM_CHARACTERS = 15
 
 
 class DiskBehaviour(StrEnum):
-    """What a data disk does with what is asked of it."""
+    """How a data disk answers requests."""
 
     OK = "ok"
     FAIL = "fail"  # an error, every time
@@ -42,7 +42,7 @@ class DiskBehaviour(StrEnum):
 
 
 class FilledFilesystem(StrEnum):
-    """What can be filled."""
+    """A filesystem of a node that `fill_filesystem` can fill."""
 
     POOL = "pool"
     ROOT = "root"
@@ -50,8 +50,8 @@ class FilledFilesystem(StrEnum):
 
 _FLAKY_UP_S, _FLAKY_DOWN_S = 5, 2
 _SLOW_MS = 200
-# What an access of a 7200 rpm disk takes on average: seek and half a turn. All that is asked of it
-# waits that long, however much is in flight; a flush waits for nothing, as nothing is in its cache.
+# The average access time of a 7200 rpm disk: seek and half a turn. Every request waits that long,
+# however many are in flight; a flush does not wait, as nothing is in the disk's cache.
 SPINNING_MS = 16
 
 #: Targets' parameters: dm-flakey.rst, dm-delay.rst, dm-dust.rst of the kernel's documentation.
@@ -69,9 +69,9 @@ _MODULES = {
     DiskBehaviour.SLOW: "dm-delay",
     DiskBehaviour.SPINNING: "dm-delay",
 }
-# The page cache over the disk's block device is that write cache: in the node's RAM, emptied by a
-# flush, and gone with the power. That nothing is written back by itself makes it forget the most
-# it may. It is an order, so nothing is lost by the change to it.
+# The page cache of a loop device over the disk plays the volatile write cache: it is in the node's
+# RAM, is written out by a flush, and is lost with the power. Periodic writeback is off, so that a
+# power cut loses as much as it may. The change to it loses nothing: sync and flush come first.
 _VOLATILE = """
 sync
 blockdev --flushbufs $disk
@@ -86,7 +86,7 @@ if [ -n "$loop" ]; then
     blockdev --flushbufs $loop; blockdev --flushbufs $disk; losetup --detach $loop
     echo 500 >/proc/sys/vm/dirty_writeback_centisecs
 fi"""
-# Neither flushed nor frozen: a disk that is about to fail, or has, would never come to an end.
+# Neither flushed nor frozen: on a disk that has failed, or is about to, both would hang.
 _SUSPEND = "dmsetup suspend --noflush --nolockfs"
 
 # Root's reserve is filled, too: agents are root.
@@ -100,7 +100,7 @@ done
 
 
 def disk_script(number: int, does: DiskBehaviour) -> str:
-    """Return the script that makes a data disk behave in a way."""
+    """Return the script that gives a data disk a behaviour."""
     name = f"{DISK_PREFIX}{number}"
     if does is DiskBehaviour.HANG:
         return f"{_SUSPEND} {name}"
@@ -117,7 +117,7 @@ def disk_script(number: int, does: DiskBehaviour) -> str:
         f"dmsetup resume {name}",
     ]
     if does is DiskBehaviour.DUST:
-        # A stretch every 4 MiB of the first 64 MiB: whatever lies there, something is hit.
+        # A bad block every 4 MiB of the first 64 MiB: some of them are in use whatever is there.
         lines += [
             f"for block in $(seq 8192 8192 131072); do dmsetup message {name} 0 addbadblock $block"
             " >/dev/null; done",
@@ -127,11 +127,11 @@ def disk_script(number: int, does: DiskBehaviour) -> str:
 
 
 def break_disk(lab: Lab, node: NodeSpec, number: int, does: DiskBehaviour, runner: Runner) -> None:
-    """Make a data disk of a node behave in a way, at once and beneath a mounted filesystem.
+    """Give a data disk of a node a behaviour, at once and beneath a mounted filesystem.
 
     Raises:
         UsageError: the node has no such disk.
-        CommandError: the node did not do it (labs made before this existed cannot).
+        CommandError: the script failed on the node.
     """
     if node.role is not Role.STORAGE or not 1 <= number <= lab.spec.all_disks:
         raise UsageError(Problem("SAN-LAB-007", f"{node.name} has no data disk {number}"))
@@ -144,32 +144,32 @@ def jump_clock(lab: Lab, node: NodeSpec, seconds: int, runner: Runner) -> None:
 
 
 def kill_daemon(lab: Lab, node: NodeSpec, daemon: str, runner: Runner) -> None:
-    """Kill a daemon with SIGKILL; what happens then is up to systemd and the cluster.
+    """Kill a daemon with SIGKILL; systemd and the cluster react to that.
 
     Raises:
-        CommandError: it does not run there.
+        CommandError: the daemon does not run on the node.
     """
     _run(lab, node, f"pkill -9 -x {daemon[:_COMM_CHARACTERS]}", runner)
 
 
-def fill(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
-    """Leave no free block on a filesystem of a node."""
+def fill_filesystem(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
+    """Allocate every free block of a filesystem of a node."""
     _run(lab, node, _FILL.format(place=_path(lab, node, place), filler=_FILLER), runner)
 
 
-def empty(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
-    """Give back what `fill` took."""
+def free_filesystem(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
+    """Free the blocks that `fill_filesystem` allocated."""
     _run(lab, node, f"rm -f {_path(lab, node, place)}/{_FILLER}", runner)
 
 
 def heal(lab: Lab, runner: Runner, *, nodes: Iterable[NodeSpec] | None = None) -> tuple[str, ...]:
-    """Undo everything that can have been done to nodes, in the order in which it can be undone.
+    """Undo every fault of nodes, in the order in which they can be undone.
 
-    Cables and cuts first, then what has no power gets it, then each node's disks, clock and
-    filesystems. With `nodes` only these are healed, and cuts between nodes stay.
+    Cables and cuts first, then nodes without power are switched on, then each node's disks, clock
+    and filesystems. With `nodes` only these are healed, and cuts between nodes stay.
 
     Returns:
-        A sentence for each node that could not be healed: it hangs, or is booting just now.
+        A sentence for each node that could not be healed: it hangs, or is still booting.
     """
     if nodes is None:
         network_cuts.change(lab, runner, remove=network_cuts.load(lab))
@@ -177,7 +177,7 @@ def heal(lab: Lab, runner: Runner, *, nodes: Iterable[NodeSpec] | None = None) -
     for node in lab.machines if nodes is None else nodes:
         has_power = node_power.power(lab, node) is node_power.Power.ON
         for cable in node.networks:
-            # An impairment ended with the power, and its marker with it.
+            # A delay or loss ends with the node's power, and so does its marker file.
             with suppress(CommandError):
                 network.plug(lab, node, cable, runner)
         if not has_power:
@@ -219,7 +219,7 @@ def _path(lab: Lab, node: NodeSpec, place: FilledFilesystem) -> str:
 
 
 def _run(lab: Lab, node: NodeSpec, script: str, runner: Runner, *, patience_s: float = 0.0) -> None:
-    """Run a script on a node, again while it does not answer and there is patience left."""
+    """Run a script on a node; while it fails, run it again for up to `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         try:

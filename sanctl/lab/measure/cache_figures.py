@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a cache before slow disks is worth: fio's figures of one run for each, and a picture."""
+"""Reads fio's JSON into IOPS and latencies per cache mode, and draws them in a chart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PERCENTILES = (50.0, 95.0, 99.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FioFigures:
-    """Random mixed I/O in one mode.
+    """Random mixed I/O in one cache mode.
 
     Attributes:
         mode: the mode of the pool's flash, or `RAM`.
@@ -22,7 +22,7 @@ class FioFigures:
         percentiles_s: latency by percentile.
         read_s: mean latency of reads.
         write_s: mean latency of writes.
-        hit_percent: what the node that serves found in that cache; None: not told.
+        hit_percent: reads that the active node found in that cache; None: not reported.
     """
 
     mode: str
@@ -34,10 +34,10 @@ class FioFigures:
     hit_percent: int | None = None
 
 
-#: Flash in none, and a read cache in RAM instead.
+#: The mode with no flash and a read cache in RAM.
 RAM = "read cache in RAM"
 
-#: What the factors are held against: another storage's three modes, IOPS and mean latency.
+#: For comparison: IOPS and mean latency of another storage's three modes.
 REFERENCE = (
     ("none", 252.0, 0.0162),
     ("write-through", 1473.0, 0.0014),
@@ -49,7 +49,7 @@ def parse_fio(text: str, mode: str, *, hit_percent: int | None) -> FioFigures:
     """Read fio's JSON of one job with percentiles of latency (fio(1), lat_percentiles).
 
     Raises:
-        ValueError: it met an error, or did nothing.
+        ValueError: fio reported an error, or read or wrote nothing.
     """
     # fio writes notes before its document.
     job = json.loads(text[text.index("{") :])["jobs"][0]
@@ -84,17 +84,17 @@ def _percentile(sides: Sequence[dict[str, object]], wanted: float) -> float:
         left -= bins[at]
         if left <= 0:
             return at / 1e9
-    raise ValueError("fio told no histogram")
+    raise ValueError("fio wrote no histogram")
 
 
 def factors(figures: Sequence[FioFigures]) -> list[float]:
-    """Return each one's IOPS by those of the first."""
+    """Return the IOPS of each figure divided by those of the first."""
     return [each.iops / figures[0].iops for each in figures]
 
 
 def draw(figures: Sequence[FioFigures], title: str, stem: Path) -> tuple[Path, Path]:
-    """Write the picture as STEM.svg and STEM.png and return both paths."""
-    # Imported here: a second of start-up that only a finished measurement should pay.
+    """Write the chart as STEM.svg and STEM.png and return both paths."""
+    # Imported here: it takes a second, which only a finished measurement should cost.
     import matplotlib as mpl  # noqa: PLC0415
 
     mpl.use("Agg")
@@ -106,7 +106,7 @@ def draw(figures: Sequence[FioFigures], title: str, stem: Path) -> tuple[Path, P
     held_against = {mode: iops for mode, iops, _ in REFERENCE if mode in places}
     for shift, found, name, colour in (
         (-0.2, {each.mode: each.iops for each in figures}, "this run", "#1d4ed8"),
-        (0.2, held_against, "the run it is held against", "#94a3b8"),
+        (0.2, held_against, "the run for comparison", "#94a3b8"),
     ):
         values = list(found.values())
         at = [places.index(mode) + shift for mode in found]

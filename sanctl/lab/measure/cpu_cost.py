@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What programs cost: the processor time of each and of all its children, compared in one run.
+"""Processor time of programs and their children, run in turns on a node (`sanctl bench cost`).
 
-Pure; `SCRIPT` is what runs where the programs are.
+Pure; `SCRIPT` runs on the node that has the programs.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from dataclasses import dataclass
 
 from sanctl.errors import CommandError, Problem
 
-#: Run by python3 on a node, its one argument the JSON of `order`; prints a line for each run. The
+#: Run by python3 on a node with the JSON of `script_argument`; prints a line for each run. The
 #: programs take turns, first to last and last to first, so that a machine which is getting busier
-#: is no one's advantage. The first round is not told: it reads from disk what later ones find in
-#: memory.
+#: favours none. The first round is not printed: it reads from disk what later ones find in memory.
 SCRIPT = r"""
 import json, os, subprocess, sys, time
-told = json.loads(sys.argv[1])
+order = json.loads(sys.argv[1])
 null = os.open(os.devnull, os.O_RDWR)
-for turn in range(told["repeat"] + 1):
-    names = list(told["programs"])
+for turn in range(order["repeat"] + 1):
+    names = list(order["programs"])
     for name in names[::-1] if turn % 2 else names:
-        program = told["programs"][name]
+        program = order["programs"][name]
         own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **program["env"]}
         begin = time.monotonic()
         child = subprocess.Popen(program["argv"], env=own, stdin=null, stdout=null, stderr=null)
@@ -47,7 +46,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one program cost, by median, in seconds."""
+    """The medians of one program's runs, in seconds."""
 
     cpu_s: float
     wall_s: float
@@ -68,18 +67,21 @@ def script_argument(programs: Mapping[str, Program], repeat: int) -> str:
 
 
 def parse_costs(programs: Mapping[str, Program], printed: str) -> dict[str, Cost]:
-    """Return what each program cost, from what SCRIPT printed.
+    """Return the cost of each program, from the lines that SCRIPT printed.
 
     Raises:
-        CommandError: one ended with a status it must not end with: that would be the price of
-            something else.
+        CommandError: a program ended with a status that is not in its `ok`: it did other work than
+            the one to be measured.
     """
     runs: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
     for line in printed.splitlines():
         name, status, cpu_s, wall_s = line.rsplit(" ", 3)
         if int(status) not in programs[name].ok:
             raise CommandError(
-                Problem("SAN-BENCH-001", f"{name} ended with status {status}: that is not its work")
+                Problem(
+                    "SAN-BENCH-001",
+                    f"{name} ended with status {status}: it did not do the work to be measured",
+                )
             )
         runs[name].append((float(cpu_s), float(wall_s)))
     return {name: _median(values) for name, values in runs.items()}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The second opinion: what the kernels of all nodes say, held against the invariants. Pure.
+"""Reads DRBD, dm and LIO of every node's kernel; names broken invariants (two Primaries). Pure.
 
-It reads the kernels by a script of its own, with none of the agents' code: an agent that is wrong
-about the state of its node would otherwise be believed by its own mistake.
+The script below shares no code with the agents: an agent that misreads the state of its node would
+otherwise be checked by the same mistake.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class DeviceView:
 
     @property
     def is_active(self) -> bool:
-        """Whether a host that is logged in here would be served."""
+        """Whether a host that is logged in to this node would be served."""
         return self.is_enabled and any(
             group not in self.alua or self.alua[group] == _ACTIVE_OPTIMIZED
             for group in self.lun_groups
@@ -108,10 +108,10 @@ def parse_view(text: str) -> View:
 
 
 def violations(views: Mapping[str, View]) -> list[str]:
-    """Return each invariant that is broken, one sentence each; the nodes' views are by name.
+    """Return a sentence for each broken invariant; the views are by node name.
 
     At most one node serves a device, Active/Optimized implies Primary there, and a device that is
-    not Primary has nothing beneath its target that could take or give data.
+    not Primary has a gate of type `error` beneath its target, which takes and gives no data.
     """
     wrong: list[str] = []
     for name in sorted({name for view in views.values() for name in view}):

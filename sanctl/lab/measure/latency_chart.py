@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Draws the latency of every write over time, with the events of the failovers marked."""
+"""Draws the latency of each write over time, with the milestones of failovers (matplotlib)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sanctl.lab.measure.ledger_latency import Write
 from sanctl.lab.measure.timeline import Milestone
 from sanctl.lab.measure.trial import Trial, TrialKind
 
-# The colours of events that a reader looks for; all others stay grey.
+# The colours of the milestones that a reader looks for; all others are grey.
 _COLOURS = {
     Milestone.POWER_CUT: "#c1121f",
     Milestone.FIRST_WRITE: "#15803d",
@@ -26,16 +26,16 @@ _SLOW_S = 0.5
 # Labels closer together than this share of the panel's width go to different heights.
 _LABEL_SHARE = 0.018
 _LABEL_HEIGHTS = (0.985, 0.74, 0.49)
-# Neighbours do not write over each other.
+# Two heights, so that captions of neighbouring failovers do not overlap.
 _CAPTION_HEIGHTS = (0.97, 0.83)
 
 
 def draw(writes: Sequence[Write], trials: Sequence[Trial], stem: Path) -> tuple[Path, Path]:
-    """Write the picture as STEM.svg and STEM.png and return both paths.
+    """Write the chart as STEM.svg and STEM.png and return both paths.
 
-    Above the whole run; below it the crash and the move of median length, from close by.
+    The upper panel is the whole run; the lower ones show the crash and the move of median length.
     """
-    # Imported here: a second of start-up that only a finished measurement should pay.
+    # Imported here: it takes a second, which only a finished measurement should cost.
     import matplotlib as mpl  # noqa: PLC0415
 
     mpl.use("Agg")
@@ -104,7 +104,7 @@ def _duration(seconds: float) -> str:
 
 
 def _shade(axes: Any, trial: Trial, begin_s: float) -> None:
-    """Mark the time without an answer."""
+    """Shade the time without an answer."""
     pause = trial.pause
     axes.axvspan(
         pause.gap_began_wall_s - begin_s,

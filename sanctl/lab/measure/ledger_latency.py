@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a ledger's log says about time: write latencies, and the pauses a host felt. Pure."""
+"""Write latencies and the longest pause, computed from a ledger's log. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write as the host saw it, from its first attempt to its acknowledgement."""
+    """One write of the host, from its first attempt to its acknowledgement."""
 
     writer: int
     block: int
@@ -38,7 +38,7 @@ class Pause:
 
     @property
     def seconds(self) -> float:
-        """The pause to be judged: the worse of the two ways to look at it."""
+        """The pause: the longer of the gap between acknowledgements and the slowest write."""
         return max(self.longest_gap_s, self.longest_write_s)
 
     @property
@@ -48,7 +48,7 @@ class Pause:
 
 
 def pair_writes(records: Sequence[Record]) -> list[Write]:
-    """Join intents to acknowledgements; what was never acknowledged is left out."""
+    """Join intents to acknowledgements; unacknowledged writes are left out."""
     first: dict[int, Record] = {}
     attempts: dict[int, int] = {}
     writes: list[Write] = []
@@ -88,7 +88,7 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
         if ended > begin_wall_s and began < end_wall_s
     ]
     if not gaps:
-        raise ValueError("the ledger acknowledged nothing in the time looked at")
+        raise ValueError("no write was acknowledged in that time")
     longest, began = max(gaps)
     return Pause(
         longest_gap_s=longest,
@@ -109,9 +109,9 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
 
 
 def bytes_written(records: Sequence[Record], begin_wall_s: float, end_wall_s: float) -> int:
-    """Return how many bytes of distinct blocks were written in the stretch: what a resync owes.
+    """Return the bytes of distinct blocks written in a stretch of time: what a resync must send.
 
-    Counted from intents, since a write whose answer never came may have reached one replica.
+    Counted from intents: a write that was never answered may have reached one replica.
     """
     return 4096 * len(
         {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The ledger: writes blocks that tell what they are, remembers what was acknowledged, checks both.
+"""The ledger: writes numbered blocks, logs each acknowledgement, checks the blocks afterwards.
 
 One file, standard library only, so that it can be copied to an initiator and run by its python3:
 
@@ -50,7 +50,7 @@ _WATCH_INTERVAL_S = 0.5
 
 
 class RecordKind(IntEnum):
-    """What a record in the log says."""
+    """The kind of a record in the log."""
 
     INTENT = 1
     ACK = 2
@@ -70,10 +70,10 @@ class Record(NamedTuple):
 
 
 class BlockVerdict(StrEnum):
-    """What the checker found in one block."""
+    """The checker's verdict on one block."""
 
     OK = "ok"
-    LOST = "lost"  # an acknowledged write is not there, and nothing of ours is
+    LOST = "lost"  # no ledger block is there, though a write was acknowledged
     STALE = "stale"  # an older value came back
     TORN = "torn"  # part of one value and part of another
     MISPLACED = "misplaced"  # a good value of another block, or one never issued for this block
@@ -82,7 +82,7 @@ class BlockVerdict(StrEnum):
 
 @dataclass(slots=True)
 class BlockHistory:
-    """What one block may hold."""
+    """The sequence numbers that one block may hold."""
 
     acked: int | None = None
     pending: set[int] = field(default_factory=set)
@@ -91,7 +91,7 @@ class BlockHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHead:
-    """The first 512 bytes of a log: what the run was told to do."""
+    """The first 512 bytes of a log: the parameters of the run."""
 
     run_id: str
     device: str
@@ -136,11 +136,11 @@ def encode_block(run_id: str, sequence: int, block: int) -> bytes:
 
 
 def judge_block(data: bytes, run_id: str, block: int, history: BlockHistory) -> BlockVerdict:
-    """Compare what a block holds with what it may hold."""
+    """Compare the contents of a block with the writes it may hold."""
     magic, run, sequence, told_block, crc = _BLOCK_HEAD.unpack_from(data)
     if magic != _MAGIC:
         if any(data):
-            # The region is the ledger's own: what is neither zero nor a ledger block is a piece.
+            # Only the ledger writes here: neither zeros nor a ledger block is part of a write.
             return BlockVerdict.TORN
         return BlockVerdict.OK if history.acked is None else BlockVerdict.LOST
     bare = _BLOCK_HEAD.pack(magic, run, sequence, told_block, 0) + data[_BLOCK_HEAD.size :]
@@ -167,7 +167,7 @@ def read_log(path: Path) -> tuple[LogHead, list[Record]]:
 
 
 def build_histories(records: Sequence[Record]) -> dict[int, BlockHistory]:
-    """Return, for each block touched, what it may hold.
+    """Return the writes that each touched block may hold.
 
     A block has one writer, which issues nothing more for it until the write before was
     acknowledged (errors are retried with the same value). So an acknowledgement settles all
@@ -186,15 +186,15 @@ def build_histories(records: Sequence[Record]) -> dict[int, BlockHistory]:
 
 
 def open_device(path: str, *, write: bool, buffered: bool, synced: bool = True) -> int:
-    """Open the device so that an acknowledgement means what a database would take it for.
+    """Open the device so that an acknowledgement means as much as it does to a database.
 
     O_DIRECT: no page cache of the initiator between the write and the device. O_DSYNC: the write
     is acknowledged when it is stable, because the kernel sends FUA or a cache flush with it as the
     device's write cache flag demands. Without it, a write lost from a volatile cache would not be
     a broken promise, and the check would prove less. `buffered` is for files on tmpfs, in tests.
 
-    Not `synced` is for a device in write-back that loses one of two nodes: that is to cost no
-    write that was answered, flushed or not. And flushes would leave nothing dirty there.
+    `synced=False` is for a device in write-back that loses one of two nodes: no acknowledged write
+    may be lost then, flushed or not, and flushes would leave nothing dirty.
     """
     flags = os.O_RDWR if write else os.O_RDONLY
     if not buffered:
@@ -210,7 +210,7 @@ def device_bytes(fd: int) -> int:
 
 
 def blocks_of_writer(index: int, depth: int, blocks: int) -> range:
-    """Return the blocks one of `depth` writers may write: each block has exactly one writer.
+    """Return the blocks that one of `depth` writers writes: each block has exactly one writer.
 
     Two writers of one block would leave the checker without an order of their writes.
     """
@@ -218,7 +218,7 @@ def blocks_of_writer(index: int, depth: int, blocks: int) -> range:
 
 
 class Writer:
-    """Writes from `depth` threads, each to blocks of its own, until told to stop."""
+    """Writes from `depth` threads, each to blocks of its own, until `stopping` is set."""
 
     def __init__(self, head: LogHead, device_fd: int, log_fd: int) -> None:
         self._head = head
@@ -283,7 +283,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What reading every touched block back showed."""
+    """The result of reading every touched block back."""
 
     run_id: str
     issued: int
@@ -296,7 +296,7 @@ class CheckResult:
 
     @property
     def lost(self) -> int:
-        """Blocks that broke a promise, in whichever way."""
+        """The number of blocks with any verdict but `ok`."""
         return sum(count for name, count in self.verdicts.items() if name != BlockVerdict.OK)
 
     def to_json(self) -> str:
@@ -348,7 +348,7 @@ def _describe(data: bytes) -> str:
 
 
 def follow(log_fd: int) -> Iterator[dict[str, float | int]]:
-    """Yield the state of a run that is going on, about twice a second, for whoever watches it."""
+    """Yield the state of a running ledger about twice a second."""
     os.lseek(log_fd, _LOG_HEAD_BYTES, os.SEEK_SET)
     acked = errors = 0
     last_ack_ns = time.time_ns()
@@ -391,7 +391,7 @@ def _command_write(args: argparse.Namespace) -> int:
         depth=args.depth,
         started_wall_ns=time.time_ns(),
     )
-    # O_EXCL: a log is the only record of a run's promises and is never written over.
+    # O_EXCL: a log is the only record of a run's acknowledgements and is never overwritten.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
     log_fd = os.open(args.log, flags, 0o644)
     os.write(log_fd, head.encode())
@@ -437,7 +437,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     write.add_argument("--start", type=int, default=0, help="first byte of the region")
     write.add_argument("--region", type=int, default=0, help="bytes (0: to the end)")
     write.add_argument("--seed", type=int, default=1)
-    write.add_argument("--unsynced", action="store_true", help="an answer is all that is asked for")
+    write.add_argument(
+        "--unsynced",
+        action="store_true",
+        help="without O_DSYNC: an acknowledgement does not mean stable",
+    )
     write.add_argument("--run-id", default="", help="32 hex digits (random by default)")
     watch = commands.add_parser("watch")
     watch.set_defaults(run=_command_watch)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What happened when: the nodes' journals and the ledger, put on one clock. Pure.
+"""When each milestone of a failover happened, from the nodes' journals on one clock. Pure.
 
-All guests of a laboratory share the host's clock; how far they are off is measured apart and
-taken out (`skew_s`). Only the first occurrence after the fault counts: later ones belong to the
-return of the node.
+The guests' clocks follow this machine's; what they are off is measured apart and subtracted
+(`skew_s`). Only the first occurrence after the fault counts: later ones belong to the return of the
+node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 
 class Milestone(StrEnum):
-    """The events a failover's breakdown is made of, in the order they normally come."""
+    """The milestones of a failover, in the order in which they normally come."""
 
     POWER_CUT = "power cut"
     MOVE_ASKED = "move asked"
@@ -38,7 +38,7 @@ class Milestone(StrEnum):
     RESYNC_END = "resync done"
 
 
-# What the time before a mark is spent in: where the next second would have to come from.
+# What the time before a milestone is spent in: where a shorter failover has to save.
 SPENT_IN: Mapping[Milestone, str] = {
     Milestone.TOKEN_LOST: "corosync token timeout",
     Milestone.MEMBERSHIP: "corosync consensus",
@@ -58,7 +58,7 @@ SPENT_IN: Mapping[Milestone, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One journal entry, reduced to what is looked at."""
+    """One journal entry, with the fields that are used here."""
 
     node: str
     at_s: float
@@ -72,7 +72,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened, on the common clock."""
+    """A milestone that was reached: its time on the common clock, and the node."""
 
     mark: Milestone
     at_s: float
@@ -82,12 +82,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One line of a breakdown."""
+    """One row of a failover's breakdown: the time up to a milestone."""
 
     mark: Milestone
     node: str
     after_s: float  # since the fault
-    took_s: float  # since the mark before
+    took_s: float  # since the milestone before
     spent_in: str
 
 
@@ -152,8 +152,8 @@ _PATTERNS: tuple[tuple[str, str, Milestone], ...] = (
 def parse_journal(text: str, node: str, skew_s: float = 0.0) -> list[Entry]:
     """Parse the output of `journalctl -o json`; `skew_s` is how far the node's clock is ahead.
 
-    Lines that are no JSON object are passed over: a journal read from a node that loses its power
-    may end in the middle of one.
+    Lines that are no JSON object are skipped: a journal read from a node that loses its power may
+    end in the middle of a line.
     """
     entries = []
     for line in text.splitlines():
@@ -163,7 +163,7 @@ def parse_journal(text: str, node: str, skew_s: float = 0.0) -> list[Entry]:
             continue
         if not isinstance(raw, dict) or "__REALTIME_TIMESTAMP" not in raw:
             continue
-        # The time of sending, where the sender tells it; journald itself may be late under load.
+        # The sender's own time where the entry has it; journald may be late under load.
         stamp = raw.get("_SOURCE_REALTIME_TIMESTAMP") or raw["__REALTIME_TIMESTAMP"]
         entries.append(
             Entry(
@@ -201,12 +201,13 @@ def _milliseconds(text: str) -> float:
 
 
 def find_events(entries: Iterable[Entry], device: str, minor: int, failed_node: str) -> list[Event]:
-    """Recognise the events of a failover of `device` away from `failed_node`, sorted by time."""
+    """Return the milestones of a failover of `device` away from `failed_node`, sorted by time."""
     words = {"device": re.escape(device), "minor": str(minor)}
-    # Where no node fails, no name is right.
+    # Where no node fails, the pattern must match no name.
     words["node"] = re.escape(failed_node) or "(?!)"
     patterns = [
-        _Pattern(who, re.compile(_fill(regex, words)), mark) for who, regex, mark in _PATTERNS
+        _Pattern(identifier, re.compile(_fill(regex, words)), mark)
+        for identifier, regex, mark in _PATTERNS
     ]
     events: list[Event] = []
     for entry in entries:
@@ -228,7 +229,7 @@ def _fill(regex: str, words: Mapping[str, str]) -> str:
 
 
 def _agent_events(entry: Entry) -> list[Event]:
-    """Return the events in one line of the device agent: a finished step, or a finished action."""
+    """Return the milestones in one line of the device agent: a finished step or action."""
 
     def event(mark: Milestone, at_s: float) -> Event:
         return Event(mark=mark, at_s=at_s, node=entry.node, text=entry.message)
@@ -249,7 +250,7 @@ def _agent_events(entry: Entry) -> list[Event]:
 
 
 def build_stages(events: Iterable[Event], begin: Event, end: Event) -> list[Stage]:
-    """Return the breakdown between two events: the first of each mark, in order of time."""
+    """Return the breakdown between two events: the first of each milestone, in order of time."""
     first: dict[Milestone, Event] = {begin.mark: begin}
     for event in sorted(events, key=lambda each: each.at_s):
         if begin.at_s <= event.at_s <= end.at_s:
@@ -282,7 +283,7 @@ def agent_steps(entries: Iterable[Entry], device: str, action: str) -> list[tupl
 
 
 def resync_bytes(entries: Sequence[Entry], minor: int, after_s: float) -> int | None:
-    """Return how much the first resync after a time had to copy, as DRBD's kernel log tells it."""
+    """Return how much the first resync after a time had to copy, from DRBD's kernel log."""
     size = re.compile(rf"drbd{minor}\b.*Began resync as SyncSource \(will sync (\d+) KB")
     for entry in sorted(entries, key=lambda each: each.at_s):
         found = size.search(entry.message) if entry.identifier == "kernel" else None

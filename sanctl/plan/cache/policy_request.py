@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What somebody asks to be different in a device's cache policy, and how a policy is said."""
+"""The requested change of a cache policy: its fields, and whether it fits the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sanctl.model.names import ByteSize, format_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePolicyChange:
-    """What is to be different; None stays as it is."""
+    """The fields of a cache policy that are to change; None stays as it is."""
 
     mode: CacheMode | None = None
     dirty_bytes: int | None = None
@@ -22,11 +22,11 @@ class CachePolicyChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be different."""
+        """Whether nothing is to change."""
         return self == CachePolicyChange()
 
     def applied_to(self, policy: CachePolicy) -> CachePolicy:
-        """Return the policy as it is to be; only one with write-back remembers a limit."""
+        """Return the changed policy; only a policy with write-back keeps a dirty limit."""
         mode = policy.mode if self.mode is None else self.mode
         dirty_bytes = policy.dirty_bytes if self.dirty_bytes is None else self.dirty_bytes
         return CachePolicy(
@@ -37,7 +37,7 @@ class CachePolicyChange:
 
 
 def cache_policy_problems(device: DeviceSpec, change: CachePolicyChange) -> Iterator[Problem]:
-    """Return what in a device stands against a change of its policy."""
+    """Return why a change of the cache policy does not fit a device."""
     mode = device.cache.mode if change.mode is None else change.mode
     if change.dirty_bytes is not None and mode is not CacheMode.WRITE_BACK:
         yield Problem(
@@ -60,7 +60,7 @@ def read_cache_problems(subject: str, size: ByteSize, read_bytes: int) -> Iterat
 
 
 def cache_policy_text(policy: CachePolicy) -> str:
-    """Say a policy in a few words."""
+    """Return a policy as text."""
     text = policy.mode.value
     if policy.mode is CacheMode.WRITE_BACK:
         text += f", at most {format_bytes(policy.dirty_bytes)} dirty"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Emptying a node that is about to leave: what moves away, and what cannot, with the reason.
+"""Which devices a `node drain` moves away before its shutdown, and which are stranded, and why.
 
-A drained node may serve nothing, while its replicas go on: so a device is demoted here, promoted
-there, and only then are replicas taken down. Pacemaker's own shutdown and standby take a node's
-replica down before they promote another, and hosts wait for that too.
+A drained node may serve nothing, while its replicas go on. So a device is demoted on it and
+promoted on another node, and only then are replicas taken down. Pacemaker's own shutdown and
+standby take a node's replica down before they promote another, and hosts wait for that too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import unmanaged_problems
 from sanctl.plan.cluster.standby import takeover_obstacle
 
-#: The constraint, made by the playbook, that gives the attribute DRAINED its effect.
+#: The constraint, made by the playbook, that gives the drained attribute its effect.
 DRAIN_CONSTRAINT = "drained-serves-nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrandedDevice:
-    """A device that stops being served when its node leaves, and why nobody takes it over."""
+    """A device that stops being served when its node leaves, and why no other node takes over."""
 
     device: DeviceName
     reason: str
@@ -42,10 +42,10 @@ class DrainOutlook:
 
 
 def drain_outlook(cluster: Cluster, node: NodeName) -> DrainOutlook:
-    """Judge the devices that a node serves now.
+    """Return what becomes of the devices that a node serves now.
 
-    Asked again while it drains: another node may have begun to leave meanwhile, and two nodes
-    that wait for each other would both wait in vain.
+    Evaluated again while the node drains: another node may have begun to leave meanwhile, and two
+    nodes that wait for each other would both wait in vain.
     """
     moving, stranded = [], []
     for device in cluster.cib.devices:
@@ -59,25 +59,25 @@ def drain_outlook(cluster: Cluster, node: NodeName) -> DrainOutlook:
 
 
 def stranded_reason(cluster: Cluster, device: DeviceSpec, leaving: NodeName) -> str | None:
-    """Return why no other node would take a device over from one that leaves; None: one would."""
+    """Return why no other node would take over a device from a leaving node; None: one would."""
     if not cluster.mon.has_quorum:
         return "there is no quorum"
     if unmanaged_problems(cluster, device):
-        return "Pacemaker is told to leave it alone"
+        return "Pacemaker is told to leave the device alone"
     reasons = [
         takeover_obstacle(cluster, device, other) for other in device.nodes if other != leaving
     ]
     if None in reasons:
         return None
-    return ", ".join(reason for reason in reasons if reason) or "it has no other replica"
+    return ", ".join(reason for reason in reasons if reason) or "the device has no other replica"
 
 
 def devices_between_nodes(
     cluster: Cluster, names: tuple[DeviceName, ...], leaving: NodeName
 ) -> tuple[DeviceName, ...]:
-    """Return which devices are between two nodes: left by one, served by no other yet.
+    """Return which devices are between two nodes: demoted on one, served by no other yet.
 
-    What another node cannot take over any more is not waited for.
+    A device that no other node can take over any more is left out: nothing would come of waiting.
     """
     return tuple(
         name

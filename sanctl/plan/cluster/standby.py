@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Taking a node out of service and back."""
+"""Puts a node into standby and back online, and says which devices would then stop."""
 
 from __future__ import annotations
 
@@ -7,25 +7,12 @@ from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
-from sanctl.model.cluster import CibNode, Cluster, NodeState
+from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
 
 ACCEPT_STOP = "SAN-NODE-004"
-
-
-def existing_node(cluster: Cluster, name: NodeName) -> CibNode:
-    """Return the node of that name.
-
-    Raises:
-        Refused: the cluster has none.
-    """
-    for node in cluster.cib.nodes:
-        if node.name == name:
-            return node
-    known = ", ".join(str(node.name) for node in cluster.cib.nodes)
-    raise Refused(Problem("SAN-NODE-001", f"there is no node {name}", f"the cluster has: {known}"))
 
 
 def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
@@ -39,7 +26,7 @@ def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> s
     if not replica.is_up_to_date:
         return f"the replica on {node} is {replica.brief()}"
     if cluster.is_marked(device, node):
-        return f"the replica on {node} is marked as behind"
+        return f"the replica on {node} is marked as outdated"
     return None
 
 
@@ -59,14 +46,13 @@ def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[DeviceName, ...]
 def plan_standby(
     cluster: Cluster, name: NodeName, *, accepted: Collection[str] = ()
 ) -> tuple[Change, ...]:
-    """Return the change that puts a node into standby; nothing when it is.
+    """Return the change that puts a node into standby; nothing when it is in standby.
 
     Raises:
         Refused: a device would stop being served, and that was not accepted.
     """
     node = existing_node(cluster, name)
-    if not cluster.mon.has_quorum:
-        raise Refused(no_quorum_problem())
+    refuse_without_quorum(cluster)
     if node.wants_standby:
         return ()
     stranded = stranded_devices(cluster, name)
@@ -91,7 +77,7 @@ def check_fencing(cluster: Cluster, name: NodeName) -> None:
         Refused: it does not, or nothing can.
     """
     existing_node(cluster, name)
-    # A device that names nobody finds out by asking; it may be for this node.
+    # A fencing device without a host list asks its hardware; it may be for this node.
     if not any(not f.targets or name.value in f.targets for f in cluster.cib.fencing):
         raise Refused(
             Problem(
@@ -105,8 +91,7 @@ def check_fencing(cluster: Cluster, name: NodeName) -> None:
 def plan_online(cluster: Cluster, name: NodeName) -> tuple[Change, ...]:
     """Return the change that ends a node's standby; nothing when it is in none."""
     node = existing_node(cluster, name)
-    if not cluster.mon.has_quorum:
-        raise Refused(no_quorum_problem())
+    refuse_without_quorum(cluster)
     if "standby" not in node.attributes:
         return ()
     return (RemoveNodeAttribute(node=name, attribute="standby"),)

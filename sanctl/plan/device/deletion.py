@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Deleting a device: which step is next, told from the cluster's state alone.
+"""Next step of `device delete`, from the cluster's state: stop, remove from the CIB, await data.
 
 Order and reason: Pacemaker stops every instance *before* the configuration goes, because a resource
 that vanishes while it runs is stopped without its parameters, that stop fails, and a failed stop is
-answered by fencing the node. Then one change removes the configuration and leaves a note for each
-replica's node (`sanctl-delete-NAME`) that names exactly the files to remove. Both or neither: no
-moment exists in which data is left that nobody knows of. Each node's pool agent removes the files,
-then its note; a node that is away does so when it is back.
+answered by fencing the node. Then one change removes the configuration and leaves a tombstone for
+each replica's node (`sanctl-delete-NAME`) that names exactly the files to remove. Both or neither:
+at no moment is data left that the CIB knows nothing of. Each node's pool agent removes the files,
+then its tombstone; an absent node does so when it is back.
 
-Nothing is remembered between the steps but the CIB, so an interrupted deletion is finished by
-running the command again, from wherever it stopped.
+Nothing is kept between the steps but the CIB, so an interrupted deletion is finished by running the
+command again, from wherever it stopped.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from dataclasses import dataclass
 from sanctl.errors import Refused
 from sanctl.model.cib_change import Change, RemoveDevice, SetNodeAttribute, SetStopped
 from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import TOMBSTONE_PREFIX
-from sanctl.plan.cluster.preconditions import existing_device, unmanaged_problems
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import (
+    existing_device,
+    quorum_problems,
+    unmanaged_problems,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +45,14 @@ class AwaitStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveConfiguration:
-    """Nothing runs: remove the configuration, leave the notes."""
+    """Nothing runs: remove the configuration, leave the tombstones."""
 
     changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitDataRemoval:
-    """Nodes that are here have not removed the data yet."""
+    """Nodes whose pool agent runs have not removed the data yet."""
 
     here: tuple[NodeName, ...]
     away: tuple[NodeName, ...]
@@ -56,7 +60,7 @@ class AwaitDataRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
-    """Done, but for nodes that are away and will remove the data when they are back."""
+    """Done, except on absent nodes, which remove the data when they are back."""
 
     away: tuple[NodeName, ...]
 
@@ -68,14 +72,12 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     """Check that a deletion can begin, or go on.
 
     Raises:
-        Refused: there is nothing of that name, no quorum, or Pacemaker would not stop it.
+        Refused: there is no such device or tombstone, no quorum, or the device is unmanaged.
     """
     if cluster.cib.device(name) is None and cluster.cib.tombstones_of(name):
         return
     device = existing_device(cluster, name)
-    problems = list(unmanaged_problems(cluster, device))
-    if not cluster.mon.has_quorum:
-        problems.insert(0, no_quorum_problem())
+    problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
     if problems:
         raise Refused(*problems)
 
@@ -99,14 +101,15 @@ def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
     return RemoveConfiguration(
         changes=(
             RemoveDevice(name=name),
-            *(
-                SetNodeAttribute(
-                    node=node,
-                    attribute=f"{TOMBSTONE_PREFIX}{name}",
-                    value=f"{device.uuid} {device.pool}",
-                )
-                for node in device.nodes
-                if node in members
-            ),
+            *(tombstone(device, node) for node in device.nodes if node in members),
         )
+    )
+
+
+def tombstone(device: DeviceSpec, node: NodeName) -> Change:
+    """Return the change by which a node's pool agent removes its replica's files."""
+    return SetNodeAttribute(
+        node=node,
+        attribute=f"{TOMBSTONE_PREFIX}{device.name}",
+        value=f"{device.uuid} {device.pool}",
     )

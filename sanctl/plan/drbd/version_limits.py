@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How many copies the DRBD at hand can keep."""
+"""How many replicas of one device the loaded DRBD version can keep: 8.4 two, 9 four."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _LIMIT_9 = 4
 
 
 def replica_limit(drbd_version: str | None) -> int:
-    """Return how many nodes may hold a copy of one device at one time."""
+    """Return how many nodes may hold a replica of one device at one time."""
     return _LIMIT_9 if drbd_version is not None and _major(drbd_version) >= 9 else _LIMIT_8
 
 
 def drbd_version_problem(replicas: int, drbd_version: str | None) -> Problem | None:
-    """Return why that many copies cannot be kept; None: they can."""
+    """Return why that many replicas cannot be kept; None where they can."""
     if replicas <= replica_limit(drbd_version):
         return None
     return Problem(

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When a node ends itself because a request of a host will never be answered there. Pure.
+"""When a node reboots itself because a request hangs at its disk or in DRBD, with nothing frozen.
 
-I/O that is frozen has its own end (sanctl/plan/failover/frozen_io_reboot.py). This is about
-requests that wait while
-nothing is frozen any more. They hold the host that sent them, and the gate, the demotion and the
-stop of the device with it. There are two kinds:
+Frozen I/O is ended elsewhere (sanctl/plan/failover/frozen_io_reboot.py). A request that hangs while
+nothing is frozen holds the host that sent it, and the gate, the demotion and the stop of the
+device. There are two kinds:
 
 * A disk below DRBD that gives no answer. The peer has all that was acknowledged, so another node
-  can serve; without one in sync there is nothing to be won.
+  can serve; without a peer in sync a reboot gains nothing.
 * A request that DRBD has forgotten. 8.4 keeps an empty flush out of its transfer log. One that its
   disk answers just while I/O is suspended is held back until that ends, and what lets held requests
   go walks the transfer log (drbd_req.c: drbd_send_and_submit, mod_rq_state, _tl_restart). Nothing
   but the end of the kernel lets it go, and as soon as the peer is back, drbd_suspend_io waits for
-  it, and everything else for that. So it ends the node when another one can serve, or when nothing
-  is answered here any more.
+  it, and everything else for that. So the node reboots when another one can serve, or when no
+  request is answered here any more.
 
-What a reboot interrupts is not acknowledged. What was, is on the peer, or on this node's disk: it
-is asked to write down all it has first, where it still answers.
+What a reboot interrupts is not acknowledged. What was, is on the peer, or on this node's disk,
+where it still answers: the node is asked to sync it first.
 """
 
 from __future__ import annotations
@@ -34,11 +33,12 @@ HANGING_AFTER_S = 60.0
 
 
 class HungIoAction(StrEnum):
-    """What is to be done about requests that wait."""
+    """What is to be done about requests that hang."""
 
     FINE = "fine"
     WAIT = "wait"
     END = "end"
+    """Reboot the node."""
 
 
 def choose_action(
@@ -47,9 +47,9 @@ def choose_action(
     """Return what to do about the oldest requests, and what is wrong with them.
 
     Args:
-        requests: those that wait longest on this node.
+        requests: those that have waited longest on this node.
         state: the resource here.
-        is_silent: no request of the device was answered since the last look.
+        is_silent: no request of the device was answered since the last observation.
     """
     if not state.is_primary or state.suspended != "no":
         return HungIoAction.FINE, ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a pool's slow disk and its flash are put together, from what lies on them.
+"""How a pool's slow disk and flash are assembled at boot: attach, empty first, alone, or refuse.
 
 The invariant: a slow disk is never used without data that is on flash alone, and flash is never
 used with a disk that has changed without it.
 
-Two notes of sanctl's own are needed beside bcache's superblock (docs/adr/0031):
+Two notes of sanctl are needed beside bcache's superblock (docs/adr/0031):
 
-* `write-back`, written before that mode begins and removed when nothing is on flash alone any
+* `write-back`, written before that mode begins and removed when no data is on flash alone any
   more, or when flash has failed and the disk goes on: the kernel stops a disk that lacks data.
 * `stopped`, written when the pool was unmounted in order with its flash, and removed before it is
   used again. Without it (and without `write-back`) flash may have been away for a while.
@@ -20,16 +20,16 @@ from sanctl.model.pool_cache import Attachment, Superblock
 
 
 class AssemblyAction(StrEnum):
-    """What is to be done with the two."""
+    """What is to be done with slow disk and flash."""
 
     ATTACH = "attach"
-    """Use them together: what is on flash is right."""
+    """Use them together: the data on flash is current."""
     RENEW = "renew"
     """Empty the flash, then use them together."""
     ALONE = "alone"
     """Use the slow disk without flash."""
     REFUSE = "refuse"
-    """Use neither: data is on flash that is not here."""
+    """Use neither: data is on a flash device that is absent."""
     FOREIGN = "foreign"
     """The slow disk is not this pool's."""
 
@@ -47,7 +47,7 @@ def choose_assembly(
     Args:
         label: the pool's, as both superblocks have to hold it.
         origin: the slow disk's superblock; None: it has none.
-        flash: the flash device's; None: the device is not there or has none.
+        flash: the flash device's; None: the device is absent or has none.
         is_noted_write_back: the note `write-back` is there.
         stopped_with: the cache set that the note `stopped` names; empty without one.
     """

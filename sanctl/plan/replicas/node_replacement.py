@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Replacing a node: what is asked of each device that has a copy there, or lacks one already."""
+"""What `node replace OLD NEW` requests for each device with a replica on the old node, or none."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.cluster.standby import existing_node
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
 from sanctl.plan.replicas.replica_choice import ReplicaRequest
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
@@ -16,22 +15,21 @@ from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 def plan_replacement(
     cluster: Cluster, old: NodeName, new: NodeName
 ) -> tuple[tuple[DeviceName, ReplicaRequest], ...]:
-    """Return what is asked of each device, in the order of their names.
+    """Return the request for each device, in the order of their names.
 
-    A device that has fewer copies than wanted is among them: where the copy had to be dropped
+    A device that has fewer replicas than wanted is included: where the replica had to be dropped
     before the new one could be added, an interrupted replacement has left it like that. So is one
-    whose copy on the new node is not in sync yet.
+    whose replica on the new node is not in sync yet.
 
     Raises:
-        Refused: the new node is not there, or is the old one; or no quorum.
+        Refused: the new node does not exist, or is the old one; or no quorum.
     """
     existing_node(cluster, new)
     if old == new:
         raise Refused(
-            Problem("SAN-REP-006", f"{old} cannot take its own place", "name two different nodes")
+            Problem("SAN-REP-006", f"{old} cannot replace itself", "name two different nodes")
         )
-    if not cluster.mon.has_quorum:
-        raise Refused(no_quorum_problem())
+    refuse_without_quorum(cluster)
     return tuple(
         (device.name, replacement_request(device, old, new))
         for device in cluster.cib.devices
@@ -45,10 +43,10 @@ def plan_replacement(
 
 
 def replacement_request(device: DeviceSpec, old: NodeName, new: NodeName) -> ReplicaRequest:
-    """Return what is asked of one device.
+    """Return the request for one device.
 
-    Where the new node has a copy already, another is chosen; where only the old one has a copy to
-    be moved, the new one gets it.
+    Where the new node has a replica already, another node is chosen; else the new node gets the
+    old one's.
     """
     return ReplicaRequest(
         replicas=device.replicas,

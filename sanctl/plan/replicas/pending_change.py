@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a change of a device's copies has left to do, told from the CIB and the copies alone.
+"""What an interrupted change of a device's replicas left undone, and how to finish or undo it.
 
-Each answer says what is left, and how to go on or back.
+Read from the CIB and the replicas' published states alone.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from sanctl.plan.replicas.replica_safety import up_to_date_primary
 
 
 def pending_change_of(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
-    """Return what is left to do about a device's copies; None: nothing."""
+    """Return what a change of a device's replicas left undone, and what to do; None: nothing."""
     return replica_count_mismatch(device) or incomplete_replicas(cluster, device)
 
 
 def replica_count_mismatch(device: DeviceSpec) -> tuple[str, str] | None:
-    """Return that a device has fewer or more copies than wanted; None: as many."""
+    """Return that a device has fewer or more replicas than wanted; None: as many."""
     name, have, wanted = device.name, len(device.nodes), device.replicas
     if have < wanted:
         return (
-            f"it has {_copies(have)}, and {wanted} are wanted",
+            f"it has {_replicas(have)}, and {wanted} are wanted",
             f"'sanctl device replicas {name} {wanted}' adds what is missing, "
             f"'sanctl device replicas {name} {have}' leaves it at that",
         )
     if have > wanted:
         return (
-            f"it has {_copies(have)}, and {wanted} {'is' if wanted == 1 else 'are'} wanted",
+            f"it has {_replicas(have)}, and {wanted} {'is' if wanted == 1 else 'are'} wanted",
             f"'sanctl device replicas {name} {wanted} --drop NODE' goes on, "
             f"'sanctl device replicas {name} {have}' keeps all",
         )
@@ -35,7 +35,7 @@ def replica_count_mismatch(device: DeviceSpec) -> tuple[str, str] | None:
 
 
 def incomplete_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
-    """Return which copies are not complete, being filled for the first time or anew; None: none."""
+    """Return which replicas are incomplete: initial or full resync under way; None: none."""
     name = device.name
     half = tuple(
         node
@@ -48,11 +48,11 @@ def incomplete_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[str, str]
         return None
     drops = " ".join(f"--drop {node}" for node in half)
     return (
-        f"the copy on {', '.join(map(str, half))} is being filled",
-        f"a copy that is being added is taken back with 'sanctl device replicas {name} {rest} "
-        f"{drops}'",
+        f"the replica on {', '.join(map(str, half))} is resyncing",
+        "a replica that is being added is dropped again with "
+        f"'sanctl device replicas {name} {rest} {drops}'",
     )
 
 
-def _copies(count: int) -> str:
-    return "one copy" if count == 1 else f"{count} copies"
+def _replicas(count: int) -> str:
+    return "one replica" if count == 1 else f"{count} replicas"

@@ -20,6 +20,7 @@ from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device, Health
 from sanctl.drivers import (
     backing_device,
+    drbdadm,
     drbdsetup,
     loop,
     pool_files,
@@ -29,6 +30,7 @@ from sanctl.drivers import (
 )
 from sanctl.errors import CommandError
 from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 from tests.fakes.runner import FakeRunner
 
@@ -53,8 +55,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pool_files.DeviceF
     Path(made.data).write_bytes(b"data" * 2048)
     Path(made.metadata).write_bytes(b"meta" * 1024)
     Path(lost_writes.marker_path(made.data)).write_text("another boot\n")
-    monkeypatch.setattr(lost_writes, "RUNTIME", str(tmp_path / "run"))
-    monkeypatch.setattr(write_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(loop, "detach", lambda _path: None)
@@ -62,7 +64,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pool_files.DeviceF
     monkeypatch.setattr(loop, "grow", lambda *_: None)
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
     monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(drbdsetup, "recorded_size_bytes", lambda *_, **__: 8192)
+    monkeypatch.setattr(drbdadm, "recorded_size_bytes", lambda *_, **__: 8192)
     monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
     monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: made.data)
@@ -94,7 +96,7 @@ def test_a_start_makes_nothing_of_a_file_that_it_cannot_see(
 def test_no_metadata_are_written_over_ones_that_cannot_be_seen(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(drbdsetup, "create_metadata", refuse)
+    monkeypatch.setattr(drbdadm, "create_metadata", refuse)
     monkeypatch.setattr(resource_file, "_refuse_claimed", refuse)
     monkeypatch.setattr(resource_file, "apply", refuse)
     Faults(monkeypatch).at(files.metadata, number)
@@ -125,10 +127,8 @@ def test_a_copy_that_may_be_suspect_does_not_serve_and_is_not_thrown_away(
     monkeypatch.setattr(primary_node, "find", lambda *_: "n2")
     monkeypatch.setattr("sanctl.agents.replica.reinitialize.reset", refuse)
     faults = Faults(monkeypatch)
-    faults.at(
-        lost_writes.marker_path(files.data) if where == "marker" else lost_writes._failed(VOL.name),
-        number,
-    )
+    marker, note = lost_writes.marker_path(files.data), lost_writes._failed(VOL.name).path
+    faults.at(marker if where == "marker" else note, number)
     # The marker is read by the built-in open(), which asks the kernel by itself.
     monkeypatch.setattr(lost_writes, "read_text_or", _read)
     assert lost_writes.is_suspect(VOL.name, files.data)
@@ -195,7 +195,7 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     monkeypatch.setattr(parts, "observe", lambda *_: found)
     monkeypatch.setattr(first_activation, "_is_unborn", lambda *_: True)
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
-    faults.at(activation_record._mark(VOL), errno.ENOMEM)
+    faults.at(activation_record._mark(VOL).path, errno.ENOMEM)
     assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
     faults.at(quorum_overlap._LIFE, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):

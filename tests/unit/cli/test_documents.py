@@ -103,7 +103,7 @@ def test_every_command_with_json_is_documented_and_nothing_else() -> None:
         for words, command in leaves(cli)
         if any("--output" in parameter.opts for parameter in command.params)
     }
-    assert printing == set(ALL_DOCUMENTS), "sanctl/cli/documents/contract.py"
+    assert printing == set(ALL_DOCUMENTS), "sanctl/cli/documents/by_command.py"
 
 
 def test_every_document_is_held_against_a_real_one() -> None:

@@ -11,7 +11,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import CacheState
 from tests.support.json_contract import breaches
 from tests.unit.cli.test_commands import FakeEnvironment, Run, data_of, env, run
-from tests.unit.ops.test_pool import Bench, with_flash
+from tests.unit.ops.test_pool_cache import Bench, with_flash
 
 __all__ = ["env", "run"]
 

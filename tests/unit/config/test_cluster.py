@@ -84,7 +84,7 @@ def test_what_is_rendered_reads_back() -> None:
     assert [node.is_power_protected for node in parse(protected).nodes].count(True) == 1
 
 
-def test_where_nodes_stand() -> None:
+def test_sites_and_racks() -> None:
     text = GOOD.replace("id = 1\n", 'id = 1\nsite = "north"\nrack = "A.1"\n')
     text = text.replace("id = 2\n", 'id = 2\nsite = "south"\nrack = "A.1"\n')
     topology = parse(text)
@@ -185,7 +185,7 @@ def test_two_nodes_are_no_majority() -> None:
     assert codes(two) == ["SAN-CONF-020"]
 
 
-def test_nobody_to_store_anything() -> None:
+def test_no_storage_node() -> None:
     text = GOOD[: GOOD.index("[nodes.n1]")] + "[pools]\n"
     assert codes(text) == ["SAN-CONF-022"]
 

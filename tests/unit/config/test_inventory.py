@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The inventory is judged whole, and messages speak its language."""
+"""An inventory is checked as a whole, and messages name its hosts and variables."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_one_mistake_is_named(host: str, variable: str, value: object, line: str
     assert [found for found in problems(variables) if found.startswith(line)]
 
 
-def test_what_is_said_of_a_node_reaches_it() -> None:
+def test_host_variables_reach_the_node() -> None:
     """What was said of its power did not, for as long as nobody had tried it."""
     variables = hostvars()
     for number in (1, 2):
@@ -141,7 +141,7 @@ def test_what_is_said_of_a_node_reaches_it() -> None:
     assert (second.site, second.rack, second.is_power_protected) == ("s2", "r2", False)
 
 
-def test_a_fallback_stands_in_for_something() -> None:
+def test_a_fallback_needs_a_first_fencing_device() -> None:
     variables = hostvars()
     strip = {"ip": "10.77.3.250", "plug": 1}
     variables["n1"] |= {
@@ -166,7 +166,9 @@ def test_a_fallback_stands_in_for_something() -> None:
         host["sanctl_sbd_devices"] = ["/dev/disk/by-id/x"]
     variables["n1"]["sanctl_fence_options"] = {}
     (line,) = problems(variables)
-    assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_options: is there without")
+    assert line.startswith(
+        "SAN-CONF-032: host n1: sanctl_fence_fallback_options: is a fallback without"
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,20 +206,20 @@ def test_a_node_without_a_role() -> None:
     assert any(line.startswith("SAN-CONF-003: host n3") for line in found)
 
 
-def test_nobody_at_all() -> None:
+def test_an_inventory_without_nodes() -> None:
     assert inventory.read_inventory({}, {})["problems"][0].startswith(
         "SAN-CONF-022: group sanctl_nodes: has no hosts"
     )
 
 
-def test_where_nodes_stand_reaches_cluster_toml() -> None:
+def test_sites_and_racks_reach_cluster_toml() -> None:
     variables = hostvars()
     variables["n1"] |= {"sanctl_site": "north", "sanctl_rack": "a1"}
     assert problems(variables) == [
-        "SAN-CONF-046: host n2: sanctl_site: is missing, and told of n1 "
-        "(tell it of every storage node, or of none)",
-        "SAN-CONF-046: host n2: sanctl_rack: is missing, and told of n1 "
-        "(tell it of every storage node, or of none)",
+        "SAN-CONF-046: host n2: sanctl_site: is missing, and given for n1 "
+        "(give it for every storage node, or for none)",
+        "SAN-CONF-046: host n2: sanctl_rack: is missing, and given for n1 "
+        "(give it for every storage node, or for none)",
     ]
     variables["n2"] |= {"sanctl_site": "south", "sanctl_rack": "a1"}
     assert problems(variables) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""SBD and the watch over the iscsi network, as an inventory states them: every mistake is named."""
+"""SBD and the reach monitor in an inventory: each mistake is named."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which strategies go with which nodes, in cluster.toml and in the inventory's words."""
+"""Which strategies go with which nodes, in cluster.toml and in an inventory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def codes(text: str) -> list[str]:
 )
 def test_what_goes_together(text: str, strategy: Strategy, tally: VoteMode) -> None:
     topology = parse(text)
-    assert (topology.strategy, topology.tally) == (strategy, tally)
+    assert (topology.strategy, topology.vote_mode) == (strategy, tally)
     assert parse(render(topology)) == topology
 
 
@@ -76,7 +76,7 @@ def test_what_goes_together(text: str, strategy: Strategy, tally: VoteMode) -> N
         ),
     ],
 )
-def test_what_does_not(text: str, expected: list[str]) -> None:
+def test_combinations_that_are_refused(text: str, expected: list[str]) -> None:
     assert codes(text) == expected
 
 

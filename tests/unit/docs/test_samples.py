@@ -18,6 +18,11 @@ from tests.support.json_contract import breaches
 
 _CODE = re.compile(r"SAN-[A-Z]+-\d{3}")
 _MAKE = re.compile(r"(?:^|`|\$ )(?:\s{4,})?make ([a-z-]+)", re.MULTILINE)
+_ACTION = re.compile(r"SANCTL_ACTION=([a-z-]+)")
+_KIND_ROW = re.compile(r"\| (device|node|pool)\b[^|]*:")
+_FILE = re.compile(
+    r"(?<![/\w-])((?:sanctl|tests|scripts|resource-agents|ansible)/[\w./-]+\.(?:py|yml|j2))"
+)
 PAGES = doc_samples.pages()
 COMMANDS = [
     sample
@@ -79,6 +84,48 @@ def test_what_cannot_be_typed_is_noticed(line: str) -> None:
 def test_every_code_exists(page: Path) -> None:
     named = set(_CODE.findall(page.read_text(encoding="utf-8")))
     assert named - set(all_codes()) == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_of_the_tree_exists(page: Path) -> None:
+    named = set(_FILE.findall(page.read_text(encoding="utf-8")))
+    assert {name for name in named if not (doc_samples.ROOT / name).exists()} == set()
+
+
+def test_a_file_that_is_gone_is_noticed() -> None:
+    assert _FILE.findall("as `sanctl/gone.py` and (tests/lab/test_x.py), not /etc/sanctl/x.py") == [
+        "sanctl/gone.py",
+        "tests/lab/test_x.py",
+    ]
+
+
+def test_every_action_is_written_to_the_journal() -> None:
+    """An operator who asks the journal for another finds nothing, and takes that for good news."""
+    product = (doc_samples.ROOT / "sanctl").rglob("*.py")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in product)
+    named = {name for page in PAGES for name in _ACTION.findall(page.read_text(encoding="utf-8"))}
+    assert "fence-peer" in named
+    assert {name for name in named if f'"{name}"' not in text} == set()
+
+
+def test_every_room_is_on_the_page_about_architecture() -> None:
+    product = doc_samples.ROOT / "sanctl"
+    page = (doc_samples.ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    rooms = {f"{path.parent.relative_to(product)}" for path in product.glob("*/*/__init__.py")}
+    layers = {f"sanctl.{path.parent.name}" for path in product.glob("*/__init__.py")}
+    assert {"agents/fencing", "plan/failover"} <= rooms
+    missing = {name for name in rooms | layers if f"`{name}`" not in page}
+    assert missing == set(), "say in docs/explanation/architecture.md what is in it"
+
+
+def test_every_kind_of_state_exists() -> None:
+    """The table of what is below /run/sanctl names the kinds that the product has."""
+    page = doc_samples.ROOT / "docs" / "explanation" / "architecture.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if _KIND_ROW.match(line)]
+    named = {kind for row in rows for kind in re.findall(r"`([a-z-]+)[`.]", row.split("|")[1])}
+    text = (doc_samples.ROOT / "sanctl" / "system" / "state_files.py").read_text(encoding="utf-8")
+    assert len(named) > 20
+    assert {kind for kind in named if f'"{kind}"' not in text} == set()
 
 
 def test_every_make_target_exists() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""bcache's superblock, byte by byte, and the numbers it prints."""
+"""bcache's superblock, byte by byte, blank devices, and bcache's byte counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_checksum_is_crc64_we() -> None:
     assert bcache.checksum(b"123456789") == 0x62EC59E3F1A4F00A
 
 
-def test_places_in_it() -> None:
+def test_superblock_offsets() -> None:
     """Offsets as in struct cache_sb_disk."""
     flash, disk = superblock(is_flash=True), superblock(is_flash=False)
     assert len(flash) == len(disk) == 208
@@ -44,7 +44,7 @@ def test_places_in_it() -> None:
     assert int.from_bytes(flash[:8], "little") == bcache.checksum(flash[8:])
 
 
-def test_it_reads_back() -> None:
+def test_a_rendered_superblock_reads_back() -> None:
     assert bcache.parse_superblock(superblock(is_flash=True)) == Superblock(
         True, (b"s" * 16).hex(), LABEL, Attachment.NONE, CacheMode.NONE
     )
@@ -60,7 +60,7 @@ def test_it_reads_back() -> None:
     ("text", "count"),
     [("0.0k\n", 0), ("1.5k", 1536), ("12", 12), ("2.0M", 2 << 20), ("-1.0k", 0), ("odd", 0)],
 )
-def test_numbers_for_people(text: str, count: int) -> None:
+def test_human_readable_byte_counts(text: str, count: int) -> None:
     assert bcache.parse_human_bytes(text) == count
 
 
@@ -109,7 +109,7 @@ def test_a_sector_that_cannot_be_read_is_not_blank(
         bcache.begins_blank(str(device))
 
 
-def test_what_is_made_anew_begins_blank(device: Path) -> None:
+def test_a_formatted_device_begins_blank(device: Path) -> None:
     """The filesystem is made where its first MiB is zero: an older one's must not be there."""
     device.write_bytes(b"old" * MIB)
     bcache.format_origin(str(device), b"u" * 16, LABEL)

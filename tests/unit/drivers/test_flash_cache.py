@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a node says of its pool's flash."""
+"""A pool's flash cache: published state, locks, and devices that cannot be read."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
 from sanctl.model.topology import Pool, PoolCache
+from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 from tests.fakes.runner import FakeRunner
 
@@ -32,7 +33,7 @@ SEEN = bcache.OriginState("null", True, THROUGH, True, 0, 0, 0)
 
 @pytest.fixture(autouse=True)
 def _folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
 
 
@@ -43,19 +44,21 @@ def follow(
     return flash_cache.apply_mode(POOL, wish, at=lambda _step: None)
 
 
-def test_the_answer_bears_the_serial_of_the_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_published_state_carries_the_wanted_serial(monkeypatch: pytest.MonkeyPatch) -> None:
     told = follow(monkeypatch, SEEN, WantedMode(THROUGH, 7))
     assert told == CacheState(THROUGH, THROUGH, serial=7)
 
 
-def test_while_another_changes_it_nothing_is_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_step_counts_as_done_while_another_process_has_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with flash_cache.locked(POOL):
         told = follow(monkeypatch, SEEN, WantedMode(THROUGH))
     assert told.reason == "changing"
 
 
 @pytest.mark.parametrize(("hits", "misses", "percent"), [(4, 1, None), (400, 100, 80)])
-def test_a_few_reads_tell_nothing(
+def test_a_few_reads_give_no_hit_rate(
     monkeypatch: pytest.MonkeyPatch, hits: int, misses: int, percent: int | None
 ) -> None:
     seen = SEEN._replace(hits=hits, misses=misses)
@@ -109,7 +112,7 @@ def test_a_disk_that_cannot_be_read_is_not_another_pools(
 
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("needed", [True, False])
-def test_flash_that_cannot_be_read_is_not_here(
+def test_flash_that_cannot_be_read_counts_as_missing(
     monkeypatch: pytest.MonkeyPatch, needed: bool, number: int
 ) -> None:
     devices = Devices(monkeypatch)
@@ -137,7 +140,7 @@ def test_a_note_that_cannot_be_read_permits_nothing(
     assert devices.done == []
 
 
-def test_only_what_was_read_and_is_the_pools_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_pools_own_readable_flash_is_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = Devices(monkeypatch)
     devices.errors["/dev/flash"] = OSError(errno.EIO, "Input/output error")
     with pytest.raises(CommandError, match="SAN-POOL-027"):
@@ -150,7 +153,9 @@ def test_only_what_was_read_and_is_the_pools_is_emptied(monkeypatch: pytest.Monk
     assert devices.done == ["format"]
 
 
-def test_a_stop_whose_disk_does_not_answer_notes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_whose_disk_does_not_answer_writes_no_stopped_note(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     devices = Devices(monkeypatch)
     monkeypatch.setattr(bcache, "observe", lambda _origin: SEEN)
     monkeypatch.setattr(bcache, "stop", lambda *_, **__: None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is told of LIO from its attributes alone, and how portals are made."""
+"""LIO limits read from its attributes, and portals beside another device's stop."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_portal_waits_for_another_devices_stop(monkeypatch: pytest.MonkeyPatch
     [(errno.EADDRINUSE, 5.0), (errno.EADDRNOTAVAIL, 0.0)],
     ids=["somebody else's for good", "not of this node"],
 )
-def test_a_portal_that_is_not_to_be_had_fails(
+def test_a_portal_whose_address_stays_taken_fails(
     monkeypatch: pytest.MonkeyPatch, refusal: int, waits_s: float
 ) -> None:
     listener = Listener(free_at_s=60.0, refusal=refusal)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Loop devices come and go while others look."""
+"""Loop devices that appear and disappear during a read, attach and detach."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VOL, OTHER = "/pool/devices/vol.1.meta", "/pool/devices/other.1.meta"
 CLEARED = [0x4C01]  # LOOP_CLR_FD
 
 
-def test_a_device_detached_while_it_is_read_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_device_detached_during_a_read_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """What broke: a stop that met another device's detach failed, and the node was fenced."""
 
     def read(path: str) -> str:
@@ -38,7 +38,7 @@ def test_a_device_detached_while_it_is_read_is_none(monkeypatch: pytest.MonkeyPa
     assert loop.find("/pool/devices/vol.1.data") == "/dev/loop2"
 
 
-def test_a_dm_device_that_is_being_removed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dm_device_removed_during_a_read_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """What broke: a reboot stopped three devices at once, and the node was fenced for it."""
 
     def read(path: str) -> str:
@@ -55,7 +55,7 @@ def test_a_dm_device_that_is_being_removed_is_none(monkeypatch: pytest.MonkeyPat
         files.read_text_or("/srv/dm-3", "")
 
 
-def test_another_error_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(path: str) -> str:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -107,7 +107,7 @@ def detach_vol(
         (OTHER, OTHER, []),
     ],
 )
-def test_only_what_is_over_the_file_while_it_is_held_is_detached(
+def test_only_a_device_over_the_file_while_open_is_detached(
     monkeypatch: pytest.MonkeyPatch, before: str, held: str, asked: list[int]
 ) -> None:
     """A device that a probe held open goes late, and its number is another replica's by then."""
@@ -120,7 +120,7 @@ def test_a_device_that_is_gone_is_detached(monkeypatch: pytest.MonkeyPatch) -> N
         detach_vol(monkeypatch, VOL, VOL, errno.EINTR)
 
 
-def test_a_detach_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_detach_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_all", lambda: iter([("/dev/loop3", VOL)]))
     monkeypatch.setattr(isolated_call, "errno_of", lambda *_, **__: None)
     with pytest.raises(CommandError, match=r"SAN-POOL-025.*no answer"):
@@ -150,7 +150,7 @@ def stays_attached(path: Path) -> bool:
     return str(path) in loop.backing_files()
 
 
-def test_the_kernel_leaves_a_device_that_is_over_another_file(
+def test_the_kernel_keeps_a_device_over_another_file(
     attached: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, device = attached
@@ -164,7 +164,7 @@ def test_the_kernel_leaves_a_device_that_is_over_another_file(
     assert not stays_attached(other), "a deleted file's goes, too"
 
 
-def test_the_kernel_detaches_what_is_held_open_when_that_is_closed(
+def test_the_kernel_detaches_an_open_device_when_it_is_closed(
     attached: tuple[Path, str],
 ) -> None:
     file, device = attached
@@ -179,7 +179,7 @@ def test_the_kernel_detaches_what_is_held_open_when_that_is_closed(
     loop.detach(str(file))
 
 
-def test_one_that_is_leaving_is_not_taken_for_attached(
+def test_a_detaching_device_does_not_count_as_attached(
     attached: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be gone, or over another replica's file, by the time that DRBD opens it."""
@@ -187,17 +187,17 @@ def test_one_that_is_leaving_is_not_taken_for_attached(
     handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     loop.detach(str(file))
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "_LEAVES_S", 0.1)
+        patched.setattr(loop, "_AUTOCLEAR_S", 0.1)
         with pytest.raises(CommandError, match=r"SAN-POOL-025.*held open"):
             loop.attach(LocalRunner(), str(file), direct_io=False)
     closing = threading.Timer(0.2, os.close, [handle])
     closing.start()
     found = loop.attach(LocalRunner(), str(file), direct_io=False)
     closing.join()
-    assert (loop.find(str(file)), loop._is_leaving(found)) == (found, False)
+    assert (loop.find(str(file)), loop._is_detaching(found)) == (found, False)
 
 
-def test_one_that_somebody_has_for_himself_is_claimed(attached: tuple[Path, str]) -> None:
+def test_a_device_open_with_o_excl_is_claimed(attached: tuple[Path, str]) -> None:
     _, device = attached
     assert not loop.is_claimed(device)
     handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One look at a mark, one change that sets it: as cibadmin of Pacemaker 2.1.5 and 3.0 prints it."""
+"""Reading and setting an outdated mark, with cibadmin output of Pacemaker 2.1.5 and 3.0."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_node_without_attributes() -> None:
 
 
 @pytest.mark.parametrize(("value", "is_marked"), [("cafe", True), ("beef", False)])
-def test_a_mark_is_found_where_it_is(value: str, is_marked: bool) -> None:
+def test_a_mark_is_found_in_its_attribute_set(value: str, is_marked: bool) -> None:
     """Also in a second set; the mark of a device that had the name before is none."""
     seen = _look(_CIB, _NODE, _set("first"), _set("second", value), _UUID)
     assert (seen.set_id, seen.pair_id, seen.value) == ("second", "second-x", value)
@@ -45,7 +45,7 @@ def test_a_mark_is_found_where_it_is(value: str, is_marked: bool) -> None:
     assert seen.state is None
 
 
-def test_a_mark_of_this_node_is_told_apart() -> None:
+def test_a_mark_of_this_node_is_not_the_peers() -> None:
     mine = '<node id="1" uname="n1"/><nvpair id="m" name="sanctl-outdated-vol1" value="{}"/>'
     peers = (_NODE, _set("first"))
     for order in ((mine, *peers), (*peers, mine)):
@@ -56,13 +56,13 @@ def test_a_mark_of_this_node_is_told_apart() -> None:
     assert not _look(_CIB, _NODE, _set("first", "cafe"), _UUID).is_own_marked
 
 
-def test_without_a_mark_the_first_set_is_to_have_it() -> None:
+def test_without_a_mark_the_first_attribute_set_will_hold_it() -> None:
     seen = _look(_CIB, _NODE, _set("first"), _set("second"), _UUID)
     assert (seen.set_id, seen.pair_id) == ("first", "nodes-2-sanctl-outdated-vol1")
 
 
 @pytest.mark.parametrize("parts", [[_NODE, _UUID], [_CIB, _UUID], [_CIB, _NODE], [_CIB]])
-def test_a_cib_that_lacks_something_marks_nobody(parts: list[str]) -> None:
+def test_a_cib_without_device_or_node_is_an_error(parts: list[str]) -> None:
     with pytest.raises(CommandError, match="SAN-AGENT-012"):
         _look(*parts)
 
@@ -75,7 +75,9 @@ def test_a_single_answer_has_no_wrapper() -> None:
 @pytest.mark.parametrize(("outranks", "admin_epoch"), [(True, "6"), (False, None)])
 def test_the_mark_and_the_version_are_one_change(outranks: bool, admin_epoch: str | None) -> None:
     node = FakeRunner("")
-    outdated_marks.set_mark(node, "vol1", "n2", _look(_CIB, _NODE, _UUID), outranks=outranks)
+    outdated_marks.set_mark(
+        node, "vol1", "n2", _look(_CIB, _NODE, _UUID), raises_admin_epoch=outranks
+    )
     [(argv, stdin)] = node.calls
     assert argv == ("cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe")
     change = ET.fromstring(stdin or "")

@@ -26,7 +26,7 @@ def test_how_a_patchset_can_fail(status: int, stderr: str, error: type[Exception
         Pacemaker(FakeRunner((status, "", stderr))).patch("<diff/>")
 
 
-def test_a_patchset_goes_by_standard_input() -> None:
+def test_a_patchset_is_sent_on_standard_input() -> None:
     runner = FakeRunner()
     Pacemaker(runner).patch("<diff/>")
     ((argv, stdin),) = runner.calls
@@ -40,7 +40,7 @@ def test_no_answer_is_unreachable(status: int) -> None:
             getattr(Pacemaker(FakeRunner((status, "", ""))), ask)()
 
 
-def test_a_machine_without_pacemaker() -> None:
+def test_a_node_without_pacemaker() -> None:
     runner = FakeRunner(CommandError(Problem("SAN-CMD-001", "cibadmin: no such program")))
     with pytest.raises(Unreachable):
         Pacemaker(runner).query()

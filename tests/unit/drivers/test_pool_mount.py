@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which filesystem a path lies on, and whether it has shut itself down."""
+"""The mount of a path, a filesystem that has shut itself down, and remounting."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from sanctl.drivers import pool_mount
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from tests.fakes.runner import Answer, FakeRunner
 
@@ -53,12 +54,12 @@ def test_the_mount_of_a_path(path: str, mounted: str, is_shut: bool) -> None:
     assert under(path).is_shut_down is is_shut
 
 
-def test_of_two_on_one_place_the_last_counts() -> None:
+def test_of_two_mounts_at_one_path_the_last_counts() -> None:
     assert under("/srv/sanctl/main2").source == "/dev/sde"
     assert pool_mount.covering_mount("/", []) is None
 
 
-def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xfs_shut_down_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: None)
 
     def fails_with(number: int) -> None:
@@ -73,14 +74,16 @@ def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not pool_mount.reports_shut_down("/pool")
 
 
-def test_this_machine_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path))
+def test_this_machine_has_no_filesystem_that_shut_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     assert not pool_mount.is_shut_down(str(tmp_path))
     assert pool_mount.mount_of("/") is not None
     assert not pool_mount.is_readable("/dev/no-such-device")
 
 
-def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
+def test_a_remount_read_only_by_hand_is_not_a_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = tmp_path / "mountinfo"
@@ -107,17 +110,17 @@ def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
         (None, True, False),
     ],
 )
-def test_it_is_tried_out_where_the_kernel_does_not_say(
+def test_a_trial_write_where_the_kernel_reports_nothing(
     monkeypatch: pytest.MonkeyPatch, refused: int | None, answers: bool, is_shut: bool
 ) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: KNOWN)
-    monkeypatch.setattr(pool_mount, "_try", lambda _path: refused)
+    monkeypatch.setattr(pool_mount, "_try_write", lambda _path: refused)
     monkeypatch.setattr(pool_mount, "is_readable", lambda _source: answers)
     assert pool_mount.is_shut_down("/pool") is is_shut
 
 
-def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trial_write_on_a_read_only_mount(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     monkeypatch.setattr(
         pool_mount, "mount_of", lambda _path: KNOWN._replace(options=frozenset({"ro"}))
@@ -125,14 +128,14 @@ def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch)
     assert not pool_mount.is_shut_down("/pool")
 
 
-def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
+def test_a_trial_write_that_hangs_is_abandoned_and_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process waits for a file, for as long as this lasts."""
-    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(pool_mount, "_TRY_S", 60.0)
-    assert pool_mount._try(str(tmp_path)) == 0
-    assert pool_mount._try(str(tmp_path / "none")) == errno.ENOENT
+    assert pool_mount._try_write(str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path / "none")) == errno.ENOENT
     until = tmp_path / "until"
     with monkeypatch.context() as patched:
 
@@ -142,18 +145,16 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
 
         patched.setattr(pool_mount, "_make", hangs)
         patched.setattr(pool_mount, "_TRY_S", 0.05)
-        assert pool_mount._try(str(tmp_path)) is None
-    assert pool_mount._try(str(tmp_path)) is None, "one is still out"
+        assert pool_mount._try_write(str(tmp_path)) is None
+    assert pool_mount._try_write(str(tmp_path)) is None, "one is still out"
     until.touch()
     (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
     with held.open() as lock:  # free once that process has gone
         fcntl.flock(lock, fcntl.LOCK_EX)
-    assert pool_mount._try(str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path)) == 0
 
 
-def test_a_damaged_one_is_told_from_one_whose_disk_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_not_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "errcode"
     monkeypatch.setattr(
         "sanctl.drivers.pool_mount.read_text_or",
@@ -175,7 +176,7 @@ REFUSED = CommandError(Problem("SAN-CMD-003", "Unit pool.mount not found."))
     ("has_unit", "wanted"),
     [(True, []), (False, ["mount -t ext4 -o noatime,rw /dev/sdb /pool"])],
 )
-def test_it_is_mounted_as_the_unit_says_or_as_it_was(has_unit: bool, wanted: list[str]) -> None:
+def test_a_remount_uses_the_unit_or_the_former_options(has_unit: bool, wanted: list[str]) -> None:
     def answer(argv: Sequence[str]) -> Answer:
         if argv[0] == "systemd-escape":
             return "pool.mount\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What dm-cache says of itself (device-mapper/cache.rst), read."""
+"""dm-cache's status line (device-mapper/cache.rst), and the RAM of a full cache."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SHOWN = (
 )
 
 
-def test_its_own_account_is_read() -> None:
+def test_dm_cache_counters_are_read() -> None:
     assert ram_cache.parse_status(SHOWN) == Usage(200 * 32768, reads=1000, hits=900)
 
 
 @pytest.mark.parametrize("text", ["", "0 8 delay 0 0 0 0 0 0", "0 8 cache Fail", SHOWN[:30]])
-def test_anything_else_is_nothing(text: str) -> None:
+def test_a_failed_cache_has_no_counters(text: str) -> None:
     assert ram_cache.parse_status(text) is None
 
 

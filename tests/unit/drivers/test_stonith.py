@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A fencing device is asked by its agent, from this node, with the options that the CIB has."""
+"""A query of a fencing device by its fence agent, on this node, with the CIB's options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked(outcome: Answer) -> tuple[str, FakeRunner]:
     return Stonith(runner).ask("fence-n1"), runner
 
 
-def test_the_agent_gets_what_the_fencer_would_give_it() -> None:
+def test_the_fence_agent_gets_the_fencers_options() -> None:
     reason, runner = asked("")
     assert reason == ""
     argv, stdin = runner.calls[-1]

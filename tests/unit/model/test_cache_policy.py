@@ -22,14 +22,14 @@ from sanctl.model.cache_policy import (
     st.integers(MIN_DIRTY_BYTES, 1 << 50),
     st.just(0) | st.integers(MIN_READ_BYTES, 1 << 50),
 )
-def test_what_is_written_reads_the_same(mode: CacheMode, dirty_bytes: int, read_bytes: int) -> None:
+def test_a_policy_reads_back(mode: CacheMode, dirty_bytes: int, read_bytes: int) -> None:
     policy = CachePolicy(mode, read_bytes=read_bytes)
     if mode is CacheMode.WRITE_BACK:
         policy = policy._replace(dirty_bytes=dirty_bytes)
     assert parse_cache_policy(str(policy)) == policy
 
 
-def test_nothing_is_no_cache() -> None:
+def test_an_empty_text_is_no_cache() -> None:
     assert parse_cache_policy("") == NO_CACHE == CachePolicy(CacheMode.NONE)
 
 
@@ -49,6 +49,6 @@ def test_nothing_is_no_cache() -> None:
         "read=67108864",
     ],
 )
-def test_nothing_else_reads(text: str) -> None:
+def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_cache_policy(text)

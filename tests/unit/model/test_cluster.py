@@ -37,7 +37,7 @@ def test_a_standby_that_is_being_promoted_does_not_serve_yet() -> None:
     assert promoting(bench).active_node(VM1) is None
 
 
-def test_where_a_device_is_being_moved_to_an_old_word_does_not_count() -> None:
+def test_an_old_published_role_does_not_count_on_a_moves_target() -> None:
     bench = Bench()
     bench.create()
     seen = promoting(bench)

@@ -156,7 +156,7 @@ def test_sizes(text: str, size: int | None) -> None:
 
 
 @given(st.text())
-def test_no_text_makes_a_parser_fall_over(text: str) -> None:
+def test_no_text_crashes_a_parser(text: str) -> None:
     for parse in (
         DeviceName.parse,
         NodeName.parse,

@@ -32,7 +32,7 @@ _RUNNING = st.builds(
     waits=_WORDS | st.just(""),
     left_kib=_NUMBER,
     total_kib=_NUMBER,
-    rate_kib=_NUMBER,
+    rate_kib_s=_NUMBER,
     began_s=_NUMBER,
 )
 
@@ -55,22 +55,22 @@ def test_a_resync_is_one_word(latest: ResyncRecord) -> None:
 
 
 @given(st.lists(_RUNNING, max_size=4).map(tuple))
-def test_what_runs_is_one_line(entries: tuple[RunningSync, ...]) -> None:
+def test_running_resyncs_are_one_line(entries: tuple[RunningSync, ...]) -> None:
     assert parse_running(format_running(entries)) == entries
 
 
 @pytest.mark.parametrize("text", ["", "fast", "a,b,c,d,e,f,g", "a,b,c,1,2,3,4,5", ";;,"])
-def test_what_does_not_read_is_nothing(text: str) -> None:
+def test_malformed_text_is_no_record(text: str) -> None:
     assert ResyncRecord.parse(text) is None or text.count(",") == 6
     assert parse_running(text) == ()
     assert VerifyResult.parse(text) is None
 
 
-def test_time_left_is_told_only_where_it_can_be() -> None:
+def test_time_left_only_with_a_rate() -> None:
     going = RunningSync("vm1", FAST, "", 1000, 4000, 300, 1)
     assert going.left_s == 4
     assert going.done_percent == 75.0
-    assert going._replace(rate_kib=0).left_s is None
+    assert going._replace(rate_kib_s=0).left_s is None
     assert going._replace(waits="for vm2").left_s is None
     assert going._replace(total_kib=0).done_percent == 100.0
     assert going._replace(left_kib=5000).done_percent == 0.0
@@ -100,7 +100,7 @@ def test_a_verify_is_written_whole_and_shown_in_part() -> None:
     ranges = tuple(f"{4096 * n}+4096" for n in range(40))
     told = VerifyResult(7, DIFFERS, 1, 2, 160, ranges)
     assert VerifyResult.parse(str(told)) == told
-    assert " " not in told.shown
-    shown = parse_published(told.shown)
+    assert " " not in told.published
+    shown = parse_published(told.published)
     assert shown == told._replace(ranges=ranges[:PUBLISHED_RANGES])
     assert VerifyResult.parse(str(told._replace(ranges=()))) == told._replace(ranges=())

@@ -19,20 +19,20 @@ _SCHEDULES = st.builds(Schedule, day=st.none() | st.integers(0, 6), hour=_HOUR)
 @given(
     st.builds(
         SyncPolicy,
-        full_above=st.none() | st.integers(1, 99),
+        full_above_percent=st.none() | st.integers(1, 99),
         csums=st.booleans(),
-        rate_min_kib=_RATE,
-        rate_max_kib=st.none() | _RATE,
+        rate_min_kib_s=_RATE,
+        rate_max_kib_s=st.none() | _RATE,
         window=st.none() | _WINDOWS,
         priority=st.integers(0, 100),
         verify=st.none() | _SCHEDULES,
-    ).filter(lambda p: p.rate_max_kib is None or p.rate_max_kib >= p.rate_min_kib)
+    ).filter(lambda p: p.rate_max_kib_s is None or p.rate_max_kib_s >= p.rate_min_kib_s)
 )
-def test_what_is_written_is_read_back(policy: SyncPolicy) -> None:
+def test_a_sync_policy_reads_back(policy: SyncPolicy) -> None:
     assert SyncPolicy.parse(str(policy)) == policy
 
 
-def test_the_default_says_nothing() -> None:
+def test_the_default_policy_is_an_empty_text() -> None:
     assert str(DEFAULT_SYNC_POLICY) == ""
     assert SyncPolicy.parse("") == DEFAULT_SYNC_POLICY
     assert str(SyncPolicy.parse("csums=off rate-min=32M window=always verify=off")) == ""
@@ -69,7 +69,7 @@ def test_values_as_they_are_typed(text: str, stored: str) -> None:
         ("priority=101 verify=sun", ["SAN-SYNC-003", "SAN-SYNC-001"]),
     ],
 )
-def test_nothing_without_meaning(text: str, codes: list[str]) -> None:
+def test_values_without_meaning_are_refused(text: str, codes: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         SyncPolicy.parse(text)
     assert [problem.code for problem in caught.value.problems] == codes

@@ -52,7 +52,7 @@ def test_a_healthy_device(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_node_away_is_unknown_not_absent(version: str) -> None:
+def test_replicas_of_an_absent_node_are_unknown(version: str) -> None:
     cluster = load(version, "n1-offline")
     assert cluster.mon.state(N1) is NodeState.OFFLINE
     assert cluster.replica(VM1, N1).disk is None
@@ -74,7 +74,7 @@ def test_a_failed_start_has_its_reason(version: str) -> None:
     assert failure.reason == "pool main: no space left"
 
 
-def test_an_entry_that_does_not_read_is_reported() -> None:
+def test_an_unreadable_device_is_reported() -> None:
     text = (GOLDEN / "3.0.0" / "one-device.cib.xml").read_text()
     broken = parse_cib(parse_document(text.replace('value="1073741824"', 'value="many"')))
     assert broken.devices == ()
@@ -82,13 +82,13 @@ def test_an_entry_that_does_not_read_is_reported() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<", "<a/>", "<cib/>"])
-def test_what_is_no_cib(text: str) -> None:
+def test_text_that_is_no_cib(text: str) -> None:
     with pytest.raises(Unreachable):
         parse_document(text)
 
 
 @pytest.mark.parametrize("text", ["", "<", "<a/>"])
-def test_what_is_no_status(text: str) -> None:
+def test_text_that_is_no_crm_mon_status(text: str) -> None:
     with pytest.raises(Unreachable):
         parse_crm_mon(text)
 
@@ -100,7 +100,7 @@ def test_replica_attribute() -> None:
     )
     assert state.brief() == "Inconsistent SyncTarget 2 MiB to sync"
     assert state.size_bytes is None and state.access == "e3b0c442"
-    assert not state.is_in_sync and state.is_linked
+    assert not state.is_in_sync and state.is_connected
     assert parse_replica_state("disk=? connection=Unknown").brief() == "? ?"
 
 
@@ -114,14 +114,14 @@ def test_replica_attribute_of_several_peers() -> None:
     assert (state.connection, state.peer_disk) == ("Connecting", None)
     assert state.brief() == "UpToDate n3 SyncSource, n4 Connecting"
     assert state.is_in_sync_with([n2]) and not state.is_in_sync_with([n2, n3])
-    assert state.is_linked_with([n2, n3]) and not state.is_linked_with([n4])
+    assert state.is_connected_with([n2, n3]) and not state.is_connected_with([n4])
     whole = parse_replica_state(
         "disk=UpToDate connection=Connected,Connected replication=Established,Established "
         "peer-disk=UpToDate,UpToDate out-of-sync=0 peers=n2,n3"
     )
     assert whole.is_in_sync and whole.link is None and whole.brief() == "UpToDate"
     # Cut short, by whatever: what is not told is unknown.
-    assert not parse_replica_state("disk=UpToDate connection=Connected peers=n2,n3").is_linked
+    assert not parse_replica_state("disk=UpToDate connection=Connected peers=n2,n3").is_connected
 
 
 @given(st.text())

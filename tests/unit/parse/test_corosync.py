@@ -83,12 +83,12 @@ def test_votes_with_a_device() -> None:
     assert not found.is_two_node
 
 
-def test_two_node_is_told_by_a_flag() -> None:
+def test_two_node_is_a_flag() -> None:
     text = QDEVICE_STATUS.replace("Quorate Qdevice", "2Node Quorate WaitForAll")
     assert parse_quorumtool(text).is_two_node
 
 
-def test_nothing_said_is_nothing_known() -> None:
+def test_empty_output_is_unknown() -> None:
     found = parse_quorumtool("Cannot initialize QUORUM service")
     assert not found.is_quorate
     assert (found.members, found.flags, found.expected) == (frozenset(), frozenset(), None)
@@ -112,7 +112,7 @@ def test_how_the_running_corosync_counts() -> None:
 
 
 @pytest.mark.parametrize("tally", [MAJORITY_OF_NODES, TWO, DEVICE])
-def test_what_is_written_reads_back_and_leaves_the_rest(tally: VoteMode) -> None:
+def test_the_quorum_section_reads_back_and_the_rest_stays(tally: VoteMode) -> None:
     before, after = "# quorum {\ntotem {\n    quorum {\n    }\n}\n", "logging {\n}\n"
     text = before + quorum_section(tally) + after
     assert parse_conf_vote_mode(text) == tally
@@ -123,5 +123,5 @@ def test_what_is_written_reads_back_and_leaves_the_rest(tally: VoteMode) -> None
 @pytest.mark.parametrize(
     "text", ["", "quorum {\n", "quorum {\n}\n", "quorum {\n}\nquorum {\n}\n", "totem {\n}\n"]
 )
-def test_what_is_no_section_of_ours(text: str) -> None:
+def test_other_quorum_sections_are_unknown(text: str) -> None:
     assert parse_conf_vote_mode(text) is None

@@ -92,15 +92,15 @@ def test_states_of_9_that_matter() -> None:
 def test_one_peer_of_several() -> None:
     state = parse_events2(_captured("drbd9/peer-lost.m1.txt"))["r0"]
     assert state.has_quorum
-    assert not state.is_in_sync and not state.is_in_contact
-    assert state.beside("m2").is_in_sync
-    assert not state.beside("m3").is_in_contact
-    assert not state.beside("m4").is_in_contact, "a peer that DRBD does not know of"
+    assert not state.is_in_sync and not state.is_connected
+    assert state.with_only_peer("m2").is_in_sync
+    assert not state.with_only_peer("m3").is_connected
+    assert not state.with_only_peer("m4").is_connected, "a peer that DRBD does not know of"
 
 
 def test_the_only_peer_of_8_4_has_no_name() -> None:
     state = parse_events2(_captured("drbd84/uptodate-primary.n1.txt"))["r0"]
-    assert state.beside("n2").is_in_sync
+    assert state.with_only_peer("n2").is_in_sync
 
 
 def test_destroyed_objects_are_gone() -> None:
@@ -118,7 +118,7 @@ def test_destroyed_objects_are_gone() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "exists -\n", "garbage\n\n", "exists resource\n"])
-def test_nothing_to_read_gives_nothing(text: str) -> None:
+def test_empty_output_has_no_resources(text: str) -> None:
     assert "r0" not in parse_events2(text)
 
 
@@ -132,7 +132,7 @@ _PEERS = st.lists(
         replication=st.sampled_from(["Established", "SyncSource", "SyncTarget", "Off"]),
         disk=_WORD,
         out_of_sync_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
-        held=st.sampled_from(["no", "user", "peer", "user,peer"]),
+        resync_suspended=st.sampled_from(["no", "user", "peer", "user,peer"]),
         received_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     ),
     max_size=3,
@@ -173,24 +173,24 @@ def _written(state: ResourceState) -> str:
         lines += [
             f"exists connection {head} connection:{peer.connection} role:{peer.role}",
             f"exists peer-device {head} volume:0 replication:{peer.replication}"
-            f" peer-disk:{peer.disk} resync-suspended:{peer.held}{got}{oos}",
+            f" peer-disk:{peer.disk} resync-suspended:{peer.resync_suspended}{got}{oos}",
         ]
     return "\n".join([*lines, "exists -"])
 
 
 @given(_STATES)
-def test_what_is_written_is_read(state: ResourceState) -> None:
+def test_generated_events_read_back(state: ResourceState) -> None:
     assert parse_events2(_written(state)) == {"r0": state}
 
 
-def test_how_far_a_resync_is() -> None:
+def test_progress_of_a_resync() -> None:
     assert parse_sync_progress(_captured("drbd84/resyncing.n2.txt")) == {
         0: SyncProgress(73664, 81920)
     }
     assert parse_sync_progress(_captured("drbd84/uptodate-primary.n1.txt")) == {}
 
 
-def test_how_far_large_ones_and_verifies_are() -> None:
+def test_progress_of_large_resyncs_and_verifies() -> None:
     text = """version: 8.4.11 (api:1/proto:86-101)
  0: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
     ns:1 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
@@ -201,7 +201,7 @@ def test_how_far_large_ones_and_verifies_are() -> None:
     assert parse_sync_progress(text) == {3: SyncProgress(9512 * 1024, 10240 * 1024)}
 
 
-def test_a_difference_that_a_verify_found() -> None:
+def test_a_range_that_a_verify_found_out_of_sync() -> None:
     line = "block drbd12: Out of sync: start=2048, size=16 (sectors)"
     assert parse_out_of_sync_range(line) == (12, 1048576, 8192)
     nine = "drbd vol1/0 drbd12 n2: Out of sync: start=2048, size=16 (sectors)"
@@ -247,11 +247,11 @@ def test_the_oldest_requests_of_a_device() -> None:
 
 
 @pytest.mark.parametrize("text", ["", HEADER, "start\n-\n", "surprise\n0x2a\t0\n"])
-def test_no_request_that_waits(text: str) -> None:
+def test_no_waiting_request(text: str) -> None:
     assert parse_oldest_requests(text) == ()
 
 
-def test_what_is_outstanding_without_what_a_handshake_holds() -> None:
+def test_pending_requests_without_the_handshakes() -> None:
     text = """\
 version: 8.4.11 (api:1/proto:86-101)
 

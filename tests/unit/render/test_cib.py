@@ -77,7 +77,7 @@ devices = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(devices)
-def test_what_is_rendered_reads_back_the_same(device: DeviceSpec) -> None:
+def test_a_rendered_device_reads_back(device: DeviceSpec) -> None:
     cluster = FakePacemaker()
     apply(cluster, AddDevice(device=device))
     cib = parse_cib(parse_document(cluster.query()))
@@ -87,7 +87,7 @@ def test_what_is_rendered_reads_back_the_same(device: DeviceSpec) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(devices)
-def test_adding_and_removing_leaves_what_was(device: DeviceSpec) -> None:
+def test_adding_and_removing_a_device_leaves_the_cib_unchanged(device: DeviceSpec) -> None:
     cluster = FakePacemaker()
     before = ET.canonicalize(
         cluster.query(), strip_text=True, exclude_attrs=["epoch", "num_updates"]
@@ -185,7 +185,7 @@ def test_stopping_twice_and_parameters() -> None:
     assert device.is_stopping and device.size.bytes == 8192
 
 
-def test_a_new_device_counts_in_a_race_and_leaves_unreached_nodes() -> None:
+def test_a_new_device_has_fencing_priority_and_reach_rule() -> None:
     """Pacemaker takes a device off a node only on positive evidence: defined, and below 1."""
     cluster = FakePacemaker()
     apply(cluster, AddDevice(device=_device()))

@@ -65,7 +65,7 @@ def test_safety_options_are_in_the_section_the_generation_wants(generation: int)
 
 
 @pytest.mark.parametrize("generation", [8, 9])
-def test_replicas_stand_in_the_order_of_their_ids(generation: int) -> None:
+def test_replicas_are_in_the_order_of_their_ids(generation: int) -> None:
     text = _render(generation)
     assert text.index("on n1 {") < text.index("on n2 {")
     assert "address ipv4 10.0.0.2:7803;" in text
@@ -88,7 +88,7 @@ def test_9_numbers_nodes_from_zero_and_meshes_them() -> None:
         (4, "resource-only", "majority"),
     ],
 )
-def test_9_counts_copies_from_three_on(replicas: int, fencing: str, quorum: str) -> None:
+def test_9_uses_quorum_from_three_replicas_on(replicas: int, fencing: str, quorum: str) -> None:
     text = _render(9, replicas)
     assert f"fencing {fencing};" in _section(text, "net")
     options = _section(text, "options")
@@ -98,7 +98,7 @@ def test_9_counts_copies_from_three_on(replicas: int, fencing: str, quorum: str)
     assert text.count("  on n") == replicas
 
 
-def test_8_4_is_not_told_what_it_does_not_know() -> None:
+def test_8_4_gets_no_option_of_9() -> None:
     for word in ("quorum", "auto-promote", "node-id", "connection-mesh"):
         assert word not in _render(8)
 
@@ -144,8 +144,8 @@ def test_checksums_are_an_option_that_may_differ_and_never_an_algorithm_that_mus
         (DEFAULT_SYNC_POLICY, 1_250_000_000, "12207s", "1098632k"),
         (DEFAULT_SYNC_POLICY, 12_500_000_000, "16384s", "4194304k"),
         (DEFAULT_SYNC_POLICY, 12_500_000, "1024s", "32768k"),
-        (DEFAULT_SYNC_POLICY._replace(rate_max_kib=40_000), 1_250_000_000, "12207s", "40000k"),
-        (DEFAULT_SYNC_POLICY._replace(rate_min_kib=500), 12_500_000, "1024s", "10986k"),
+        (DEFAULT_SYNC_POLICY._replace(rate_max_kib_s=40_000), 1_250_000_000, "12207s", "40000k"),
+        (DEFAULT_SYNC_POLICY._replace(rate_min_kib_s=500), 12_500_000, "1024s", "10986k"),
     ],
 )
 def test_the_controller_suits_the_network(
@@ -153,7 +153,7 @@ def test_the_controller_suits_the_network(
 ) -> None:
     options = dict(resync_controller(policy, link))
     assert (options["c-fill-target"], options["c-max-rate"]) == (fill, ceiling)
-    assert options["c-min-rate"] == f"{policy.rate_min_kib}k"
+    assert options["c-min-rate"] == f"{policy.rate_min_kib_s}k"
     text = _section(_render(8, sync=policy, link_bytes_s=link), "disk")
     assert all(f"{key} {value};" in text for key, value in options.items())
 
@@ -163,7 +163,7 @@ def test_a_running_replica_keeps_its_activity_log() -> None:
     assert "al-extents 1237;" in _render(8, al_extents=1237)
 
 
-def test_a_copy_that_may_meet_one_other_has_one_connection() -> None:
+def test_a_replica_limited_to_one_peer_has_one_connection() -> None:
     text = _render(9, 4, connection=("n3", "n1"))
     assert "  connection-mesh {\n    hosts n3 n1;\n  }\n" in text
     assert text.count("  on n") == 4 and "quorum majority;" in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is not there, what is not known to be there, and that nothing asks in another way."""
+"""Existence checks that raise on I/O errors, and bans that keep others out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_only_what_is_not_there_is_absent(
         assert (caught.value.errno, caught.value.filename) == (number, str(tmp_path))
 
 
-def test_what_is_there_is_told(tmp_path: Path) -> None:
+def test_existence_type_and_mount_point(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "dangling").symlink_to("nowhere")
@@ -93,7 +93,27 @@ def test_the_linter_refuses_what_takes_an_error_for_absence(name: str) -> None:
         assert ("sanctl.system.files." in done.stdout) == bool(where)
 
 
-def test_nothing_that_nodes_run_slips_past_it() -> None:
+@pytest.mark.parametrize(
+    ("code", "instead"),
+    [
+        ("import subprocess\n", "sanctl.system.runner"),
+        ('import os\n\nos.execv("/bin/true", [])\n', "sanctl.system.runner"),
+        ("import os\n\nos.fork()\n", "sanctl.system.isolated_call"),
+        ("import datetime\n\ndatetime.datetime.now()\n", "Session.clock"),
+    ],
+)
+def test_programs_forks_and_the_date_have_one_place_each(code: str, instead: str) -> None:
+    for file, is_allowed in (("drivers/new.py", 0), ("agents/new.py", 0), ("system/runner.py", 1)):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", "check", "--select", "TID251", "--output-format",
+             "concise", "--stdin-filename", f"sanctl/{file}", "-"],
+            input=code, cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode == 0) == bool(is_allowed), done.stdout + done.stderr
+        assert (instead in done.stdout) != bool(is_allowed)
+
+
+def test_no_source_of_nodes_uses_another_existence_check() -> None:
     assert len(SOURCES) > 100
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A call that does not come back does not hold who makes it, nor what that one holds."""
+"""A call that hangs in a child process does not hang its caller or keep its locks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_the_error_comes_back() -> None:
     assert isolated_call.errno_of(lambda: os.rmdir("/none"), within_s=10) == errno.ENOENT
 
 
-def test_one_that_breaks_otherwise_is_not_known() -> None:
+def test_another_exception_has_no_errno() -> None:
     def breaks() -> None:
         raise ValueError
 
     assert isolated_call.errno_of(breaks, within_s=10) is None
 
 
-def test_one_that_hangs_is_left_and_holds_no_lock_but_its_own(tmp_path: Path) -> None:
+def test_a_hanging_call_is_abandoned_and_keeps_only_its_own_lock(tmp_path: Path) -> None:
     ours = os.open(tmp_path / "ours", os.O_RDWR | os.O_CREAT)
     its = os.open(tmp_path / "its", os.O_RDWR | os.O_CREAT)
     until = tmp_path / "until"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs are started, and ended in time."""
+"""Programs are started, and killed at their timeout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sanctl.errors import CommandError
 from sanctl.system.runner import LocalRunner
 
 
-def test_what_gives_no_answer_is_killed_and_nothing_of_it_is_left() -> None:
+def test_a_program_past_its_timeout_is_killed_and_reaped() -> None:
     """A pipe or a process that is left complains when it is collected, in whatever runs then."""
     with pytest.raises(CommandError, match="no answer within"):
         LocalRunner().run(["sleep", "60"], timeout_s=0.05)

@@ -9,6 +9,7 @@ import pytest
 
 from sanctl.agents.cache import dirty_limit
 from sanctl.drivers import page_cache
+from sanctl.system import state_files
 
 MIB = 2**20
 MOST = 100 * MIB
@@ -18,7 +19,7 @@ MOST = 100 * MIB
 def limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int | None]:
     """What the kernel was told, in order."""
     told: list[int | None] = []
-    monkeypatch.setattr(dirty_limit, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(dirty_limit, "max_bytes", lambda: MOST)
     monkeypatch.setattr(page_cache, "set_dirty_limit", lambda most, saved_in: told.append(most))
     monkeypatch.setattr(page_cache, "usage", lambda _path: None)

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.cache import dirty_limit, write_cache
+from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import backing_device, drbdsetup, loop, page_cache
 from sanctl.drivers.page_cache import WriteState
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
 UUID = "a" * 32
@@ -106,8 +106,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     made = Node(tmp_path)
     boot = tmp_path / "boot_id"
     boot.write_text("this boot\n")
-    for module in (write_cache, dirty_limit, lost_writes):
-        monkeypatch.setattr(module, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lost_writes, "_BOOT_ID", str(boot))
     monkeypatch.setattr(loop, "backing_files", lambda: [made.path])
     for name in ("observe", "set_synchronous", "set_buffered", "drain", "flush"):
@@ -152,8 +151,8 @@ def test_whoever_dies_at_any_step_leaves_nothing_unflushed(
     for dies_after, then, restarts in itertools.product(range(8), POLICIES, (False, True)):
         fresh = Node(tmp_path)
         vars(node).update(vars(fresh))
-        for left in tmp_path.iterdir():
-            if left.name != "boot_id":
+        for left in tmp_path.rglob("*"):
+            if left.is_file() and left.name != "boot_id":
                 left.unlink()
         settle(node, before)
         node.dies_after = dies_after

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.replica import resource_file
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbdadm
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY
 from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
 
@@ -16,7 +16,7 @@ from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file as it is rendered, in its place."""
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     rendered = render_resource(
         name="vol1",
         minor=1,
@@ -50,6 +50,6 @@ def test_it_comes_and_goes_and_nothing_else_changes(text: str) -> None:
 
 
 def test_what_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     assert not resource_file.set_flushes("vol1", on=False)
     assert resource_file.flushes("vol1")

@@ -3,7 +3,7 @@
 
 A model of what the agents touch: the data file, the resource file, and of DRBD 9 the part that
 counts copies, as drbd_state.c has it (calc_quorum) and drbd_main.c (set_resource_options). The real
-one is asked in tests/lab/test_copies_cache.py.
+one is asked in tests/lab/test_drbd9_write_back.py.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.cache import dirty_limit, minimum_redundancy, write_cache
+from sanctl.agents.cache import minimum_redundancy, write_cache
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, page_cache
+from sanctl.drivers import drbdadm, drbdsetup, loop, page_cache
 from sanctl.drivers.page_cache import WriteState
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY
 from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
 UUID = "a" * 32
@@ -149,8 +149,8 @@ class Node:
         self.needs_two = True
         self.step("holds")
 
-    def require_majority(self, *_: object, copies: int) -> None:
-        assert copies == 3
+    def require_majority(self, *_: object, replica_count: int) -> None:
+        assert replica_count == 3
         self.needs_two = False
         self.judge()
         self.step("releases")
@@ -199,9 +199,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         folder.mkdir()
         node = Node(folder, n2, n3)
         (folder / "boot_id").write_text("this boot\n")
-        for module in (write_cache, dirty_limit, lost_writes):
-            monkeypatch.setattr(module, "RUNTIME", str(folder))
-        monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(folder / "drbd.d"))
+        monkeypatch.setattr(state_files, "RUNTIME", str(folder))
+        monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(folder / "drbd.d"))
         monkeypatch.setattr(lost_writes, "_BOOT_ID", str(folder / "boot_id"))
         monkeypatch.setattr(loop, "backing_files", lambda: [node.path])
         monkeypatch.setattr(page_cache, "observe", node.held)
@@ -221,7 +220,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     yield made
 
 
-def text_of(nodes: tuple[str, ...], *, holds_two: bool = False, generation: int = 9) -> str:
+def text_of(nodes: tuple[str, ...], *, requires_two: bool = False, generation: int = 9) -> str:
     return render_resource(
         name="vm1",
         minor=3,
@@ -236,7 +235,7 @@ def text_of(nodes: tuple[str, ...], *, holds_two: bool = False, generation: int 
         generation=generation,
         sync=DEFAULT_SYNC_POLICY,
         link_bytes_s=None,
-        holds_two=holds_two,
+        requires_two=requires_two,
     )
 
 
@@ -424,7 +423,7 @@ def test_the_line_comes_and_goes_and_nothing_else_changes(make: Callable[..., No
         resource_file.set_requires_two("vm1", on=True)
         assert resource_file.requires_two("vm1")
     assert sorted(path.read_text().splitlines()) == sorted(
-        text_of(NODES, holds_two=True).splitlines()
+        text_of(NODES, requires_two=True).splitlines()
     )
     lines = path.read_text().splitlines()
     assert "options {" in lines[lines.index("    quorum-minimum-redundancy 2;") - 1]
@@ -432,7 +431,7 @@ def test_the_line_comes_and_goes_and_nothing_else_changes(make: Callable[..., No
     assert path.read_text() == text
     # Two copies have no majority to count, and 8.4 does not know the word.
     for nodes, generation in ((NODES[:2], 9), (NODES[:2], 8)):
-        assert "redundancy" not in text_of(nodes, holds_two=True, generation=generation)
+        assert "redundancy" not in text_of(nodes, requires_two=True, generation=generation)
 
 
 def test_what_is_not_there_is_not_held(make: Callable[..., Node]) -> None:
@@ -448,7 +447,7 @@ def test_what_is_not_there_is_not_held(make: Callable[..., Node]) -> None:
 def test_drbd_is_told_in_an_order_that_counts_anew() -> None:
     runner = FakeRunner()
     drbdsetup.require_two(runner, "vm1")
-    drbdsetup.require_majority(runner, "vm1", copies=4)
+    drbdsetup.require_majority(runner, "vm1", replica_count=4)
     told = [" ".join(argv[2:]) for argv, _ in runner.calls]
     assert told == [
         "vm1 --quorum-minimum-redundancy=2",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The cache of one replica, on a kernel that remembers what was done to it, and in what order.
 
-What real kernels do with these calls is shown in tests/lab/test_cache.py.
+What real kernels do with these calls is shown in tests/lab/test_cache_policies.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.cache import dirty_limit, write_cache, write_cache_status
+from sanctl.agents.cache import write_cache, write_cache_status
 from sanctl.agents.recovery import refill_suspect
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -23,7 +23,7 @@ from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 UUID = "a" * 32
@@ -117,8 +117,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel(tmp_path)
     boot = tmp_path / "boot_id"
     boot.write_text("this boot\n")
-    for module in (write_cache, dirty_limit, lost_writes):
-        monkeypatch.setattr(module, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lost_writes, "_BOOT_ID", str(boot))
     monkeypatch.setattr(loop, "backing_files", lambda: [made.path] if made.held else [])
     for name in ("observe", "set_synchronous", "set_buffered", "drain", "flush"):

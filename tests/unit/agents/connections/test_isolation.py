@@ -11,7 +11,7 @@ import pytest
 from sanctl.agents.connections import isolation, primary_node
 from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -71,7 +71,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
         lambda *_, is_apart: made.done.append("attached" if is_apart else "up"),
     )
     monkeypatch.setattr(drbdsetup, "generation", lambda: made.generation)
-    monkeypatch.setattr(drbdsetup, "adjust", lambda *_: made.done.append("adjust"))
+    monkeypatch.setattr(drbdadm, "adjust", lambda *_: made.done.append("adjust"))
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: IN_STEP)
     monkeypatch.setattr(parts, "wait_until_settled", lambda *_: made.done.append("wait"))
     monkeypatch.setattr(reinitialize, "reset", lambda *_: made.done.append("anew"))

@@ -11,8 +11,9 @@ import pytest
 from sanctl.agents.connections import peers
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, loop, pool_files
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology, wide_topology
 
@@ -39,7 +40,7 @@ class Node:
         if argv[1] == "events2":
             return _EVENTS.format(connection=self.connection)
         if argv[1] == "--config-file":
-            assert argv[2] == drbdsetup.config_path("vol1")
+            assert argv[2] == drbdadm.config_path("vol1")
             argv = [argv[0], *argv[3:]]
         self.asked.append(" ".join(argv))
         if argv[1] == self.failing:
@@ -53,8 +54,8 @@ class Node:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
-    monkeypatch.setattr(peers, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(resource_file, "_INCLUDE", str(tmp_path / "include.res"))
     monkeypatch.setattr(resource_file, "_SECRET", str(secret))
     monkeypatch.setattr(parts, "load_topology", topology)

@@ -14,6 +14,7 @@ from sanctl.agents.replica import lost_writes
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
+from sanctl.system import state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 from tests.fakes.runner import Answer, FakeRunner
 
@@ -57,8 +58,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Clock:
     monkeypatch.setattr("time.sleep", made.sleep)
     monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(before_resync_source, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
     return made
@@ -84,7 +84,7 @@ def _source(
 
 
 def _is_noted(tmp_path: Path) -> bool:
-    return (tmp_path / "unmarked-vol1.n2").exists()
+    return (tmp_path / "devices/vol1/outdated-unmarked.n2").exists()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
     told = outdate.mark_outdated
 
     def secure(runner: Runner, device: str, peer: str) -> str:
-        before_resync_source.forget(device)
+        state_files.remove_device(device)
         return told(runner, device, peer)
 
     monkeypatch.setattr(outdate, "mark_outdated", secure)
@@ -178,7 +178,7 @@ def test_the_monitor_connects_again_what_the_handler_had_dropped(
     clock: _Clock, tmp_path: Path
 ) -> None:
     node = FakeRunner(_WAITING)
-    (tmp_path / "unmarked-vol1.n2").touch()
+    before_resync_source.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
     assert before_resync_source.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
@@ -202,24 +202,24 @@ def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
 ) -> None:
     """n3 diverged: that n2 is about to be filled is no reason to ask it again."""
     monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
-    (tmp_path / "unmarked-vol1.n2").touch()
-    (tmp_path / "unmarked-vol1.gone").touch()
+    before_resync_source.write_note("vol1", "n2")
+    before_resync_source.write_note("vol1", "gone")
     node = FakeRunner(_THREE)
     state = parse_events2(_THREE)["vol1"]
     assert before_resync_source.reconnect(node, "vol1", state) == state
     assert node.calls == []
-    assert [each.name for each in tmp_path.iterdir()] == ["unmarked-vol1.n2"]
-    (tmp_path / "unmarked-vol1.n3").touch()
+    assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
+    before_resync_source.write_note("vol1", "n3")
     before_resync_source.reconnect(node, "vol1", state)
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
-    assert [each.name for each in tmp_path.iterdir()] == ["unmarked-vol1.n2"]
+    assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
 
 
 def test_a_suspect_replica_is_not_connected_again(
     clock: _Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
-    (tmp_path / "unmarked-vol1.n2").touch()
+    before_resync_source.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
     assert before_resync_source.reconnect(FakeRunner(""), "vol1", alone) == alone
     assert _is_noted(tmp_path)
@@ -236,7 +236,7 @@ def test_nothing_else_is_connected_again(
     """Replicas that diverged stand alone until an operator decides."""
     node = FakeRunner("")
     if is_noted:
-        (tmp_path / "unmarked-vol1.n2").touch()
+        before_resync_source.write_note("vol1", "n2")
     state = parse_events2(events)["vol1"]
     assert before_resync_source.reconnect(node, "vol1", state) == state
     assert node.calls == []
@@ -244,9 +244,9 @@ def test_nothing_else_is_connected_again(
 
 
 def test_what_a_stop_drops(clock: _Clock, tmp_path: Path) -> None:
-    (tmp_path / "unmarked-vol1.n2").touch()
-    before_resync_source.forget("vol1")
-    before_resync_source.forget("vol1")
+    before_resync_source.write_note("vol1", "n2")
+    state_files.remove_device("vol1")
+    state_files.remove_device("vol1")
     assert not _is_noted(tmp_path)
 
 

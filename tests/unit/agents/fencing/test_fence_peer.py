@@ -15,6 +15,7 @@ from sanctl.agents.fencing import outdate
 from sanctl.agents.fencing.outdate import clear_marks, mark_outdated, peer_standing
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 _QUORUM = """\
@@ -175,7 +176,7 @@ def _events(role: str, connection: str, peer_disk: str) -> str:
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
@@ -351,12 +352,12 @@ def test_an_error_of_the_kernel_does_not_end_the_handler(
     monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
     looks = iter([OSError(errno.ENOMEM, "Cannot allocate memory")] * 3)
 
-    def exists(_path: str) -> bool:
+    def exists(_file: state_files.StateFile) -> bool:
         for error in looks:
             raise error
         raise _Rebooted("asked again")
 
-    monkeypatch.setattr(outdate, "exists", exists)
+    monkeypatch.setattr(state_files.StateFile, "exists", exists)
     with pytest.raises(_Rebooted, match="asked again"):
         outdate.fence_peer()
 

@@ -16,7 +16,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.parse.drbd import PendingRequests
 from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
 GOOD = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
@@ -36,7 +36,7 @@ class Kernel:
         self.answered = 7
         self.ends = 0
         self.said: list[str] = []
-        monkeypatch.setattr(hung_io_reboot, "RUNTIME", str(folder))
+        monkeypatch.setattr(state_files, "RUNTIME", str(folder))
         monkeypatch.setattr(hung_io_reboot, "_AGAIN_S", 0.0)
         self.now = 1000.0
         self.outstanding: PendingRequests | None = None
@@ -95,8 +95,8 @@ def test_alone_it_ends_only_once_nothing_is_answered(kernel: Kernel) -> None:
     kernel.answered += 1
     assert kernel.look((LOST,), state=alone) == 0
     assert kernel.look((LOST,), (LOST,), state=alone) == 1
-    hung_io_reboot.forget(DEVICE)
-    hung_io_reboot.forget(DEVICE)
+    state_files.remove_device(DEVICE.name)
+    state_files.remove_device(DEVICE.name)
     assert kernel.look((LOST,), state=alone) == 1
 
 

@@ -16,6 +16,7 @@ from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from tests.fakes.runner import FakeRunner
 
@@ -125,7 +126,7 @@ def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: Collection[str], expected: str
 ) -> None:
     """DRBD 9 may call a survivor of a Primary Consistent: heartbeat would not take over."""
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):
         assert weigh(monkeypatch, "fenced", disk=disk, **seen) == expected
@@ -138,7 +139,7 @@ def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
 def test_an_operators_word_holds_until_the_replica_is_started_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     peer = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", "Consistent", 1024, (peer,), minor=1)
     for generation in (8, 9):
@@ -231,7 +232,7 @@ def left_over(
 @pytest.fixture
 def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Two lives of the cluster software, of which the first is the present one."""
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     found = [tmp_path / "first", tmp_path / "second"]
     for each in found:
         each.mkdir()

@@ -12,21 +12,19 @@ import pytest
 from sanctl.agents.fencing import outdate
 from sanctl.agents.fencing.outdate import clear_marks, mark_outdated
 from sanctl.agents.handlers import drbd_environment
-from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.publish import replica_state
 from sanctl.agents.publish.replica_state import published_value
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, lio
+from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.cib import parse_replica_state
 from sanctl.parse.drbd import parse_events2
 from sanctl.plan.failover.promotion import (
-    SCORE_ALONE,
-    SCORE_CONSISTENT,
-    SCORE_PRIMARY,
-    SCORE_UP_TO_DATE,
     are_all_blank,
     promotion_score,
 )
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "drbd9"
@@ -118,8 +116,7 @@ def _marks(node: FakeRunner) -> list[str]:
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
-    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lio, "initiators", lambda _name: ())
     monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "n1"}))
 
@@ -180,7 +177,7 @@ def test_what_is_published_names_each_peer() -> None:
     assert "peers=n2,n3" in text
     state = parse_replica_state(text)
     assert [(link.node, link.is_in_sync) for link in state.peers] == [("n2", True), ("n3", False)]
-    assert not state.is_linked and not state.is_in_sync
+    assert not state.is_connected and not state.is_in_sync
     assert state.brief() == "UpToDate n3 Connecting"
 
 
@@ -194,19 +191,19 @@ RENDERED = GOLDEN / "rendered"
 @pytest.mark.parametrize(
     ("name", "score", "frozen"),
     [
-        ("uptodate-primary.n1", SCORE_PRIMARY, False),
-        ("peer-lost.n1", SCORE_PRIMARY, False),
-        ("peer-outdated.n1", SCORE_PRIMARY, False),
-        ("quorum-lost.n1", SCORE_PRIMARY, True),
-        ("goes-on-alone.n1", SCORE_PRIMARY, False),
-        ("two-frozen.n1", SCORE_PRIMARY, True),
+        ("uptodate-primary.n1", scores.PRIMARY, False),
+        ("peer-lost.n1", scores.PRIMARY, False),
+        ("peer-outdated.n1", scores.PRIMARY, False),
+        ("quorum-lost.n1", scores.PRIMARY, True),
+        ("goes-on-alone.n1", scores.PRIMARY, False),
+        ("two-frozen.n1", scores.PRIMARY, True),
         # The others of the three, when it has lost them, or died.
-        ("quorum-lost.n2", SCORE_UP_TO_DATE, False),
-        ("primary-crashed.n2", SCORE_UP_TO_DATE, False),
+        ("quorum-lost.n2", scores.UP_TO_DATE, False),
+        ("primary-crashed.n2", scores.UP_TO_DATE, False),
         # Good by its own word, but the only one of three: DRBD would refuse it.
         ("left-alone.n3", None, False),
-        ("two-crashed.n2", SCORE_ALONE, False),
-        ("two-alone-after-start.n1", SCORE_CONSISTENT, False),
+        ("two-crashed.n2", scores.DISCONNECTED, False),
+        ("two-alone-after-start.n1", scores.CONSISTENT, False),
         ("blank.n1", None, False),
     ],
 )
@@ -214,7 +211,7 @@ def test_what_is_made_of_captured_states(name: str, score: int | None, frozen: b
     state = parse_events2((RENDERED / f"{name}.txt").read_text())["vol1"]
     assert promotion_score(state, is_new=False) == score
     assert parse_replica_state(published_value(state, nodes=3)).is_frozen is frozen
-    assert are_all_blank(state, copies=3) is (name == "blank.n1")
+    assert are_all_blank(state, replicas=3) is (name == "blank.n1")
 
 
 def test_the_handler_finds_its_peer_in_the_captured_environment(

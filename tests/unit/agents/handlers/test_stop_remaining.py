@@ -10,7 +10,7 @@ import pytest
 
 from sanctl.agents.handlers import stop_remaining
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop
+from sanctl.drivers import drbdadm, loop
 from sanctl.errors import CommandError, Problem
 from sanctl.system import journal
 from tests.fakes.runner import FakeRunner
@@ -33,7 +33,7 @@ def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, st
         if device.name == "vm1":
             raise CommandError(Problem("SAN-CMD-002", "no answer within 50 s"))
 
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     monkeypatch.setattr(stop_remaining, "take_down", take_down)
     monkeypatch.setattr(loop, "backing_files", lambda: [f"/srv/main/devices/vm1.{UUID}.data"])
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -75,6 +75,6 @@ def test_a_running_cluster_is_left_alone(
 
 
 def test_nothing_is_left_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     systemd(monkeypatch, system="stopping", pacemaker="inactive")
     assert stop_remaining.stop_remaining() == 0

@@ -16,6 +16,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 GONE = CommandError(Problem("SAN-POOL-003", "pool main is not mounted"))
@@ -26,7 +27,7 @@ IN_SYNC = ResourceState("a", "Secondary", "no", "UpToDate", 1024, (PEER,))
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(failure_cleanup, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: IN_SYNC)
     return tmp_path
 
@@ -53,7 +54,7 @@ def fail_monitor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def age(folder: Path, by_s: float = 11.0) -> None:
-    for path in folder.iterdir():
+    for path in (folder / "node").iterdir():
         os.utime(path, (time.time() - by_s,) * 2)
 
 
@@ -173,4 +174,4 @@ def test_one_that_started_meanwhile_is_not_noted_again(runtime: Path) -> None:
         return NO_ANSWER
 
     assert len(asked(starts)) == 1
-    assert list(runtime.iterdir()) == []
+    assert list((runtime / "node").iterdir()) == []

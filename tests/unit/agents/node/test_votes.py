@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.node import votes
-from sanctl.agents.publish import attrd_cache
 from sanctl.config import parse
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError, Problem
@@ -17,6 +16,7 @@ from sanctl.model.topology import Strategy
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, NodeVotes, VoteMode, Votes, WantedVotes
 from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.render.corosync import quorum_section
+from sanctl.system import state_files
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import CLUSTER_TOML
 from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
@@ -81,7 +81,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path, DEVICE, PAIR + QDEVICE)
     monkeypatch.setattr(corosync, "CONF", str(made.conf))
     monkeypatch.setattr(votes, "_TOML", str(made.toml))
-    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(votes, "_DEVICE_SOCKET", str(made.socket))
     return made
 
@@ -103,7 +103,7 @@ def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
 
 def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> None:
     machine.cast()
-    machine.cast(WantedVotes(tally=MAJORITY_OF_NODES, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=MAJORITY_OF_NODES, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]
     assert machine.file == MAJORITY_OF_NODES
     assert parse(machine.toml.read_text()).strategy is Strategy.HEARTBEAT
@@ -111,10 +111,10 @@ def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> No
     last = NodeVotes.parse(machine.published[-1])
     assert (last.file, last.live, last.strategy) == (MAJORITY_OF_NODES, DEVICE, "heartbeat")
     # Not started again while the running corosync still has the device.
-    machine.cast(WantedVotes(tally=MAJORITY_OF_NODES, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=MAJORITY_OF_NODES, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]
     machine.live = MAJORITY_OF_NODES
-    machine.cast(WantedVotes(tally=TWO, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=TWO, strategy="heartbeat"))
     assert machine.file == TWO
     assert machine.conf.read_text().endswith("logging {\n}\n")
 
@@ -132,7 +132,7 @@ def test_nodes_that_a_rollout_has_just_written_are_not_undone(machine: Machine) 
     machine.conf.write_text(machine.conf.read_text().replace(quorum_section(DEVICE), ""))
     machine.conf.write_text(machine.conf.read_text() + quorum_section(TWO))
     machine.live = TWO
-    machine.cast(WantedVotes(tally=TWO, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=TWO, strategy="heartbeat"))
     assert machine.toml.read_text() == CLUSTER_TOML
 
 
@@ -142,5 +142,5 @@ def test_failures_are_logged_and_nothing_more(machine: Machine) -> None:
     assert machine.published == []
     machine.toml.write_text(HEARTBEAT.replace("[pools.main]", "["))
     machine.is_silent = False
-    votes.apply_or_log(machine, str(WantedVotes(tally=DEVICE, strategy="heartbeat")))
+    votes.apply_or_log(machine, str(WantedVotes(vote_mode=DEVICE, strategy="heartbeat")))
     assert machine.published == []

@@ -13,6 +13,7 @@ from sanctl.agents.fencing import outdate
 from sanctl.agents.promotion import set_role
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 _TWO = CommandError(Problem("SAN-CMD-003", "(-1) Multiple primaries not allowed by config"))
@@ -30,7 +31,7 @@ exists -
 
 @pytest.fixture(autouse=True)
 def _loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
@@ -93,7 +94,7 @@ def test_a_peer_that_stays_primary_lives(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_while_it_asks_the_handler_knows_of_a_promotion(tmp_path: Path) -> None:
     """And afterwards not, whatever came of it: a handler may be late."""
-    note = tmp_path / "promoting-vol1"
+    note = tmp_path / "devices/vol1/promoting"
     seen = []
 
     def answer(argv: Sequence[str]) -> Answer:
@@ -107,7 +108,7 @@ def test_while_it_asks_the_handler_knows_of_a_promotion(tmp_path: Path) -> None:
 
 
 def test_it_becomes_secondary_under_the_handlers_lock(tmp_path: Path) -> None:
-    (tmp_path / "promoting-vol1").touch()
+    state_files.of_device("vol1", "promoting").write()
     free = []
 
     def answer(argv: Sequence[str]) -> Answer:
@@ -119,7 +120,7 @@ def test_it_becomes_secondary_under_the_handlers_lock(tmp_path: Path) -> None:
     set_role.demote(node, "vol1", 1, time.monotonic() + 30.0)
     assert [argv for argv, _ in node.calls] == [("drbdsetup", "secondary", "1")]
     assert free == [False]
-    assert not (tmp_path / "promoting-vol1").exists()
+    assert not (tmp_path / "devices/vol1/promoting").exists()
 
 
 def test_while_a_handler_marks_it_stays_primary(monkeypatch: pytest.MonkeyPatch) -> None:

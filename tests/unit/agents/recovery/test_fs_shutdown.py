@@ -14,10 +14,11 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.recovery.fs_shutdown import Verdict
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
+from sanctl.drivers import drbdadm, drbdsetup, loop, node_attributes, pool_mount, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import Pool
+from sanctl.system import state_files
 from sanctl.system.files import file_lock
 from sanctl.system.runner import LocalRunner
 from tests.fakes.topology import topology
@@ -117,7 +118,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         (devices / f"{name}.{'0' * 32}.data").touch()
     (tmp_path / "pool" / ".sanctl-pool").write_text(made.pool.uuid)
     made.files = [f"{devices}/vol.{'0' * 32}.data"]
-    monkeypatch.setattr(fs_shutdown, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(fs_shutdown, "time", made)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(pool_mount, "is_shut_down", lambda _path: made.is_shut)
@@ -399,7 +400,7 @@ def test_what_is_named_in_place_of_the_metadata_is_each_devices_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyword: str
 ) -> None:
     """Seen with three devices: drbdadm refused all of them, and a start failed for it."""
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     (tmp_path / "drbd.d").mkdir()
     named = set()
     for name in ("a", "b"):

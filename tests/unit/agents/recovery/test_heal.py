@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.recovery import heal
 from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 UUID = "a" * 32
@@ -65,9 +64,7 @@ class Node(FakeRunner):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heal, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(heal, "_CONTACT_S", 0.0)
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -177,7 +174,7 @@ def test_only_what_is_known_to_be_behind_is_revived(tmp_path: Path) -> None:
     heal.carry_out_order(node, DEVICE, state("Connecting", disk="Outdated"))
     assert any("primary" in act for act in node.acts)
     assert node.acts[-1].startswith("crm_attribute")
-    trust = tmp_path / "trusted-vm1"
+    trust = tmp_path / "devices/vm1/operator-trust"
     assert trust.exists()
     trust.unlink()
     for disk, role, gi in (
@@ -196,7 +193,7 @@ def test_the_replica_is_trusted_before_drbd_asks_its_handler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    trust = tmp_path / "trusted-vm1"
+    trust = tmp_path / "devices/vm1/operator-trust"
     monkeypatch.setattr(drbdsetup, "force_up_to_date", lambda *_: seen.append(trust.exists()))
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
     heal.carry_out_order(Node(wish), DEVICE, state("Connecting", disk="Consistent"))

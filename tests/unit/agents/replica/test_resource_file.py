@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, loop, pool_files
 from sanctl.errors import CommandError
 from tests.fakes.runner import FakeRunner
 
@@ -21,8 +21,8 @@ VOL = Device(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "registry").mkdir()
-    monkeypatch.setattr(drbdsetup, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
-    monkeypatch.setattr(drbdsetup, "_REGISTRY", str(tmp_path / "registry"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "_REGISTRY", str(tmp_path / "registry"))
     monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(resource_file, "_INCLUDE", str(tmp_path / "sanctl.res"))
     return tmp_path

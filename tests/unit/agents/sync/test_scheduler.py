@@ -23,7 +23,7 @@ from sanctl.model.resync_record import (
     ResyncRecord,
     parse_running,
 )
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 SIZE_KIB = 1 << 20
@@ -131,7 +131,7 @@ def here(
     monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "sync_progress", dict)
     monkeypatch.setattr(scheduler, "_PARTING_S", 0.0)
-    monkeypatch.setattr(scheduler, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     return tmp_path
 
 
@@ -152,7 +152,7 @@ def test_what_ran_and_why_and_what_it_moved(here: Path, clock: list[float]) -> N
     clock[0] += 4
     company.look()
     (told,) = parse_running(node.told)
-    assert (told.left_kib, told.total_kib, told.rate_kib, told.left_s) == (400, 1000, 150, 3)
+    assert (told.left_kib, told.total_kib, told.rate_kib_s, told.left_s) == (400, 1000, 150, 3)
     node.left["vm0"] = 0
     clock[0] += 4
     assert not company.look()
@@ -174,7 +174,7 @@ def test_what_came_is_counted_over_deaths_and_connections(here: Path) -> None:
     node.received, node.left["vm0"] = 700, 0
     company.look()
     assert note(here, "vm0").received_kib == 300 + 700
-    assert not (here / "resync-vm0").exists()
+    assert not (here / "devices/vm0/resync-received").exists()
 
 
 def test_one_after_the_other(here: Path, words: dict[str, str]) -> None:

@@ -14,11 +14,11 @@ import pytest
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import drbdsetup, kernel_log
+from sanctl.drivers import drbdadm, drbdsetup, kernel_log
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.verify_result import VerifyResult
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 NOW = int(time.time())
@@ -61,7 +61,7 @@ class Node(FakeRunner):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(verify, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n1"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -108,7 +108,7 @@ def test_who_serves_after_a_move_does_not_compare_again(
     here: Path, result: str, number: int, is_begun: bool
 ) -> None:
     told = VerifyResult(number, result, NOW - 9, NOW - 3, 0)
-    node = Node(told.shown)
+    node = Node(told.published)
     assert verify.begin(node, device(str(NOW)), ACTIVE) is is_begun
     if not is_begun:
         asked = len(node.calls)
@@ -119,7 +119,7 @@ def test_who_serves_after_a_move_does_not_compare_again(
 
 def test_differences_that_are_to_be_repaired_are_looked_for_again(here: Path) -> None:
     told = VerifyResult(NOW, "differs", NOW - 9, NOW - 3, 8)
-    assert verify.begin(Node(told.shown), device(f"{NOW}:repair"), ACTIVE)
+    assert verify.begin(Node(told.published), device(f"{NOW}:repair"), ACTIVE)
     assert latest(here).result == "running"
 
 
@@ -142,7 +142,7 @@ def not_at_its_end(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> Non
     elif how == "another peer's":
         broken_off += [(10, "drbd vm1/0 drbd3 n3: Online verify done (total 1 sec)")]
     elif how == "the node crashed":
-        (here / "verify-vm1").unlink()
+        (here / "devices/vm1/verify-position").unlink()
         return
     monkeypatch.setattr(kernel_log, "records", lambda: iter(broken_off))
 
@@ -213,7 +213,7 @@ def test_a_schedule_is_followed(monkeypatch: pytest.MonkeyPatch, here: Path) -> 
 def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
     number = NOW - 60
     ordered = device(f"{number}:repair")
-    node = Node(VerifyResult(number, "differs", 1, 2, 8).shown)
+    node = Node(VerifyResult(number, "differs", 1, 2, 8).published)
     assert verify.track(node, ordered, standby())
     assert node.acts == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
     assert latest(here).result == "repairing"
@@ -236,7 +236,7 @@ def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
 def test_a_repair_that_is_no_longer_to_be_made_is_over(
     here: Path, order: str, state: ResourceState
 ) -> None:
-    node = Node(VerifyResult(NOW - 60, "differs", 1, 2, 8).shown)
+    node = Node(VerifyResult(NOW - 60, "differs", 1, 2, 8).published)
     verify.track(node, device(f"{NOW - 60}:repair"), standby())
     acts = len(node.acts)
     assert not verify.track(node, device(order), state)
@@ -256,13 +256,13 @@ def test_a_repair_that_is_no_longer_to_be_made_is_over(
 )
 def test_nothing_else_is_repaired(order: str, told: str, state: ResourceState) -> None:
     number = int(order.partition(":")[0])
-    node = Node(VerifyResult(number, told, 1, 2, 8).shown)
+    node = Node(VerifyResult(number, told, 1, 2, 8).published)
     verify.track(node, device(order), state)
     assert node.acts == []
 
 
 def test_the_word_of_another_order_does_not_count() -> None:
-    node = Node(VerifyResult(NOW - 500, "differs", 1, 2, 8).shown)
+    node = Node(VerifyResult(NOW - 500, "differs", 1, 2, 8).published)
     verify.track(node, device(f"{NOW - 60}:repair"), standby())
     assert node.acts == []
 
@@ -271,8 +271,8 @@ def test_the_connection_comes_back_whatever_happens(monkeypatch: pytest.MonkeyPa
     def fails(*_: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(drbdsetup, "disconnect", fails)
-    node = Node(VerifyResult(NOW - 60, "differs", 1, 2, 8).shown)
+    monkeypatch.setattr(drbdadm, "disconnect", fails)
+    node = Node(VerifyResult(NOW - 60, "differs", 1, 2, 8).published)
     with pytest.raises(OSError, match="no more"):
         verify.track(node, device(f"{NOW - 60}:repair"), standby())
     assert node.acts == ["drbdadm adjust vm1"]
@@ -346,7 +346,7 @@ def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> Non
     verify.begin(node, ordered, several())
     state = several(n2=peer(1, connection="Connecting", replication="Off"))
     if not is_marked:  # the node was started anew
-        (here / "verify-vm1").unlink()
+        (here / "devices/vm1/verify-position").unlink()
         state = several()
     assert not verify.track(node, ordered, state)
     assert latest(here).result == "interrupted"

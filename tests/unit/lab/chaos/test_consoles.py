@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Consoles are read on, over a power cycle too."""
+"""Console lines are returned once each, over a power cycle too."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ def cycle(log: Path, text: str) -> None:
     log.write_text(text)
 
 
-def test_each_line_is_told_once_and_none_is_left_out(tmp_path: Path) -> None:
+def test_each_line_is_returned_once_and_none_is_left_out(tmp_path: Path) -> None:
     log, never = tmp_path / "console.log", tmp_path / "none" / "console.log"
     log.write_text("booted long ago\n")
     consoles = ConsoleReader({"n1": log, "n2": never})
-    assert consoles.news("n1") == consoles.news("n2") == []
+    assert consoles.new_lines("n1") == consoles.new_lines("n2") == []
     with log.open("a") as file:
         file.write("one\n")
-    assert consoles.news("n1") == ["one"]
+    assert consoles.new_lines("n1") == ["one"]
     with log.open("a") as file:
         file.write("Kernel panic - not syncing\n")
     cycle(log, "power on\n")
-    assert consoles.news("n1") == ["Kernel panic - not syncing", "power on"]
-    assert consoles.news("n1") == []
+    assert consoles.new_lines("n1") == ["Kernel panic - not syncing", "power on"]
+    assert consoles.new_lines("n1") == []
     cycle(log, "again\n")
-    assert consoles.news("n1") == ["again"]
+    assert consoles.new_lines("n1") == ["again"]
     cycle(log, "booted twice\nOops\n")
     cycle(log, "since\n")
-    assert consoles.news("n1") == ["booted twice", "Oops", "since"]
-    assert consoles.news("n1") == []
+    assert consoles.new_lines("n1") == ["booted twice", "Oops", "since"]
+    assert consoles.new_lines("n1") == []
 
 
 def test_a_panic_is_forbidden() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The demo's waits end, say what they saw, and its readers understand what the tools print."""
+"""wait_for and the readers of drbdsetup, iscsiadm and journal output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_wait_returns_what_it_found() -> None:
     assert wait_for("it", lambda: next(answers), within_s=5, every_s=0) == "there"
 
 
-def test_a_wait_that_runs_out_tells_what_it_saw_last() -> None:
+def test_a_wait_that_runs_out_reports_the_last_value() -> None:
     def look() -> Any:
         raise CommandError(Problem("SAN-CMD-003", "ssh: no route"))
 
@@ -47,7 +47,7 @@ def test_a_wait_that_runs_out_tells_what_it_saw_last() -> None:
         wait_for("the node", look, within_s=0, every_s=0)
 
 
-def test_sessions_are_told_by_portal_and_only_the_targets_own() -> None:
+def test_sessions_are_listed_by_portal_and_only_the_targets_own() -> None:
     text = (
         "tcp: [1] 10.77.1.1:3260,1 iqn.2026-11.net.example:lab.vol0 (non-flash)\n"
         "tcp: [4] 10.77.1.2:3260,2 iqn.2026-11.net.example:lab.vol0 (non-flash)\n"
@@ -89,7 +89,7 @@ def test_in_sync_takes_both_replicas(text: str, is_in_sync: bool) -> None:
 
 def test_the_minor_is_read_from_drbd() -> None:
     text = "exists device name:vol0 volume:0 minor:7 disk:UpToDate\n"
-    assert collect.minor(answering(text), "n1", "vol0") == 7
+    assert collect.drbd_minor(answering(text), "n1", "vol0") == 7
 
 
 def test_the_activity_logs_size_is_the_configured_one() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The laboratory takes its packages from where its host takes them."""
+"""The choice of a Debian mirror from apt's own configuration."""
 
 from __future__ import annotations
 

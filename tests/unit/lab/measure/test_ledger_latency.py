@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the log says about time."""
+"""Pauses and latencies computed from a ledger's log."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_pause_outside_the_stretch_does_not_count() -> None:
 
 
 def test_nothing_acknowledged_is_no_measurement() -> None:
-    with pytest.raises(ValueError, match="acknowledged nothing"):
+    with pytest.raises(ValueError, match="no write was acknowledged"):
         find_pause(LOG, _WALL_OFFSET_S + 50, _WALL_OFFSET_S + 60)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The checker must find every way in which a promise can be broken, and no broken promise else."""
+"""The ledger's checker finds every broken block, and reports no sound one."""
 
 from __future__ import annotations
 

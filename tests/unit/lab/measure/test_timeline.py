@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Journal lines become the events of a failover."""
+"""Journal lines become the milestones of a failover."""
 
 from __future__ import annotations
 

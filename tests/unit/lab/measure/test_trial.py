@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The verdict: judged by the median where it may be, by the worst where it must be."""
+"""The verdict: pauses judged by their median, everything else by the worst run."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_no_ledger_is_no_proof() -> None:
     ]
 
 
-def test_the_summary_tells_medians_and_what_broke() -> None:
+def test_the_summary_shows_medians_and_what_broke() -> None:
     runs = [trial(pause_s=seconds) for seconds in (5, 6, 40)]
     text = report.summary(runs, judge(runs, [{**CHECK, "lost": 2}]))
     assert "Pause: 6.00 s by median of 3 (5.00, 6.00, 40.00)." in text

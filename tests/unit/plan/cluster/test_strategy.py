@@ -73,11 +73,11 @@ class Cluster:
 
     def carry_out(self, step: VoteStep, *, half: bool = False) -> None:
         for name in list(self.file)[: 1 if half else 2]:
-            match step.act:
+            match step.action:
                 case VoteAction.WRITE:
-                    self.file[name] = step.tally
+                    self.file[name] = step.mode
                 case VoteAction.RELOAD:
-                    assert set(self.file.values()) == {step.tally}, "loaded before all had written"
+                    assert set(self.file.values()) == {step.mode}, "loaded before all had written"
                     self.live[name] = self.file[name]
                 case VoteAction.AWAIT_DEVICE:
                     self.device = True
@@ -92,10 +92,10 @@ def test_every_way_leads_there_safely(begin: VoteMode, end: VoteMode, restarts_a
     for count in range(20):
         step = next_vote_step(end, cluster.ballots())
         assert step is not None
-        if step.act is VoteAction.DONE:
+        if step.action is VoteAction.DONE:
             break
-        if step.tally != end or step.act is not VoteAction.AWAIT_DEVICE:
-            cluster.device = cluster.device and step.tally.votes is Votes.QDEVICE
+        if step.mode != end or step.action is not VoteAction.AWAIT_DEVICE:
+            cluster.device = cluster.device and step.mode.votes is Votes.QDEVICE
         if count == restarts_at:
             cluster.carry_out(step, half=True)
             cluster.live["n0"] = cluster.file["n0"]
@@ -114,7 +114,7 @@ def test_changing_ones_mind_half_way(begin: VoteMode) -> None:
             target = end if count < turn else begin
             step = next_vote_step(target, cluster.ballots())
             assert step is not None
-            if step.act is VoteAction.DONE:
+            if step.action is VoteAction.DONE:
                 break
             cluster.carry_out(step, half=count == turn - 1)
         assert set(cluster.live.values()) == {begin if count >= turn else end}
@@ -123,8 +123,8 @@ def test_changing_ones_mind_half_way(begin: VoteMode) -> None:
 def test_the_third_vote_goes_before_another_comes() -> None:
     steps = []
     cluster = Cluster(TWO)
-    while (step := next_vote_step(HERE, cluster.ballots())) and step.act is not VoteAction.DONE:
-        steps.append((step.act, step.tally))
+    while (step := next_vote_step(HERE, cluster.ballots())) and step.action is not VoteAction.DONE:
+        steps.append((step.action, step.mode))
         cluster.carry_out(step)
     assert steps == [
         (VoteAction.WRITE, MAJORITY_OF_NODES),
@@ -150,7 +150,7 @@ def test_what_is_published_reads_back() -> None:
         assert VoteMode.parse(str(tally)) == tally
         ballot = NodeVotes(file=tally, live=None, strategy="heartbeat", is_device_voting=True)
         assert NodeVotes.parse(str(ballot)) == ballot
-        wish = WantedVotes(tally=tally, strategy="heartbeat")
+        wish = WantedVotes(vote_mode=tally, strategy="heartbeat")
         assert WantedVotes.parse(str(wish)) == wish
     assert NodeVotes.parse("") == NodeVotes()
     for wrong in ("", "qdevice", "nodes@10.0.0.1", "nodes", "? heartbeat"):

@@ -111,8 +111,8 @@ def test_the_reasons() -> None:
     assert told == {
         "n1": "most room, 9 GiB",
         "n3": "another site (south)",
-        "n4": "site north has a copy already, on n1",
-        "n2": "rack a has a copy already, on n1",
+        "n4": "site north has a replica already, on n1",
+        "n2": "rack a has a replica already, on n1",
     }
     told = {str(v.node): v.reason for v in explain_choice(found, replicas=3)}
     assert told["n4"] == "another rack (b)"

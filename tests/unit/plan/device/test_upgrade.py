@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
-from sanctl.ops.device import complete_devices
+from sanctl.ops.device_complete import complete_devices
 from sanctl.ops.session import Session
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon

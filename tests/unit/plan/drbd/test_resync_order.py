@@ -99,7 +99,9 @@ def test_some_device_always_gets_on(candidates: list[ResyncCandidate], hour: int
     ],
 )
 def test_which_kind(limit: int | None, changed: int, kind: str) -> None:
-    found, why = choose_resync_kind(DEFAULT_SYNC_POLICY._replace(full_above=limit), changed, 100)
+    found, why = choose_resync_kind(
+        DEFAULT_SYNC_POLICY._replace(full_above_percent=limit), changed, 100
+    )
     assert found == kind
     assert "marked" in why
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a pool's flash is changed, and what is said of it."""
+"""Texts, attributes and findings of a pool's flash cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from sanctl.model.pool_cache import (
 from sanctl.model.topology import Pool, PoolCache
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.pool.flash_mode import flash_findings, flash_text
+from sanctl.plan.health.flash_health import flash_findings
+from sanctl.plan.pool.flash_mode import flash_text
 from tests.fakes.pacemaker import FakePacemaker
 
 NODE = NodeName.parse("n1")
@@ -41,7 +42,7 @@ THROUGH, BACK = CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK
         CacheState(mode=CacheMode.NONE, wanted=THROUGH, reason="flash-lost", serial=12),
     ],
 )
-def test_what_an_agent_tells_reads_back(state: CacheState) -> None:
+def test_a_published_flash_state_is_parsed_back(state: CacheState) -> None:
     words = dict(word.split("=", 1) for word in str(state).split())
     assert parse_cache_state(words) == state
 
@@ -56,19 +57,19 @@ def test_what_an_agent_tells_reads_back(state: CacheState) -> None:
         ("odd:3", WantedMode(THROUGH)),
     ],
 )
-def test_a_wish_reads_back(text: str, wish: WantedMode) -> None:
+def test_a_wanted_mode_is_parsed_back(text: str, wish: WantedMode) -> None:
     assert parse_wanted_mode(text, THROUGH) == wish
     assert parse_wanted_mode(str(wish), THROUGH) == wish
 
 
 @pytest.mark.parametrize("text", ["", "cache=odd cache-wanted=none", "cache=none dirty=1"])
-def test_what_does_not_read_is_unknown(text: str) -> None:
+def test_a_malformed_flash_state_is_unknown(text: str) -> None:
     assert parse_cache_state(dict(word.split("=", 1) for word in text.split())) is None
 
 
-def test_it_is_told_in_words() -> None:
+def test_the_text_of_a_flash_state() -> None:
     state = CacheState(BACK, THROUGH, "flushing", 8 << 20, 4, 90)
-    assert "8 MiB dirty, 4 s to flush, 90 % hits (the slow disk is still getting" in flash_text(
+    assert "8 MiB dirty, 4 s to flush, 90 % hits (data that is on flash alone is" in flash_text(
         state
     )
 

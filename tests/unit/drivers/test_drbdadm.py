@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which resource file drbdadm gets, registration for handlers, and attach to the right minor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.drivers import drbdadm, drbdsetup
+from sanctl.errors import CommandError
+from tests.fakes.runner import FakeRunner
+
+_EVENTS = """\
+exists resource name:vol1 role:Secondary suspended:no
+exists device name:vol1 volume:0 minor:{minor} disk:{disk}
+exists -
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "registry").mkdir()
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path))
+    monkeypatch.setattr(drbdadm, "_REGISTRY", str(tmp_path / "registry"))
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    return tmp_path
+
+
+def registered(folder: Path) -> dict[str, str]:
+    return {link.name: str(link.readlink()) for link in (folder / "registry").iterdir()}
+
+
+def test_drbdadm_gets_the_file_of_its_resource_alone(folder: Path) -> None:
+    runner = FakeRunner()
+    drbdadm.adjust(runner, "vol1")
+    path = folder / "vol1.conf"
+    path.touch()
+    drbdadm.adjust(runner, "vol1")
+    assert [argv for argv, _ in runner.calls] == [
+        ("drbdadm", "adjust", "vol1"),
+        ("drbdadm", "--config-file", str(path), "adjust", "vol1"),
+    ]
+
+
+def test_handlers_read_the_same_file(folder: Path) -> None:
+    path = folder / "vol1.conf"
+    drbdadm.register_config("vol1", 7)
+    assert registered(folder) == {}, "there is nothing to be read"
+    path.touch()
+    both = {"drbd-resource-vol1.conf": str(path), "drbd-minor-7.conf": str(path)}
+    (folder / "registry/drbd-minor-7.conf").symlink_to("/etc/drbd.conf")
+    # Left by one that was killed.
+    (folder / "registry/drbd-minor-7.conf.new").symlink_to("/etc/drbd.conf")
+    drbdadm.register_config("vol1", 7)
+    assert registered(folder) == both
+    drbdadm.register_config("vol1", 7)
+    assert registered(folder) == both
+
+
+def test_nothing_is_registered_without_drbd_utils_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "vol1.conf").touch()
+    monkeypatch.setattr(drbdadm, "_REGISTRY", str(folder / "none"))
+    drbdadm.register_config("vol1", 7)
+    assert not (folder / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("minor", "disk", "is_attached"),
+    [(7, "Diskless", True), (8, "Diskless", False), (7, "UpToDate", False)],
+)
+@pytest.mark.usefixtures("folder")
+def test_attach_refuses_another_resources_minor(minor: int, disk: str, is_attached: bool) -> None:
+    def answer(argv: Sequence[str]) -> str:
+        return _EVENTS.format(minor=minor, disk=disk) if argv[1] == "events2" else ""
+
+    runner = FakeRunner(answer)
+    if minor == 7:
+        drbdadm.attach(runner, "vol1", 7)
+    else:
+        with pytest.raises(CommandError, match="SAN-DRBD-004"):
+            drbdadm.attach(runner, "vol1", 7)
+    assert (("drbdadm", "attach", "vol1") in [argv for argv, _ in runner.calls]) is is_attached
