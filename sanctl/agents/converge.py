@@ -12,8 +12,8 @@ from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.connections import peers
 from sanctl.agents.replica import parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import scheduler, verify
-from sanctl.drivers import backing_device, drbdsetup, lio
+from sanctl.agents.sync import tracking, unit, verify
+from sanctl.drivers import backing_device, drbdadm, drbdsetup, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -50,14 +50,14 @@ def converge(
     if not is_frozen and peers.apply_replica_nodes(runner, device):
         steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
         state = drbdsetup.observe(runner, device.name) or state
-    if not sync_policy.is_in_force(device) and sync_policy.apply(runner, device, state):
+    if not sync_policy.is_in_force(device) and _apply_sync_policy(runner, device, state):
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
     if sync_policy.is_in_force(device):
         sync_policy.record(device)
     read_cache.update_unmap_offer(device)
     has_begun = verify.begin(runner, device, state)
-    if has_begun or scheduler.needs_tracking(device, state):
-        scheduler.start_unit(runner)
+    if has_begun or tracking.needs_tracking(device, state):
+        unit.start(runner)
     if has_begun:
         state = drbdsetup.observe(runner, device.name) or state
     if (state.size_kib or 0) * 1024 < device.size_bytes:
@@ -73,6 +73,30 @@ def converge(
     if (state.size_kib or 0) * 1024 >= device.size_bytes:
         read_cache.apply_policy(runner, device, state)
     return state
+
+
+def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> bool:
+    """Bring the wanted policy into force in place of another one; return whether that was done.
+
+    The policy is part of the DRBD resource file, which is written anew, and `drbdadm adjust` hands
+    DRBD what differs. DRBD 8.4 takes all of it while it is connected, Primary, and resyncing, and
+    hosts notice nothing.
+
+    Not for a replica that has refused its peer: to adjust it would connect it, and whether that is
+    right is for others to say. It gets the policy when it is connected again.
+
+    Raises:
+        SanctlError: DRBD did not take it; the next monitor tries again.
+    """
+    if any(peer.connection == "StandAlone" for peer in state.peers):
+        return False
+    if not state.peers and len(device.nodes) > 1:
+        return False  # DRBD 8.4 forgets a connection that it has given up.
+    if not resource_file.rewrite(runner, device):
+        return False
+    drbdadm.adjust(runner, device.name)
+    sync_policy.record(device)
+    return True
 
 
 @contextlib.contextmanager

@@ -22,13 +22,12 @@ import time
 
 from sanctl.agents import ocf
 from sanctl.agents.cache import read_cache, write_cache
-from sanctl.agents.connections import isolation, peers, reconnect_outdated
+from sanctl.agents.connections import isolation, peers, reconnect_dropped, reconnect_outdated
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
-from sanctl.agents.fencing import all_marked, hung_io_reboot, outdate, quorum_overlap
-from sanctl.agents.handlers import before_resync_source
+from sanctl.agents.fencing import all_marked, failed_stop_reboot, hung_io_reboot, quorum_overlap
 from sanctl.agents.node import failure_cleanup
-from sanctl.agents.promotion import activation_record, first_activation, set_role
+from sanctl.agents.promotion import first_activation, set_role
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
@@ -154,7 +153,7 @@ def promote() -> int:
         )
     write_cache.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
-    if activation_record.is_new(_RUNNER, device):
+    if first_activation.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
         isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
@@ -199,7 +198,7 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
         raise CommandError(
             Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")
         )
-    activation_record.record_promotion(_RUNNER, device)
+    first_activation.record_promotion(_RUNNER, device)
     steps.done("not-new", "the cluster knows that the device has been active")
 
 
@@ -244,7 +243,7 @@ def stop() -> int:
     try:
         take_down(device)
     except (SanctlError, OSError) as error:
-        outdate.reboot_after_failed_stop(_RUNNER, device.name, str(error))
+        failed_stop_reboot.reboot_after_failed_stop(_RUNNER, device.name, str(error))
         raise
     return ocf.SUCCESS
 
@@ -326,7 +325,7 @@ def monitor() -> int:
                 return ocf.ERR_GENERIC
             if not are_all_blank(found.drbd, replicas=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
-                activation_record.is_new(_RUNNER, device)
+                first_activation.is_new(_RUNNER, device)
             if verdict is fs_shutdown.Verdict.AGROUND:
                 state = drbdsetup.observe(_RUNNER, device.name) or state
             elif found.is_active or found.is_standby:
@@ -335,7 +334,7 @@ def monitor() -> int:
                 state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = heal.carry_out_order(_RUNNER, device, state)
                 state = isolation.apply_rules(_RUNNER, device, state)
-                state = before_resync_source.reconnect(_RUNNER, device.name, state)
+                state = reconnect_dropped.reconnect(_RUNNER, device.name, state)
                 state = refill_suspect.refill_if_suspect(_RUNNER, device, state)
                 state = reattach_disk.reattach(_RUNNER, device, state)
                 state = reconnect_outdated.reconnect(_RUNNER, device, state)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What every code means. `sanctl explain` and docs/reference/errors.md are made from this."""
+"""Meanings of all codes except SAN-CONF, for `sanctl explain` and docs/reference/errors.md."""
 
 from __future__ import annotations
 

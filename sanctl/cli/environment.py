@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a command works with on this machine; tests put another in its place."""
+"""What a command works with (Pacemaker, cluster.toml, clock, journal); tests put fakes there."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Environment:
                 Problem(
                     "SAN-CLI-003",
                     f"{CLUSTER_TOML} cannot be read: {error.strerror}",
-                    "the rollout puts it on every node; run sanctl on one, as root",
+                    "the rollout writes the file on every node; run sanctl on a node, as root",
                 )
             ) from error
         return parse(text, source=CLUSTER_TOML)
@@ -67,7 +67,7 @@ class Environment:
         return text.strip() if text else None
 
     def new_uuid(self) -> str:
-        """Return 32 hex digits no other device has.
+        """Return 32 hex digits that no other device has.
 
         The kernel's random numbers alone are not enough: machines booted from one image, or
         virtual ones without a seed, have been seen to draw the same early numbers.
@@ -87,7 +87,7 @@ class Environment:
 
     @contextmanager
     def logged(self, action: str, *, device: str = "", command_line: str = "") -> Iterator[None]:
-        """Write what is done to the journal: its begin, and its end with duration and result."""
+        """Log a command to the journal: its begin, and its end with duration and result."""
         begin = time.monotonic()
         journal.write(
             f"sanctl {command_line or action}", device=device, action=action, step="begin"
@@ -118,7 +118,7 @@ def environment() -> Environment:
 
 
 def topology_or_none(env: Environment) -> Topology | None:
-    """Return the topology for what it adds to a result; without it there is still a result."""
+    """Return the topology for a result that is useful without it; None: it cannot be read."""
     try:
         return env.topology()
     except ConfigError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The `sanctl` command: dispatches, and is the only place that catches everything."""
+"""Entry point `sanctl`: finds the command, turns every error into a message and an exit status."""
 
 from __future__ import annotations
 
@@ -12,27 +12,34 @@ from typing import Any
 import click
 
 from sanctl import __version__
+from sanctl.cli.help_sections import SectionedGroup
 from sanctl.cli.output import wants_json, write_json
 from sanctl.errors import ExitStatus, Problem, SanctlError
 
 # Each command lives in a module of its own and is imported only when it is used.
 COMMANDS = {
-    "cluster": "sanctl.cli.commands.cluster:cluster",
-    "device": "sanctl.cli.commands.device:device",
-    "doctor": "sanctl.cli.commands.doctor:doctor",
-    "explain": "sanctl.cli.commands.explain:explain",
-    "node": "sanctl.cli.commands.node:node",
-    "pool": "sanctl.cli.commands.pool:pool",
     "status": "sanctl.cli.commands.status:status",
     "sync": "sanctl.cli.commands.sync:sync",
+    "doctor": "sanctl.cli.commands.doctor:doctor",
+    "explain": "sanctl.cli.commands.explain:explain",
+    "device": "sanctl.cli.commands.device:device",
     "target": "sanctl.cli.commands.target:target",
+    "pool": "sanctl.cli.commands.pool:pool",
+    "node": "sanctl.cli.commands.node:node",
+    "cluster": "sanctl.cli.commands.cluster:cluster",
 }
 # A checkout has the laboratory, too; the release on a node does not (build_wheel.py).
 LABORATORY_COMMANDS = {
+    "lab": "sanctl.lab.machines.commands:lab",
+    "demo": "sanctl.lab.demo.commands:demo",
     "bench": "sanctl.lab.bench.commands:bench",
     "chaos": "sanctl.lab.chaos.commands:chaos",
-    "demo": "sanctl.lab.demo.commands:demo",
-    "lab": "sanctl.lab.machines.commands:lab",
+}
+_SECTIONS = {
+    "See how things are": ("status", "sync", "doctor", "explain"),
+    "Manage storage": ("device", "target", "pool"),
+    "Manage the cluster": ("node", "cluster"),
+    "Try it out on one machine": ("lab", "demo", "bench", "chaos"),
 }
 
 
@@ -41,11 +48,12 @@ def _commands() -> dict[str, str]:
     return COMMANDS | LABORATORY_COMMANDS if has_laboratory else COMMANDS
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(SectionedGroup):
     """A group whose subcommands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *_commands()})
+        del ctx
+        return list(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = _commands().get(cmd_name)
@@ -60,8 +68,9 @@ class _LazyGroup(click.Group):
 
 
 @click.group(
-    # A group alone is a mistake, and which status it has must not depend on the version of click.
+    # A group without a command is a mistake; its exit status must not depend on click's version.
     cls=_LazyGroup,
+    sections=_SECTIONS,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -71,12 +80,14 @@ def cli() -> None:
 
     Exit status: 0 done; 1 degraded (status, doctor); 2 command line wrong; 3 configuration wrong;
     4 refused; 5 a program or an agent failed; 6 cluster not reachable; 7 deadline passed;
-    8 done in part; 9 others were changing the same; 70 an error in sanctl; 130 stopped by Ctrl-C.
+    8 done in part; 9 the CIB was changed by others; 70 an error in sanctl; 130 stopped by Ctrl-C.
+
+    'sanctl explain CODE' says what a code such as SAN-DEV-002 means.
     """
 
 
 def _fail(status: int, *problems: Problem) -> None:
-    """Write an error in the form asked for, and exit."""
+    """Write an error as text, and as JSON if asked for, and exit."""
     if wants_json(sys.argv[1:]):
         write_json(ExitStatus(status), None, problems)
     for problem in problems:
@@ -91,23 +102,25 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.Abort as stop:
-        # click turns Ctrl-C into this, too; at a question it cannot be told from a no.
+        # click raises this for Ctrl-C, too; at a question a Ctrl-C looks like a no.
         if isinstance(stop.__cause__, KeyboardInterrupt):
             _fail(
                 ExitStatus.INTERRUPTED,
                 Problem(
                     "SAN-CLI-005",
-                    "stopped; what was asked of the cluster until now stays and goes on",
-                    "'sanctl status' shows it",
+                    "stopped by Ctrl-C; changes made so far stay, and the cluster carries them out",
+                    "'sanctl status' shows the state; the same command, run again, goes on",
                 ),
             )
         _fail(
             ExitStatus.USAGE,
-            Problem("SAN-CLI-002", "not confirmed: nothing was changed", "--yes does not ask"),
+            Problem(
+                "SAN-CLI-002", "not confirmed: nothing was changed", "--yes confirms in advance"
+            ),
         )
     except click.UsageError as error:
         if error.ctx is not None and not sys.argv[1 + error.ctx.command_path.count(" ") :]:
-            # A group called with nothing: its help says more than an error would.
+            # A group without a command: its help says more than an error would.
             click.echo(error.ctx.get_help(), err=True)
             sys.exit(ExitStatus.USAGE)
         hint = f"'{error.ctx.command_path} --help' shows how" if error.ctx else ""
@@ -119,7 +132,7 @@ def main() -> None:
     except SanctlError as error:
         _fail(error.exit_status, *error.problems)
     except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody to tell.
+        # The reader of the output has closed the pipe.
         sys.stderr.close()
         sys.exit(ExitStatus.COMMAND)
     except Exception as error:
@@ -129,7 +142,7 @@ def main() -> None:
             Problem(
                 "SAN-BUG-001",
                 f"an error in sanctl itself: {type(error).__name__}: {error}",
-                "please report it with the lines above",
+                "please report the error with the lines above",
             ),
         )
     else:

@@ -18,7 +18,7 @@ def output_option(command: Command) -> Command:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="How the result is written.",
+        help="Form of the result.",
     )(command)
 
 
@@ -31,7 +31,7 @@ def timeout_option(default_s: int) -> Callable[[Command], Command]:
         default=default_s,
         show_default=True,
         metavar="SECONDS",
-        help="How long to wait for the effect; the change itself stays.",
+        help="How long to wait for the effect. The change itself stays.",
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How results and errors are written: text for people, JSON with a stable frame for programs.
+"""Writes a command's result: tables and text for people, JSON in a stable frame for programs.
 
 JSON is one object: {"schema": 1, "status", "data", "problems"}. It is written for failures too, on
 standard output, so that a program reads one thing.
@@ -36,7 +36,7 @@ STATUS_WORDS = {
 
 
 def wants_json(argv: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON, however wrong the rest of it is."""
+    """Whether a command line asks for JSON, even if the rest of it is wrong."""
     return any(
         word == "--output=json" or (word == "--output" and following == "json")
         for word, following in zip(argv, [*argv[1:], ""], strict=False)
@@ -70,7 +70,7 @@ def finish(
     status: ExitStatus = ExitStatus.OK,
     problems: Iterable[Problem] = (),
 ) -> None:
-    """Write a result in the form asked for, and end with its status."""
+    """Write a result as text or JSON, and exit with its status unless that is 0."""
     if output == "json":
         write_json(status, data, problems)
     else:
@@ -84,7 +84,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if not sys.stdout.isatty():
         _print_plain([columns, *rows])
         return
-    # Imported here, for what does not go to a terminal does without.
+    # Imported here: output that does not go to a terminal does not need rich.
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -103,7 +103,7 @@ def _print_plain(rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
-# Colour repeats what the word says; it never says anything alone.
+# Colour repeats what the word says; no information is in the colour alone.
 _STYLES = {
     "ok": "green",
     "online": "green",

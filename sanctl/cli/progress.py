@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Shows on standard error what a command waits for: a spinner for people, lines for logs."""
+"""Shows on standard error what a command waits for: a spinner on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Lines:
-    """One line for each new state."""
+    """Writes a line for each new state."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -28,7 +28,7 @@ class _Lines:
 
 
 class _Spinner:
-    """A line that is rewritten in place; appears with the first update."""
+    """Rewrites one line in place; the line appears with the first update."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
@@ -45,14 +45,14 @@ class _Spinner:
         self._status.update(escape(text))
 
     def stop(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._status is not None:
             self._status.stop()
 
 
 @contextmanager
 def make_reporter() -> Iterator[Reporter]:
-    """Return where progress is shown, for as long as the command runs."""
+    """Return the reporter that shows progress while the command runs."""
     if not sys.stderr.isatty():
         yield _Lines()
         return

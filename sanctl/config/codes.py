@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The meaning of each SAN-CONF code, for `sanctl explain`."""
+"""Meanings of the SAN-CONF codes (cluster.toml and inventory), for `sanctl explain`."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ class MarkState(NamedTuple):
         admin_epoch: the first number of the CIB's version.
         uuid: the device's UUID.
         node_id: the peer's id.
-        set_id: the id of the peer's attribute set that holds the mark, or would.
-        pair_id: the id of the mark's nvpair, or the id that it would get.
+        attribute_set_id: the id of the peer's attribute set that holds the mark, or would.
+        nvpair_id: the id of the mark's nvpair, or the id that it would get.
         value: the mark's value, empty without one.
         state: the peer's `node_state`, None where there is none.
         own_value: the value of this node's own mark, empty without one.
@@ -36,8 +36,8 @@ class MarkState(NamedTuple):
     admin_epoch: int
     uuid: str
     node_id: str
-    set_id: str
-    pair_id: str
+    attribute_set_id: str
+    nvpair_id: str
     value: str
     state: ET.Element | None
     own_value: str = ""
@@ -99,7 +99,9 @@ def read(runner: Runner, device: str, peer: str) -> MarkState:
         ["cibadmin", "--query", "--no-children", "--xpath", "|".join(paths)],
         timeout_s=_TIMEOUT_S,
     )
-    admin_epoch = uuid = node_id = set_id = last_set = pair_id = value = own_value = last_node = ""
+    admin_epoch = uuid = node_id = attribute_set_id = last_set = nvpair_id = value = own_value = (
+        last_node
+    ) = ""
     state = None
     # Elements come in the CIB's order: an nvpair comes after the node and the set that hold it.
     for element in ET.fromstring(answer.stdout).iter():  # noqa: S314 - the cluster's own CIB
@@ -112,13 +114,13 @@ def read(runner: Runner, device: str, peer: str) -> MarkState:
                 if last_node == peer:
                     node_id = identifier
             case "instance_attributes":
-                set_id, last_set = set_id or identifier, identifier
+                attribute_set_id, last_set = attribute_set_id or identifier, identifier
             case "nvpair" if name == "uuid":
                 uuid = element.get("value", "")
             case "nvpair" if name == attribute_name(device) and last_node != peer:
                 own_value = element.get("value", "")
             case "nvpair" if name == attribute_name(device):
-                set_id, pair_id, value = last_set, identifier, element.get("value", "")
+                attribute_set_id, nvpair_id, value = last_set, identifier, element.get("value", "")
             case "node_state":
                 state = element
     if not (admin_epoch.isdecimal() and uuid and node_id):
@@ -130,8 +132,8 @@ def read(runner: Runner, device: str, peer: str) -> MarkState:
         uuid=uuid,
         node_id=node_id,
         # The ids that crm_attribute would give, so that each finds an attribute of the other.
-        set_id=set_id or f"nodes-{node_id}",
-        pair_id=pair_id or f"nodes-{node_id}-{attribute_name(device)}",
+        attribute_set_id=attribute_set_id or f"nodes-{node_id}",
+        nvpair_id=nvpair_id or f"nodes-{node_id}-{attribute_name(device)}",
         value=value,
         state=state,
         own_value=own_value,
@@ -161,8 +163,8 @@ def set_mark(
         cib.set("admin_epoch", str(seen.admin_epoch + 1))
     nodes = ET.SubElement(ET.SubElement(cib, "configuration"), "nodes")
     node = ET.SubElement(nodes, "node", id=seen.node_id, uname=peer)
-    group = ET.SubElement(node, "instance_attributes", id=seen.set_id)
-    ET.SubElement(group, "nvpair", id=seen.pair_id, name=attribute_name(device), value=seen.uuid)
+    group = ET.SubElement(node, "instance_attributes", id=seen.attribute_set_id)
+    ET.SubElement(group, "nvpair", id=seen.nvpair_id, name=attribute_name(device), value=seen.uuid)
     runner.run(
         ["cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe"],
         stdin=ET.tostring(cib, encoding="unicode"),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The use-cases, one function each."""
+"""What each command does to the cluster, by the command's words; decisions are in sanctl/plan."""

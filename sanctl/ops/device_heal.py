@@ -12,7 +12,8 @@ from sanctl.ops.session import Session
 from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.convergence import Progress, replicas_text
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.replicas.heal import Diagnosis, diagnose, plan_heal
+from sanctl.plan.replicas.diagnosis import Diagnosis, diagnose
+from sanctl.plan.replicas.heal import plan_heal
 
 
 def examine_replicas(session: Session, name: DeviceName) -> Diagnosis:

@@ -223,7 +223,8 @@ def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: LedgerL
         bed.sh(survivor, "crm_attribute --name maintenance-mode --delete")
     settle(load, active)
     entries = collect.journals(bed, [active], began_s - 1)
-    messages = [e.message for e in entries if e.identifier == "sanctl" and e.action == "put-down"]
+    ours = [e for e in entries if e.identifier == "sanctl" and e.action == "stop-remaining"]
+    messages = [e.message for e in ours]
     assert [text for text in messages if "still up" in text], messages
     assert_orderly(load, active, began_s)
     assert pause_since(load, began_s).errors == 0

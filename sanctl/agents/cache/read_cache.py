@@ -39,7 +39,7 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState) -> None:
             if is_mine:
                 _follow(runner, device, state)
     except (SanctlError, OSError) as error:
-        write_cache.log(device.name, f"its read cache could not be changed: {error}", "read")
+        write_cache.log(device.name, f"its read cache could not be changed: {error}", step="read")
 
 
 def _is_here(name: str) -> bool:
@@ -77,7 +77,7 @@ def _follow(runner: Runner, device: Device, state: ResourceState) -> None:
     if due:
         ram_cache.insert(runner, device.name, over=over, size=due, within_s=_SWAP_S)
     what = f"up to {due} bytes are cached for reads" if due else "reads are not cached any more"
-    write_cache.log(device.name, f"{what}{f' ({reason.value})' if reason else ''}", "read")
+    write_cache.log(device.name, f"{what}{f' ({reason.value})' if reason else ''}", step="read")
 
 
 def offers_unmap(device: Device) -> bool:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from sanctl.agents import ocf
 from sanctl.agents.cache import dirty_limit, disk_flushes, minimum_redundancy
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, page_cache, pool_files
@@ -38,9 +39,11 @@ from sanctl.plan.cache.allowed_mode import (
     must_cut_connection,
     must_require_two_replicas,
 )
-from sanctl.system import journal, state_files
+from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import Runner
+
+log = DeviceLog("cache", about="cache")
 
 
 def prepare_start(
@@ -77,7 +80,11 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
     if not stays_stable and (held.is_synchronous or is_stale):
         state = disk_flushes.enable(runner, device, state)
         if held.is_synchronous and not is_ordered_by_flush(state):
-            log(device.name, "DRBD does not flush its disk: each write stays stable", "flushing")
+            log(
+                device.name,
+                "DRBD does not flush its disk: each write stays stable",
+                step="flushing",
+            )
             return
     with _locked(device.name, wait=False) as is_mine:
         if not is_mine:
@@ -178,7 +185,7 @@ def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
             minimum_redundancy.clear(runner, name)
     except SanctlError as error:
         has_two = False
-        log(name, f"it serves in write-through, as it could not be held: {error}", "held")
+        log(name, f"it serves in write-through, as it could not be held: {error}", step="held")
     if has_two:
         refuse_suspect(name, path)
         _check(runner, name, path)
@@ -196,7 +203,7 @@ def resume_io_before_demotion(runner: Runner, name: str) -> None:
     try:
         leave_write_back_unless_two(runner, name)
     except SanctlError as error:
-        log(name, f"I/O stays held: {error}", "held")
+        log(name, f"I/O stays held: {error}", step="held")
 
 
 def clear_minimum_redundancy(runner: Runner, name: str) -> None:
@@ -207,7 +214,7 @@ def clear_minimum_redundancy(runner: Runner, name: str) -> None:
     try:
         minimum_redundancy.clear(runner, name)
     except (SanctlError, OSError) as error:
-        log(name, f"it would still need two good copies to serve: {error}", "held")
+        log(name, f"it would still need two good copies to serve: {error}", step="held")
 
 
 def _secure(runner: Runner, name: str, may_stay: Callable[[], bool]) -> None:
@@ -256,14 +263,14 @@ def before_stop(runner: Runner, device: Device) -> None:
         leave_write_back(runner, device.name)
     except SanctlError as error:
         # The marker stays, and tells the next start what this replica is worth.
-        log(device.name, f"stopped with writes lost: {error}", "lost")
+        log(device.name, f"stopped with writes lost: {error}", step="lost")
     if not must_cut_connection(state, may_be_write_back=may_be):
         return
     try:
         drbdadm.force_disconnect(runner, device.name)
     except SanctlError as error:
         # It is stopped all the same: its peer's monitor ends write-back, some seconds later.
-        log(device.name, f"the peer may stay in write-back for a moment: {error}", "cut")
+        log(device.name, f"the peer may stay in write-back for a moment: {error}", step="cut")
 
 
 def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> None:
@@ -338,7 +345,12 @@ def _enter(runner: Runner, name: str, path: str) -> None:
     _writes_stable(name).remove()
     page_cache.set_synchronous(path, on=False)
     ocf.crash_point("cache-entered")
-    log(name, "write-back: two copies are in sync", CacheMode.WRITE_BACK.value, begun)
+    log(
+        name,
+        "write-back: two copies are in sync",
+        step=CacheMode.WRITE_BACK.value,
+        duration_s=time.monotonic() - begun,
+    )
 
 
 def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
@@ -368,8 +380,8 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
     log(
         name,
         f"write-through: all that was in RAM is on the disk{amount}{reason}",
-        CacheMode.WRITE_THROUGH.value,
-        begun,
+        step=CacheMode.WRITE_THROUGH.value,
+        duration_s=time.monotonic() - begun,
     )
 
 
@@ -389,7 +401,7 @@ def _set_stable(name: str, path: str, target: CacheMode) -> None:
         page_cache.flush(path)
         # Noted, because whoever dies before this has to be followed by one that flushes.
         note.write()
-    log(name, f"{target.value}", target.value)
+    log(name, target.value, step=target.value)
 
 
 def _spare(runner: Runner, device: Device, path: str, state: ResourceState | None) -> None:
@@ -398,9 +410,9 @@ def _spare(runner: Runner, device: Device, path: str, state: ResourceState | Non
         return
     try:
         if disk_flushes.disable(runner, device, state):
-            log(device.name, "each write is stable, so DRBD flushes no more", "not-flushing")
+            log(device.name, "each write is stable, so DRBD flushes no more", step="not-flushing")
     except SanctlError as error:
-        log(device.name, f"DRBD goes on flushing: {error}", "flushing")
+        log(device.name, f"DRBD goes on flushing: {error}", step="flushing")
 
 
 def _is_marked(name: str) -> bool:
@@ -428,15 +440,3 @@ def _locked(name: str, *, wait: bool = True) -> contextlib.AbstractContextManage
     """Hold the device's cache lock; without `wait` only if nobody else does."""
     path = state_files.device_lock(name, "cache")
     return state_files.locked(path, wait_s=None if wait else 0.0)
-
-
-def log(name: str, text: str, step: str, begun: float | None = None) -> None:
-    """Write to the journal what happened to a device's cache."""
-    journal.write(
-        f"{name}: cache: {text}",
-        priority=journal.NOTICE,
-        device=name,
-        action="cache",
-        step=step,
-        duration_ms=None if begun is None else round((time.monotonic() - begun) * 1000),
-    )

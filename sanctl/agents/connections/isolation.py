@@ -12,6 +12,7 @@ import contextlib
 import os
 
 from sanctl.agents.connections import primary_node
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, pool_files
@@ -19,9 +20,10 @@ from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import connection_limit as plan
 from sanctl.plan.drbd.connection_limit import ConnectionLimit
-from sanctl.system import journal
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
+
+_log = DeviceLog("meeting")
 
 
 def first_peer(runner: Runner, device: Device) -> str | None:
@@ -35,14 +37,14 @@ def first_peer(runner: Runner, device: Device) -> str | None:
     try:
         found = primary_node.find(runner, device)
     except SanctlError as error:
-        _tell(device, f"connecting to nobody yet: {error}")
+        _log(device.name, f"connecting to nobody yet: {error}")
         return None
     if found is None:
-        _tell(device, "connecting to nobody yet: without quorum it is not known who serves")
+        _log(device.name, "connecting to nobody yet: without quorum it is not known who serves")
         return None
     only = plan.initial_limit(device.nodes, os.uname().nodename, found).only
     if only:
-        _tell(device, f"connecting to {only}, which serves, and to nobody else until in step")
+        _log(device.name, f"connecting to {only}, which serves, and to nobody else until in step")
     return only
 
 
@@ -62,14 +64,14 @@ def bring_up(
     is_apart = is_suspect or only is None
     if only and not is_apart:
         if _is_of_another(device, only):
-            _tell(device, f"another node had begun to fill it, {only} does from the beginning")
+            _log(device.name, f"another node had begun to fill it, {only} does from the beginning")
             reinitialize.reset(runner, device)
             _note_source(device, only)
             return
         try:
             _note_source(device, only)
         except OSError as error:
-            _tell(device, f"connecting to nobody yet: who fills it cannot be noted: {error}")
+            _log(device.name, f"connecting to nobody yet: who fills it cannot be noted: {error}")
             is_apart = True
     resource_file.bring_up(runner, device, files, is_apart=is_apart)
 
@@ -111,7 +113,7 @@ def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
     whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
     is_begun_anew = wanted.must_reinitialize or _is_of_another(device, wanted.only)
     anew = "; what it holds of another is given up" if is_begun_anew else ""
-    _tell(device, f"connecting to {whom}{anew}")
+    _log(device.name, f"connecting to {whom}{anew}")
     if not resource_file.rewrite(runner, device, only=wanted.only):
         raise CommandError(
             Problem(
@@ -153,9 +155,3 @@ def _source(device: Device) -> str | None:
 
 def _is_concerned(device: Device) -> bool:
     return plan.is_limit_needed(device.nodes) and drbdsetup.generation() >= 9
-
-
-def _tell(device: Device, text: str) -> None:
-    journal.write(
-        f"{device.name}: {text}", priority=journal.NOTICE, device=device.name, action="meeting"
-    )

@@ -14,7 +14,7 @@ import os
 import time
 
 from sanctl.agents import ocf
-from sanctl.agents.handlers import before_resync_source
+from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.model.drbd import PeerState, ResourceState
@@ -77,7 +77,7 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     )
     _count(device)
     # First: should this end half way, the next monitor connects again.
-    before_resync_source.write_note(device.name, peer.name)
+    reconnect_dropped.write_note(device.name, peer.name)
     drbdsetup.disconnect_peer(hurried, device.name, peer.node_id)
     drbdadm.adjust(hurried, device.name)
     return drbdsetup.observe(hurried, device.name) or state

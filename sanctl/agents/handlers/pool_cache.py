@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from sanctl.agents.replica import parts
 from sanctl.drivers import flash_cache
 from sanctl.errors import ConfigError, Problem, SanctlError
@@ -12,10 +14,10 @@ from sanctl.system.runner import LocalRunner
 _BOOT_PATIENCE_S = 30.0
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Carry out `start POOL` or `stop POOL`; return the exit status."""
     state_files.make_folder()
-    _, action, name = argv
+    _, action, name = sys.argv
     try:
         pool = parts.load_topology().pool(name)
         if pool is None:

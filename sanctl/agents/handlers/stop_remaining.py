@@ -27,7 +27,7 @@ _MINOR = re.compile(r"^\s*device minor (\d+);", re.MULTILINE)
 _RUNNER = LocalRunner()
 
 
-def stop_remaining() -> int:
+def main() -> int:
     """Take down every replica that is up; return 0 when nothing is left.
 
     Refuses while the node runs and Pacemaker with it: whatever is up then is Pacemaker's.
@@ -97,4 +97,4 @@ def _is_pacemakers(runner: Runner) -> bool:
 def _tell(text: str) -> None:
     """Say it on the console, through the unit's standard output, and in the journal's fields."""
     sys.stdout.write(f"sanctl: {text}\n")
-    journal.write(text, priority=journal.WARNING, action="put-down")
+    journal.write(text, priority=journal.WARNING, action="stop-remaining")

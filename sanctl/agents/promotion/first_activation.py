@@ -1,20 +1,57 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The first seconds of a device, until its first promotion has declared its replicas good."""
+"""The first promotion of a device: whether it has been, the record of it, and waiting for it.
+
+New replicas are all zeros, and the first promotion declares them good. That a device has never been
+active the CIB says by the meta attribute `sanctl-new` of the device's primitive, which `sanctl
+device create` sets and the first promotion removes. Pacemaker hands agents no meta attributes but
+its own, so the CIB has to be asked. A device that was active once is never new again, and that is
+kept on tmpfs.
+"""
 
 from __future__ import annotations
 
 import time
 
 from sanctl.agents import ocf
-from sanctl.agents.promotion import activation_record
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
+from sanctl.drivers import crm_resource
 from sanctl.errors import SanctlError
 from sanctl.plan.failover.promotion import are_all_blank
+from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 #: A new device's first promotion takes two seconds here and there; its monitor has thirty.
 _PATIENCE_S = 10.0
+_TIMEOUT_S = 8.0
+#: The first promotion of a device: no host waits yet, and a failure costs a stop and a start.
+_FIRST_TIMEOUT_S = 25.0
+_ATTRIBUTE = "sanctl-new"
+
+
+def is_new(runner: Runner, device: Device) -> bool:
+    """Whether the cluster says that the device has never been active.
+
+    Raises:
+        CommandError: the cluster did not answer; a device is then not taken for a new one.
+    """
+    if _mark(device).exists():
+        return False
+    value = crm_resource.meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_TIMEOUT_S)
+    if value == "true":
+        return True
+    _remember(device)
+    return False
+
+
+def record_promotion(runner: Runner, device: Device) -> None:
+    """Make the cluster know that the device has been active.
+
+    Raises:
+        CommandError: the cluster did not take it; the device must not become Primary.
+    """
+    crm_resource.delete_meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_FIRST_TIMEOUT_S)
+    _remember(device)
 
 
 def observe_after_first_promotion(
@@ -31,7 +68,7 @@ def observe_after_first_promotion(
     if ocf.is_probe() or not _is_unborn(device, found):
         return found
     try:
-        if not activation_record.is_new(runner, device):
+        if not is_new(runner, device):
             return found
     except (SanctlError, OSError):
         return found
@@ -47,3 +84,11 @@ def _is_unborn(device: Device, found: parts.Health) -> bool:
         and found.drbd is not None
         and are_all_blank(found.drbd, replicas=len(device.nodes))
     )
+
+
+def _remember(device: Device) -> None:
+    _mark(device).write()
+
+
+def _mark(device: Device) -> state_files.StateFile:
+    return state_files.of_device(device.name, f"was-active.{device.uuid}")

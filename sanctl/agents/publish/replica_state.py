@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.fencing.outdate import clear_marks
-from sanctl.agents.promotion import activation_record
+from sanctl.agents.promotion import first_activation
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
@@ -112,7 +112,7 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
         state,
         is_new=state is not None
         and are_all_blank(state, replicas=len(device.nodes))
-        and activation_record.is_new(runner, device),
+        and first_activation.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
         replicas=len(device.nodes),
     )

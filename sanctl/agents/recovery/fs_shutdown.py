@@ -28,6 +28,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
@@ -50,6 +51,7 @@ _PEER_LOOKS_S = 15.0
 MAX_REMOUNTS_A_DAY = 3
 _TIMES = "mounted-anew"
 _DAY_S = 24 * 3600
+_log = DeviceLog("aground", priority=journal.WARNING)
 
 
 class Verdict(StrEnum):
@@ -86,7 +88,7 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Verdi
         if not _may_drop(runner, device, state):
             return Verdict.AFLOAT
         drbdsetup.force_detach(runner, device.minor)
-        _tell(f"{device.name}: its disk is dropped", step="dropped", device=device.name)
+        _log(device.name, "its disk is dropped", step="dropped")
         return Verdict.AGROUND
     found = pool_mount.mount_of(data)
     if is_out and found is not None and pool_mount.is_readable(found.source):
@@ -94,7 +96,7 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Verdi
         resource_file.clear_disk(device.name)
         ocf.crash_point("aground-forgotten")
         parts.detach_files(runner, device)
-        _tell(f"{device.name}: it has let go of its files", step="let-go", device=device.name)
+        _log(device.name, "it has let go of its files", step="let-go")
     return Verdict.AGROUND
 
 
@@ -165,9 +167,13 @@ def record_shutdown(pool: str) -> None:
             return
         pool_notes.write(pool, pool_notes.SHUT_DOWN)
     except OSError as error:
-        _tell(f"pool {pool}: that it has shut itself down cannot be noted: {error}", step="unnoted")
+        _log(
+            "",
+            f"pool {pool}: that it has shut itself down cannot be noted: {error}",
+            step="unnoted",
+        )
         return
-    _tell(f"pool {pool}: its filesystem has shut itself down", step="noted")
+    _log("", f"pool {pool}: its filesystem has shut itself down", step="noted")
 
 
 def _is_usable(device: Device) -> bool:
@@ -249,7 +255,7 @@ def remount(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
         known = _known(name)
         if known is not None and not is_mount_point(known.path):
             pool_mount.mount(runner, known)
-            _tell(f"pool {name}: its filesystem is mounted anew", step="mounted")
+            _log("", f"pool {name}: its filesystem is mounted anew", step="mounted")
             if pool_mount.is_shut_down(path):
                 raise CommandError(
                     shut_down_problem(name, f"{known.source} is mounted elsewhere, too")
@@ -298,7 +304,7 @@ def _distrust(pool: Pool) -> None:
                 lost_writes.set_shutdown_marker(f"{folder}/{entry}")
     ocf.crash_point("aground-distrusted")
     pool_notes.clear(name, pool_notes.SHUT_DOWN)
-    _tell(f"pool {name}: its copies may lack writes; they are filled anew", step="distrusted")
+    _log("", f"pool {name}: its copies may lack writes; they are filled anew", step="distrusted")
 
 
 def shut_down_problem(pool: str, why: str) -> Problem:
@@ -322,7 +328,3 @@ def _known(pool: str) -> pool_mount.Mount | None:
 def _mount_note(pool: str) -> state_files.StateFile:
     """What was mounted, while it is not."""
     return state_files.of_pool(pool, "mount")
-
-
-def _tell(text: str, *, step: str, device: str = "") -> None:
-    journal.write(text, priority=journal.WARNING, device=device, action="aground", step=step)

@@ -22,6 +22,7 @@ import contextlib
 import os
 import time
 
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -29,13 +30,14 @@ from sanctl.drivers import cib, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
-from sanctl.system import journal, state_files
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _QUERY_TIMEOUT_S = 8.0
 # The other node's agent looks every 10 or 11 s; a monitor has 30 s.
 _CONTACT_S = 13.0
+_log = DeviceLog("heal")
 
 
 def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> str:
@@ -105,7 +107,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     ):
         # The other node is about to throw its copy away: without this it would knock in vain.
         drbdadm.adjust(runner, device.name)
-        _tell(device, "connecting again: the other replica is to be discarded", "connect")
+        _log(device.name, "connecting again: the other replica is to be discarded", step="connect")
     else:
         return state
     return drbdsetup.observe(runner, device.name) or state
@@ -142,14 +144,20 @@ def _discard(
         if not begun:
             # Healed already, or other data than the operator was shown.
             _forget(runner, device, "discard", here)
-            _tell(
-                device, f"order to discard {order[0]} dropped: the replica is {held.name}", "drop"
+            _log(
+                device.name,
+                f"order to discard {order[0]} dropped: the replica is {held.name}",
+                step="drop",
             )
         elif not held.is_blank:
             _go_on(runner, device, order[0], here)
         return
     _begun(device).write(order[0])
-    _tell(device, f"discarding this replica's {order[0]} ({order[1]}), as ordered", "discard")
+    _log(
+        device.name,
+        f"discarding this replica's {order[0]} ({order[1]}), as ordered",
+        step="discard",
+    )
     if order[1] == "full" or lost_writes.is_suspect(
         device.name, lost_writes.data_file(device.name)
     ):
@@ -179,7 +187,11 @@ def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
     """
     drbdadm.disconnect(runner, device.name)
     drbdadm.adjust(runner, device.name)
-    _tell(device, f"{discarded} was being replaced when contact was lost: going on", "connect")
+    _log(
+        device.name,
+        f"{discarded} was being replaced when contact was lost: going on",
+        step="connect",
+    )
     _finish(runner, device, here)
 
 
@@ -193,7 +205,9 @@ def _revive(
     if was_suspect and path is not None:
         # First: the fence-peer handler, which DRBD calls next, does not go on with a suspect copy.
         lost_writes.clear_marker(device.name, path)
-        _tell(device, f"{order[0]} is trusted although it lost writes, as ordered", "trust")
+        _log(
+            device.name, f"{order[0]} is trusted although it lost writes, as ordered", step="trust"
+        )
     if is_meant and state.disk in {"Outdated", "Consistent"}:
         # Without it the handler would wait for a peer that could tell more, until it is too late.
         quorum_overlap.record_operator_trust(device.name)
@@ -205,7 +219,7 @@ def _revive(
                 device.name
             )  # The order is still there: the next monitor is asked.
             raise
-        _tell(device, f"{order[0]} is called up to date, as ordered", "revive")
+        _log(device.name, f"{order[0]} is called up to date, as ordered", step="revive")
     if was_suspect:
         drbdadm.adjust(runner, device.name)
     _forget(runner, device, "revive", here)
@@ -217,7 +231,7 @@ def _finish(runner: Runner, device: Device, here: str) -> None:
         return
     _forget(runner, device, "discard", here)
     _begun(device).remove()
-    _tell(device, "in contact again; what was to be discarded is being replaced", "done")
+    _log(device.name, "in contact again; what was to be discarded is being replaced", step="done")
 
 
 def _begun(device: Device) -> state_files.StateFile:
@@ -228,14 +242,4 @@ def _begun(device: Device) -> state_files.StateFile:
 def _forget(runner: Runner, device: Device, kind: str, here: str) -> None:
     node_attributes.delete_permanent(
         runner, here, f"sanctl-{kind}-{device.name}", timeout_s=_QUERY_TIMEOUT_S
-    )
-
-
-def _tell(device: Device, text: str, step: str) -> None:
-    journal.write(
-        f"{device.name}: {text}",
-        priority=journal.NOTICE,
-        device=device.name,
-        action="heal",
-        step=step,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device, load_topology
 from sanctl.drivers import drbdadm, drbdsetup, flash_cache, pool_notes
@@ -22,6 +23,7 @@ from sanctl.system.runner import Runner
 
 _FIRST_WAIT_S = 20.0
 _LONGEST_WAIT_S = 3600.0
+_log = DeviceLog("reattach")
 
 
 def wait_s(tries: int) -> float:
@@ -56,9 +58,9 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         drbdadm.adjust(runner, device.name)
         found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
-        _tell(device, f"its disk cannot be attached: {error}", priority=journal.WARNING)
+        _log(device.name, f"its disk cannot be attached: {error}", priority=journal.WARNING)
         return state
-    _tell(device, f"its disk answers and is attached again: {found.disk}", priority=journal.NOTICE)
+    _log(device.name, f"its disk answers and is attached again: {found.disk}")
     return found
 
 
@@ -88,9 +90,3 @@ def _tried(device: Device) -> tuple[int, float]:
 def _note(device: Device) -> state_files.StateFile:
     """How often it was tried; as old as the last try."""
     return state_files.of_device(device.name, "reattach-tried")
-
-
-def _tell(device: Device, text: str, *, priority: int) -> None:
-    journal.write(
-        f"{device.name}: {text}", priority=priority, device=device.name, action="reattach"
-    )

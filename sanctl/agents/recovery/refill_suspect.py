@@ -33,7 +33,7 @@ def refill_if_suspect(runner: Runner, device: Device, state: ResourceState) -> R
     write_cache.log(
         device.name,
         "this replica lost writes that it had acknowledged; it is filled anew",
-        "replace",
+        step="replace",
     )
     reinitialize.reset(runner, device)
     return drbdsetup.observe(runner, device.name) or state

@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Brings a changed sync policy into force under a running replica.
+"""Which sync policy is wanted and which is in force, with what else is recorded of a device.
 
-The policy is part of the DRBD resource file, which is written anew, and `drbdadm adjust` hands DRBD
-what differs. DRBD 8.4 takes all of it while it is connected, Primary, and resyncing, and hosts
-notice nothing. What is in force is kept on tmpfs, so that a monitor only compares two lines.
+The policy is applied in sanctl/agents/converge.py. What is in force is kept on tmpfs, so that a
+monitor only compares two lines.
 """
 
 from __future__ import annotations
 
-from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm
 from sanctl.errors import SanctlError
-from sanctl.model.drbd import ResourceState
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.system import journal, state_files
-from sanctl.system.runner import Runner
 
 #: Raised when the resource file of the same policy becomes another one: a replica that was started
 #: by an older release gets it too.
@@ -75,26 +70,6 @@ def recorded_device(name: str) -> Device | None:
         sync=lines[0].partition(" ")[2],
         verify=lines[2],
     )
-
-
-def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
-    """Bring the wanted policy into force; return whether another one was.
-
-    Not for a replica that has refused its peer: to adjust it would connect it, and whether that is
-    right is for others to say. It gets the policy when it is connected again.
-
-    Raises:
-        SanctlError: DRBD did not take it; the next monitor tries again.
-    """
-    if is_in_force(device) or any(peer.connection == "StandAlone" for peer in state.peers):
-        return False
-    if not state.peers and len(device.nodes) > 1:
-        return False  # DRBD 8.4 forgets a connection that it has given up.
-    if not resource_file.rewrite(runner, device):
-        return False
-    drbdadm.adjust(runner, device.name)
-    record(device)
-    return True
 
 
 def _line(device: Device) -> str:

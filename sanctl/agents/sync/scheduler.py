@@ -19,10 +19,11 @@ from __future__ import annotations
 import contextlib
 import time
 
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
-from sanctl.agents.replica import parts, resource_file, sync_policy
+from sanctl.agents.replica import resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import verify
+from sanctl.agents.sync import tracking, unit, verify
 from sanctl.drivers import drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
@@ -40,10 +41,9 @@ from sanctl.model.resync_record import (
 from sanctl.parse.drbd import SyncProgress
 from sanctl.plan.drbd import resync_order as plan
 from sanctl.system import journal, state_files
-from sanctl.system.files import exists, read_text_or, write_atomically
+from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner, Runner
 
-_UNIT = "sanctl-resync.service"
 _LOOK_EVERY_S = 1.0
 _TELL_EVERY_S = 2.0
 _LINGER_S = 4.0
@@ -52,46 +52,12 @@ _RATE_OVER_S = 10.0
 _PARTING_S = 5.0
 # Longer than anybody holds the lock who only asks.
 _ASKED_S = 0.5
-
-
-def start_unit(runner: Runner) -> None:
-    """Have somebody accompany what runs here, if nobody does."""
-    if _is_accompanied():
-        return
-    with contextlib.suppress(SanctlError):
-        runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=10.0)
-
-
-def needs_tracking(device: Device, state: ResourceState) -> bool:
-    """Whether something of a device runs, or was left half done, that somebody should accompany."""
-    if any(
-        peer.is_sync_source or peer.is_verifying or "user" in peer.resync_suspended
-        for peer in state.peers
-    ):
-        return True
-    latest = latest_resync(device)
-    if latest is not None and (
-        latest.stage == INVALIDATING or (latest.stage == RUNNING and state.is_in_sync)
-    ):
-        return True
-    return verify.needs_tracking(device, state)
-
-
-def latest_resync(device: Device) -> ResyncRecord | None:
-    """Return what is remembered of this replica's latest resync."""
-    path = parts.note_path(device, "sync")
-    return None if path is None else ResyncRecord.parse(read_text_or(path, ""))
-
-
-def _is_accompanied() -> bool:
-    # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
-    with state_files.locked(_lock(), wait_s=0.0, shared=True) as is_free:
-        return not is_free
+_log = DeviceLog("resync", priority=journal.INFO)
 
 
 def main() -> int:
     """Accompany what runs here until nothing does."""
-    with state_files.locked(_lock(), wait_s=_ASKED_S) as is_mine:
+    with state_files.locked(unit.lock(), wait_s=_ASKED_S) as is_mine:
         if is_mine:
             _run(ResyncScheduler(LocalRunner()))
     return 0
@@ -106,10 +72,6 @@ def _run(scheduler: ResyncScheduler) -> None:
             scheduler.leave()
             return
         time.sleep(_LOOK_EVERY_S)
-
-
-def _lock() -> str:
-    return state_files.node_lock("resync")
 
 
 class _Track:
@@ -194,7 +156,7 @@ class ResyncScheduler:
         try:
             states = drbdsetup.observe_all(self._runner)
         except SanctlError as error:
-            _say("", f"DRBD did not answer: {error}", priority=journal.WARNING)
+            _log("", f"DRBD did not answer: {error}", priority=journal.WARNING)
             return True
         devices = {
             name: device
@@ -220,7 +182,7 @@ class ResyncScheduler:
             try:
                 is_busy |= self._keep(device, states[name], advances)
             except (SanctlError, OSError) as error:
-                _say(name, f"the next look tries again: {error}", priority=journal.WARNING)
+                _log(name, f"the next look tries again: {error}", priority=journal.WARNING)
                 is_busy = True
         running = tuple(
             entry._replace(waits=waiting.get(entry.device, ""))
@@ -256,7 +218,7 @@ class ResyncScheduler:
         if peer is None or track is None:
             return None
         seen, left = advances.get(device.minor), track.marks[-1][1]
-        latest = latest_resync(device) if peer.is_sync_source else None
+        latest = tracking.latest_resync(device) if peer.is_sync_source else None
         return RunningSync(
             device=device.name,
             kind="verify" if latest is None else latest.kind,
@@ -278,13 +240,13 @@ class ResyncScheduler:
         if is_held == bool(waits) or drbdsetup.generation() >= 9:
             return
         drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
-        _say(device.name, f"its resync waits {waits}" if waits else "its resync may run")
+        _log(device.name, f"its resync waits {waits}" if waits else "its resync may run")
 
     def _keep(
         self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
     ) -> bool:
         """Write down what a resync does; return whether something is left to be done."""
-        latest = latest_resync(device)
+        latest = tracking.latest_resync(device)
         if latest is not None and latest.stage == INVALIDATING:
             self._widen(device, latest)
             return True
@@ -329,8 +291,8 @@ class ResyncScheduler:
             began_s=int(time.time()),
             changed_kib=changed,
         )
-        _save(device, latest)
-        _say(device.name, f"{kind} resync begins: {why}, {changed} KiB differ", step="begin")
+        tracking.save_resync(device, latest)
+        _log(device.name, f"{kind} resync begins: {why}, {changed} KiB differ", step="begin")
         if is_wider:
             self._widen(device, latest)
         replica_state.publish(self._runner, device, state)
@@ -355,11 +317,11 @@ class ResyncScheduler:
                 drbdsetup.invalidate(self._runner, device.minor)
                 kind = FULL
         finally:
-            _save(device, latest._replace(kind=kind, stage=RUNNING))
+            tracking.save_resync(device, latest._replace(kind=kind, stage=RUNNING))
             drbdadm.adjust(self._runner, device.name)
             drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=False)
         if kind == FAST:
-            _say(device.name, "it was no resync target any more: only what differs is sent")
+            _log(device.name, "it was no resync target any more: only what differs is sent")
 
     def _await_parting(self, name: str) -> ResourceState | None:
         deadline = time.monotonic() + _PARTING_S
@@ -383,13 +345,13 @@ class ResyncScheduler:
             ended_s=int(time.time()),
             received_kib=count.total_kib,
         )
-        _save(device, done)
-        _say(
+        tracking.save_resync(device, done)
+        _log(
             device.name,
             f"{done.kind} resync ended after {done.ended_s - done.began_s} s ({done.why}):"
             f" {done.changed_kib} KiB were marked, {done.received_kib} KiB came",
             step="end",
-            duration_ms=1000 * (done.ended_s - done.began_s),
+            duration_s=done.ended_s - done.began_s,
         )
         replica_state.publish(self._runner, device, state)
 
@@ -402,27 +364,3 @@ class ResyncScheduler:
         with contextlib.suppress(SanctlError):
             node_attributes.publish_private(self._runner, RUNNING_ATTRIBUTE, text)
             self._told = (text, now)
-
-
-def _save(device: Device, latest: ResyncRecord) -> None:
-    path = parts.note_path(device, "sync")
-    if path is not None:
-        write_atomically(path, f"{latest}\n")
-
-
-def _say(
-    device: str,
-    text: str,
-    *,
-    priority: int = journal.INFO,
-    step: str = "",
-    duration_ms: int | None = None,
-) -> None:
-    journal.write(
-        f"{device}: {text}" if device else text,
-        priority=priority,
-        device=device,
-        action="resync",
-        step=step,
-        duration_ms=duration_ms,
-    )

@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 
 from sanctl.agents.cache import read_cache, write_cache
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
 from sanctl.agents.replica.parts import Device
@@ -46,6 +47,7 @@ from sanctl.system.runner import Runner
 _KEPT = 100
 # So long the standby waits to see the verify begin that it is to repair after.
 _LEAD_S = 5.0
+_log = DeviceLog("verify")
 
 
 def attribute(name: str) -> str:
@@ -89,7 +91,7 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
         _position(device.name).write(before)  # The end of another one may be behind that.
         raise
     _keep(runner, device, VerifyResult(number, RUNNING, now_s))
-    _say(device, "verify begins")
+    _log(device.name, "verify begins")
     return True
 
 
@@ -148,7 +150,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
     if latest is not None and is_repairing:
         if state.is_in_sync and not state.out_of_sync_kib:
             _keep(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
-            _say(device, f"repaired: {latest.found_kib} KiB were sent anew")
+            _log(device.name, f"repaired: {latest.found_kib} KiB were sent anew")
             return False
         if state.is_primary or not plan.is_repair_still_ordered(order, latest, now_s):
             _break_off(runner, device, latest, "the repair is no longer wanted, or not here")
@@ -163,7 +165,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
         return False
     found = state.out_of_sync_kib or 0
     _keep(runner, device, VerifyResult(order.number, REPAIRING, now_s, 0, found))
-    _say(device, f"repairing: {found} KiB are sent anew by the node that serves")
+    _log(device.name, f"repairing: {found} KiB are sent anew by the node that serves")
     try:
         write_cache.disconnect_standby(runner, device, state)
     finally:
@@ -200,7 +202,7 @@ def _attend_several(
         )
         if is_repair:
             _keep(runner, device, latest._replace(result=REPAIRING))
-            _say(device, f"repairing: {found_kib} KiB are sent anew to {peer.name}")
+            _log(device.name, f"repairing: {found_kib} KiB are sent anew to {peer.name}")
             # It is no good copy meanwhile, and a Primary that is held does not let go of its last.
             write_cache.leave_write_back(runner, device.name)
             drbdsetup.resync_differences(runner, device.name, left[0])
@@ -221,13 +223,13 @@ def _conclude(
     result = REPAIRED if is_repaired else DIFFERS
     _keep(runner, device, done._replace(result=result if done.found_kib else SAME))
     if not done.found_kib:
-        _say(device, "verify: the replicas are the same")
+        _log(device.name, "verify: the replicas are the same")
     elif is_repaired:
-        _say(device, f"repaired: {done.found_kib} KiB were sent anew")
+        _log(device.name, f"repaired: {done.found_kib} KiB were sent anew")
     else:
         where = ", ".join(done.ranges[:8]) + (" ..." if len(done.ranges) > 8 else "")
-        _say(
-            device,
+        _log(
+            device.name,
             f"verify: {done.found_kib} KiB differ, at {where or 'places the log no longer has'}",
             priority=journal.ERROR,
         )
@@ -253,7 +255,7 @@ def _end(runner: Runner, device: Device, state: ResourceState, latest: VerifyRes
 
 def _break_off(runner: Runner, device: Device, latest: VerifyResult, why: str) -> None:
     _keep(runner, device, latest._replace(result=INTERRUPTED, ended_s=int(time.time())))
-    _say(device, f"verify was interrupted: {why}")
+    _log(device.name, f"verify was interrupted: {why}")
 
 
 def _came_to_its_end(device: Device, peer: str = "") -> bool:
@@ -269,7 +271,7 @@ def _came_to_its_end(device: Device, peer: str = "") -> bool:
         told = parse_verify_done(text) if number > since else None
         if told is not None and told[:2] == (device.minor, peer):
             if told[2]:
-                _say(device, f"{told[2]} KiB were being written to, and are not compared")
+                _log(device.name, f"{told[2]} KiB were being written to, and are not compared")
             return True
     return False
 
@@ -336,7 +338,3 @@ def withdraw(runner: Runner, device: Device) -> None:
     """Take back what was told of a device that is stopped here; its history stays with its data."""
     with contextlib.suppress(SanctlError):
         node_attributes.delete(runner, attribute(device.name))
-
-
-def _say(device: Device, text: str, *, priority: int = journal.NOTICE) -> None:
-    journal.write(f"{device.name}: {text}", priority=priority, device=device.name, action="verify")

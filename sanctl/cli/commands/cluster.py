@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands `sanctl cluster ...`: strategy, votes, links."""
+"""`sanctl cluster ...`: show votes and links, show and set the failover strategy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINK_COLUMNS = ("LINK", "TO", "STATE")
 
 @click.group()
 def cluster() -> None:
-    """The cluster as a whole: how it decides who may serve."""
+    """The cluster as a whole: votes, links and the failover strategy."""
 
 
 @cluster.command()
@@ -58,7 +58,7 @@ def show(output: str) -> None:
 
 @cluster.group()
 def strategy() -> None:
-    """Who may go on serving when the nodes lose sight of each other."""
+    """The strategy: which nodes may go on serving when nodes lose contact."""
 
 
 @strategy.command("show")
@@ -81,8 +81,8 @@ def show_strategy(output: str) -> None:
 def set_strategy(name: str, timeout_s: float, output: str) -> None:
     """Change the strategy while the cluster serves.
 
-    All storage nodes have to be online. An interrupted change is safe and goes on when the command
-    is run again. Set the same in the inventory: the next rollout goes by that.
+    All storage nodes have to be online. An interrupted change is safe, and goes on when the command
+    is run again. Set the same strategy in the inventory: the next rollout goes by the inventory.
     """
     env = environment()
     wanted = Strategy(name)
@@ -99,7 +99,7 @@ def set_strategy(name: str, timeout_s: float, output: str) -> None:
         text=lambda: print(
             f"the strategy is {name}"
             + (
-                f"; put sanctl_strategy: {name} into the inventory, too"
+                f"; put 'sanctl_strategy: {name}' into the inventory, too"
                 if changed
                 else ": nothing to do"
             )
@@ -108,7 +108,7 @@ def set_strategy(name: str, timeout_s: float, output: str) -> None:
 
 
 def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[str, Any]:
-    """Return what `cluster show` tells, for the JSON output."""
+    """Return the JSON data of `cluster show`."""
     membership = corosync.membership(env.runner)
     names = {node.id: node.name.value for node in topology.nodes}
     is_device = topology.vote_mode.votes is Votes.QDEVICE

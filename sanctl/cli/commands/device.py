@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands `sanctl device ...`."""
+"""`sanctl device create`, `list`, `show`, `delete`, `resize`, `move`, `complete`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sanctl.cli.commands.device_replicas import replicas
 from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_policy_options
 from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
+from sanctl.cli.help_sections import SectionedGroup
 from sanctl.cli.options import output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.device import (
@@ -50,9 +51,18 @@ from sanctl.plan.device.deletion import check_deletion
 from sanctl.plan.replicas.pending_change import pending_change_of
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    cls=SectionedGroup,
+    no_args_is_help=False,
+    sections={
+        "See": ("list", "show", "place"),
+        "Create, change, delete": ("create", "resize", "cache", "sync", "delete"),
+        "Replicas": ("move", "replicas", "verify", "heal"),
+        "For the playbook": ("complete",),
+    },
+)
 def device() -> None:
-    """Block devices: create, look at, grow, move, sync, verify, heal, delete."""
+    """Block devices and their replicas: create, show, grow, move, verify, heal, delete."""
 
 
 device.add_command(heal)
@@ -69,36 +79,36 @@ device.add_command(cache)
     "--size",
     required=True,
     metavar="SIZE",
-    help="10G, 512MiB, 1.5T: binary units, as lvm has them.",
+    help="For example 10G, 512MiB, 1.5T. Units are binary, as in LVM.",
 )
 @click.option(
     "--replicas",
     default="2",
     show_default=True,
     metavar="N",
-    help="How many nodes keep a copy.",
+    help="How many nodes hold a replica.",
 )
 @click.option(
     "--pool",
     metavar="POOL",
-    help="The pool that holds the copies; needed when there are several.",
+    help="The pool that holds the replicas; required when there are several.",
 )
 @click.option(
     "--nodes",
     metavar="A,B",
-    help="The nodes that keep a copy. Without it: those with most room, the least busy one active.",
+    help="The nodes that hold a replica. Default: those with most room, the least busy one active.",
 )
 @click.option(
     "--prefer",
     metavar="NODE",
-    help="The node that serves it when none does yet. A device that is served stays where it is.",
+    help="The node that serves the device at first. A device that is served stays where it is.",
 )
 @click.option(
     "--initiator",
     "initiators",
     multiple=True,
     metavar="IQN",
-    help="A host that may use it; may be given several times. Without it no host may.",
+    help="A host that may use the device; may be given several times. Default: no host.",
 )
 @sync_policy_options
 @click.option(
@@ -107,7 +117,7 @@ device.add_command(cache)
     type=CACHE_MODES,
     default="none",
     show_default=True,
-    help="Where acknowledged writes may be; none is for most: see 'device cache'.",
+    help="Where acknowledged writes may be. None suits most devices: see 'device cache'.",
 )
 @DIRTY_LIMIT_OPTION
 @READ_CACHE_OPTION
@@ -160,9 +170,9 @@ def create(
         made = outcome.device
         active = outcome.cluster.active_node(made.name)
         print(f"device {made.name}: {made.size}, served by {active}, {outcome.duration_s:.1f} s")
-        lone = single_replica_text(made)
-        if lone is not None:
-            print(f"cache policy {cache_policy_text(made.cache)}: {lone}")
+        note = single_replica_text(made)
+        if note is not None:
+            print(f"cache policy {cache_policy_text(made.cache)}: {note}")
         _print_access(made, topology)
 
     finish(output, data=device_data(outcome.cluster, outcome.device, topology), text=text)
@@ -171,7 +181,7 @@ def create(
 def _print_access(made: DeviceSpec, topology: Topology) -> None:
     print(f"target {topology.target_iqn(made.name)}, LUN 0, WWID {made.wwid}")
     if not made.initiators:
-        print(f"no host may use it yet: 'sanctl target allow {made.name} IQN' lets one in")
+        print(f"no host may use the device yet: 'sanctl target allow {made.name} IQN' allows one")
 
 
 @device.command("list")
@@ -239,13 +249,13 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         print(f"{label + ':' if label else '':<14}{value}")
 
 
-@device.command()
+@device.command(short_help="Delete a device and its data on every node.")
 @click.argument("name")
 @yes_option
 @timeout_option(180)
 @output_option
 def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
-    """Delete a device and its data on every replica. Run again, it finishes what it began."""
+    """Delete a device and its data on every node. Run again, it finishes what it began."""
     env = environment()
     wanted = DeviceName.parse(name)
     with env.session() as session:
@@ -255,7 +265,7 @@ def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
             found = cluster.cib.device(wanted)
             size = f" of {found.size}" if found else ""
             click.echo(
-                f"device {wanted}{size}: all data on it is lost, and hosts that use it get errors.",
+                f"device {wanted}{size}: its data will be lost, and hosts that use it get errors.",
                 err=True,
             )
             click.confirm(f"Delete device {wanted}?", abort=True, err=True)
@@ -265,7 +275,7 @@ def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
     def text() -> None:
         print(f"device {wanted} is deleted")
         for node in away:
-            print(f"node {node} is away: it removes its copy when it is back")
+            print(f"node {node} is away: it removes its replica when it is back")
 
     finish(
         output,
@@ -280,7 +290,7 @@ def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
 @timeout_option(120)
 @output_option
 def resize(name: str, size: str, timeout_s: float, output: str) -> None:
-    """Grow a device to SIZE while hosts use it; they see it after a rescan."""
+    """Grow a device to SIZE while hosts use it; hosts see the new size after a rescan."""
     env = environment()
     problems: list[Problem] = []
     wanted = new_size = None
@@ -305,18 +315,20 @@ def resize(name: str, size: str, timeout_s: float, output: str) -> None:
         },
         text=lambda: print(
             f"device {wanted} has {outcome.device.size}"
-            + ("; hosts see it after a rescan" if outcome.changed else ": nothing to do")
+            + ("; hosts see the new size after a rescan" if outcome.changed else ": nothing to do")
         ),
     )
 
 
 @device.command(short_help="Let another node serve a device.")
 @click.argument("name")
-@click.option("--to", "node", required=True, metavar="NODE", help="The node that is to serve it.")
+@click.option(
+    "--to", "node", required=True, metavar="NODE", help="The node that is to serve the device."
+)
 @timeout_option(60)
 @output_option
 def move(name: str, node: str, timeout_s: float, output: str) -> None:
-    """Let another node serve a device; hosts keep their sessions and see a short pause."""
+    """Let another node serve a device. Hosts keep their sessions and see a short pause."""
     env = environment()
     wanted, target = DeviceName.parse(name), NodeName.parse(node)
     command_line = f"device move {name} --to {node}"
@@ -336,12 +348,13 @@ def move(name: str, node: str, timeout_s: float, output: str) -> None:
     )
 
 
-@device.command()
+@device.command(short_help="Add CIB elements that devices of an older version lack.")
 @output_option
 def complete(output: str) -> None:
-    """Give devices that an older version created what this version's have.
+    """Add to devices that an older version created the CIB elements that this version gives them.
 
-    Constraints and priorities only: no device is moved or interrupted by it. The playbook runs it.
+    These are constraints and priorities only: no device is moved or interrupted. The playbook runs
+    this command at the end of each rollout.
     """
     env = environment()
     with env.session() as session, env.logged("complete"):

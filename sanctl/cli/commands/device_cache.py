@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl device cache`, and the options of a cache policy."""
+"""`sanctl device cache`, and the cache options of `device create`."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from sanctl.plan.cluster.preconditions import existing_device
 DIRTY_LIMIT_OPTION = click.option(
     "--dirty-limit",
     metavar="SIZE",
-    help="How much may be in RAM alone on one node, in write-back; 64M unless it is said.",
+    help="How much may be in RAM alone on one node, in write-back. Default: 64M.",
 )
 READ_CACHE_OPTION = click.option(
     "--read-cache",
     metavar="SIZE",
-    help="RAM of the node that serves that reads may be cached in, or 'none'.",
+    help="RAM on the serving node in which reads are cached, or 'none'.",
 )
 CACHE_MODES = click.Choice([mode.value for mode in CacheMode])
-#: What people type for no read cache, besides the word for it.
-_NOTHING = frozenset({"0", "off", "no"})
+#: What people may type in place of `--read-cache none`.
+_OFF_WORDS = frozenset({"0", "off", "no"})
 
 
 def parse_cache_change(
     mode: str | None, dirty_limit: str | None, read_cache: str | None
 ) -> CachePolicyChange:
-    """Read what is to be different in a policy; nothing was said of what is None.
+    """Parse a change of a cache policy; None: that part of the policy stays.
 
     Raises:
-        UsageError: a word does not read, or they do not go together; all problems are listed.
+        UsageError: a value is malformed, or two exclude each other; all problems are listed.
     """
     problems: list[Problem] = []
     wanted = None if mode is None else CacheMode(mode)
@@ -52,7 +52,7 @@ def parse_cache_change(
                 Problem(
                     "SAN-CACHE-005",
                     f"--dirty-limit does not go with {mode}",
-                    "only write-back has a dirty limit: leave it out, or ask for write-back",
+                    "only write-back has a dirty limit: omit the option, or ask for write-back",
                 )
             )
         dirty_bytes = _read_size(
@@ -60,12 +60,12 @@ def parse_cache_change(
         )
     if read_cache == "none":
         read_bytes = 0
-    elif read_cache is not None and read_cache.lower() in _NOTHING:
+    elif read_cache is not None and read_cache.lower() in _OFF_WORDS:
         problems.append(
             Problem(
                 "SAN-CACHE-011",
-                f"--read-cache {read_cache} is no size of a read cache",
-                "'--read-cache none' is for no read cache",
+                f"--read-cache {read_cache} is not a size of a read cache",
+                "'--read-cache none' removes the read cache",
             )
         )
     elif read_cache is not None:
@@ -80,7 +80,7 @@ def parse_cache_change(
 def _read_size(
     option: str, text: str, least: int, code: str, problems: list[Problem]
 ) -> int | None:
-    """Read the size that was given to an option; what is wrong with it names the option."""
+    """Parse the size given to an option; problems name the option."""
     try:
         count = parse_bytes(text)
         if count >= least:
@@ -94,14 +94,14 @@ def _read_size(
     problems.append(
         Problem(
             code,
-            f"{option} {text} is too little: {format_bytes(least)} is the least",
-            "write a number and a unit, such as 64M; a number alone is bytes",
+            f"{option} {text} is too small: the minimum is {format_bytes(least)}",
+            "give a number and a unit, such as 64M; a number without unit is in bytes",
         )
     )
     return None
 
 
-@click.command(short_help="Show or change where acknowledged writes may be, while hosts write.")
+@click.command(short_help="Show or change the cache policy, while hosts write.")
 @click.argument("name")
 @click.argument("mode", type=CACHE_MODES, required=False)
 @DIRTY_LIMIT_OPTION
@@ -119,24 +119,25 @@ def cache(
 ) -> None:
     """Show a device's cache policy, or change it while hosts use it.
 
-    none: a write is acknowledged when the disks of all replicas in sync have taken it; their own
-    write caches are flushed when a host flushes. write-through: when it is on stable storage.
-    write-back: when it is in the RAM of all of them; a host's flush makes it stable, and with one
-    copy left the device is in write-through until there are two again.
+    none: a write is acknowledged when the disks of all replicas in sync have taken it; the disks'
+    own write caches are flushed when a host flushes. write-through: when the write is on stable
+    storage. write-back: when the write is in the RAM of all replicas in sync; a host's flush makes
+    it stable, and with one replica left the device is in write-through until there are two again.
 
-    Take none unless you have measured that another one helps: write-through where writes that
+    Take none unless you have measured that another mode helps: write-through where writes that
     hosts do not flush have to survive a loss of all power, write-back for many writes in flight to
     slow disks. docs/explanation/cache.md, "Which to choose", has more.
 
-    Away from write-back it returns when all that was in RAM is on the disks. Into write-back it
-    returns at once, with status 0, where fewer than two copies are in sync: it is stored then, and
-    in effect when they are.
+    A change away from write-back returns when all writes that were in RAM are on the disks. A
+    change to write-back with fewer than two replicas in sync is stored, returns at once with status
+    0, and takes effect when two are in sync.
 
-    With --read-cache the node that serves keeps in RAM what hosts read most, beside any of these.
-    Hosts are then told that they cannot unmap.
+    With --read-cache the serving node keeps in RAM what hosts read most, in any of these modes. The
+    device then does not offer unmap to hosts.
 
-    What is not said stays as it is, the mode too; a dirty limit until write-back is left. With
-    nothing but the name it shows the policy, and what each replica is in.
+    Without MODE the mode stays, and so does every option that is not given; a dirty limit stays
+    until write-back is left. With the name alone the command shows the policy, and the mode of each
+    replica.
     """
     env = environment()
     wanted, change = DeviceName.parse(name), parse_cache_change(mode, dirty_limit, read_cache)
@@ -154,12 +155,12 @@ def cache(
     device, pending = outcome.device, pending_write_back_text(outcome.cluster, outcome.device)
 
     def text() -> None:
-        told = ""
+        result = ""
         if outcome.changed:
-            told = f", {'stored ' if pending else ''}after {outcome.duration_s:.1f} s"
+            result = f", {'stored ' if pending else ''}after {outcome.duration_s:.1f} s"
         elif not change.is_empty:
-            told = ", nothing to do"
-        print(f"device {wanted}: cache policy {cache_policy_text(device.cache)}{told}")
+            result = ", nothing to do"
+        print(f"device {wanted}: cache policy {cache_policy_text(device.cache)}{result}")
         for line in cache_lines(outcome.cluster, device):
             print(f"  {line}")
 
@@ -176,7 +177,7 @@ def cache(
 
 
 def cache_lines(cluster: Cluster, device: DeviceSpec) -> list[str]:
-    """Say whether a device's policy is in effect, if it is not, and what each replica is in."""
+    """Return why the policy is not in effect, if it is not, and the cache mode of each replica."""
     pending = pending_write_back_text(cluster, device)
     return [
         *([pending] if pending is not None else []),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl device heal`."""
+"""`sanctl device heal`: shows diverged replicas and asks before one is discarded."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.ops.device_heal import examine_replicas, heal_device
-from sanctl.plan.replicas.heal import Condition, Diagnosis, Loss, ReplicaFacts, loss_of_keeping
+from sanctl.plan.replicas.diagnosis import Condition, Diagnosis, ReplicaFacts
+from sanctl.plan.replicas.heal import Loss, loss_of_keeping
 
-_COLUMNS = ("COPY ON", "DISK", "ONLY THERE", "APART SINCE", "GENERATION", "NOTES")
-_WORDS = {
-    Condition.SOUND: "its replicas have not diverged; nothing is to be decided",
+_COLUMNS = ("REPLICA ON", "DISK", "ONLY THERE", "APART SINCE", "GENERATION", "NOTES")
+_CONDITION_TEXTS = {
+    Condition.SOUND: "its replicas have not diverged; there is nothing to decide",
     Condition.DIVERGED: "its replicas have diverged: each has writes that the other lacks",
     Condition.UNRELATED: "its replicas have no common past: they hold different data",
-    Condition.BLOCKED: "no replica may be served: each is marked as behind, knows itself to be "
-    "behind, is out of reach, or has not met the one that is",
+    Condition.BLOCKED: "no replica may be served: each is marked as outdated, knows that it is "
+    "outdated, is out of reach, or has not connected since its start to the one that is",
 }
 
 
 @click.command()
 @click.argument("name")
-@click.option("--keep", metavar="NODE", help="The node whose copy is kept; the other is lost.")
+@click.option("--keep", metavar="NODE", help="The node whose replica is kept; the other is lost.")
 @yes_option
 @accept_option
 @timeout_option(120)
@@ -44,10 +45,10 @@ def heal(
     timeout_s: float,
     output: str,
 ) -> None:
-    """Decide which copy is kept of a device whose replicas have diverged.
+    """Decide which replica is kept of a device whose replicas have diverged.
 
-    Without --keep it shows the copies, and what keeping each would lose; exit status 1: there is
-    something to decide. With --keep it shows the loss, asks, and does it.
+    Without --keep the command shows the replicas, and what keeping each would lose; exit status 1:
+    there is something to decide. With --keep it shows the loss, asks, and discards the other one.
     """
     env = environment()
     wanted = DeviceName.parse(name)
@@ -66,9 +67,9 @@ def heal(
         if not yes:
             with contextlib.redirect_stdout(sys.stderr):
                 _print(shown)
-            click.echo(f"\nKeeping the copy on {chosen} loses {lost.text}.", err=True)
+            click.echo(f"\nKeeping the replica on {chosen} loses {lost.text}.", err=True)
             click.confirm(
-                f"Device {wanted}: discard the copy on {lost.node}?", abort=True, err=True
+                f"Device {wanted}: discard the replica on {lost.node}?", abort=True, err=True
             )
         command_line = f"device heal {name} --keep {keep} (loses {lost.text})"
         with env.logged("heal", device=name, command_line=command_line):
@@ -79,14 +80,14 @@ def heal(
         output,
         data={**_data(shown), "kept": chosen.value, "lost": _loss_data(lost)},
         text=lambda: print(
-            f"device {wanted}: the copy on {chosen} serves; lost: {lost.text}\n"
-            f"'sanctl device show {wanted}' shows how the copy on {lost.node} is replaced"
+            f"device {wanted}: the replica on {chosen} serves; lost: {lost.text}\n"
+            f"'sanctl device show {wanted}' shows how the replica on {lost.node} is replaced"
         ),
     )
 
 
 def _losses(shown: Diagnosis) -> dict[NodeName, Loss | Problem]:
-    """What keeping each copy would lose, or why it cannot be kept."""
+    """Return what keeping each replica would lose, or why it cannot be kept."""
     found: dict[NodeName, Loss | Problem] = {}
     for side in shown.replicas:
         try:
@@ -97,7 +98,7 @@ def _losses(shown: Diagnosis) -> dict[NodeName, Loss | Problem]:
 
 
 def _print(shown: Diagnosis) -> None:
-    print(f"device {shown.device.name}: {_WORDS[shown.condition]}")
+    print(f"device {shown.device.name}: {_CONDITION_TEXTS[shown.condition]}")
     print_table(_COLUMNS, (_row(side) for side in shown.replicas))
     if shown.condition is Condition.SOUND:
         return
@@ -113,25 +114,25 @@ def _row(side: ReplicaFacts) -> tuple[str, ...]:
     if side.serves:
         notes.append("serves")
     if side.is_marked:
-        notes.append("marked as behind")
+        notes.append("marked as outdated")
     if side.replica.was_last_primary:
         notes.append("served last")
     if side.is_never_connected:
-        notes.append("has met no other since it was started")
+        notes.append("not connected to another replica since it was started")
     if side.replica.is_suspect:
-        notes.append("lost writes that it had acknowledged")
+        notes.append("suspect: lost acknowledged writes")
     kib = side.replica.out_of_sync_kib
     return (
         side.node.value,
         side.replica.disk or UNKNOWN,
         UNKNOWN if kib is None else format_bytes(kib * 1024),
-        _moment(side.replica.disconnected_since_s),
+        _time_text(side.replica.disconnected_since_s),
         UNKNOWN if side.generations is None else side.generations.name,
         ", ".join(notes),
     )
 
 
-def _moment(since_s: int | None) -> str:
+def _time_text(since_s: int | None) -> str:
     if since_s is None:
         return UNKNOWN
     return datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
@@ -157,7 +158,7 @@ def _data(shown: Diagnosis) -> dict[str, Any]:
                 else side.replica.out_of_sync_kib * 1024,
                 "apart_since": None
                 if side.replica.disconnected_since_s is None
-                else _moment(side.replica.disconnected_since_s),
+                else _time_text(side.replica.disconnected_since_s),
                 "generation": None if side.generations is None else side.generations.name,
                 "keeping_it": _verdict_data(losses[side.node]),
             }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl device place`: where a new device would go, and why (a dry run)."""
+"""`sanctl device place`: where a new device would go, and why (a dry run)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from sanctl.cli.documents import device as device_documents
 
 
-@click.command(short_help="Say where a new device would go, and why.")
+@click.command(short_help="Show where a new device would go, and why.")
 @click.option("--size", required=True, metavar="SIZE", help="As for 'device create'.")
 @click.option(
-    "--replicas", default="2", show_default=True, metavar="N", help="How many nodes keep a copy."
+    "--replicas", default="2", show_default=True, metavar="N", help="How many nodes hold a replica."
 )
-@click.option("--pool", metavar="POOL", help="The pool; needed when there are several.")
+@click.option("--pool", metavar="POOL", help="The pool; required when there are several.")
 @click.option("--nodes", metavar="A,B", help="Only these nodes.")
-@click.option("--prefer", metavar="NODE", help="The node that is to serve it first.")
-@click.option("--explain", is_flag=True, help="Say of every node why, or why not.")
+@click.option("--prefer", metavar="NODE", help="The node that is to serve the device first.")
+@click.option("--explain", is_flag=True, help="Show for every node why it was chosen, or why not.")
 @output_option
 def place(
     *,
@@ -39,10 +39,13 @@ def place(
     explain: bool,
     output: str,
 ) -> None:
-    """Say where a new device would go. Nothing is made; exit status 1: it would not go anywhere."""
+    """Show on which nodes a new device would be placed. Nothing is created.
+
+    Exit status 1: the device could not be placed.
+    """
     env = environment()
     topology = env.topology()
-    wish = parse_device_request(
+    request = parse_device_request(
         DeviceArguments(
             name="place",
             size=size,
@@ -53,24 +56,27 @@ def place(
         )
     )
     with env.session() as session:
-        sites = preview_placement(
-            wish, session.observe(), topology, drbd_version=env.drbd_version()
+        previews = preview_placement(
+            request, session.observe(), topology, drbd_version=env.drbd_version()
         )
-    chosen = [site for site in sites if site.is_chosen]
+    chosen = [preview for preview in previews if preview.is_chosen]
 
     def text() -> None:
         if chosen:
-            print(f"it would go to {', '.join(str(site.node) for site in chosen)}")
+            nodes_text = ", ".join(str(preview.node) for preview in chosen)
+            print(f"the device would be placed on {nodes_text}")
         else:
-            print("it would not go anywhere")
+            print("the device cannot be placed")
         if explain or not chosen:
-            print_table(_COLUMNS, [_row(site) for site in sites])
+            print_table(_COLUMNS, [_row(preview) for preview in previews])
 
     finish(
         output,
         data={
-            "nodes": [site.node.value for site in chosen],
-            "verdicts": [_verdict_data(site, is_first=site in chosen[:1]) for site in sites],
+            "nodes": [preview.node.value for preview in chosen],
+            "verdicts": [
+                _verdict_data(preview, is_first=preview in chosen[:1]) for preview in previews
+            ],
         },
         text=text,
         status=ExitStatus.OK if chosen else ExitStatus.DEGRADED,
@@ -80,26 +86,26 @@ def place(
 _COLUMNS = ("NODE", "CHOSEN", "SITE", "RACK", "ROOM", "ACTIVE", "WHY")
 
 
-def _row(site: NodePreview) -> tuple[str, ...]:
+def _row(preview: NodePreview) -> tuple[str, ...]:
     return (
-        site.node.value,
-        "yes" if site.is_chosen else "no",
-        site.site or "-",
-        site.rack or "-",
-        UNKNOWN if site.room_bytes is None else format_bytes(site.room_bytes),
-        str(site.active_devices),
-        site.reason,
+        preview.node.value,
+        "yes" if preview.is_chosen else "no",
+        preview.site or "-",
+        preview.rack or "-",
+        UNKNOWN if preview.room_bytes is None else format_bytes(preview.room_bytes),
+        str(preview.active_devices),
+        preview.reason,
     )
 
 
-def _verdict_data(site: NodePreview, *, is_first: bool) -> device_documents.PlacementVerdict:
+def _verdict_data(preview: NodePreview, *, is_first: bool) -> device_documents.PlacementVerdict:
     return {
-        "node": site.node.value,
-        "chosen": site.is_chosen,
+        "node": preview.node.value,
+        "chosen": preview.is_chosen,
         "first": is_first,
-        "site": site.site or None,
-        "rack": site.rack or None,
-        "room": site.room_bytes,
-        "active_devices": site.active_devices,
-        "reason": site.reason,
+        "site": preview.site or None,
+        "rack": preview.rack or None,
+        "room": preview.room_bytes,
+        "active_devices": preview.active_devices,
+        "reason": preview.reason,
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands about where copies are: `device replicas`, `device place` and `node replace`."""
+"""`sanctl device replicas`: how many replicas a device has, and on which nodes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from sanctl.cli.environment import Environment
     from sanctl.model.topology import Topology
 
-#: A day: a full sync of a large device takes hours, and whoever waits may stop waiting.
-_PATIENCE_S = 86400
+#: A day: a full resync of a large device takes hours, and Ctrl-C ends the wait, not the change.
+WAIT_S = 86400
 
 
-@click.command(short_help="Change how many copies a device has, and where, under load.")
+@click.command(short_help="Change how many replicas a device has, and where, under load.")
 @click.argument("name")
 @click.argument("count", metavar="1|2|3|4")
-@click.option("--add", multiple=True, metavar="NODE", help="A node that is to have a copy.")
-@click.option("--drop", multiple=True, metavar="NODE", help="A node that is to have none.")
+@click.option("--add", multiple=True, metavar="NODE", help="A node that is to get a replica.")
+@click.option("--drop", multiple=True, metavar="NODE", help="A node whose replica is to go.")
 @accept_option
-@timeout_option(_PATIENCE_S)
+@timeout_option(WAIT_S)
 @output_option
 def replicas(
     *,
@@ -42,11 +42,12 @@ def replicas(
     timeout_s: float,
     output: str,
 ) -> None:
-    """Change how many copies a device has, and on which nodes, while hosts write to it.
+    """Change how many replicas a device has, and on which nodes, while hosts write to it.
 
-    Nodes that are not named are chosen as for a new device. Waits until every copy is in sync. Run
-    again after an interruption it goes on; 'sanctl device show' says what is unfinished and how it
-    could be taken back. The last copy that is known to be up to date is never dropped.
+    Nodes that are not named are chosen as for a new device. The command waits until every replica
+    is in sync. Run again after an interruption, it goes on; 'sanctl device show' says what is
+    unfinished and how to take it back. The last replica that is known to be up to date is never
+    dropped.
     """
     env = environment()
     wanted = DeviceName.parse(name)
@@ -63,7 +64,7 @@ def replicas(
             session,
             wanted,
             request,
-            _setting(env, topology, accepted),
+            step_context(env, topology, accepted),
             timeout_s=timeout_s,
             again=f"sanctl {command_line}",
         )
@@ -74,7 +75,8 @@ def replicas(
     )
 
 
-def _setting(env: Environment, topology: Topology, accepted: tuple[str, ...]) -> StepContext:
+def step_context(env: Environment, topology: Topology, accepted: tuple[str, ...]) -> StepContext:
+    """Return what the steps of a change of replicas depend on besides the cluster's state."""
     return StepContext(
         topology=topology, drbd_version=env.drbd_version(), accepted=frozenset(accepted)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The options of a sync policy, and the command `sanctl device sync`."""
+"""`sanctl device sync`, and the sync options of `device create` (rate, window, priority)."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from sanctl.model.names import DeviceName
 from sanctl.ops.device_sync import change_sync_policy
 from sanctl.plan.cluster.preconditions import existing_device
 
-# Option, the policy's word for it, what it takes, what it says of itself.
+# Option, key in the policy, value, help text.
 _OPTIONS = (
     (
         "--full-above",
         "full-above",
         "PERCENT",
-        "Send everything, in one sequence, when more than this differs; never: only what differs.",
+        "Resync the whole device, in sequence, if more than this is out of sync; never: do not.",
     ),
     (
         "--csums",
         "csums",
         "on|off",
-        "Compare checksums before a block is sent, for slow links; off: only after a crash.",
+        "Compare checksums before a block is sent, for slow links. off: only after a crash.",
     ),
     (
         "--rate-min",
         "rate-min",
         "RATE",
-        "What a resync may take each second while hosts read and write: 4M, 32M.",
+        "Resync rate per second kept up while hosts read and write: 4M, 32M.",
     ),
     (
         "--rate-max",
         "rate-max",
         "RATE",
-        "What a resync may take each second at all: 50M; network: what that gives.",
+        "Highest resync rate per second: 50M; network: no limit but the network.",
     ),
     (
         "--resync-window",
         "window",
         "HH-HH",
-        "Hours of the day in which a resync may run: 22-06; always. One copy protects the data"
-        " until then.",
+        "Hours of the day in which a resync may run: 22-06; always. Until then the data has one"
+        " replica less.",
     ),
     (
         "--priority",
         "priority",
         "N",
-        "0 to 100: of several devices that wait for a resync the highest is first.",
+        "0 to 100: of several devices that wait for a resync, the highest goes first.",
     ),
 )
 
@@ -67,7 +67,7 @@ def sync_policy_options(command: Command) -> Command:
 
 
 def given_sync_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was given of the options of `policy_options`, by the policy's words."""
+    """Return the options of `sync_policy_options` that were given, by the policy's keys."""
     return {
         key: str(options[key.replace("-", "_")])
         for _, key, _, _ in _OPTIONS
@@ -75,13 +75,13 @@ def given_sync_options(options: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-@click.command(short_help="Show or change how a device's replicas are brought into line.")
+@click.command(short_help="Show or change the sync policy: resync rate, window, priority.")
 @click.argument("name")
 @sync_policy_options
 @timeout_option(60)
 @output_option
 def sync(name: str, timeout_s: float, output: str, **options: Any) -> None:
-    """Show how a device's replicas are brought into line, or change it while hosts use it."""
+    """Show a device's sync policy (how its replicas are resynced), or change it under load."""
     env = environment()
     wanted, values = DeviceName.parse(name), given_sync_options(options)
     with env.session() as session:

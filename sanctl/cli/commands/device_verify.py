@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl device verify`."""
+"""`sanctl device verify`: compares replicas now or on a schedule, and repairs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from sanctl.ops.device_verify import VerifyOutcome, verify_device
 
 @click.command(short_help="Compare a device's replicas while hosts use it.")
 @click.argument("name")
-@click.option("--repair", is_flag=True, help="Send what differs anew from the copy that serves.")
+@click.option(
+    "--repair", is_flag=True, help="Resync blocks that differ from the replica that serves."
+)
 @click.option(
     "--schedule",
     metavar="DAY@HH",
-    help="Verify by itself from now on, and not now: sun@03, daily@03; off.",
+    help="Verify at these times from now on, and not now: sun@03, daily@03; off.",
 )
 @timeout_option(3600)
 @output_option
 def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, output: str) -> None:
     """Compare a device's replicas block by block while hosts use it.
 
-    Exit status 1: they differ, and nothing was repaired. DRBD cannot tell which copy is right; a
-    repair takes the one that serves, which is what hosts have read.
+    Exit status 1: the replicas differ, and nothing was repaired. DRBD cannot tell which replica is
+    right; a repair copies from the one that serves, which is what hosts have read.
     """
     env = environment()
     wanted = DeviceName.parse(name)
@@ -41,55 +43,57 @@ def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, outp
                 Problem(
                     "SAN-SYNC-005",
                     "--repair and --schedule do not go together",
-                    "a repair is asked for by somebody who has looked at what differs",
+                    "look at a result before you order a repair: leave one of the two options out",
                 )
             )
         command_line = f"device verify {name} --schedule {schedule}"
         with env.session() as session, env.logged("verify", device=name, command_line=command_line):
-            outcome = change_sync_policy(
+            changed = change_sync_policy(
                 session, wanted, {"verify": schedule}, timeout_s=min(timeout_s, 60)
             )
         finish(
             output,
             data={
                 "name": name,
-                "changed": outcome.changed,
-                "sync": sync_policy_data(outcome.device.sync),
+                "changed": changed.changed,
+                "sync": sync_policy_data(changed.device.sync),
             },
-            text=lambda: print(f"device {name}: verified {outcome.device.sync.verify or 'never'}"),
+            text=lambda: print(f"device {name}: verified {changed.device.sync.verify or 'never'}"),
         )
         return
     command_line = f"device verify {name}{' --repair' if repair else ''}"
     with env.session() as session, env.logged("verify", device=name, command_line=command_line):
-        done = verify_device(session, wanted, is_repair=repair, timeout_s=timeout_s)
-    result = done.verification.result
-    is_bad = result == INTERRUPTED or (result == DIFFERS and done.repair is None)
+        outcome = verify_device(session, wanted, is_repair=repair, timeout_s=timeout_s)
+    result = outcome.verification.result
+    is_bad = result == INTERRUPTED or (result == DIFFERS and outcome.repair is None)
     finish(
         output,
         data={
             "name": name,
-            "node": done.node,
-            "verify": verify_data(done.verification),
-            "repaired_bytes": None if done.repair is None else done.repair.found_kib * 1024,
+            "node": outcome.node,
+            "verify": verify_data(outcome.verification),
+            "repaired_bytes": None if outcome.repair is None else outcome.repair.found_kib * 1024,
         },
-        text=lambda: _print(name, done),
+        text=lambda: _print(name, outcome),
         status=ExitStatus.DEGRADED if is_bad else ExitStatus.OK,
     )
 
 
-def _print(name: str, done: VerifyOutcome) -> None:
-    told = done.verification
-    took = f"compared in {max(1, told.ended_s - told.began_s)} s from {done.node}"
-    if told.result == INTERRUPTED:
-        print(f"device {name}: the comparison was broken off, nothing can be said of its replicas")
-    elif not told.found_kib:
+def _print(name: str, outcome: VerifyOutcome) -> None:
+    found = outcome.verification
+    took = f"compared in {max(1, found.ended_s - found.began_s)} s from {outcome.node}"
+    if found.result == INTERRUPTED:
+        print(f"device {name}: the verify was interrupted; nothing is known about its replicas")
+    elif not found.found_kib:
         print(f"device {name}: its replicas are the same, {took}")
     else:
-        print(f"device {name}: {format_bytes(told.found_kib * 1024)} differ, {took}")
-        for each in told.ranges:
+        print(f"device {name}: {format_bytes(found.found_kib * 1024)} differ, {took}")
+        for each in found.ranges:
             first, _, length = each.partition("+")
-            print(f"  {length} bytes from byte {first} on")
-        if done.repair is not None:
-            print(f"repaired: {format_bytes(done.repair.found_kib * 1024)} were sent anew")
+            print(f"  {length} bytes at byte {first}")
+        if outcome.repair is not None:
+            print(f"repaired: {format_bytes(outcome.repair.found_kib * 1024)} were sent again")
         else:
-            print(f"next: 'sanctl device verify {name} --repair' sends them anew from {done.node}")
+            print(
+                f"next: 'sanctl device verify {name} --repair' sends them again from {outcome.node}"
+            )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl doctor`."""
+"""`sanctl doctor`: prints the checks of this node and of the cluster."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sanctl.model.topology import Topology
 from sanctl.ops.doctor import examine
 
 
-@click.command(short_help="Check this node and the cluster.")
+@click.command(short_help="Check this node and the cluster, with advice.")
 @output_option
 def doctor(output: str) -> None:
-    """Check this node and the cluster; exit status 1: something is wrong."""
+    """Check this node and the cluster; exit status 1: a check failed."""
     env = environment()
     topology: Topology | None = None
     config_error: ConfigError | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl explain`."""
+"""`sanctl explain`: prints the meaning of a code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def explain(code: str, output: str) -> None:
             Problem(
                 "SAN-CLI-004",
                 f"there is no code {code!r}",
-                f"codes are: {', '.join(near)}" if near else "a code looks like SAN-DEV-002",
+                f"the codes of this family are: {', '.join(near)}"
+                if near
+                else "a code looks like SAN-DEV-002",
             )
         )
     finish(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands `sanctl node ...`."""
+"""`sanctl node list`, `standby`, `online`, `fence`, `drain`, `undrain`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import click
 
 from sanctl.cli.commands.node_replace import replace
 from sanctl.cli.environment import environment
+from sanctl.cli.help_sections import SectionedGroup
 from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
@@ -17,9 +18,17 @@ from sanctl.ops.node_fence import FencingAnswer, fence_node, query_fencing_of_no
 from sanctl.ops.node_standby import bring_online, put_in_standby
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    cls=SectionedGroup,
+    no_args_is_help=False,
+    sections={
+        "See": ("list",),
+        "Maintenance": ("standby", "online", "drain", "undrain"),
+        "Failures": ("fence", "replace"),
+    },
+)
 def node() -> None:
-    """Nodes: look at them, take them out of service and back."""
+    """Nodes: take them out of service and back, test fencing, replace one."""
 
 
 node.add_command(replace)
@@ -42,7 +51,7 @@ def list_nodes(output: str) -> None:
 @timeout_option(180)
 @output_option
 def standby(name: str, accepted: tuple[str, ...], timeout_s: float, output: str) -> None:
-    """Move all devices off a node and keep it free until it is put online again."""
+    """Move all devices off a node and keep it free until 'sanctl node online'."""
     env = environment()
     wanted = NodeName.parse(name)
     with env.session() as session, env.logged("standby", command_line=f"node standby {name}"):
@@ -74,11 +83,13 @@ def online(name: str, timeout_s: float, output: str) -> None:
     )
 
 
-@node.command()
+@node.command(short_help="Power-cycle a node by its fencing device, or test that.")
 @click.argument("name", metavar="NODE")
-@click.option("--test", is_flag=True, help="Only ask its fencing devices whether they answer.")
+@click.option(
+    "--test", is_flag=True, help="Only ask the node's fencing devices whether they answer."
+)
 @yes_option
-@click.option("--no-drain", is_flag=True, help="Do not move its devices away first.")
+@click.option("--no-drain", is_flag=True, help="Do not move the node's devices away first.")
 @accept_option
 @timeout_option(180)
 @output_option
@@ -92,10 +103,11 @@ def fence(
     timeout_s: float,
     output: str,
 ) -> None:
-    """Cut a node's power and give it back, by its fencing device; or test that it could be done.
+    """Cut a node's power and give it back, by its fencing device; or test that this would work.
 
-    What the node serves is moved away first, and a node that serves what no other can is refused.
-    A test switches nothing. It asks from this node; exit status 1: a device did not answer.
+    The node's devices are moved away first; the command refuses if no other node can serve one of
+    them. A test switches nothing: it asks the fencing devices for their status from this node. Exit
+    status 1: a fencing device did not answer.
     """
     env = environment()
     wanted = NodeName.parse(name)
@@ -138,28 +150,29 @@ def fence(
     finish(
         output,
         data={"name": wanted.value, "drained": drained},
-        text=lambda: print(f"node {wanted} was fenced; it comes back by itself"),
+        text=lambda: print(f"node {wanted} was fenced; it boots and rejoins by itself"),
     )
 
 
 def _print_answers(here: str, answers: tuple[FencingAnswer, ...]) -> None:
     for answer in answers:
-        said = {None: "may not be used from here", "": "answers"}.get(
+        result = {None: "may not be used from here", "": "answers"}.get(
             answer.reason, f"does not answer: {answer.reason}"
         )
-        watched = ", ".join(answer.watched_by) or "nobody"
-        print(f"{answer.device}: asked from {here}: {said}; watched by {watched}")
+        monitors = ", ".join(answer.watched_by) or "no node"
+        print(f"{answer.device}: asked from {here}: {result}; monitored by {monitors}")
 
 
-@node.command()
+@node.command(short_help="Let other nodes serve the devices of a node, as at its shutdown.")
 @click.argument("name", metavar="NODE")
 @timeout_option(90)
 @output_option
 def drain(name: str, timeout_s: float, output: str) -> None:
-    """Let other nodes serve what NODE serves, as when it is shut down.
+    """Let other nodes serve the devices of NODE, as when it is shut down.
 
-    Its replicas stay in step. Ends with the node's next stop, or 'sanctl node undrain'. Refuses
-    nothing: what no other node can serve is named, and stops with the node.
+    The node's replicas stay in sync. The drain ends with the node's next stop, or with 'sanctl node
+    undrain'. The command refuses nothing: a device that no other node can serve is listed, and
+    stops with the node.
     """
     env = environment()
     wanted = NodeName.parse(name)
@@ -172,9 +185,9 @@ def drain(name: str, timeout_s: float, output: str) -> None:
         for each in result.stranded:
             print(f"device {each.device} stops with {wanted}: {each.reason}")
         for device in result.late:
-            print(f"device {device} is still on its way after {timeout_s:g} s")
+            print(f"device {device} is still being moved after {timeout_s:g} s")
         if not (result.moved or result.stranded or result.late):
-            print(f"node {wanted} serves nothing")
+            print(f"node {wanted} serves no device")
 
     finish(
         output,
@@ -189,12 +202,12 @@ def drain(name: str, timeout_s: float, output: str) -> None:
     )
 
 
-@node.command()
+@node.command(short_help="Let a drained node serve devices again.")
 @click.argument("name", metavar="NODE")
 @timeout_option(60)
 @output_option
 def undrain(name: str, timeout_s: float, output: str) -> None:
-    """Let a drained node serve devices again; what it served before stays where it is."""
+    """Let a drained node serve devices again. Devices that it served before stay where they are."""
     env = environment()
     wanted = NodeName.parse(name)
     with env.session() as session, env.logged("undrain", command_line=f"node undrain {name}"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands `sanctl pool ...`: pools, and the flash before them."""
+"""`sanctl pool list`, `cache` (mode of the flash), `prepare`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMNS = ("POOL", "NODE", "SIZE", "FREE", "ROOM", "FLASH", "WANTED")
 
 @click.group(no_args_is_help=False)
 def pool() -> None:
-    """Pools: where devices lie, and the flash before them."""
+    """Pools: filesystems that hold devices, and their flash caches."""
 
 
 @pool.command("list")
@@ -43,7 +43,7 @@ def pool() -> None:
 def list_pools(output: str) -> None:
     """List all pools, node by node.
 
-    Hits are those of the reads since the boot of the node that were found on flash.
+    Hits are the reads since the node's boot that were found on flash, in percent.
     """
     env = environment()
     topology = env.topology()
@@ -56,28 +56,29 @@ def list_pools(output: str) -> None:
     finish(output, data=data, text=text)
 
 
-@pool.command(short_help="Change how a pool's flash is used, while hosts write.")
+@pool.command(short_help="Show or change how a pool's flash is used, under load.")
 @click.argument("name", metavar="POOL")
 @click.argument("mode", required=False, type=click.Choice([mode.value for mode in CacheMode]))
 @timeout_option(600)
 @output_option
 def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
-    """Change how the flash before a pool is used, on all its nodes, while hosts use its devices.
+    """Change how a pool's flash cache is used, on all its nodes, while hosts use its devices.
 
-    Without MODE it shows how it is used now, and how it is to be.
+    Without MODE the command shows the mode that is in effect and the mode that is wanted.
 
-    none: not at all; it can be taken out. write-through: for reads; a write ends when the slow disk
-    has it. write-back: a write ends when flash has it, and the slow disk gets it later.
+    none: the flash is not used, and can be taken out. write-through: for reads; a write ends when
+    the slow disk has it. write-back: a write ends when flash has it, and goes to the slow disk
+    later.
 
-    Away from write-back it returns when the slow disks have all that was on flash alone. A node in
-    standby or away follows when it is back: until then this ends with exit status 7, unless MODE is
-    write-back.
+    A change away from write-back returns when the slow disks have all data that was on flash alone.
+    A node in standby or away follows when it is back: until then the command ends with exit status
+    7, unless MODE is write-back.
     """
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)
     found = existing_cached_pool(topology, wanted)
     if mode is None:
-        _show(found, output)
+        _show_flash_mode(found, output)
         return
     with (
         env.session() as session,
@@ -90,14 +91,14 @@ def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
         took_s = session.clock.monotonic_s() - began_s
 
     def text() -> None:
-        told = f"after {took_s:.1f} s" if changed else "nothing to do"
-        print(f"pool {wanted}: {mode}, {told}")
+        result = f"after {took_s:.1f} s" if changed else "nothing to do"
+        print(f"pool {wanted}: {mode}, {result}")
         for node in found.nodes:
             print(f"  {node}: {node_flash_text(cluster, found, node)}")
         for node in absent_nodes(cluster, found):
-            print(f"{node} follows when it is online again")
+            print(f"node {node} follows when it is online again")
         if changed:
-            print(f"put mode: {mode} into the inventory, too")
+            print(f"put 'mode: {mode}' into the inventory, too: the next rollout goes by it")
 
     finish(
         output,
@@ -106,7 +107,7 @@ def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
     )
 
 
-def _show(found: Pool, output: str) -> None:
+def _show_flash_mode(found: Pool, output: str) -> None:
     with environment().session() as session:
         cluster = session.observe()
     data = _mode_data(cluster, found, common_wanted_mode(cluster, found), changed=False, took_s=0.0)
@@ -129,18 +130,23 @@ def _mode_data(
     }
 
 
-@pool.command(short_help="Make a pool with flash on this node, or give it its flash.")
+@pool.command(short_help="Make a pool with flash on this node, or attach its flash.")
 @click.argument("name", metavar="POOL")
-@click.option("--anew", is_flag=True, help="Throw away what it holds; its peers fill it again.")
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="Discard the pool's replicas on this node; their peers fill them again.",
+)
 @yes_option
 @output_option
 def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
-    """Make a pool with a flash cache on this node, as cluster.toml has it, or go on with that.
+    """Make a pool with a flash cache on this node, as cluster.toml describes it.
 
-    Devices that hold anything else are refused, and so are those that cannot be read. A pool that
-    is in use without its flash gets it, emptied. With --anew the pool's copies here are thrown away
-    first: for flash that was lost with data on it, or a slow disk that was replaced by a blank one.
-    Each of them has to be good on another node.
+    Run again after an interruption, the command goes on. It refuses disks that hold anything else,
+    and disks that cannot be read. A pool that is in use without its flash gets the flash, emptied.
+    With --anew the pool's replicas on this node are discarded first: for flash that was lost with
+    data on it, or a slow disk that was replaced by a blank one. Each of these replicas must have a
+    good one on another node.
     """
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)
@@ -149,15 +155,13 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
         with env.session() as session:
             check_reformat(session.observe(), topology, wanted, node)
         if not yes:
-            click.confirm(
-                f"Throw away all copies in pool {wanted} on {node}?", abort=True, err=True
-            )
+            click.confirm(f"Discard all replicas in pool {wanted} on {node}?", abort=True, err=True)
     with env.logged("pool-prepare", command_line=f"pool prepare {name}{' --anew' if anew else ''}"):
         if anew:
             clear_pool(env.runner, topology, wanted)
         done = prepare_pool(env.runner, topology, wanted, node)
     if anew:
-        _forget_failures(wanted)
+        _clean_up_failures(wanted)
     finish(
         output,
         data={"name": wanted.value, "node": node, "done": list(done)},
@@ -165,8 +169,8 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     )
 
 
-def _forget_failures(name: PoolName) -> None:
-    """Let Pacemaker start again what could not start without the pool."""
+def _clean_up_failures(name: PoolName) -> None:
+    """Clean up failures of the pool's devices, so that Pacemaker starts their replicas again."""
     env = environment()
     with env.session() as session:
         for device in session.observe().cib.devices:
@@ -204,6 +208,6 @@ def _mode_row(entry: pool_documents.PoolOnNode) -> tuple[str, ...]:
 
 
 def _flash(entry: pool_documents.PoolOnNode) -> tuple[str, str]:
-    """Return what a pool's flash is in, and what is wanted."""
+    """Return the state of a pool's flash in words, and the mode that is wanted."""
     flash = entry["cache"]
     return ("-", "-") if flash is None else (flash["words"], flash["wanted"])

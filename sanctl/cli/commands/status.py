@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl status`."""
+"""`sanctl status`: health of the cluster in a summary, findings and tables."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from sanctl.plan.health.cluster_health import all_findings
 _SHOWN_SUBJECTS = 4
 
 
-@click.command(short_help="Show the health of everything.")
+@click.command(short_help="Show the health of nodes, devices and pools.")
 @output_option
 def status(output: str) -> None:
-    """Show the health of everything; exit status 0: healthy, 1: degraded."""
+    """Show the health of nodes, devices and pools; exit status 0: healthy, 1: degraded."""
     env = environment()
     topology: Topology | None = None
     problems: tuple[Problem, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands `sanctl sync ...`."""
+"""`sanctl sync status` and `watch`: resyncs and verifies of all devices."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from sanctl.model.names import format_bytes
 from sanctl.model.resync_record import RunningSync
 from sanctl.ops.session import Session
 
-_COLUMNS = ("DEVICE", "COPY ON", "STATE", "DONE", "LEFT", "RATE", "TIME LEFT")
-_LOOK_EVERY_S = 1.0
+_COLUMNS = ("DEVICE", "REPLICA ON", "STATE", "DONE", "LEFT", "RATE", "TIME LEFT")
+_INTERVAL_S = 1.0
 
-Seen = tuple[tuple[str, RunningSync], ...]
+Running = tuple[tuple[str, RunningSync], ...]
 
 
 @click.group(no_args_is_help=False)
 def sync() -> None:
-    """Resyncs and verifies: what runs, what waits, what the latest ones moved and found."""
+    """Resyncs and verifies: running, waiting, and the latest results."""
 
 
 @sync.command()
 @output_option
 def status(output: str) -> None:
-    """Show for each copy of each device what runs there, and the latest resync and verify."""
+    """Show the resync or verify that runs for each replica, and the latest ones."""
     env = environment()
     with env.session() as session:
         cluster, running = session.observe(), session.running()
@@ -54,17 +54,17 @@ def status(output: str) -> None:
     for device in cluster.cib.devices:
         for node in device.nodes:
             replica = cluster.replica(device.name, node)
-            told = cluster.cib.verifications.get((device.name.value, node.value))
-            here = _running_on(running, device.name.value, node.value)
+            verified = cluster.cib.verifications.get((device.name.value, node.value))
+            current = _running_on(running, device.name.value, node.value)
             data.append(
                 {
                     "device": device.name.value,
                     "node": node.value,
                     "disk": replica.disk,
                     "replication": replica.replication,
-                    "running": running_sync_data(here) if here else None,
+                    "running": running_sync_data(current) if current else None,
                     "latest": resync_data(replica.resync) if replica.resync else None,
-                    "verify": verify_data(told) if told else None,
+                    "verify": verify_data(verified) if verified else None,
                 }
             )
     finish(output, data=data, text=text)
@@ -72,7 +72,7 @@ def status(output: str) -> None:
 
 @sync.command()
 def watch() -> None:
-    """Show what runs, again every second, until nothing does any more."""
+    """Show running resyncs and verifies every second, until none runs."""
     env = environment()
     with env.session() as session:
         if sys.stdout.isatty():
@@ -81,8 +81,8 @@ def watch() -> None:
             while rows := list(_rows(session.observe(), session.running(), is_all=False)):
                 for row in rows:
                     print("  ".join(cell for cell in row if cell), flush=True)
-                session.clock.sleep(_LOOK_EVERY_S)
-            print("nothing runs")
+                session.clock.sleep(_INTERVAL_S)
+            print("no resync or verify runs")
 
 
 def _watch_live(session: Session) -> None:
@@ -97,34 +97,34 @@ def _watch_live(session: Session) -> None:
                 table.add_column(column)
             for row in rows:
                 table.add_row(*row)
-            live.update(table if rows else "nothing runs")
+            live.update(table if rows else "no resync or verify runs")
             if not rows:
                 return
-            session.clock.sleep(_LOOK_EVERY_S)
+            session.clock.sleep(_INTERVAL_S)
 
 
-def _running_on(running: Seen, device: str, node: str) -> RunningSync | None:
+def _running_on(running: Running, device: str, node: str) -> RunningSync | None:
     return next((r for where, r in running if where == node and r.device == device), None)
 
 
-def _rows(cluster: Cluster, running: Seen, *, is_all: bool) -> Iterator[tuple[str, ...]]:
+def _rows(cluster: Cluster, running: Running, *, is_all: bool) -> Iterator[tuple[str, ...]]:
     for device in cluster.cib.devices:
         for node in device.nodes:
-            here = _running_on(running, device.name.value, node.value)
-            if here is None:
+            current = _running_on(running, device.name.value, node.value)
+            if current is None:
                 if is_all:
-                    command_line = replica_text(cluster, device, node)
-                    yield (device.name.value, node.value, command_line, "", "", "", "")
+                    state = replica_text(cluster, device, node)
+                    yield (device.name.value, node.value, state, "", "", "", "")
                 continue
-            state = f"waits {here.waits}" if here.waits else here.kind
+            state = f"waits {current.waits}" if current.waits else current.kind
             yield (
                 device.name.value,
                 node.value,
                 state,
-                progress_bar(here.done_percent),
-                format_bytes(here.left_kib * 1024),
-                f"{format_bytes(here.rate_kib_s * 1024)}/s",
-                duration_text(here.left_s),
+                progress_bar(current.done_percent),
+                format_bytes(current.left_kib * 1024),
+                f"{format_bytes(current.rate_kib_s * 1024)}/s",
+                duration_text(current.left_s),
             )
 
 
@@ -134,6 +134,6 @@ def _latest(cluster: Cluster) -> Iterator[str]:
             resync = cluster.replica(device.name, node).resync
             if resync is not None:
                 yield f"{device.name} on {node}: latest resync {resync_text(resync)}"
-            told = cluster.cib.verifications.get((device.name.value, node.value))
-            if told is not None:
-                yield f"{device.name} on {node}: latest verify {verify_text(told)}"
+            verified = cluster.cib.verifications.get((device.name.value, node.value))
+            if verified is not None:
+                yield f"{device.name} on {node}: latest verify {verify_text(verified)}"

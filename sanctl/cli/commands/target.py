@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands `sanctl target ...`."""
+"""`sanctl target show`, `allow`, `deny`: what hosts need to log in, and which hosts may."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _PORT = 3260
 
 @click.group(no_args_is_help=False)
 def target() -> None:
-    """What hosts see: targets, portals and who may use them."""
+    """ISCSI targets: what hosts need to log in, and which hosts may."""
 
 
 @target.command()
 @click.argument("name", required=False)
 @output_option
 def show(name: str | None, output: str) -> None:
-    """Show what a host needs to use a device, or all of them."""
+    """Show what a host needs to use a device, or all devices."""
     env = environment()
     wanted = DeviceName.parse(name) if name is not None else None
     topology = env.topology()
@@ -112,7 +112,7 @@ def _print_target(entry: target_documents.Target) -> None:
     for label, value in lines:
         print(f"{label + ':':<14}{value}")
     if not entry["initiators"]:
-        print(f"no host may use it: 'sanctl target allow {entry['device']} IQN' lets one in")
+        print(f"no host may use the device: 'sanctl target allow {entry['device']} IQN' allows one")
 
 
 def _change(
@@ -121,7 +121,7 @@ def _change(
     output: str,
     timeout_s: float,
     *,
-    word: str,
+    action: str,
     operation: Callable[..., DeviceOutcome],
     done: str,
     already: str,
@@ -139,9 +139,9 @@ def _change(
         problems.extend(error.problems)
     if wanted is None or host is None:
         raise UsageError(*problems)
-    command_line = f"target {word} {name} {iqn}"
+    command_line = f"target {action} {name} {iqn}"
     session: Session
-    with env.session() as session, env.logged(word, device=name, command_line=command_line):
+    with env.session() as session, env.logged(action, device=name, command_line=command_line):
         outcome = operation(session, wanted, host, timeout_s=timeout_s)
     finish(
         output,
@@ -166,7 +166,7 @@ def allow(name: str, iqn: str, timeout_s: float, output: str) -> None:
         iqn,
         output,
         timeout_s,
-        word="allow",
+        action="allow",
         operation=allow_initiator,
         done="may use device {device}",
         already="may use device {device} already: nothing to do",
@@ -179,13 +179,13 @@ def allow(name: str, iqn: str, timeout_s: float, output: str) -> None:
 @timeout_option(60)
 @output_option
 def deny(name: str, iqn: str, timeout_s: float, output: str) -> None:
-    """Keep the host with this IQN from device NAME; its sessions end."""
+    """Keep the host with this IQN from using device NAME; its sessions end."""
     _change(
         name,
         iqn,
         output,
         timeout_s,
-        word="deny",
+        action="deny",
         operation=deny_initiator,
         done="may no longer use device {device}",
         already="was not on the list of device {device}: nothing to do",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the JSON output of the commands holds."""
+"""Fields of the JSON output; by_command.py says which command prints which document."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON documents of devices, their replicas and caches, and of the `sanctl device` commands."""
+"""JSON of a device, its replicas and caches, and of `sanctl device create`, `move`, ..."""
 
 from __future__ import annotations
 

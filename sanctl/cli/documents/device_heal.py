@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The JSON documents about data that has diverged; see sanctl/cli/documents/by_command.py."""
+"""JSON of `sanctl device heal`: the replicas, and what keeping each would lose."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HealReplica(TypedDict):
     node_state: Annotated[str, "that node's state, as in `Node`"]
     disk: Annotated[str | None, "DRBD's disk state"]
     serves: Annotated[bool, "whether hosts use it"]
-    marked: Annotated[bool, "whether it is marked as behind"]
+    marked: Annotated[bool, "whether it is marked as outdated"]
     suspect: Annotated[bool, "whether it crashed with acknowledged writes in RAM"]
     untried: Annotated[bool, "whether it has met no other since it was started, and might be old"]
     served_last: Annotated[bool, "whether its node was Primary when it was last up"]

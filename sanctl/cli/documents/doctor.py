@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON document of `sanctl doctor`: each check, and the findings."""
+"""JSON of `sanctl doctor`: the checks and their findings."""
 
 from __future__ import annotations
 

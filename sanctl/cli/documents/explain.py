@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON document of `sanctl explain`: a code and its meaning."""
+"""JSON of `sanctl explain`: a code and its meaning."""
 
 from __future__ import annotations
 

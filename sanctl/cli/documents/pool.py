@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The JSON documents about pools; see sanctl/cli/documents/by_command.py."""
+"""JSON of a pool on a node with its flash cache, and of `sanctl pool cache` and `prepare`."""
 
 from __future__ import annotations
 

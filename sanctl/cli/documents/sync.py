@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The JSON documents about syncing; see sanctl/cli/documents/by_command.py."""
+"""JSON of `sanctl sync status`: resyncs, verifies, and a sync policy."""
 
 from __future__ import annotations
 

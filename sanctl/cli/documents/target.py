@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON documents of iSCSI targets: portals, WWID and the access list."""
+"""JSON of `sanctl target ...`: portals, WWID, access list."""
 
 from __future__ import annotations
 

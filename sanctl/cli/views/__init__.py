@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Fills the JSON documents and the table rows that several commands show, by object."""
+"""JSON data and table rows of objects that several commands show."""

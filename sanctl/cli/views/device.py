@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What commands show of the cluster: the data of the JSON output, and the rows of tables."""
+"""A device and its replicas as JSON data and table rows, with their caches; state of a device."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
 from sanctl.model.topology import Topology
-from sanctl.plan.cache.cache_status import mode_reason
-from sanctl.plan.cache.cache_status import replica_cache_text as device_cache_words
+from sanctl.plan.cache.cache_status import mode_reason, replica_cache_text
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.replicas.pending_change import pending_change_of
 
@@ -104,7 +103,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> devic
 
 
 def replica_text(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
-    """Say a replica's condition in a few words."""
+    """Return a replica's condition in a few words."""
     if cluster.mon.state(node) not in MEMBER_STATES:
         return UNKNOWN
     return cluster.replica(device.name, node).brief()
@@ -131,15 +130,15 @@ CACHE_COLUMNS = ("CACHE", "NODE", "NOW")
 def cache_rows(cluster: Cluster, nodes: Sequence[node_documents.Node]) -> Iterator[tuple[str, ...]]:
     """Return the rows of CACHE_COLUMNS: devices with something in RAM, and pools with flash.
 
-    A device with neither a write cache nor a read cache has none. What is wanted of flash is told
-    where it is another mode than there is now.
+    A device with neither a write cache nor a read cache has no row. A pool's row names the wanted
+    mode of its flash where another mode is in effect.
     """
     for device in cluster.cib.devices:
         for node in device.nodes:
             replica = cluster.replica(device.name, node)
             held = replica.cache == CacheMode.WRITE_BACK.value or replica.read_bytes
             if held or device.cache.mode is CacheMode.WRITE_BACK or device.cache.read_bytes:
-                yield f"device {device.name}", node.value, device_cache_words(device, replica)
+                yield f"device {device.name}", node.value, replica_cache_text(device, replica)
     for each in nodes:
         for pool in each["pools"]:
             cache = pool["cache"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON data of a finding."""
+"""A finding of `sanctl status` and `sanctl doctor` as JSON data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON data and table rows of nodes and of their pools."""
+"""A node and its pools as JSON data and table rows."""
 
 from __future__ import annotations
 

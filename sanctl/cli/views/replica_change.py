@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON data and text of what a change of a device's replicas did."""
+"""Result of `device replicas` and `node replace` as JSON data and text."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ def print_replica_change(outcome: ReplicasOutcome, topology: Topology) -> None:
     made = outcome.device
     where = ", ".join(map(str, made.nodes))
     after = f", after {outcome.duration_s:.1f} s" if outcome.steps else ": nothing to do"
-    print(f"device {made.name} has its copies on {where}{after}")
+    print(f"device {made.name} has its replicas on {where}{after}")
     for added in outcome.added:
         node = topology.node(added)
         portals = ", ".join(map(str, node.iscsi)) if node is not None else UNKNOWN
         print(
-            f"hosts have to log in to {added} ({portals}): until then they cannot follow it there"
+            f"hosts have to log in to {added} ({portals}): until then they lose the device if it "
+            "moves there"
         )
     for away in outcome.away:
-        print(f"node {away} is away: it removes its copy when it is back")
+        print(f"node {away} is away: it removes its replica when it is back")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What commands show of resyncs and verifies."""
+"""Resyncs and verifies as JSON data and text: progress bar, rate, time left, latest result."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _BAR = 20
 
 
 def time_text(seconds: int) -> str | None:
-    """Write a moment in UTC; None for one that has not come."""
+    """Return a time in UTC as text; None for 0: it has not come."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
 
 
 def running_sync_data(running: RunningSync) -> sync.Running:
-    """Return what runs for the JSON output."""
+    """Return a running or waiting resync or verify for the JSON output."""
     return {
         "kind": running.kind,
         "waits": running.waits or None,
@@ -47,22 +47,22 @@ def resync_data(latest: ResyncRecord) -> sync.Resync:
     }
 
 
-def verify_data(told: VerifyResult) -> sync.Verification:
+def verify_data(result: VerifyResult) -> sync.Verification:
     """Return a verify for the JSON output."""
     return {
-        "result": told.result,
-        "began": time_text(told.began_s),
-        "ended": time_text(told.ended_s),
-        "different_bytes": told.found_kib * 1024,
+        "result": result.result,
+        "began": time_text(result.began_s),
+        "ended": time_text(result.ended_s),
+        "different_bytes": result.found_kib * 1024,
         "ranges": [
             {"first": int(first), "bytes": int(length)}
-            for first, _, length in (each.partition("+") for each in told.ranges)
+            for first, _, length in (each.partition("+") for each in result.ranges)
         ],
     }
 
 
 def resync_text(latest: ResyncRecord) -> str:
-    """Say the latest resync in a few words."""
+    """Return the latest resync in a few words."""
     if latest.stage != DONE:
         return f"{latest.kind} ({latest.why}), still running"
     return (
@@ -71,20 +71,20 @@ def resync_text(latest: ResyncRecord) -> str:
     )
 
 
-def verify_text(told: VerifyResult) -> str:
-    """Say a verify in a few words."""
-    amount = f" {format_bytes(told.found_kib * 1024)}" if told.found_kib else ""
-    return f"{told.result}{amount}, {time_text(told.ended_s or told.began_s)}"
+def verify_text(result: VerifyResult) -> str:
+    """Return a verify in a few words."""
+    amount = f" {format_bytes(result.found_kib * 1024)}" if result.found_kib else ""
+    return f"{result.result}{amount}, {time_text(result.ended_s or result.began_s)}"
 
 
 def progress_bar(percent: float) -> str:
-    """Draw how much is done."""
+    """Return a bar and the percentage that is done."""
     full = int(percent * _BAR / 100)
     return f"[{'#' * full}{'.' * (_BAR - full)}] {percent:3.0f}%"
 
 
 def duration_text(seconds: int | None) -> str:
-    """Write how long something takes."""
+    """Return a duration as h:mm:ss or m:ss."""
     if seconds is None:
         return "?"
     minutes, rest = divmod(seconds, 60)

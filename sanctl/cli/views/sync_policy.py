@@ -26,7 +26,7 @@ def sync_policy_data(policy: SyncPolicy) -> sync_documents.SyncPolicy:
 
 
 def sync_policy_text(policy: SyncPolicy) -> str:
-    """Say a policy in one line."""
+    """Return a policy in one line."""
     ceiling = (
         f"{format_bytes(policy.rate_max_kib_s * 1024)}/s" if policy.rate_max_kib_s else "network"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When a replica may be in write-back and when it falls back to write-through, with the reason.
+"""Rules: when a replica may be in write-back, when it falls back to write-through, and why.
 
 The invariant: a write that is acknowledged and not on disk yet is in the RAM, or on the disk, of
 two nodes. So write-back needs a peer that is in sync. With two replicas that is the only peer, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which device's resync runs now and which waits; full or bitmap-based resync.
+"""Rules: which device's resync runs now and which waits; full or bitmap-based resync.
 
 The node that is the target decides, as the resyncs share its disks and its link. One at a time: two
 at once take twice as long to bring the first one back, and hosts feel two. The device with the

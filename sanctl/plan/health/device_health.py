@@ -11,7 +11,7 @@ from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.health.cache_health import device_cache_findings
-from sanctl.plan.replicas.heal import Condition, diagnose
+from sanctl.plan.replicas.diagnosis import Condition, diagnose
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING

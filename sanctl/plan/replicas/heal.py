@@ -19,12 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
-from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
-from sanctl.model.device import DeviceSpec, ReplicaState
+from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.parse.cib import DISCARD_PREFIX, OUTDATED_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.preconditions import (
@@ -33,90 +31,20 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.drbd.data_generations import (
-    Generations,
     Relation,
     compare_generations,
-    parse_generations,
+)
+from sanctl.plan.replicas.diagnosis import (
+    USABLE_STATES,
+    Condition,
+    Diagnosis,
+    ReplicaFacts,
+    diagnose,
 )
 
 ACCEPT_SERVED = "SAN-HEAL-004"
-# What DRBD lets become Primary, by itself or when told that it may.
-_USABLE = frozenset({"UpToDate", "Consistent", "Outdated"})
-_GOOD = frozenset({"UpToDate", "Consistent"})
-# Good as far as the replica knows; its knowledge may be old.
-_UNCONFIRMED = "Consistent"
 # The loss can be told for so many replicas.
 _COMPARED = 2
-
-
-class Condition(StrEnum):
-    """What is wrong with a device's replicas."""
-
-    SOUND = "sound"
-    """Nothing that an operator has to decide; connections may be down."""
-    DIVERGED = "diverged"
-    UNRELATED = "unrelated"
-    BLOCKED = "blocked"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFacts:
-    """One replica, as far as it is known."""
-
-    node: NodeName
-    state: NodeState
-    replica: ReplicaState
-    generations: Generations | None
-    is_marked: bool
-    serves: bool
-    is_never_connected: bool = False
-    """Never connected since its start, and quorums need not intersect: its mark may be missing."""
-
-    @property
-    def is_present(self) -> bool:
-        """Whether its node is a member and can act."""
-        return self.state in MEMBER_STATES
-
-    @property
-    def may_serve(self) -> bool:
-        """Whether Pacemaker could promote the replica as it is."""
-        return (
-            self.is_present
-            and not self.is_marked
-            and not self.replica.is_suspect
-            and self.replica.disk in _GOOD
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
-    """A device's condition, with all its replicas."""
-
-    device: DeviceSpec
-    condition: Condition
-    replicas: tuple[ReplicaFacts, ...]
-
-    def replica_on(self, node: NodeName) -> ReplicaFacts | None:
-        """Return what is known of the replica on a node; None where it has none."""
-        return next((facts for facts in self.replicas if facts.node == node), None)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What must not change between what an operator is shown and what is done."""
-        return (
-            self.condition,
-            tuple(
-                (
-                    facts.node,
-                    facts.is_present,
-                    facts.replica.disk,
-                    facts.replica.is_suspect,
-                    facts.generations,
-                    facts.serves,
-                )
-                for facts in self.replicas
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,69 +55,6 @@ class Loss:
     text: str
     bytes_at_most: int | None
     """None: not known."""
-
-
-def diagnose(cluster: Cluster, device: DeviceSpec) -> Diagnosis:
-    """Compare a device's replicas."""
-    replicas = tuple(_facts(cluster, device, node) for node in device.nodes)
-    return Diagnosis(device=device, condition=_condition(replicas), replicas=replicas)
-
-
-def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts:
-    replica = cluster.replica(device.name, node)
-    return ReplicaFacts(
-        node=node,
-        state=cluster.mon.state(node),
-        replica=replica,
-        generations=parse_generations(replica.generations or ""),
-        is_marked=any(
-            mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
-            for mark in cluster.cib.outdated
-        ),
-        serves=node.value in cluster.mon.active_nodes(device.name),
-        is_never_connected=replica.disk == _UNCONFIRMED and not _quorums_intersect(cluster, node),
-    )
-
-
-def _quorums_intersect(cluster: Cluster, node: NodeName) -> bool:
-    live = cluster.votes_of(node).live
-    return live is None or live.votes.quorums_intersect
-
-
-def _condition(replicas: tuple[ReplicaFacts, ...]) -> Condition:
-    relation = _relation(replicas)
-    if relation is Relation.DIVERGED:
-        return Condition.DIVERGED
-    if relation is Relation.UNRELATED:
-        return Condition.UNRELATED
-    if any(facts.serves or _may_serve(facts, replicas) for facts in replicas):
-        return Condition.SOUND
-    # A replica of which nothing is known may be the good one, just starting; a resync that runs
-    # ends, and its target may serve then. An agent's first monitor publishes which data it holds.
-    undecided = any(
-        facts.state is NodeState.UNCLEAN
-        or facts.state is NodeState.PENDING
-        or (facts.is_present and facts.replica.disk is None)
-        or (facts.is_never_connected and facts.generations is None)
-        for facts in replicas
-    )
-    usable = any(facts.is_present and facts.replica.disk in _USABLE for facts in replicas)
-    return Condition.BLOCKED if usable and not undecided else Condition.SOUND
-
-
-def _may_serve(facts: ReplicaFacts, replicas: tuple[ReplicaFacts, ...]) -> bool:
-    if facts.is_never_connected and not any(
-        each.is_present for each in replicas if each is not facts
-    ):
-        return False
-    return facts.may_serve
-
-
-def _relation(replicas: tuple[ReplicaFacts, ...]) -> Relation | None:
-    if len(replicas) != 2 or any(facts.replica.is_connected for facts in replicas):
-        return None
-    mine, theirs = (facts.generations if facts.is_present else None for facts in replicas)
-    return compare_generations(mine, theirs) if mine is not None and theirs is not None else None
 
 
 def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
@@ -219,7 +84,7 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
                 "'drbdadm connect --discard-my-data' is for the replicas to be given up",
             )
         )
-    if not kept.is_present or kept.replica.disk not in _USABLE:
+    if not kept.is_present or kept.replica.disk not in USABLE_STATES:
         raise Refused(
             Problem(
                 "SAN-HEAL-002",

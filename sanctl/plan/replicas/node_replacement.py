@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `node replace OLD NEW` requests for each device with a replica on the old node, or none."""
+"""What `node replace OLD NEW` requests of `device replicas` for each device."""
 
 from __future__ import annotations
 

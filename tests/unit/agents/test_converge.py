@@ -48,7 +48,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (verify, "begin", False),
     ):
         monkeypatch.setattr(module, function, acts(f"{module.__name__}.{function}", outcome))
-    monkeypatch.setattr("sanctl.agents.converge.scheduler.needs_tracking", lambda *_: False)
+    monkeypatch.setattr("sanctl.agents.converge.tracking.needs_tracking", lambda *_: False)
     monkeypatch.setattr("sanctl.agents.converge.parts.finish_growth", acts("growth", False))
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
     monkeypatch.setattr(journal, "write", lambda text, **_: told.append(text))

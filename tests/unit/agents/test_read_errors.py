@@ -14,7 +14,7 @@ from sanctl.agents import ocf
 from sanctl.agents.cache import write_cache
 from sanctl.agents.connections import primary_node
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.agents.promotion import activation_record, first_activation
+from sanctl.agents.promotion import first_activation
 from sanctl.agents.recovery import fs_shutdown, refill_suspect
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device, Health
@@ -195,7 +195,7 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     monkeypatch.setattr(parts, "observe", lambda *_: found)
     monkeypatch.setattr(first_activation, "_is_unborn", lambda *_: True)
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
-    faults.at(activation_record._mark(VOL).path, errno.ENOMEM)
+    faults.at(first_activation._mark(VOL).path, errno.ENOMEM)
     assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
     faults.at(quorum_overlap._LIFE, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):

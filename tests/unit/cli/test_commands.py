@@ -96,7 +96,7 @@ def test_a_device_from_birth_to_death(run: Run, env: FakeEnvironment) -> None:
     status, out, _ = run("device", "move", "vm1", "--to", "n2", "--output", "json")
     assert data_of(out)["active_node"] == "n2" and data_of(out)["changed"]
     status, out, _ = run("device", "resize", "vm1", "2G")
-    assert out == "device vm1 has 2 GiB; hosts see it after a rescan\n"
+    assert out == "device vm1 has 2 GiB; hosts see the new size after a rescan\n"
     status, out, _ = run("target", "show", "vm1")
     assert "portals n2:   10.77.1.2:3260 (group 2)" in out
     status, out, _ = run("target", "deny", "vm1", I1.upper())

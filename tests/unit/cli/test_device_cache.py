@@ -247,15 +247,24 @@ def test_a_read_cache_stays_until_it_is_taken_away(do: Do, env: FakeEnvironment)
         ),
         (
             "device cache vm1 write-back --dirty-limit 64K",
-            "SAN-CACHE-005: --dirty-limit 64K is too little: 1 MiB is the least",
+            "SAN-CACHE-005: --dirty-limit 64K is too small: the minimum is 1 MiB",
         ),
-        ("device cache vm1 write-back --dirty-limit 0", "--dirty-limit 0 is too little: 1 MiB"),
-        ("device cache vm1 --dirty-limit 100", "--dirty-limit 100 is too little: 1 MiB"),
+        (
+            "device cache vm1 write-back --dirty-limit 0",
+            "--dirty-limit 0 is too small: the minimum is 1 MiB",
+        ),
+        (
+            "device cache vm1 --dirty-limit 100",
+            "--dirty-limit 100 is too small: the minimum is 1 MiB",
+        ),
         ("device cache vm1 --dirty-limit 1048577", "--dirty-limit: size of 1048577 bytes is not"),
         ("device cache vm1 writeback", "'writeback' is not one of"),
-        ("device cache vm1 none --read-cache 1K", "--read-cache 1K is too little: 4 MiB is the"),
-        ("device cache vm1 none --read-cache 0", "'--read-cache none' is for no read cache"),
-        ("device cache vm1 none --read-cache off", "'--read-cache none' is for no read cache"),
+        (
+            "device cache vm1 none --read-cache 1K",
+            "--read-cache 1K is too small: the minimum is 4 MiB",
+        ),
+        ("device cache vm1 none --read-cache 0", "'--read-cache none' removes the read cache"),
+        ("device cache vm1 none --read-cache off", "'--read-cache none' removes the read cache"),
         ("device cache vm1 none --read-cache lots", "--read-cache: size 'lots' is not a size"),
         ("device create vm2 --size 1G --dirty-limit 32M", "--dirty-limit does not go with none"),
         (

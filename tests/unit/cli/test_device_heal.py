@@ -60,7 +60,7 @@ def test_without_a_choice_it_shows_the_choices(run: Run, cluster: FakePacemaker)
     status, out, _ = run("device", "heal", "vm1")
     assert (status, out.splitlines()[0]) == (
         0,
-        "device vm1: its replicas have not diverged; nothing is to be decided",
+        "device vm1: its replicas have not diverged; there is nothing to decide",
     )
     diverge(cluster)
     status, out, _ = run("device", "heal", "vm1")
@@ -84,8 +84,8 @@ def test_it_names_the_loss_before_it_asks(
     monkeypatch.setattr(click, "confirm", refuse)
     status, out, err = run("device", "heal", "vm1", "--keep", "n1")
     assert (status, out) == (2, "")
-    assert "Keeping the copy on n1 loses up to 0 B" in err
-    assert asked == ["Device vm1: discard the copy on n2?"]
+    assert "Keeping the replica on n1 loses up to 0 B" in err
+    assert asked == ["Device vm1: discard the replica on n2?"]
     assert cluster.patches == []
 
 
@@ -125,4 +125,4 @@ def test_drain_says_what_went_where_and_what_stays(run: Run, cluster: FakePacema
     if active:
         status, out, _ = run("node", "drain", active[0], "--timeout", "2")
         assert status == 7
-        assert "still on its way" in out
+        assert "still being moved" in out

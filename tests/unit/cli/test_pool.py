@@ -74,7 +74,7 @@ def test_going_up_says_who_follows_later(do: Do, bench: Bench) -> None:
     status, out, _ = do("pool cache main write-back")
     assert status == 0
     assert "n2: ? (the node is in standby)" in out
-    assert "\nn2 follows when it is online again\n" in out
+    assert "\nnode n2 follows when it is online again\n" in out
     status, out, _ = do("pool cache main write-back --output json")
     assert breaches("pool cache", out) == []
 

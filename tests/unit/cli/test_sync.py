@@ -53,7 +53,7 @@ def test_watch_ends_with_the_last_one(run: Run, env: FakeEnvironment) -> None:
     assert status == 0
     lines = out.splitlines()
     assert lines[0].startswith("vm1  n2  full  [####")
-    assert lines[1:] == ["nothing runs"]
+    assert lines[1:] == ["no resync or verify runs"]
 
 
 @pytest.mark.usefixtures("syncing")
@@ -71,10 +71,10 @@ def test_a_verify_for_people(run: Run, env: FakeEnvironment) -> None:
     status, out, _ = run("device", "verify", "vm1")
     assert status == 1
     assert "4 KiB differ" in out
-    assert "4096 bytes from byte 4096 on" in out
-    assert "--repair' sends them anew from n1" in out
+    assert "4096 bytes at byte 4096" in out
+    assert "--repair' sends them again from n1" in out
     status, out, _ = run("device", "verify", "vm1", "--repair")
-    assert (status, out.splitlines()[-1]) == (0, "repaired: 4 KiB were sent anew")
+    assert (status, out.splitlines()[-1]) == (0, "repaired: 4 KiB were sent again")
     status, out, _ = run("device", "verify", "vm1", "--schedule", "sun@03")
     assert (status, out) == (0, "device vm1: verified sun@03\n")
     status, _, err = run("device", "verify", "vm1", "--schedule", "sun@03", "--repair")

@@ -31,7 +31,7 @@ def _look(*parts: str) -> outdated_marks.MarkState:
 def test_a_node_without_attributes() -> None:
     seen = _look(_CIB, _NODE, _UUID, _STATE)
     assert (seen.admin_epoch, seen.uuid, seen.node_id) == (5, "cafe", "2")
-    assert (seen.set_id, seen.pair_id) == ("nodes-2", "nodes-2-sanctl-outdated-vol1")
+    assert (seen.attribute_set_id, seen.nvpair_id) == ("nodes-2", "nodes-2-sanctl-outdated-vol1")
     assert seen.state is not None
     assert not seen.is_marked
 
@@ -40,7 +40,7 @@ def test_a_node_without_attributes() -> None:
 def test_a_mark_is_found_in_its_attribute_set(value: str, is_marked: bool) -> None:
     """Also in a second set; the mark of a device that had the name before is none."""
     seen = _look(_CIB, _NODE, _set("first"), _set("second", value), _UUID)
-    assert (seen.set_id, seen.pair_id, seen.value) == ("second", "second-x", value)
+    assert (seen.attribute_set_id, seen.nvpair_id, seen.value) == ("second", "second-x", value)
     assert seen.is_marked == is_marked
     assert seen.state is None
 
@@ -51,14 +51,14 @@ def test_a_mark_of_this_node_is_not_the_peers() -> None:
     for order in ((mine, *peers), (*peers, mine)):
         for value in ("cafe", "beef"):
             seen = _look(_CIB, *(part.format(value) for part in order), _UUID)
-            assert (seen.node_id, seen.set_id, seen.is_marked) == ("2", "first", False)
+            assert (seen.node_id, seen.attribute_set_id, seen.is_marked) == ("2", "first", False)
             assert seen.is_own_marked == (value == "cafe")
     assert not _look(_CIB, _NODE, _set("first", "cafe"), _UUID).is_own_marked
 
 
 def test_without_a_mark_the_first_attribute_set_will_hold_it() -> None:
     seen = _look(_CIB, _NODE, _set("first"), _set("second"), _UUID)
-    assert (seen.set_id, seen.pair_id) == ("first", "nodes-2-sanctl-outdated-vol1")
+    assert (seen.attribute_set_id, seen.nvpair_id) == ("first", "nodes-2-sanctl-outdated-vol1")
 
 
 @pytest.mark.parametrize("parts", [[_NODE, _UUID], [_CIB, _UUID], [_CIB, _NODE], [_CIB]])

@@ -10,7 +10,8 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
-from sanctl.plan.replicas.heal import ACCEPT_SERVED, Condition, Diagnosis, loss_of_keeping
+from sanctl.plan.replicas.diagnosis import Condition, Diagnosis
+from sanctl.plan.replicas.heal import ACCEPT_SERVED, loss_of_keeping
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
 N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")

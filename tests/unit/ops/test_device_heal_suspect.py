@@ -9,7 +9,8 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
-from sanctl.plan.replicas.heal import Condition, loss_of_keeping
+from sanctl.plan.replicas.diagnosis import Condition
+from sanctl.plan.replicas.heal import loss_of_keeping
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
 N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")

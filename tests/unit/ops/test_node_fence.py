@@ -62,7 +62,7 @@ def test_a_silent_device_weighs_less_beside_one_that_answers() -> None:
         answer("fence-n2_fallback", None, "n2"),
     ):
         ((severity, why),) = told(dead, other)
-        assert severity is Severity.CRITICAL and "nothing that it served" in why
+        assert severity is Severity.CRITICAL and "no other node may take over" in why
     both = told(dead, answer("fence-n2_fallback", "refused", "n2"))
     assert [severity for severity, _ in both] == [Severity.CRITICAL] * 2
     ((severity, _),) = told(

@@ -37,7 +37,7 @@ def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
 
 
 def test_every_rule_is_broken_by_a_variant() -> None:
-    """But for what others than sanctl promise, or what another variant breaks by its argument."""
+    """Except promises of others than sanctl, and what another variant breaks by its argument."""
     broken = {
         name
         for variant in BROKEN_RULES

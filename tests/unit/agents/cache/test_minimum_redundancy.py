@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.cache import minimum_redundancy, write_cache
-from sanctl.agents.fencing import outdate
-from sanctl.agents.handlers import before_resync_source
+from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.handlers import fence_peer
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, loop, page_cache
@@ -278,13 +278,13 @@ def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
     node.become("n2", DISKLESS)
     assert node.is_frozen and node.connection("n2") == "StandAlone"
     noted: list[tuple[str, str]] = []
-    monkeypatch.setattr(before_resync_source, "write_note", lambda *words: noted.append(words))
-    outdate._note_given_up("vm1", "n2")
+    monkeypatch.setattr(reconnect_dropped, "write_note", lambda *words: noted.append(words))
+    fence_peer._note_given_up("vm1", "n2")
     assert noted == [("vm1", "n2")]
     node.handler()
     assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
     # As replicas that have diverged, which nobody is to connect again.
-    outdate._note_given_up("vm1", "n2")
+    fence_peer._note_given_up("vm1", "n2")
     assert len(noted) == 1
 
 

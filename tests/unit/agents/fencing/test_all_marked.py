@@ -15,7 +15,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 UUID = "c" * 32
@@ -55,7 +55,7 @@ def _patches(node: FakeRunner) -> list[str]:
 @pytest.fixture(autouse=True)
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("", "n1", "", "", "")))
-    monkeypatch.setattr(outdate, "_LOCKS", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: IDLE)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import outdate
 from sanctl.agents.fencing.outdate import clear_marks, mark_outdated
-from sanctl.agents.handlers import drbd_environment
+from sanctl.agents.handlers import drbd_environment, fence_peer
 from sanctl.agents.publish import replica_state
 from sanctl.agents.publish.replica_state import published_value
 from sanctl.agents.replica.parts import Device
@@ -166,9 +165,9 @@ def test_only_frozen_io_is_ended_by_a_reboot(
 ) -> None:
     """With a majority of the copies a node goes on; without a peer it waits for that one."""
     node = _node(_events("Primary", quorum, n2="gone", n3=n3))
-    monkeypatch.setattr(outdate, "_RUNNER", node)
-    assert outdate._is_frozen("vol1", "n3") is frozen
-    assert outdate._waits_as_primary("vol1", "n3") is (n3 == "gone")
+    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    assert fence_peer._is_frozen("vol1", "n3") is frozen
+    assert fence_peer._waits_as_primary("vol1", "n3") is (n3 == "gone")
 
 
 def test_what_is_published_names_each_peer() -> None:

@@ -59,7 +59,7 @@ def test_one_that_hangs_does_not_keep_the_others_up(
     pacemaker: str,
 ) -> None:
     systemd(monkeypatch, system=system, pacemaker=pacemaker)
-    assert stop_remaining.stop_remaining() == 1
+    assert stop_remaining.main() == 1
     assert taken == [("vm1", UUID, 7), ("vm2", "none", 12)]
     assert "vm1 could not be taken down" in capsys.readouterr().out
 
@@ -70,11 +70,11 @@ def test_a_running_cluster_is_left_alone(
 ) -> None:
     """Somebody stops the unit by hand: the devices that are up are being served."""
     systemd(monkeypatch, system="running", pacemaker=pacemaker)
-    assert stop_remaining.stop_remaining() == 1
+    assert stop_remaining.main() == 1
     assert taken == []
 
 
 def test_nothing_is_left_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     systemd(monkeypatch, system="stopping", pacemaker="inactive")
-    assert stop_remaining.stop_remaining() == 0
+    assert stop_remaining.main() == 0

@@ -64,7 +64,7 @@ class Cluster:
         }
 
     def check(self) -> None:
-        """Whoever restarts takes the file, whoever does not goes on: all of these must meet."""
+        """Restarted nodes count by their file, others as loaded: the quorums must intersect."""
         for name, other in (("n0", "n1"), ("n1", "n0")):
             for mine, its in product(
                 {self.file[name], self.live[name]}, {self.file[other], self.live[other]}
@@ -86,7 +86,9 @@ class Cluster:
 
 @pytest.mark.parametrize(("begin", "end"), list(product(ALL, ALL)))
 @pytest.mark.parametrize("restarts_at", range(9))
-def test_every_way_leads_there_safely(begin: VoteMode, end: VoteMode, restarts_at: int) -> None:
+def test_every_strategy_change_is_safe_at_each_step(
+    begin: VoteMode, end: VoteMode, restarts_at: int
+) -> None:
     """At each step one node may be the only one that follows, and then restart from its file."""
     cluster = Cluster(begin)
     for count in range(20):
@@ -106,7 +108,7 @@ def test_every_way_leads_there_safely(begin: VoteMode, end: VoteMode, restarts_a
 
 
 @pytest.mark.parametrize("begin", [TWO, HERE])
-def test_changing_ones_mind_half_way(begin: VoteMode) -> None:
+def test_a_strategy_change_reversed_half_way(begin: VoteMode) -> None:
     end = HERE if begin is TWO else TWO
     for turn in range(6):
         cluster = Cluster(begin)
@@ -135,7 +137,7 @@ def test_the_third_vote_goes_before_another_comes() -> None:
     ]
 
 
-def test_what_is_not_known_is_not_acted_upon() -> None:
+def test_unknown_votes_lead_to_no_step() -> None:
     known = NodeVotes(file=TWO, live=TWO)
     assert next_vote_step(MAJORITY_OF_NODES, {}) is None
     assert next_vote_step(MAJORITY_OF_NODES, {"n0": known, "n1": NodeVotes()}) is None
@@ -145,7 +147,7 @@ def test_what_is_not_known_is_not_acted_upon() -> None:
     )
 
 
-def test_what_is_published_reads_back() -> None:
+def test_published_votes_are_parsed_back() -> None:
     for tally in ALL:
         assert VoteMode.parse(str(tally)) == tally
         ballot = NodeVotes(file=tally, live=None, strategy="heartbeat", is_device_voting=True)

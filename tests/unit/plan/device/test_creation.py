@@ -80,7 +80,7 @@ def test_every_complaint_at_once(change: dict[str, str], codes: list[str]) -> No
     assert complaints(replace(GOOD, **change), cluster) == codes  # type: ignore[arg-type]
 
 
-def test_the_line_says_what_was_found_and_what_is_needed() -> None:
+def test_a_problem_says_what_was_found_and_what_is_needed() -> None:
     cluster = observe(FakePacemaker())
     wish = parse_device_request(replace(GOOD, replicas="3"))
     (first, _) = creation_problems(wish, cluster, topology(), drbd_version=None)
@@ -105,7 +105,7 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
         (1, "9.3.3", True),
     ],
 )
-def test_how_many_copies_which_drbd_keeps(
+def test_how_many_replicas_each_drbd_version_keeps(
     replicas: int, version: str | None, is_fine: bool
 ) -> None:
     assert (drbd_version_problem(replicas, version) is None) == is_fine
@@ -156,7 +156,7 @@ def test_an_id_in_use_is_refused() -> None:
     assert isinstance(drafted, Problem) and drafted.code == "SAN-DEV-009"
 
 
-def test_a_minor_held_by_anything_is_passed_over() -> None:
+def test_a_minor_number_in_use_is_skipped() -> None:
     fake = FakePacemaker()
     constraint = fake.root.find(".//rsc_location")
     assert constraint is not None

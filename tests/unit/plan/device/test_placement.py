@@ -67,7 +67,7 @@ somewhere = st.lists(
 
 
 @given(somewhere, st.integers(1, 4))
-def test_copies_are_spread_as_far_as_there_are_sites_and_racks(
+def test_replicas_are_spread_over_sites_and_racks(
     found: list[PlacementCandidate], replicas: int
 ) -> None:
     chosen = choose_nodes(found, replicas=replicas)
@@ -84,7 +84,7 @@ def test_copies_are_spread_as_far_as_there_are_sites_and_racks(
 
 
 @given(somewhere, st.integers(1, 4), st.integers(0, 2))
-def test_every_node_gets_a_reason_and_those_that_hold_a_copy_count(
+def test_every_node_gets_a_reason_and_replica_holders_count(
     found: list[PlacementCandidate], replicas: int, held: int
 ) -> None:
     holders, free = found[:held], found[held:]

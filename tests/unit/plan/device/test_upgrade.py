@@ -32,7 +32,7 @@ def test_an_older_device_gets_the_reach_rule_and_its_priority() -> None:
 
 
 @pytest.mark.parametrize("lacks", ["sanctl-vm1-reach", "sanctl-vm1-meta-priority"])
-def test_what_one_lacks_alone_is_added(lacks: str) -> None:
+def test_a_single_missing_entry_is_added(lacks: str) -> None:
     fake = FakePacemaker(golden="one-device")
     session = Session(fake, FakeClock(), FakeReporter())
     complete_devices(session)

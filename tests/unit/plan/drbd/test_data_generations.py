@@ -68,7 +68,7 @@ _GENERATIONS = st.builds(Generations, _IDS, _IDS, st.tuples(_IDS, _IDS))
 
 
 @given(_GENERATIONS, _GENERATIONS)
-def test_both_sides_come_to_the_same_view(one: Generations, two: Generations) -> None:
+def test_both_replicas_come_to_the_same_relation(one: Generations, two: Generations) -> None:
     """Never do both call themselves ahead, nor one diverged and the other not.
 
     Generations that name each other as their past cannot come to be; both are called behind then,

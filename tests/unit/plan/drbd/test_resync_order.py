@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which resync runs, and when all of a replica may be sent."""
+"""Which resync runs, and when a replica may be fully resynced."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_priority_first_then_the_smallest() -> None:
     assert wait_reasons([], 12) == {}
 
 
-def test_nobody_waits_for_one_that_is_stuck() -> None:
+def test_no_resync_waits_for_a_stuck_one() -> None:
     stuck = wants("vital", 999, 90, stuck=True)
     assert wait_reasons([stuck, wants("big", 900), wants("small", 10)], 12) == {
         "vital": "",
@@ -45,7 +45,7 @@ def test_nobody_waits_for_one_that_is_stuck() -> None:
     }
 
 
-def test_nobody_waits_for_one_whose_hours_have_not_come() -> None:
+def test_no_resync_waits_for_one_outside_its_window() -> None:
     night = ResyncCandidate(
         "vital", DEFAULT_SYNC_POLICY._replace(priority=90, window=Window(22, 6)), 9, False
     )
@@ -70,7 +70,7 @@ def test_nobody_waits_for_one_whose_hours_have_not_come() -> None:
     ),
     st.integers(0, 23),
 )
-def test_some_device_always_gets_on(candidates: list[ResyncCandidate], hour: int) -> None:
+def test_some_resync_always_runs(candidates: list[ResyncCandidate], hour: int) -> None:
     """Whatever the order: where a healthy device may run at this hour, exactly one does."""
     result = wait_reasons(candidates, hour)
     assert result.keys() == {candidate.name for candidate in candidates}
@@ -131,7 +131,7 @@ _STATES = st.builds(
 
 
 @given(_STATES)
-def test_no_copy_of_any_moment_is_ever_given_up(state: ResourceState) -> None:
+def test_only_a_resync_target_is_ever_marked_out_of_sync(state: ResourceState) -> None:
     if may_mark_all_out_of_sync(state):
         (peer,) = state.peers
         assert (state.role, state.disk) == ("Secondary", "Inconsistent")
@@ -142,7 +142,7 @@ def test_no_copy_of_any_moment_is_ever_given_up(state: ResourceState) -> None:
         assert not any(peer.connection == "Connected" for peer in state.peers)
 
 
-def test_a_target_that_is_held_may_be_sent_whole() -> None:
+def test_a_paused_target_may_be_fully_resynced() -> None:
     peer = PeerState("peer", "Connected", "Primary", "PausedSyncT", "UpToDate", 5)
     state = ResourceState("vm1", "Secondary", "no", "Inconsistent", 100, (peer,))
     assert may_mark_all_out_of_sync(state)

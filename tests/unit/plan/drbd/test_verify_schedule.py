@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When replicas are compared, and when what was found is sent anew."""
+"""When a verify starts, and when its differences are repaired."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ACTIVE = STANDBY._replace(
 )
 
 
-def test_the_node_that_serves_compares() -> None:
+def test_the_primary_verifies() -> None:
     assert may_start_verify(ACTIVE)
     assert not may_start_verify(STANDBY)
     assert not may_start_verify(ACTIVE._replace(peers=()))
@@ -55,13 +55,13 @@ def test_the_node_that_serves_compares() -> None:
         (VerifyRequest(NOW, False), None, NOW + 24 * 3600, False),
     ],
 )
-def test_an_order_is_followed_once_or_never(
+def test_an_order_is_carried_out_once_or_never(
     order: VerifyRequest | None, latest: VerifyResult | None, now: int, expected: bool
 ) -> None:
     assert is_order_open(order, latest, now) == expected
 
 
-def test_a_schedule_is_followed_once_in_its_hour() -> None:
+def test_a_scheduled_verify_starts_once_in_its_hour() -> None:
     sunday = time.strptime("2026-11-22 03:20:10", "%Y-%m-%d %H:%M:%S")
     schedule = Schedule(day=6, hour=3)
     began = int(time.mktime(sunday))
@@ -95,7 +95,7 @@ def test_only_a_standby_in_contact_repairs_and_only_what_is_marked() -> None:
         assert not may_repair(order, None, STANDBY._replace(peers=(peer,)), NOW + 9), change
 
 
-def test_a_repair_whose_contact_never_ended_is_begun_again() -> None:
+def test_a_repair_whose_connection_never_ended_is_begun_again() -> None:
     order = VerifyRequest(NOW, True)
     own = VerifyResult(NOW, REPAIRING, NOW + 9)
     assert not may_repair(order, own, STANDBY, NOW + 9)
@@ -108,7 +108,7 @@ def test_a_repair_whose_contact_never_ended_is_begun_again() -> None:
     assert may_repair(order, own._replace(result=INTERRUPTED), STANDBY, NOW + 9)
 
 
-def test_who_has_not_seen_a_verify_run_finishes_it_all_the_same() -> None:
+def test_an_agent_completes_a_verify_that_it_has_not_observed() -> None:
     order = VerifyRequest(NOW, True)
     alone = STANDBY._replace(peers=(PEER._replace(connection="Connecting"),))
     assert needs_completion(order, None, STANDBY, NOW + 9)
@@ -122,7 +122,7 @@ def test_who_has_not_seen_a_verify_run_finishes_it_all_the_same() -> None:
     assert not needs_completion(None, None, STANDBY, NOW + 9)
 
 
-def test_the_word_of_another_verify_does_not_count() -> None:
+def test_the_result_of_another_verify_does_not_count() -> None:
     order = VerifyRequest(NOW, True)
     assert has_peer_found_differences(order, VerifyResult(NOW, DIFFERS, 1))
     assert not has_peer_found_differences(order, VerifyResult(NOW, SAME, 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who is certain, who may mark, and whose mark has to outrank."""
+"""Which peers are certain, which node may mark, and which mark has to outrank the peer's CIB."""
 
 from __future__ import annotations
 

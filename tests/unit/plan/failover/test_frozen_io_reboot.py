@@ -22,14 +22,14 @@ def test_time_without_quorum_is_counted_from_its_beginning() -> None:
     assert must_reboot(since, 10.0 + REBOOT_AFTER_S)
 
 
-def test_a_moment_of_quorum_begins_it_anew() -> None:
+def test_a_moment_of_quorum_restarts_the_count() -> None:
     since = quorum_lost_since(10.0, 50.0, is_alone=False)
     assert since is None
     assert not must_reboot(since, 1e9)
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.booleans()), max_size=40))
-def test_never_with_quorum_and_never_before_its_time(looks: list[tuple[float, bool]]) -> None:
+def test_no_reboot_with_quorum_or_before_the_deadline(looks: list[tuple[float, bool]]) -> None:
     now, since, last_quorum = 0.0, None, 0.0
     for passed, is_alone in looks:
         now += passed
@@ -41,7 +41,7 @@ def test_never_with_quorum_and_never_before_its_time(looks: list[tuple[float, bo
             assert now - last_quorum >= REBOOT_AFTER_S
 
 
-def test_a_failed_stop_is_the_clusters_affair_while_there_is_one() -> None:
+def test_after_a_failed_stop_the_cluster_fences_while_there_is_quorum() -> None:
     assert must_reboot_after_failed_stop(False)
     assert not must_reboot_after_failed_stop(True)
     assert not must_reboot_after_failed_stop(None)

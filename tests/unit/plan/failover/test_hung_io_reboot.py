@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When a request that waits ends the node, and when it does not."""
+"""When a hanging request makes its node reboot, and when not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def awaited(age_s: float = 1e6) -> OldRequest:
         (awaited(), GOOD, True, HungIoAction.FINE),
     ],
 )
-def test_who_ends_the_node(
+def test_which_requests_end_the_node(
     request_: OldRequest, peer: PeerState, is_silent: bool, verdict: HungIoAction
 ) -> None:
     found, reason = choose_action([awaited(), request_], resource(peer), is_silent=is_silent)
@@ -62,7 +62,7 @@ requests = st.lists(st.one_of(ages.map(forgotten), ages.map(hanging), ages.map(a
 
 
 @given(requests, st.booleans(), st.sampled_from([GOOD, GONE]))
-def test_a_freeze_and_a_standby_are_no_concern_of_this(
+def test_frozen_io_and_a_standby_end_nothing(
     those: list[OldRequest], is_silent: bool, peer: PeerState
 ) -> None:
     for state in (resource(peer, suspended="fencing"), resource(peer, role="Secondary")):

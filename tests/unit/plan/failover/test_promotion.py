@@ -81,7 +81,7 @@ def test_a_primary_that_lost_its_disk_keeps_serving_until_another_takes_over() -
 
 
 @pytest.mark.parametrize("disk", _DISKS)
-def test_without_a_majority_of_several_copies_nobody_begins_to_serve(disk: str) -> None:
+def test_without_a_majority_no_replica_is_a_candidate(disk: str) -> None:
     assert promotion_score(_state(disk)._replace(has_quorum=False), is_new=True) is None
     frozen = _state(role="Primary")._replace(has_quorum=False)
     assert promotion_score(frozen, is_new=False) == scores.PRIMARY
@@ -89,12 +89,12 @@ def test_without_a_majority_of_several_copies_nobody_begins_to_serve(disk: str) 
     assert promotion_score(counted, is_new=False) == scores.UP_TO_DATE
 
 
-def test_new_and_blank_on_both_sides() -> None:
+def test_new_and_blank_replicas_are_candidates() -> None:
     blank = _PEER._replace(disk="Inconsistent")
     pair = _state("Inconsistent", peers=(blank,))
     assert promotion_score(pair, is_new=True) == scores.NEW
     assert promotion_score(pair, is_new=True, is_first=True) == scores.NEW + 1
-    # Two replaced replicas of a device that has lived: there was data, it is not here.
+    # Two reinitialized replicas of a device that was active before: its data is not here.
     assert promotion_score(pair, is_new=False) is None
 
 
@@ -106,7 +106,7 @@ def test_new_and_blank_on_both_sides() -> None:
         _PEER._replace(disk="Inconsistent", replication="SyncTarget"),
     ],
 )
-def test_not_a_blank_pair(peer: PeerState) -> None:
+def test_replicas_that_are_not_all_blank(peer: PeerState) -> None:
     assert not are_all_blank(_state("Inconsistent", peers=(peer,)), replicas=2)
     assert not are_all_blank(_state("Inconsistent", peers=()), replicas=2)
     assert not are_all_blank(_state("UpToDate", peers=(peer,)), replicas=2)
@@ -120,15 +120,15 @@ def test_the_only_replica_is_blank_by_itself(peers: tuple[PeerState, ...]) -> No
     state = _state("Inconsistent", peers=peers)
     assert are_all_blank(state, replicas=1)
     assert promotion_score(state, is_new=True, replicas=1) == scores.NEW
-    # One that has lived and is empty has lost its data.
+    # A device that was active before and is empty has lost its data.
     assert promotion_score(state, is_new=False, replicas=1) is None
     # And one of two that has given up its peer is not the only one.
     assert not are_all_blank(state, replicas=2)
     assert promotion_score(state, is_new=True, replicas=2) is None
 
 
-def test_one_of_two_is_not_taken_for_the_only_one() -> None:
-    """The cluster says one copy, and DRBD still sees the other."""
+def test_one_replica_of_two_is_not_taken_for_the_only_one() -> None:
+    """The cluster says one replica, and DRBD still sees the other."""
     blank = _PEER._replace(disk="Inconsistent")
     assert not are_all_blank(_state("Inconsistent", peers=(blank,)), replicas=1)
     assert are_all_blank(_state("Inconsistent", peers=(blank, blank)), replicas=3)

@@ -63,7 +63,7 @@ def _codes(fake: FakePacemaker) -> list[str]:
     return [finding.code for finding in _findings(fake)]
 
 
-def test_the_fake_is_healthy() -> None:
+def test_the_fake_cluster_is_healthy() -> None:
     assert _codes(_healthy()) == []
 
 
@@ -152,9 +152,7 @@ BREAKS: list[tuple[str, Callable[[FakePacemaker], object], set[str]]] = [
 
 
 @pytest.mark.parametrize(("what", "act", "codes"), BREAKS, ids=[entry[0] for entry in BREAKS])
-def test_what_is_wrong_is_told(
-    what: str, act: Callable[[FakePacemaker], object], codes: set[str]
-) -> None:
+def test_each_finding(what: str, act: Callable[[FakePacemaker], object], codes: set[str]) -> None:
     fake = _healthy()
     act(fake)
     assert set(_codes(fake)) == codes
@@ -171,9 +169,7 @@ _SEVERAL = "disk=UpToDate connection={} replication=Established,{} peer-disk=UpT
         ("n9,n2", {"SAN-HLT-035"}),
     ],
 )
-def test_of_several_copies_only_those_that_are_there_are_missed(
-    peers: str, codes: set[str]
-) -> None:
+def test_absent_replicas_have_one_finding_each(peers: str, codes: set[str]) -> None:
     fake = _healthy()
     value = _SEVERAL.format("Connected,Connecting", "Off", "DUnknown", peers)
     fake.attribute("n1", "sanctl-vm1", value)

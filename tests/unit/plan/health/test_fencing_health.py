@@ -44,7 +44,7 @@ def test_the_newest_result_that_has_ended_counts() -> None:
 @pytest.mark.parametrize(
     ("state", "severity"), [("online", Severity.NOTE), ("unclean", Severity.CRITICAL)]
 )
-def test_a_fencing_that_failed_is_told(state: str, severity: Severity) -> None:
+def test_a_failed_fencing_is_a_finding(state: str, severity: Severity) -> None:
     fake = FakePacemaker()
     fake.states["n2"] = state
     seen = _cluster(fake)
@@ -94,7 +94,7 @@ def test_a_device_that_every_node_uses_and_one_node_is_left() -> None:
     assert [f.why for f in found if f.code == "SAN-HLT-015"] == ["no node can fence n1 now"]
 
 
-def test_a_device_for_whatever_it_finds_is_not_judged() -> None:
+def test_a_fencing_device_without_a_host_list_is_not_judged() -> None:
     seen = _cluster()
     fences = tuple(replace(f, targets=()) for f in seen.cib.fencing)
     assert _codes(replace(seen, cib=replace(seen.cib, fencing=fences))) == []
@@ -125,7 +125,7 @@ def test_nodes_that_hosts_cannot_reach(reach: dict[str, int], subjects: list[str
     assert all(("no node does" in f.why) == (len(subjects) == 2) for f in found)
 
 
-def test_what_a_node_that_is_away_reached_does_not_count() -> None:
+def test_reachability_published_by_an_absent_node_does_not_count() -> None:
     fake = FakePacemaker()
     fake.states["n1"] = "offline"
     seen = _cluster(fake)

@@ -137,7 +137,7 @@ def wrong(rule: Rule) -> World | None:
     return None
 
 
-def test_whatever_happens_the_latest_write_is_shown() -> None:
+def test_the_latest_acknowledged_write_is_read_after_any_history() -> None:
     assert wrong(choose_assembly) is None
 
 
@@ -185,7 +185,7 @@ def test_flash_that_is_not_the_pools_is_not_emptied(state: Attachment, label: st
     assert told is (AssemblyAction.REFUSE if state is Attachment.DIRTY else AssemblyAction.ALONE)
 
 
-def test_flash_stays_warm_over_an_orderly_stop() -> None:
+def test_flash_stays_attached_over_an_orderly_stop() -> None:
     flash = Superblock(True, "1", LABEL, Attachment.NONE, CacheMode.NONE)
     told = choose_assembly(
         label=LABEL, origin=ours(), flash=flash, is_noted_write_back=False, stopped_with="1"

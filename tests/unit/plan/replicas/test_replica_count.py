@@ -163,7 +163,7 @@ _requests = st.builds(
 
 
 @given(_worlds, _requests, st.sampled_from(["8.4.11", "9.3.3"]), st.booleans())
-def test_no_step_drops_the_last_good_copy_or_who_serves(
+def test_no_step_drops_the_last_good_replica_or_the_primary(
     cluster: Cluster, request: ReplicaRequest, drbd: str, is_accepted: bool
 ) -> None:
     device = cluster.cib.devices[0]
@@ -212,7 +212,7 @@ def test_no_step_drops_the_last_good_copy_or_who_serves(
 
 
 @given(_worlds)
-def test_what_is_unfinished_is_said_whatever_the_cluster_looks_like(cluster: Cluster) -> None:
+def test_a_pending_change_is_described_in_any_state(cluster: Cluster) -> None:
     device = cluster.cib.devices[0]
     left = pending_change_of(cluster, device)
     counts = len(device.nodes) != device.replicas
@@ -223,7 +223,7 @@ def test_what_is_unfinished_is_said_whatever_the_cluster_looks_like(cluster: Clu
 
 
 def test_a_reload_is_waited_for() -> None:
-    """Pacemaker shows nobody as promoted for a moment; DRBD says who is."""
+    """Pacemaker shows no node as promoted for a moment; DRBD shows the Primary."""
     primary = replace(_GOOD, role="Primary")
     cluster = world(active=None, disks={N1: primary})
     assert isinstance(step(cluster, ReplicaRequest(replicas=1)), AwaitRole)
@@ -234,7 +234,7 @@ def test_a_reload_is_waited_for() -> None:
     assert isinstance(step(moving, ReplicaRequest(replicas=1)), AwaitRole)
 
 
-def test_a_copy_that_is_filled_is_waited_for_before_the_old_one_goes() -> None:
+def test_the_new_replica_is_in_sync_before_the_old_one_is_dropped() -> None:
     filling = replace(_GOOD, disk="Inconsistent", replication="SyncTarget")
     cluster = world(disks={N2: filling})
     found = step(cluster, ReplicaRequest(replicas=1, drop=(N1,)))
@@ -250,8 +250,8 @@ def nodes_after(found: ReplicaStep) -> tuple[NodeName, ...]:
     return change.nodes
 
 
-def test_with_drbd_9_copies_come_one_at_a_time() -> None:
-    """Two that are not seen yet would be a majority of three."""
+def test_with_drbd_9_replicas_are_added_one_at_a_time() -> None:
+    """Two replicas that are not connected yet would be a majority of three."""
     assert nodes_after(step(world((N1,)), ReplicaRequest(replicas=3), drbd=NINE)) == (N1, N2)
     filling = replace(_GOOD, disk="Inconsistent", replication="SyncTarget")
     found = step(world(disks={N2: filling}), ReplicaRequest(replicas=3), drbd=NINE)
@@ -259,7 +259,7 @@ def test_with_drbd_9_copies_come_one_at_a_time() -> None:
     assert nodes_after(step(world(), ReplicaRequest(replicas=3), drbd=NINE)) == ALL
 
 
-def test_with_drbd_9_a_copy_that_is_gone_is_dropped_before_another_is_counted() -> None:
+def test_with_drbd_9_an_absent_replica_is_dropped_before_another_is_added() -> None:
     cluster = world(states={N2: NodeState.OFFLINE})
     assert codes(cluster, ReplicaRequest(replicas=3), drbd=NINE) == ["SAN-REP-007"]
     swap = ReplicaRequest(replicas=2, add=(N3,), drop=(N2,))
@@ -273,7 +273,7 @@ def test_the_wanted_number_alone_is_a_change_too() -> None:
     assert found.changes == (SetNodes(name=VM1, nodes=(N1,), replicas=1),)
 
 
-def test_a_device_that_still_grows_gets_no_copy() -> None:
+def test_a_device_that_still_grows_gets_no_replica() -> None:
     cluster = world((N1,))
     small = replace(_GOOD, size_bytes=4096)
     cluster = replace(cluster, cib=replace(cluster.cib, replicas={(VM1.value, "n1"): small}))

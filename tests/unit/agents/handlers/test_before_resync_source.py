@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes
@@ -94,7 +95,7 @@ def test_a_resync_begins_when_its_target_is_marked(
     standing: list[str], clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _source(monkeypatch, clock, standing)
-    assert before_resync_source.before_resync_source() == 0
+    assert before_resync_source.main() == 0
     assert not _is_noted(tmp_path)
 
 
@@ -104,7 +105,7 @@ def test_drbd_9_may_drop_a_resync_that_was_let_begin(
     """Its monitor connects again, once for each resync that was to begin."""
     monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
     _source(monkeypatch, clock, ["member"])
-    assert before_resync_source.before_resync_source() == 0
+    assert before_resync_source.main() == 0
     assert _is_noted(tmp_path)
     alone = parse_events2(_STANDALONE)["vol1"]
 
@@ -112,11 +113,11 @@ def test_drbd_9_may_drop_a_resync_that_was_let_begin(
         raise _SILENCE
 
     with pytest.raises(CommandError):
-        before_resync_source.reconnect(FakeRunner(refuse), "vol1", alone)
+        reconnect_dropped.reconnect(FakeRunner(refuse), "vol1", alone)
     assert _is_noted(tmp_path)
     node = FakeRunner(_STANDALONE)
     for _ in range(2):
-        assert before_resync_source.reconnect(node, "vol1", alone) == alone
+        assert reconnect_dropped.reconnect(node, "vol1", alone) == alone
     assert [argv for argv, _ in node.calls].count(("drbdadm", "adjust", "vol1")) == 1
     assert not _is_noted(tmp_path)
 
@@ -135,7 +136,7 @@ def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
         return told(runner, device, peer)
 
     monkeypatch.setattr(outdate, "mark_outdated", secure)
-    assert before_resync_source.before_resync_source() == status
+    assert before_resync_source.main() == status
     assert _is_noted(tmp_path)
 
 
@@ -145,7 +146,7 @@ def test_while_the_mark_is_not_certain_there_is_no_resync(
 ) -> None:
     """DRBD waits for it: it must end in less time than `drbdsetup down` waits."""
     _source(monkeypatch, clock, [standing])
-    assert before_resync_source.before_resync_source() == 1
+    assert before_resync_source.main() == 1
     assert 14.0 < clock.now - 1000.0 < 17.0
     assert _is_noted(tmp_path)
 
@@ -154,7 +155,7 @@ def test_when_the_connection_is_gone_nobody_is_marked_and_fence_peer_not_kept_wa
     clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _source(monkeypatch, clock, [], _LOST)
-    assert before_resync_source.before_resync_source() == 1
+    assert before_resync_source.main() == 1
     assert clock.now - 1000.0 < 1.0
     assert _is_noted(tmp_path)
 
@@ -165,22 +166,22 @@ def test_it_waits_for_the_lock_no_longer_than_for_anything_else(
     _source(monkeypatch, clock, [])
     with outdate.locked("vol1", wait_s=0.0) as is_mine:
         assert is_mine
-        assert before_resync_source.before_resync_source() == 1
+        assert before_resync_source.main() == 1
     assert clock.now - 1000.0 < 17.0
 
 
 def test_without_a_name_nothing_is_filled(clock: _Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRBD_PEER")
-    assert before_resync_source.before_resync_source() == 1
+    assert before_resync_source.main() == 1
 
 
 def test_the_monitor_connects_again_what_the_handler_had_dropped(
     clock: _Clock, tmp_path: Path
 ) -> None:
     node = FakeRunner(_WAITING)
-    before_resync_source.write_note("vol1", "n2")
+    reconnect_dropped.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
-    assert before_resync_source.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
+    assert reconnect_dropped.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
     assert _is_noted(tmp_path)
 
@@ -202,15 +203,15 @@ def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
 ) -> None:
     """n3 diverged: that n2 is about to be filled is no reason to ask it again."""
     monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
-    before_resync_source.write_note("vol1", "n2")
-    before_resync_source.write_note("vol1", "gone")
+    reconnect_dropped.write_note("vol1", "n2")
+    reconnect_dropped.write_note("vol1", "gone")
     node = FakeRunner(_THREE)
     state = parse_events2(_THREE)["vol1"]
-    assert before_resync_source.reconnect(node, "vol1", state) == state
+    assert reconnect_dropped.reconnect(node, "vol1", state) == state
     assert node.calls == []
     assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
-    before_resync_source.write_note("vol1", "n3")
-    before_resync_source.reconnect(node, "vol1", state)
+    reconnect_dropped.write_note("vol1", "n3")
+    reconnect_dropped.reconnect(node, "vol1", state)
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
     assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
 
@@ -219,9 +220,9 @@ def test_a_suspect_replica_is_not_connected_again(
     clock: _Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
-    before_resync_source.write_note("vol1", "n2")
+    reconnect_dropped.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
-    assert before_resync_source.reconnect(FakeRunner(""), "vol1", alone) == alone
+    assert reconnect_dropped.reconnect(FakeRunner(""), "vol1", alone) == alone
     assert _is_noted(tmp_path)
 
 
@@ -236,15 +237,15 @@ def test_nothing_else_is_connected_again(
     """Replicas that diverged stand alone until an operator decides."""
     node = FakeRunner("")
     if is_noted:
-        before_resync_source.write_note("vol1", "n2")
+        reconnect_dropped.write_note("vol1", "n2")
     state = parse_events2(events)["vol1"]
-    assert before_resync_source.reconnect(node, "vol1", state) == state
+    assert reconnect_dropped.reconnect(node, "vol1", state) == state
     assert node.calls == []
     assert _is_noted(tmp_path) == stays
 
 
 def test_what_a_stop_drops(clock: _Clock, tmp_path: Path) -> None:
-    before_resync_source.write_note("vol1", "n2")
+    reconnect_dropped.write_note("vol1", "n2")
     state_files.remove_device("vol1")
     state_files.remove_device("vol1")
     assert not _is_noted(tmp_path)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing import failed_stop_reboot, outdate
 from sanctl.agents.fencing.outdate import clear_marks, mark_outdated, peer_standing
+from sanctl.agents.handlers import fence_peer
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
@@ -294,9 +295,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     def reboot(runner: object, reason: str, *, device: str) -> None:
         raise _Rebooted(reason)
 
-    monkeypatch.setattr("sanctl.agents.fencing.outdate.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("sanctl.agents.fencing.outdate.time.sleep", sleep)
-    monkeypatch.setattr("sanctl.agents.fencing.outdate.self_fence.reboot", reboot)
+    monkeypatch.setattr("sanctl.agents.handlers.fence_peer.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sanctl.agents.handlers.fence_peer.time.sleep", sleep)
+    monkeypatch.setattr("sanctl.agents.handlers.fence_peer.self_fence.reboot", reboot)
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
     return now
@@ -339,9 +340,9 @@ class _Frozen(FakeRunner):
 def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
     told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: told))
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: told))
     with pytest.raises(_Rebooted, match="no quorum for 60 s"):
-        outdate.fence_peer()
+        fence_peer.main()
     assert 60.0 <= clock[0] - 1000.0 < 62.0
 
 
@@ -349,7 +350,7 @@ def test_an_error_of_the_kernel_does_not_end_the_handler(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DRBD calls it once: I/O would stay frozen for good."""
-    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
     looks = iter([OSError(errno.ENOMEM, "Cannot allocate memory")] * 3)
 
     def exists(_file: state_files.StateFile) -> bool:
@@ -359,7 +360,7 @@ def test_an_error_of_the_kernel_does_not_end_the_handler(
 
     monkeypatch.setattr(state_files.StateFile, "exists", exists)
     with pytest.raises(_Rebooted, match="asked again"):
-        outdate.fence_peer()
+        fence_peer.main()
 
 
 @pytest.mark.parametrize("told", ["Yes/n1", "Yes/mute"])
@@ -368,9 +369,9 @@ def test_one_with_quorum_waits_for_as_long_as_it_takes(
 ) -> None:
     """Also when Pacemaker does not answer: only corosync says who is the majority."""
     monkeypatch.setattr(
-        outdate, "_RUNNER", _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
+        fence_peer, "_RUNNER", _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
     )
-    assert outdate.fence_peer() == 4
+    assert fence_peer.main() == 4
     assert clock[0] - 1000.0 > 600
 
 
@@ -380,27 +381,29 @@ def test_quorum_that_comes_back_begins_the_time_anew(
     def told(passed: float) -> str:
         return "Yes/n1" if 50 <= passed < 51 else "No/n1"
 
-    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, told))
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, told))
     with pytest.raises(_Rebooted):
-        outdate.fence_peer()
+        fence_peer.main()
     assert clock[0] - 1000.0 > 110
 
 
 def test_a_promotion_never_ends_in_a_reboot(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
     with outdate.promoting("vol1"):
-        assert outdate.fence_peer() == 1
+        assert fence_peer.main() == 1
     assert clock[0] - 1000.0 > 30
 
 
 def test_a_promotion_that_is_certain_may_go_on(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n2", "Secondary"))
+    monkeypatch.setattr(
+        fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n2", "Secondary")
+    )
     with outdate.promoting("vol1"):
-        assert outdate.fence_peer() == 4
+        assert fence_peer.main() == 4
 
 
 @pytest.mark.parametrize(
@@ -417,8 +420,8 @@ def test_a_handler_that_is_late_marks_nobody(
 ) -> None:
     """The peer may have been promoted meanwhile: then nobody could be promoted any more."""
     node = _node(events, ["Yes/n2", "Yes/n2"])
-    monkeypatch.setattr(outdate, "_RUNNER", node)
-    assert outdate.fence_peer() == 1
+    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    assert fence_peer.main() == 1
     assert _done(node) == []
 
 
@@ -426,10 +429,10 @@ def test_a_promotion_that_is_called_off_marks_nobody(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = _node(_events("Secondary", "Connecting", "DUnknown"), ["Yes/n2", "Yes/n2"])
-    monkeypatch.setattr(outdate, "_RUNNER", node)
+    monkeypatch.setattr(fence_peer, "_RUNNER", node)
     with outdate.promoting("vol1"):
         outdate.cancel_promotion("vol1")
-        assert outdate.fence_peer() == 1
+        assert fence_peer.main() == 1
     assert _done(node) == []
 
 
@@ -440,6 +443,6 @@ def test_a_failed_stop_without_quorum_has_nobody_to_fence_it(
     node = _frozen(clock, lambda _passed: told or "silent")
     if reboots:
         with pytest.raises(_Rebooted, match="could not be stopped"):
-            outdate.reboot_after_failed_stop(node, "vol1", "it hangs")
+            failed_stop_reboot.reboot_after_failed_stop(node, "vol1", "it hangs")
     else:
-        outdate.reboot_after_failed_stop(node, "vol1", "it hangs")
+        failed_stop_reboot.reboot_after_failed_stop(node, "vol1", "it hangs")

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which module each program of /usr/lib/sanctl runs: the names that DRBD and systemd start.
+
+One file, resource-agents/handler, is installed under all of these names and calls `main` here, so
+that modules can move from one release to the next while that file stays. A module is imported only
+by its own program: fence-peer runs while I/O is frozen. The other two programs there, resync-target
+and unfence-peer, are shell, because DRBD and every write of a host wait for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+MODULES = {
+    "before-resync-source": "sanctl.agents.handlers.before_resync_source",
+    # Started by the shell program unfence-peer.
+    "clear-marks": "sanctl.agents.handlers.unfence_peer",
+    "fence-peer": "sanctl.agents.handlers.fence_peer",
+    "pool-cache": "sanctl.agents.handlers.pool_cache",
+    "resync": "sanctl.agents.sync.scheduler",
+    "stop-remaining": "sanctl.agents.handlers.stop_remaining",
+    # The name of stop-remaining in releases before 0.1.0: until systemd has read the unit again.
+    "put-down": "sanctl.agents.handlers.stop_remaining",
+}
+
+
+def main(argv: list[str]) -> int:
+    """Run the program whose name this was called by, and return its exit status."""
+    module = importlib.import_module(MODULES[os.path.basename(argv[0])])
+    return int(module.main())

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The record of a replica's latest resync, and whether the resync service has anything to track."""
+
+from __future__ import annotations
+
+from sanctl.agents.replica import parts
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.sync import verify
+from sanctl.model.drbd import ResourceState
+from sanctl.model.resync_record import INVALIDATING, RUNNING, ResyncRecord
+from sanctl.system.files import read_text_or, write_atomically
+
+
+def needs_tracking(device: Device, state: ResourceState) -> bool:
+    """Whether something of a device runs, or was left half done, that somebody should accompany."""
+    if any(
+        peer.is_sync_source or peer.is_verifying or "user" in peer.resync_suspended
+        for peer in state.peers
+    ):
+        return True
+    latest = latest_resync(device)
+    if latest is not None and (
+        latest.stage == INVALIDATING or (latest.stage == RUNNING and state.is_in_sync)
+    ):
+        return True
+    return verify.needs_tracking(device, state)
+
+
+def latest_resync(device: Device) -> ResyncRecord | None:
+    """Return what is remembered of this replica's latest resync."""
+    path = parts.note_path(device, "sync")
+    return None if path is None else ResyncRecord.parse(read_text_or(path, ""))
+
+
+def save_resync(device: Device, latest: ResyncRecord) -> None:
+    """Write that record down, beside the data; nowhere when the data is not attached."""
+    path = parts.note_path(device, "sync")
+    if path is not None:
+        write_atomically(path, f"{latest}\n")
