@@ -25,7 +25,7 @@ from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.connections import isolation, peers, reconnect_dropped, reconnect_outdated
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
-from sanctl.agents.fencing import failed_stop_reboot, hung_io_reboot, quorum_overlap
+from sanctl.agents.fencing import all_marked, failed_stop_reboot, hung_io_reboot, quorum_overlap
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.promotion import first_activation, set_role
 from sanctl.agents.publish import replica_state
@@ -339,6 +339,7 @@ def monitor() -> int:
                 state = reattach_disk.reattach(_RUNNER, device, state)
                 state = reconnect_outdated.reconnect(_RUNNER, device, state)
                 apart = heal.no_contact_fields(_RUNNER, device, state)
+                all_marked.unmark_peer(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
             journal.write(

@@ -53,6 +53,24 @@ class MarkState(NamedTuple):
         return self.value == self.uuid
 
 
+class DeviceMarks(NamedTuple):
+    """All marks of one device, and the version of the CIB that they stand in.
+
+    Attributes:
+        admin_epoch: the first number of that version.
+        epoch: the second one.
+        paths: by node, where its mark is, as patchsets name it.
+    """
+
+    admin_epoch: int
+    epoch: int
+    paths: tuple[tuple[str, str], ...]
+
+    def nodes(self) -> frozenset[str]:
+        """Return the nodes whose replica is marked."""
+        return frozenset(node for node, _ in self.paths)
+
+
 def attribute_name(device: str) -> str:
     """Return the name of the node attribute that marks a replica of a device."""
     return f"sanctl-outdated-{device}"
@@ -150,5 +168,73 @@ def set_mark(
     runner.run(
         ["cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe"],
         stdin=ET.tostring(cib, encoding="unicode"),
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def read_all(runner: Runner, device: str) -> DeviceMarks:
+    """Read all marks of a device in one query, and the version of the CIB that has them.
+
+    Raises:
+        CommandError: no answer, or the CIB knows no such device.
+    """
+    node, group = "//nodes/node", "//nodes/node/instance_attributes"
+    paths = (
+        "/cib",
+        node,
+        group,
+        f"{group}/nvpair[@name='{attribute_name(device)}']",
+        f"//primitive[@id='{device}']/instance_attributes/nvpair[@name='uuid']",
+    )
+    answer = runner.run(
+        ["cibadmin", "--query", "--no-children", "--xpath", "|".join(paths)],
+        timeout_s=_TIMEOUT_S,
+    )
+    admin_epoch = epoch = uuid = last_node = last_path = ""
+    found: list[tuple[str, str, str]] = []
+    for element in ET.fromstring(answer.stdout).iter():  # noqa: S314 - the cluster's own CIB
+        identifier = element.get("id", "")
+        match element.tag:
+            case "cib":
+                admin_epoch, epoch = element.get("admin_epoch", ""), element.get("epoch", "")
+            case "node":
+                last_node = element.get("uname", "")
+                last_path = f"/cib/configuration/nodes/node[@id='{identifier}']"
+            case "instance_attributes":
+                group = f"{last_path}/instance_attributes[@id='{identifier}']"
+            case "nvpair" if element.get("name") == "uuid":
+                uuid = element.get("value", "")
+            case "nvpair":
+                path = f"{group}/nvpair[@id='{identifier}']"
+                found.append((last_node, path, element.get("value", "")))
+    if not (admin_epoch.isdecimal() and epoch.isdecimal() and uuid):
+        raise CommandError(Problem("SAN-AGENT-012", f"the CIB has no device {device}"))
+    return DeviceMarks(
+        admin_epoch=int(admin_epoch),
+        epoch=int(epoch),
+        paths=tuple((node, path) for node, path, value in found if value == uuid),
+    )
+
+
+def remove_at_version(runner: Runner, marks: DeviceMarks, node: str) -> None:
+    """Remove a node's mark, if the CIB's configuration is still what `read_all` has read.
+
+    A patchset without `num_updates`, as in sanctl/render/cib.py: Pacemaker refuses it when the
+    configuration has changed.
+
+    Raises:
+        CommandError: refused, for that reason among others, or no answer came.
+    """
+    patch = ET.Element("diff", format="2")
+    version = ET.SubElement(patch, "version")
+    source = {"admin_epoch": str(marks.admin_epoch), "epoch": str(marks.epoch)}
+    ET.SubElement(version, "source", source)
+    ET.SubElement(version, "target", {**source, "epoch": str(marks.epoch + 1), "num_updates": "0"})
+    for owner, path in marks.paths:
+        if owner == node:
+            ET.SubElement(patch, "change", operation="delete", path=path)
+    runner.run(
+        ["cibadmin", "--patch", "--sync-call", "--xml-pipe"],
+        stdin=ET.tostring(patch, encoding="unicode"),
         timeout_s=_TIMEOUT_S,
     )

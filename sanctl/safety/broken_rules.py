@@ -28,6 +28,7 @@ class BrokenRule(NamedTuple):
         finds: how the sentence of the counterexample begins.
         steps: the number of events of the shortest way there.
         begins: the first events, where an exploration from the initial world takes too long.
+        ends: a dead end is what is found.
     """
 
     name: str
@@ -38,20 +39,7 @@ class BrokenRule(NamedTuple):
     finds: str
     steps: int
     begins: tuple[str, ...] = ()
-
-
-def needs_operator(world: World) -> bool:
-    """Whether this is a known dead end: no replica may be promoted, by a mark or by its own word.
-
-    Reached only when a Primary that was cut off has marked its peer and is fenced before it wrote,
-    and the handler of the peer's promotion, ordered before that mark was known there, marks the
-    Primary and gets no answer. Nothing is lost: both wait for an operator to say which node served
-    last.
-    """
-    return any(
-        all(node.marks >> i & 1 or world.replicas[i].disk in "OI" for i in (0, 1))
-        for node in world.nodes
-    )
+    ends: bool = False
 
 
 def explore_cluster(
@@ -75,7 +63,6 @@ def explore_cluster(
         broken_invariant,
         is_whole if ends else None,
         key=canonical,
-        excused=needs_operator,
     )
 
 
@@ -315,6 +302,42 @@ BROKEN_RULES = (
             "the handler of b asks: certain",
             "the handler of b marks a",
             "the handler of b asks again: certain, and returns",
+        ),
+    ),
+    BrokenRule(
+        "marks-stay",
+        "Where both replicas are marked, in contact and in sync, one node removes its peer's mark.",
+        SHIPPED._replace(unmarks=False),
+        nodes=3,
+        faults=1,
+        finds="no way leads from here",
+        steps=12,
+        ends=True,
+    ),
+    BrokenRule(
+        "unmarks-itself",
+        "The mark that goes then is the peer's, not the node's own.",
+        SHIPPED._replace(unmarks_peer=False),
+        nodes=2,
+        faults=2,
+        finds="3: b serves alone",
+        steps=22,
+        begins=(
+            "a loses all networks",
+            "corosync forms b",
+            "DRBD on a notices that the link is gone",
+            "the sync network is back",
+            "the handler of a asks: certain",
+            "the handler of a marks b",
+            "b fences a",
+            "the heartbeats are back",
+            "a boots",
+            "the cluster orders the promotion of b",
+            "corosync forms a+b",
+            "the replica on a starts",
+            "DRBD on b notices that the link is gone",
+            "DRBD connects",
+            "b becomes Primary",
         ),
     ),
 )

@@ -57,6 +57,8 @@ class Rules(NamedTuple):
         checks_overlap: with two nodes, "fenced" is not enough for a replica that has connected to
             no peer since it was started.
         heeds_own: the handler of a promotion does not begin while its own replica is marked.
+        unmarks: a Secondary removes its peer's mark where both replicas are marked and in sync.
+        unmarks_peer: it is the peer's mark that goes then, not its own.
         freezes: a Primary that loses its peer freezes I/O until the handler has answered.
         stays_frozen: and the handler does not give up after a long wait.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
@@ -82,6 +84,8 @@ class Rules(NamedTuple):
     waits_for_all: bool = True
     checks_overlap: bool = True
     heeds_own: bool = True
+    unmarks: bool = True
+    unmarks_peer: bool = True
     freezes: bool = True
     stays_frozen: bool = True
     ties_to_quorate: bool = True

@@ -49,7 +49,6 @@ def explore(
     is_goal: Callable[[S], bool] | None = None,
     *,
     key: Callable[[S], Hashable] = lambda state: state,
-    excused: Callable[[S], bool] | None = None,
     limit: int = 5_000_000,
 ) -> Exploration[S]:
     """Visit every state that can be reached, nearest first, and stop at the first that is wrong.
@@ -63,7 +62,6 @@ def explore(
         violation: what is wrong with a state, None where nothing is.
         is_goal: whether a state is one that has to stay reachable.
         key: what two states that differ in nothing of interest have in common.
-        excused: whether a dead end is a known one.
         limit: how many states are too many.
 
     Raises:
@@ -105,7 +103,7 @@ def explore(
             if is_goal is not None:
                 into[seen].append(at)
         at += 1
-    dead = None if is_goal is None else _dead_end(order, into, is_goal, excused)
+    dead = None if is_goal is None else _dead_end(order, into, is_goal)
     return Exploration(
         len(order),
         transitions,
@@ -124,7 +122,6 @@ def _dead_end(
     order: list[S],
     into: list[list[int]],
     is_goal: Callable[[S], bool],
-    excused: Callable[[S], bool] | None,
 ) -> int | None:
     """Return the nearest state from which no goal can be reached."""
     leads = [is_goal(state) for state in order]
@@ -134,11 +131,4 @@ def _dead_end(
             if not leads[before]:
                 leads[before] = True
                 todo.append(before)
-    return next(
-        (
-            at
-            for at, good in enumerate(leads)
-            if not good and not (excused is not None and excused(order[at]))
-        ),
-        None,
-    )
+    return next((at for at, good in enumerate(leads) if not good), None)

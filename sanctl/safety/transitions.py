@@ -32,7 +32,7 @@ from sanctl.safety.drbd import (
     resync_events,
     stop_replica,
 )
-from sanctl.safety.rules import Rules
+from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.world import (
     ASKS,
     ASKS_AGAIN,
@@ -47,6 +47,9 @@ from sanctl.safety.world import (
     with_node,
     with_replica,
 )
+
+#: A write that changes nothing outranks nothing.
+_SAME = SHIPPED._replace(outranks=False)
 
 
 def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
@@ -195,7 +198,9 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf:
         yield f"the replica on {NAMES[i]} stops", stop_replica(world, i)
-    if here.is_clearing:
+    if here.is_clearing and here.role == "S":
+        yield from _unmark(world, i, rules)
+    elif here.is_clearing:
         cleared = write_mark(world, i, 1 - i, is_set=False, rules=rules)
         after = cleared.replicas[i]._replace(is_clearing=False)
         yield f"{NAMES[i]} clears the mark of {NAMES[1 - i]}", with_replica(cleared, i, after)
@@ -208,5 +213,30 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if is_allowed and rules.may_clear(drbd_state(here)):
             clearing = here._replace(is_clearing=True)
             yield f"{NAMES[i]} sees that it is in sync", with_replica(world, i, clearing)
+        if rules.unmarks and is_peer_certain(world, i, rules) and _are_all_marked(world, i):
+            clearing = here._replace(is_clearing=True)
+            yield f"{NAMES[i]} sees that both are marked", with_replica(world, i, clearing)
     if rules.clears_own and here.role == "S" and here.is_linked and here.disk == "U":
         yield f"{NAMES[i]} clears its own mark", write_mark(world, i, i, is_set=False, rules=rules)
+
+
+def _are_all_marked(world: World, i: int) -> bool:
+    marks = world.nodes[i].marks
+    peer = fence_rules.peer_to_unmark(
+        here=NAMES[i],
+        others=NAMES[1 - i],
+        marked=[NAMES[j] for j in REPLICAS if marks >> j & 1],
+    )
+    return peer is not None and fence_rules.is_idle_in_sync(drbd_state(world.replicas[i]), peers=1)
+
+
+def _unmark(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield how a Secondary removes a mark: from a CIB in which both still are, or not at all."""
+    idle = world.replicas[i]._replace(is_clearing=False)
+    yield f"{NAMES[i]} does not get to unmarking", with_replica(world, i, idle)
+    j = 1 - i if rules.unmarks_peer else i
+    # The mark that is there is written again: the partition forms, and its CIB is everybody's.
+    formed = write_mark(world, i, i, is_set=bool(world.nodes[i].marks >> i & 1), rules=_SAME)
+    if formed.nodes[i].marks & 0b11 == 0b11:
+        unmarked = write_mark(formed, i, j, is_set=False, rules=rules)
+        yield f"{NAMES[i]} removes the mark of {NAMES[j]}", with_replica(unmarked, i, idle)

@@ -202,7 +202,8 @@ def _drbd_state(
         peer = PeerState(
             name="peer",
             connection="Connected" if is_linked else "Connecting",
-            role="Unknown",
+            # Of a connected peer the worst for the rules: only a Secondary lets a mark go.
+            role="Secondary" if is_linked else "Unknown",
             replication=(replication if is_syncing else "Established") if is_linked else "Off",
             disk=behind if sees_behind else "UpToDate" if is_linked else "DUnknown",
             out_of_sync_kib=None,

@@ -19,7 +19,7 @@ needs the first:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from sanctl.model.drbd import ResourceState, uses_quorum
 
@@ -134,3 +134,38 @@ def may_clear(state: ResourceState | None) -> bool:
     a peer. A standby may notice a broken link seconds after its Primary has gone on without it.
     """
     return state is not None and state.is_primary and state.is_in_sync
+
+
+def is_idle_in_sync(state: ResourceState | None, *, peers: int) -> bool:
+    """Whether a replica is Secondary, and so are all others, connected and in sync with it.
+
+    Args:
+        state: the resource as DRBD reports it here; None when it is not up.
+        peers: how many other replicas the device has; DRBD 8.4 forgets a peer that it gave up.
+    """
+    return (
+        state is not None
+        and not state.is_primary
+        and state.is_in_sync
+        and len(state.peers) == peers
+        and all(peer.role == "Secondary" for peer in state.peers)
+    )
+
+
+def peer_to_unmark(*, here: str, others: Sequence[str], marked: Collection[str]) -> str | None:
+    """Return the peer whose mark a replica removes that `is_idle_in_sync`; None: no mark goes.
+
+    Only where every replica is marked, this one included: then no replica can be promoted, so none
+    gets ahead of the others, and the marks contradict nothing. The peer's mark goes and this node's
+    stays: a peer that goes on alone needs this replica to be marked. A node that removed its own
+    mark could be promoted while the peer, as the source of the last resync, still took it for
+    Inconsistent and would go on without asking (sanctl/safety: `unmarks-itself`).
+
+    Args:
+        here: this node.
+        others: the nodes of the other replicas.
+        marked: the nodes whose replica of the device is marked in the CIB.
+    """
+    if not others or not {here, *others} <= {*marked}:
+        return None
+    return min(others)

@@ -42,3 +42,20 @@ def test_only_a_fenced_peer_may_have_a_cib_of_its_own(
 ) -> None:
     assert fence_rules.is_certain(peer) == is_certain
     assert fence_rules.must_outrank_peer_cib(peer) == outranks
+
+
+@pytest.mark.parametrize(
+    ("others", "marked", "peer"),
+    [
+        (("n2",), {"n1", "n2"}, "n2"),
+        (("n3", "n2"), {"n1", "n2", "n3"}, "n2"),
+        (("n2", "n3"), {"n1", "n2"}, None),
+        (("n2",), {"n2"}, None),
+        (("n2",), {"n1"}, None),
+        ((), {"n1"}, None),
+    ],
+)
+def test_a_mark_contradicts_nothing_only_where_every_replica_has_one(
+    others: tuple[str, ...], marked: set[str], peer: str | None
+) -> None:
+    assert fence_rules.peer_to_unmark(here="n1", others=others, marked=marked) == peer

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Removes an outdated mark where every replica of a device has one and nothing could be promoted.
+
+A Primary that is cut off marks its peer and is fenced before it has written anything; the peer's
+handler, whose promotion was ordered before that mark was known there, marks the Primary and hears
+no answer. Once the nodes meet, both marks are in the CIB that they share, and neither replica may
+be promoted, though none has anything that the other lacks. The rule is in
+sanctl/plan/failover/fence_rules.py (peer_to_unmark), its exploration in sanctl/safety.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sanctl.agents.fencing import outdate
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdsetup, outdated_marks
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.failover import fence_rules
+from sanctl.system import journal
+from sanctl.system.runner import Runner
+
+
+def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
+    """Remove one peer's mark where all replicas are marked; return whether one was removed.
+
+    Costs nothing where a Primary is in sight, so nothing in a monitor of a device that is served.
+    DRBD, quorum and marks are read under the lock of the handlers that mark, and the removal
+    applies to the very version of the CIB that was read, or not at all: of two nodes that do this
+    at once one is refused.
+
+    Raises:
+        SanctlError: DRBD or the cluster did not answer, or the CIB has changed meanwhile; the next
+            monitor looks again.
+    """
+    others = tuple(sorted(set(device.nodes) - {os.uname().nodename}))
+    if not fence_rules.is_idle_in_sync(state, peers=len(others)):
+        return False
+    with outdate.locked(device.name, wait_s=0.0) as is_mine:
+        now = drbdsetup.observe(runner, device.name) if is_mine else None
+        if now is None or not fence_rules.is_idle_in_sync(now, peers=len(others)):
+            return False
+        marks = outdated_marks.read_all(runner, device.name)
+        peer = fence_rules.peer_to_unmark(
+            here=os.uname().nodename, others=others, marked=marks.nodes()
+        )
+        if peer is None or outdate.peer_standing(runner, peer) != "member":
+            return False
+        outdated_marks.remove_at_version(runner, marks, peer)
+    journal.write(
+        f"{device.name}: every replica was marked as outdated, and all are in contact and in sync: "
+        f"the mark of {peer} is removed, so that {peer} may be promoted",
+        priority=journal.NOTICE,
+        device=device.name,
+        action="unmark",
+        step="removed",
+    )
+    return True

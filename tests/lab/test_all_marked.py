@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Every replica of a device is marked as outdated: the device is served again by itself.
+
+Two plain power cuts led there, and the device stayed down until an operator healed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.measure import kernel_audit
+
+NAME = "marks2"
+HOLD = f"crm_resource --resource sanctl-{NAME} --meta {{does}}"
+
+
+@pytest.fixture(scope="module")
+def device(scene: Scenario) -> Iterator[str]:
+    scene.create(NAME, "64M", prefer="n1")
+    yield NAME
+    # Pacemaker takes the first of two sets that name a target-role: ours, or that of the test.
+    scene.bed.sh("n3", HOLD.format(does="--delete-parameter target-role"), ok=range(256))
+    scene.delete(NAME)
+
+
+def active(bed: LabSession) -> list[str]:
+    return kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
+
+
+def marks(bed: LabSession) -> int:
+    found = bed.sh("n3", f"cibadmin --query | grep -c 'name=.sanctl-outdated-{NAME}.'", ok=(0, 1))
+    return int(found.stdout.strip() or 0)
+
+
+def test_all_replicas_are_marked_and_none_is_primary(scene: Scenario, device: str) -> None:
+    bed = scene.bed
+    wait_for("n1 to serve", lambda: active(bed) == ["n1"], within_s=60)
+    uuid = bed.sh(
+        "n3", f"crm_resource --resource {device} --get-parameter uuid"
+    ).stdout.split()[-1]  # fmt: skip
+    held = "--set-parameter target-role --parameter-value Unpromoted"
+    bed.sh("n3", HOLD.format(does=held))
+    wait_for("nobody to serve", lambda: active(bed) == [], within_s=60)
+    for node in ("n1", "n2"):
+        bed.sh("n3", f"crm_attribute --node {node} --name sanctl-outdated-{device} --update {uuid}")
+    bed.sh("n3", HOLD.format(does="--delete-parameter target-role"))
+    wait_for("one to serve", lambda: len(active(bed)) == 1, within_s=90)
+    assert kernel_audit.violations(collect.kernel_views(bed)) == []
+    wait_for("no mark to be left", lambda: not marks(bed), within_s=120)
+    logged = "journalctl -q -o cat SANCTL_ACTION=unmark"
+    assert any(device in bed.sh(node.name, logged).stdout for node in bed.storage)
+    assert bed.sh("n3", f"sanctl device heal {device}").status == 0
