@@ -27,7 +27,7 @@ def check_reformat(cluster: Cluster, topology: Topology, name: PoolName, node: s
     """Refuse to empty a pool on this node while a replica in it may be needed.
 
     Raises:
-        Refused: the pool is not on this node; a device has no good copy elsewhere, or its
+        Refused: the pool is not on this node; a device has no good replica elsewhere, or its
             replica is still up here.
     """
     pool = pool_of_node(topology, name, node)

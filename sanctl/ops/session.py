@@ -74,8 +74,10 @@ class Session:
         Raises:
             CommandError: Pacemaker did not answer.
         """
-        told = self._pacemaker.transient_attributes(RUNNING_ATTRIBUTE)
-        return tuple((node, each) for node in sorted(told) for each in parse_running(told[node]))
+        values = self._pacemaker.transient_attributes(RUNNING_ATTRIBUTE)
+        return tuple(
+            (node, each) for node in sorted(values) for each in parse_running(values[node])
+        )
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
         """Make the change that `decide` asks for, planned again each time the CIB has changed.

@@ -7,34 +7,34 @@ from typing import Annotated, TypedDict
 
 
 class Votes(TypedDict):
-    """What corosync counts; null: it did not say."""
+    """The votes that Corosync counts; null: it did not report."""
 
-    expected: Annotated[int | None, "all votes there are"]
-    total: Annotated[int | None, "those that are here"]
-    needed: Annotated[int | None, "how many make a quorum"]
+    expected: Annotated[int | None, "all votes of the cluster"]
+    total: Annotated[int | None, "votes of this part"]
+    needed: Annotated[int | None, "votes that make a quorum"]
 
 
 class QuorumDevice(TypedDict):
-    """The host that has a vote and is no node."""
+    """The host that has a vote and is not a node (corosync-qnetd)."""
 
     host: Annotated[str, "its address"]
-    state: Annotated[str, "in the words of corosync-qdevice; `not asked`: it does not run here"]
+    state: Annotated[str, "as corosync-qdevice reports it; `not asked`: it does not run here"]
 
 
 class Voter(TypedDict):
-    """How one node counts; null: it has not told."""
+    """How one node counts votes; null: it has not reported."""
 
     name: Annotated[str, "the node"]
     role: Annotated[str, "`storage` or `witness`"]
-    is_member: Annotated[bool, "whether it is in this part of the cluster"]
-    strategy: Annotated[str | None, "what its cluster.toml says"]
-    live: Annotated[str | None, "how its corosync counts"]
-    file: Annotated[str | None, "how it will count after a start"]
-    has_device_vote: Annotated[bool | None, "whether the quorum device votes for it"]
+    is_member: Annotated[bool, "whether the node is in this part of the cluster"]
+    strategy: Annotated[str | None, "the strategy in its cluster.toml"]
+    live: Annotated[str | None, "how its Corosync counts votes"]
+    file: Annotated[str | None, "how it will count after a start of Corosync"]
+    has_device_vote: Annotated[bool | None, "whether the quorum device gives its vote to the node"]
 
 
 class Link(TypedDict):
-    """A corosync link of this node."""
+    """A Corosync link of this node."""
 
     link: Annotated[str, "`heartbeat` or `sync`"]
     to: Annotated[str, "the other node"]
@@ -66,4 +66,4 @@ class StrategySet(TypedDict):
     """The strategy after `cluster strategy set`."""
 
     strategy: Annotated[str, "as in `Cluster`"]
-    changed: Annotated[bool, "false: it was so already"]
+    changed: Annotated[bool, "false: it was the strategy already"]

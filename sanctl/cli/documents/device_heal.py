@@ -7,56 +7,58 @@ from typing import Annotated, TypedDict
 
 
 class HealLoss(TypedDict):
-    """What giving a copy up loses."""
+    """What is lost if a replica is discarded."""
 
-    node: Annotated[str, "the node whose copy it is"]
-    bytes_at_most: Annotated[int | None, "how much of it is nowhere else; null: not known"]
+    node: Annotated[str, "the node of the discarded replica"]
+    bytes_at_most: Annotated[int | None, "how much of its data is nowhere else; null: not known"]
     text: Annotated[str, "the same in words"]
 
 
 class HealRefusal(TypedDict):
-    """Why a copy cannot be kept."""
+    """Why a replica cannot be kept."""
 
     code: Annotated[str, "its code, as in [the list of codes](errors.md)"]
     text: Annotated[str, "the same in words"]
 
 
 class HealVerdict(TypedDict):
-    """What keeping a copy means: one of both is null."""
+    """What keeping a replica means: one of the two fields is null."""
 
-    loses: Annotated[HealLoss | None, "what it loses"]
-    refused: Annotated[HealRefusal | None, "why it is refused"]
+    loses: Annotated[HealLoss | None, "what is lost"]
+    refused: Annotated[HealRefusal | None, "why keeping it is refused"]
 
 
 class HealReplica(TypedDict):
-    """A copy of the device; null: not known."""
+    """A replica of the device; null: not known."""
 
-    node: Annotated[str, "the node that keeps it"]
+    node: Annotated[str, "the node that holds it"]
     node_state: Annotated[str, "that node's state, as in `Node`"]
     disk: Annotated[str | None, "DRBD's disk state"]
     serves: Annotated[bool, "whether hosts use it"]
     marked: Annotated[bool, "whether it is marked as outdated"]
     suspect: Annotated[bool, "whether it crashed with acknowledged writes in RAM"]
-    untried: Annotated[bool, "whether it has met no other since it was started, and might be old"]
+    untried: Annotated[
+        bool, "whether it has not connected to another replica since its start, and might be old"
+    ]
     served_last: Annotated[bool, "whether its node was Primary when it was last up"]
-    only_there_bytes: Annotated[int | None, "what the other copy lacks"]
-    apart_since: Annotated[str | None, "when contact was first seen to be lost, UTC"]
-    generation: Annotated[str | None, "DRBD's identifier of its data"]
+    only_there_bytes: Annotated[int | None, "what the other replica lacks"]
+    apart_since: Annotated[str | None, "when the connection was first seen to be lost, UTC"]
+    generation: Annotated[str | None, "DRBD's identifier of its data generation"]
     keeping_it: Annotated[HealVerdict, "what keeping it means"]
 
 
 class HealCase(TypedDict):
-    """What is to be decided about a device."""
+    """The replicas of a device, for the decision which one to keep."""
 
     name: Annotated[str, "the device"]
     condition: Annotated[
-        str, "`sound`, `diverged`, `unrelated`, or `blocked`: no copy may be served"
+        str, "`sound`, `diverged`, `unrelated`, or `blocked`: no replica may be served"
     ]
-    copies: Annotated[list[HealReplica], "its copies"]
+    copies: Annotated[list[HealReplica], "its replicas"]
 
 
 class Healed(HealCase):
-    """What was decided, with the case as it was shown before."""
+    """The decision, with the replicas as they were shown before."""
 
-    kept: Annotated[str, "the node whose copy was kept"]
+    kept: Annotated[str, "the node whose replica was kept"]
     lost: Annotated[HealLoss, "what was lost"]

@@ -12,7 +12,7 @@ class Check(TypedDict):
     """One check of `sanctl doctor`."""
 
     name: Annotated[str, "what was checked"]
-    wrong: Annotated[int | None, "how much was found wrong; null: it could not be checked"]
+    wrong: Annotated[int | None, "number of problems found; null: the check could not be made"]
 
 
 class Examination(TypedDict):

@@ -16,23 +16,23 @@ class Replaced(TypedDict):
 
     old: Annotated[str, "the node that has no replicas any more"]
     new: Annotated[str, "the node that took its place"]
-    devices: Annotated[list[ReplicasChanged], "the devices it was about"]
+    devices: Annotated[list[ReplicasChanged], "the devices whose replicas were moved"]
 
 
 class Node(TypedDict):
     """A node of the cluster."""
 
     name: Annotated[str, "its name"]
-    id: Annotated[int | None, "its number in cluster.toml"]
+    id: Annotated[int | None, "its id in cluster.toml"]
     state: Annotated[
         str,
-        "`online`, `standby`, `maintenance`, `pending`, `offline`, `unknown`, or `unclean`: it has "
-        "to be fenced before anything is known of it",
+        "`online`, `standby`, `maintenance`, `pending`, `offline`, `unknown`, or `unclean`: its "
+        "state is not known until it is fenced",
     ]
-    wants_standby: Annotated[bool, "it was put in standby, whether it is there yet or not"]
+    wants_standby: Annotated[bool, "standby was ordered, whether it is reached yet or not"]
     role: Annotated[str | None, "`storage` or `witness`"]
     active_devices: Annotated[int, "devices that it serves"]
-    replicas: Annotated[int, "replicas that it keeps"]
+    replicas: Annotated[int, "replicas that it holds"]
     pools: Annotated[list[Pool], "its pools"]
 
 
@@ -40,11 +40,11 @@ class NodeChanged(TypedDict):
     """A node after `standby` or `online`."""
 
     name: Annotated[str, "its name"]
-    changed: Annotated[bool, "false: it was so already"]
+    changed: Annotated[bool, "false: the node was in that state already"]
 
 
 class Served(TypedDict):
-    """Who serves a device."""
+    """A device and the node that serves it."""
 
     device: Annotated[str, "the device"]
     node: Annotated[str, "the node that serves it"]
@@ -54,32 +54,32 @@ class Stranded(TypedDict):
     """A device that no other node can serve."""
 
     device: Annotated[str, "the device"]
-    reason: Annotated[str, "why"]
+    reason: Annotated[str, "why no other node can serve it"]
 
 
 class Drained(TypedDict):
-    """A node that serves nothing any more."""
+    """A drained node."""
 
     name: Annotated[str, "its name"]
-    moved: Annotated[list[Served], "what it served, and who does now"]
-    stranded: Annotated[list[Stranded], "what stops together with the node"]
-    late: Annotated[list[str], "devices that were still on their way at the deadline"]
+    moved: Annotated[list[Served], "devices that it served, with the node that serves each now"]
+    stranded: Annotated[list[Stranded], "devices that stop together with the node"]
+    late: Annotated[list[str], "devices that were still being moved at the deadline"]
 
 
 class FenceAnswer(TypedDict):
-    """What one fencing device said."""
+    """The answer of a fencing device."""
 
     name: Annotated[str, "the fencing device"]
     answers: Annotated[bool | None, "null: this node may not use it"]
     reason: Annotated[str | None, "why it does not answer"]
-    watched_by: Annotated[list[str], "nodes whose monitor asks it"]
+    watched_by: Annotated[list[str], "nodes on which Pacemaker's monitor of it runs"]
 
 
 class FenceTest(TypedDict):
     """`node fence --test`: whether a node could be fenced."""
 
     name: Annotated[str, "the node"]
-    asked_from: Annotated[str, "the node this was asked from"]
+    asked_from: Annotated[str, "the node that asked"]
     devices: Annotated[list[FenceAnswer], "its fencing devices"]
 
 
@@ -87,4 +87,4 @@ class Fenced(TypedDict):
     """A node that was fenced."""
 
     name: Annotated[str, "the node"]
-    drained: Annotated[bool, "whether what it served was moved away first"]
+    drained: Annotated[bool, "whether its devices were moved away first"]

@@ -7,36 +7,37 @@ from typing import Annotated, TypedDict
 
 
 class PoolCache(TypedDict):
-    """The flash before a pool on one node."""
+    """A pool's flash cache on one node."""
 
     wanted: Annotated[str, "`none`, `write-through` or `write-back`"]
-    mode: Annotated[str | None, "what it is in; null: not known"]
+    mode: Annotated[str | None, "the mode in effect; null: not known"]
     reason: Annotated[
         str | None,
-        "why that is another one: `flash-lost`, `no-flash`, `not-prepared`, `flushing`, "
-        "`changing`; or why it is not known: `standby`, `offline`, `unclean`, `maintenance`, "
-        "`pending`, `unknown`: the node is; `no-agent`: its pool agent does not run; `untold`; an "
-        "error code",
+        "why another mode is in effect: `flash-lost`, `no-flash`, `not-prepared`, `flushing`, "
+        "`changing`; or why the mode is not known: `standby`, `offline`, `unclean`, `maintenance`, "
+        "`pending`, `unknown`: state of the node; `no-agent`: its pool agent does not run; "
+        "`untold`: not reported; an error code",
     ]
-    dirty: Annotated[int | None, "bytes on flash alone, about"]
-    flush_s: Annotated[int | None, "how long the slow disk would take for them; null: not known"]
+    dirty: Annotated[int | None, "bytes on flash alone, approximately"]
+    flush_s: Annotated[int | None, "seconds the slow disk would need for them; null: not known"]
     hit_percent: Annotated[
-        int | None, "of the reads since the boot, found on flash, in steps of five; null: too few"
+        int | None,
+        "percent of reads since the boot found on flash, in steps of five; null: too few reads",
     ]
-    words: Annotated[str, "all of it for people"]
+    words: Annotated[str, "all of this as text"]
 
 
 class Pool(TypedDict):
     """A pool on one node."""
 
     name: Annotated[str, "its name"]
-    total: Annotated[int | None, "bytes of its file system; null: not usable, or not reported"]
-    free: Annotated[int | None, "bytes free in it"]
+    total: Annotated[int | None, "bytes of its filesystem; null: not usable, or not reported"]
+    free: Annotated[int | None, "bytes free in its filesystem"]
     room: Annotated[
         int | None, "bytes left for new devices: free less what devices may still write"
     ]
-    error: Annotated[str | None, "why it is not usable"]
-    cache: Annotated[PoolCache | None, "the flash before it; null: it has none"]
+    error: Annotated[str | None, "why it is not usable; null: it is, or has not reported"]
+    cache: Annotated[PoolCache | None, "its flash cache; null: it has none"]
 
 
 class PoolOnNode(Pool):
@@ -50,14 +51,14 @@ class PoolModeSet(TypedDict):
 
     name: Annotated[str, "the pool"]
     mode: Annotated[str | None, "the mode that is wanted; null: the nodes' differ"]
-    changed: Annotated[bool, "something was to be changed"]
-    duration_s: Annotated[float, "seconds until all nodes that can follow were there"]
+    changed: Annotated[bool, "false: it was the mode already, or the mode was only shown"]
+    duration_s: Annotated[float, "seconds until all nodes that are online were in the mode"]
     nodes: Annotated[list[PoolOnNode], "the pool on each of its nodes"]
 
 
 class PoolPrepared(TypedDict):
-    """A pool made on this node."""
+    """A pool that was prepared on this node."""
 
     name: Annotated[str, "the pool"]
     node: Annotated[str, "this node"]
-    done: Annotated[list[str], "what was done; empty: nothing was to do"]
+    done: Annotated[list[str], "what was done; empty: nothing was left to do"]

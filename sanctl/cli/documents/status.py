@@ -12,10 +12,10 @@ from sanctl.cli.documents.node import Node
 
 
 class Finding(TypedDict):
-    """Something that is not as it should be."""
+    """A problem, or something worth knowing."""
 
     code: Annotated[str, "its code, as in [the list of codes](errors.md)"]
-    severity: Annotated[str, "`critical`, `warning`, or `note`, which is nothing bad"]
+    severity: Annotated[str, "`critical`, `warning`, or `note`: no problem"]
     subject: Annotated[str, "what it is about, such as `device vol1`"]
     what: Annotated[str, "what was found"]
     why: Annotated[str, "why it matters; may be empty"]
@@ -23,7 +23,7 @@ class Finding(TypedDict):
 
 
 class Status(TypedDict):
-    """The health of everything."""
+    """The health of the cluster."""
 
     summary: Annotated[str, "the first line of the text form"]
     strategy: Annotated[str | None, "as in `Cluster`; null: cluster.toml cannot be read"]

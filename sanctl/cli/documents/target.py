@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 
 
 class Portals(TypedDict):
-    """Where a host reaches a device on one node."""
+    """The portals of a device on one node."""
 
     node: Annotated[str, "the node"]
     group: Annotated[int, "its ALUA target port group"]
@@ -30,6 +30,6 @@ class Target(TypedDict):
 class Access(TypedDict):
     """A device's access list after `allow` or `deny`."""
 
-    changed: Annotated[bool, "false: it was so already"]
+    changed: Annotated[bool, "false: the list was like that already"]
     device: Annotated[str, "the device"]
     initiators: Annotated[list[str], "the hosts that may use it now"]
