@@ -25,7 +25,6 @@ import contextlib
 import time
 
 from sanctl.agents.cache import minimum_redundancy, write_cache
-from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import corosync, drbdsetup, self_fence
@@ -128,6 +127,9 @@ def _note_given_up(device: str, peer: str) -> None:
     if state is None or not state.is_primary:
         return
     if any(each.connection in _GIVEN_UP for each in state.with_only_peer(peer).peers):
+        # Seldom, and this handler is to begin at once.
+        from sanctl.agents.connections import reconnect_dropped  # noqa: PLC0415
+
         reconnect_dropped.write_note(device, peer)
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 
-from sanctl.agents.replica import parts, sync_policy
+from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     backing_device,
@@ -52,6 +52,8 @@ def write(
     Whether its disk is flushed stays as in the file that is there, unless that has become wrong,
     and so does whether I/O is held without two good copies.
     """
+    # Not for monitors and handlers, which write no such file.
+    from sanctl.agents.replica import sync_policy  # noqa: PLC0415
     from sanctl.render.drbd import BackingDevices, ReplicaAddress, device_secret, render_resource  # noqa: PLC0415
 
     topology = parts.load_topology()
