@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Filters for what the controller knows: the inventory, the wheel, the agents."""
+"""Ansible filters: inventory survey, votes in corosync.conf, release name, agent programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _import(module: str) -> Any:
     """Return a module of sanctl, from the checkout around this file or the controller's Python."""
     if sys.version_info < (3, 11):
         raise AnsibleFilterError("ansible-playbook must run with Python 3.11 or newer")
-    # A checkout's playbook goes by the checkout's sanctl, whatever else is installed.
+    # A checkout's playbook uses the checkout's sanctl, even if another one is installed.
     if (_CHECKOUT / "sanctl" / "config").is_dir() and str(_CHECKOUT) not in sys.path[:1]:
         sys.path.insert(0, str(_CHECKOUT))
     try:

@@ -12,7 +12,7 @@ description:
     refuses changes with a misleading schema error.
   - Compares by meaning (order and white space do not count) and pushes one patch if anything
     differs. The patch names the version it was made from; if somebody else changed the
-    configuration meanwhile, it is made anew.
+    configuration meanwhile, the patch is made again.
   - Touches only what O(configuration) names. Meta attributes that operators added to one of these
     resources stay.
 options:
@@ -42,7 +42,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells what would change. Without a running cluster, that is everything.
+    description: Reports what would change. Without a running cluster, that is everything.
   diff_mode:
     support: full
     description: Shows the elements that differ.
@@ -78,7 +78,7 @@ from ansible.module_utils.basic import AnsibleModule
 BOOTSTRAP = "cib-bootstrap-options"
 # In these elements the order of the children means nothing.
 UNORDERED = frozenset({"instance_attributes", "meta_attributes", "operations"})
-# What speaks of a resource goes before the resource.
+# Elements that refer to a resource are removed before the resource.
 REMOVED_FROM = ("fencing-topology", "constraints", "resources")
 
 
@@ -224,14 +224,14 @@ def next_version(cib: ET.Element) -> None:
 def query(module: AnsibleModule) -> ET.Element | None:
     """Return the live CIB, or None while there is no cluster to ask."""
     if module.get_bin_path("cibadmin") is None:
-        # In check mode on a server without packages, say.
+        # For example in check mode on a server without packages.
         return None
     code, out, _ = module.run_command(["cibadmin", "--query"])
     return ET.fromstring(out) if code == 0 else None
 
 
 def missing_of(cib: ET.Element | None, nodes: list[str]) -> str:
-    """Say what the cluster still lacks before it may be changed."""
+    """Return what the cluster still lacks before it may be changed, in words."""
     if cib is None:
         return "Pacemaker does not answer"
     if not cib.get("dc-uuid") or not cib.get("crm_feature_set"):
@@ -285,7 +285,7 @@ def push(module: AnsibleModule, old: ET.Element, new: ET.Element) -> None:
 
 
 def main() -> None:
-    """Wait, compare, push, tell."""
+    """Wait for the cluster, compare, apply the patch, report."""
     module = AnsibleModule(
         argument_spec={
             "configuration": {"type": "str", "required": True},
@@ -305,13 +305,13 @@ def main() -> None:
             cib = wait(module)
         status = cib.find("status")
         if status is not None:
-            # Not ours, large, and without a part in the patch.
+            # The status section is large and has no part in the patch.
             cib.remove(status)
         new = copy.deepcopy(cib)
         foreign = foreign_levels(wanted, section(new, "configuration"), module.params["owned"])
         if foreign:
             module.fail_json(
-                msg=f"there are fencing levels that somebody else made: {', '.join(foreign)}."
+                msg=f"there are fencing levels that are not sanctl's: {', '.join(foreign)}."
                 " Pacemaker would add to them; remove them (`pcs stonith level remove`, or cibadmin"
                 " --delete), or state only one way to fence these nodes. Nothing was changed"
             )

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ansible module: reads several small files in one go."""
+"""Ansible module: reads several small files in one call."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
-    """Read and tell."""
+    """Read the files and return their contents."""
     module = AnsibleModule(
         argument_spec={"paths": {"type": "list", "elements": "path", "required": True}},
         no_log=True,

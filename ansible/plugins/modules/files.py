@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ansible module: several whole files in one go."""
+"""Ansible module: writes several whole files or links in one call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells what would change.
+    description: Reports what would change.
   diff_mode:
     support: full
     description: Shows text that would change, except under C(no_log).
@@ -80,7 +80,7 @@ def current(path: str) -> tuple[bytes, int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        # A symbolic link, say: it is replaced, not followed.
+        # For example a symbolic link: it is replaced, not followed.
         return None
     with os.fdopen(handle, "rb") as file:
         info = os.fstat(handle)
@@ -98,7 +98,7 @@ def link_of(path: str) -> str | None:
 
 
 def put(path: str, content: bytes, mode: int, link: str | None) -> None:
-    """Replace a file so that nobody ever sees a part of it, nor a secret with a wide mode."""
+    """Replace a file atomically; a secret is never readable by others, not even for a moment."""
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     temporary = f"{path}.sanctl-new"
@@ -136,7 +136,7 @@ def text(content: bytes) -> str:
 
 
 def main() -> None:
-    """Compare, write, tell."""
+    """Compare, write what differs, report."""
     file_spec = {
         "path": {"type": "path", "required": True},
         "content": {"type": "str"},

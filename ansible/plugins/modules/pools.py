@@ -26,7 +26,7 @@ options:
   cluster_toml:
     description:
       - The node's cluster.toml. A pool whose uuid it lists is one the node serves already, so this
-        must run before the file is written anew.
+        must run before the file is written again.
     type: path
     default: /etc/sanctl/cluster.toml
   allow_unmounted:
@@ -36,7 +36,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells what would change.
+    description: Reports what would change.
   diff_mode:
     support: none
     description: A marker is one line.
@@ -74,7 +74,7 @@ DEVICES = "devices"
 def status(path: str) -> os.stat_result | None:
     """Return what a path is, not of what it links to; None where there is nothing.
 
-    Every other error goes through: a disk that does not answer is none that holds nothing.
+    Every other error is raised: a disk that does not answer is not an empty one.
     """
     try:
         return os.lstat(path)

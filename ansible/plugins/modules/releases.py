@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ansible module: tells which release is current, and removes those that nobody needs."""
+"""Ansible module: returns the current release of sanctl, and removes unused old ones."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: releases
-short_description: Tells which release of sanctl is current, and removes old ones
+short_description: Returns the current release of sanctl, and removes unused old ones
 description:
   - Keeps the release that is wanted, the one that is current (the way back), and the one before it
     if the current one is the wanted one. Removes all others, except those that a process was
@@ -24,7 +24,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells what it would remove.
+    description: Reports what would be removed.
   diff_mode:
     support: none
     description: What is removed is in RV(removed).
@@ -106,7 +106,7 @@ def opened(proc: Path) -> set[str]:
 
 
 def main() -> None:
-    """Compare, remove, tell."""
+    """Compare, remove, report."""
     module = AnsibleModule(
         argument_spec={
             "wanted": {"type": "str", "required": True},

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ansible module: tells what SBD's shared disks hold, and initializes those that are blank."""
+"""Ansible module: reads the headers of SBD's shared disks, and initializes blank disks."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: sbd_disks
-short_description: Tells what SBD's shared disks hold, and initializes those that are blank
+short_description: Reads the headers of SBD's shared disks, and initializes blank disks
 description:
   - Reads the first MiB of each disk past the page cache (C(O_DIRECT)), or as much as
     C(sbd create) would write where that is more.
@@ -37,7 +37,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Tells which disks would be initialized.
+    description: Reports which disks would be initialized.
   diff_mode:
     support: none
     description: There is no text to compare.
@@ -282,11 +282,11 @@ def disks_to_make(
             disk = disks.get(device, {"state": "unknown"})
             kinds.setdefault((disk["state"], disk.get("uuid", "")), []).append(node)
         if len(kinds) != 1:
-            told = "; ".join(
+            found_text = "; ".join(
                 f"{', '.join(names)}: {' '.join(kind).strip()}" for kind, names in kinds.items()
             )
             problems.append(
-                f"disk {device}: it is not the same on all nodes ({told or 'nobody looked'}):"
+                f"disk {device}: it is not the same on all nodes ({found_text or 'not read'}):"
                 f" compare {LOOK} there, and give a name in sanctl_sbd_devices that is the same"
                 " disk everywhere, as those in /dev/disk/by-id"
             )
@@ -305,10 +305,10 @@ def disks_to_make(
     running = {node: seen[node]["running"] for node in sorted(seen) if seen[node]["running"]}
     missing = [node for node in nodes if node not in seen]
     if blank and (running or missing):
-        told = [f"{' and '.join(names)} run on {node}" for node, names in running.items()]
-        told += [f"{node} was not looked at" for node in missing]
+        causes = [f"{' and '.join(names)} run on {node}" for node, names in running.items()]
+        causes += [f"{node} was not asked" for node in missing]
         problems.append(
-            f"disk {', '.join(blank)}: blank, and {'; '.join(told)}. `sbd create` would clear the"
+            f"disk {', '.join(blank)}: blank, and {'; '.join(causes)}. `sbd create` would clear the"
             f" messages of a live cluster. Either stop the cluster software on all nodes ({STOP})"
             " and run the playbook without --limit; or see that it is the right disk and that no"
             f" node uses it for SBD now (`pgrep -af ^sbd`), and on one node: `{by_hand}`"
@@ -377,7 +377,7 @@ def main() -> None:
     try:
         running = programs()
     except OSError as error:
-        module.fail_json(msg=f"cannot tell what runs on this node: {error}. Nothing was written")
+        module.fail_json(msg=f"cannot list this node's processes: {error}. Nothing was written")
     disks, problems = look_at_all(devices)
     blank: list[str] = []
     if not problems and seen is not None:

@@ -226,10 +226,10 @@ def test_no_disk_is_initialized_while_corosync_runs_anywhere() -> None:
 
 def test_a_node_that_was_not_asked_may_run_corosync() -> None:
     _, said = to_make(seen("blank", "blank"))
-    assert "n3 was not looked at" in said
+    assert "n3 was not asked" in said
     failed = seen("blank", "blank", "blank")
     failed["n3"] = {"failed": True, "msg": "no"}
-    assert "n3 was not looked at" in to_make(failed)[1]
+    assert "n3 was not asked" in to_make(failed)[1]
 
 
 @pytest.mark.parametrize("states", [("blank", "1", "1"), ("1", "1", "2")])
