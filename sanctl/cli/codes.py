@@ -172,6 +172,9 @@ _CODES = {
     "the loss of a choice cannot be computed.",
     "SAN-HEAL-007": "sanctl computes what discarding a replica would lose for devices with two "
     "replicas. With three and four, find that out, and heal the device, with DRBD's own tools.",
+    "SAN-HEAL-008": "No node serves the device, and no operator can decide which replica to keep: "
+    "a replica may still be promoted, a node has to be fenced or to come back, or an agent has not "
+    "published yet which data its replica holds. The message says what is waited for.",
     "SAN-HLT-001": "The cluster has no designated controller: the nodes have not elected one. "
     "That is normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes that this node sees are not a majority.",

@@ -21,7 +21,8 @@ from sanctl.plan.replicas.heal import Loss, loss_of_keeping
 
 _COLUMNS = ("REPLICA ON", "DISK", "ONLY THERE", "APART SINCE", "GENERATION", "NOTES")
 _CONDITION_TEXTS = {
-    Condition.SOUND: "its replicas have not diverged; there is nothing to decide",
+    Condition.SOUND: "its replicas have not diverged, and a node serves it: nothing to decide",
+    Condition.WAITING: "no node serves it, and no operator can decide now",
     Condition.DIVERGED: "its replicas have diverged: each has writes that the other lacks",
     Condition.UNRELATED: "its replicas have no common past: they hold different data",
     Condition.BLOCKED: "no replica may be served: each is marked as outdated, knows that it is "
@@ -100,8 +101,12 @@ def _losses(shown: Diagnosis) -> dict[NodeName, Loss | Problem]:
 def _print(shown: Diagnosis) -> None:
     print(f"device {shown.device.name}: {_CONDITION_TEXTS[shown.condition]}")
     print_table(_COLUMNS, (_row(side) for side in shown.replicas))
-    if shown.condition is Condition.SOUND:
+    if shown.condition is Condition.WAITING:
+        print(f"waits: {shown.waits_for}")
+    if shown.condition in {Condition.SOUND, Condition.WAITING}:
         return
+    if shown.unmarks_itself:
+        print("every replica is marked and none differs: one mark is removed by itself soon")
     for node, verdict in _losses(shown).items():
         if isinstance(verdict, Loss):
             print(f"--keep {node} loses {verdict.text}")
@@ -143,6 +148,7 @@ def _data(shown: Diagnosis) -> dict[str, Any]:
     return {
         "name": shown.device.name.value,
         "condition": shown.condition.value,
+        "waits_for": shown.waits_for or None,
         "copies": [
             {
                 "node": side.node.value,

@@ -52,8 +52,11 @@ class HealCase(TypedDict):
 
     name: Annotated[str, "the device"]
     condition: Annotated[
-        str, "`sound`, `diverged`, `unrelated`, or `blocked`: no replica may be served"
+        str,
+        "`sound`; `waiting`: no node serves, and nothing can be decided yet; `diverged`; "
+        "`unrelated`; or `blocked`: no replica may be served",
     ]
+    waits_for: Annotated[str | None, "while `waiting`: for what; null: it is not"]
     copies: Annotated[list[HealReplica], "its replicas"]
 
 

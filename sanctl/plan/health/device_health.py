@@ -51,7 +51,8 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             why="hosts that use it wait, then get errors",
             do=_next_for_unserved(cluster, device),
         )
-        if diagnose(cluster, device).condition is Condition.BLOCKED:
+        blocked = diagnose(cluster, device)
+        if blocked.condition is Condition.BLOCKED:
             yield Finding(
                 code="SAN-HLT-037",
                 severity=CRITICAL,
@@ -59,8 +60,10 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
                 what="no replica may be served: each is behind, marked as outdated, absent, or has "
                 "never connected to the absent one",
                 why="stale data is never served by itself: writes would be lost silently",
-                do="bring back the node that served it last; if that is impossible: 'sanctl device "
-                f"heal {device.name}'",
+                do="wait half a minute: all are in sync, and an agent removes one mark by itself"
+                if blocked.unmarks_itself
+                else "bring back the node that served it last; if that is impossible: 'sanctl "
+                f"device heal {device.name}'",
             )
     if not device.is_managed:
         yield Finding(

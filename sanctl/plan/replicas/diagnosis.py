@@ -27,7 +27,9 @@ class Condition(StrEnum):
     """What is wrong with a device's replicas."""
 
     SOUND = "sound"
-    """Nothing that an operator has to decide; connections may be down."""
+    """A node serves, and nothing is to be decided; connections may be down."""
+    WAITING = "waiting"
+    """No node serves, and an operator cannot or need not decide now: see `waits_for`."""
     DIVERGED = "diverged"
     UNRELATED = "unrelated"
     BLOCKED = "blocked"
@@ -69,6 +71,24 @@ class Diagnosis:
     device: DeviceSpec
     condition: Condition
     replicas: tuple[ReplicaFacts, ...]
+    waits_for: str = ""
+    """What has to happen before a node serves; empty unless `WAITING`."""
+
+    @property
+    def unmarks_itself(self) -> bool:
+        """Whether every replica is marked and none differs: an agent then removes one mark.
+
+        See sanctl/agents/fencing/all_marked.py.
+        """
+        nodes = [facts.node for facts in self.replicas]
+        return len(nodes) > 1 and all(
+            facts.is_present
+            and facts.is_marked
+            and not facts.replica.is_suspect
+            and facts.replica.is_up_to_date
+            and facts.replica.is_connected_with([node for node in nodes if node != facts.node])
+            for facts in self.replicas
+        )
 
     def replica_on(self, node: NodeName) -> ReplicaFacts | None:
         """Return what is known of the replica on a node; None where it has none."""
@@ -96,7 +116,8 @@ class Diagnosis:
 def diagnose(cluster: Cluster, device: DeviceSpec) -> Diagnosis:
     """Compare a device's replicas."""
     replicas = tuple(_facts(cluster, device, node) for node in device.nodes)
-    return Diagnosis(device=device, condition=_condition(replicas), replicas=replicas)
+    condition, waits_for = _condition(replicas)
+    return Diagnosis(device=device, condition=condition, replicas=replicas, waits_for=waits_for)
 
 
 def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts:
@@ -120,25 +141,41 @@ def _quorums_intersect(cluster: Cluster, node: NodeName) -> bool:
     return live is None or live.votes.quorums_intersect
 
 
-def _condition(replicas: tuple[ReplicaFacts, ...]) -> Condition:
+def _condition(replicas: tuple[ReplicaFacts, ...]) -> tuple[Condition, str]:
     relation = _relation(replicas)
     if relation is Relation.DIVERGED:
-        return Condition.DIVERGED
+        return Condition.DIVERGED, ""
     if relation is Relation.UNRELATED:
-        return Condition.UNRELATED
-    if any(facts.serves or _may_serve(facts, replicas) for facts in replicas):
-        return Condition.SOUND
+        return Condition.UNRELATED, ""
+    if any(facts.serves for facts in replicas):
+        return Condition.SOUND, ""
+    candidates = [facts for facts in replicas if _may_serve(facts, replicas)]
+    if candidates:
+        return Condition.WAITING, f"Pacemaker may promote the replica on {candidates[0].node}"
     # A replica of which nothing is known may be the good one, just starting; a resync that runs
     # ends, and its target may serve then. An agent's first monitor publishes which data it holds.
-    undecided = any(
-        facts.state is NodeState.UNCLEAN
-        or facts.state is NodeState.PENDING
-        or (facts.is_present and facts.replica.disk is None)
-        or (facts.is_never_connected and facts.generations is None)
-        for facts in replicas
-    )
-    usable = any(facts.is_present and facts.replica.disk in USABLE_STATES for facts in replicas)
-    return Condition.BLOCKED if usable and not undecided else Condition.SOUND
+    unknown = [text for facts in replicas if (text := _what_is_unknown(facts))]
+    if unknown:
+        return Condition.WAITING, "; ".join(unknown)
+    if any(facts.is_present and facts.replica.disk in USABLE_STATES for facts in replicas):
+        return Condition.BLOCKED, ""
+    absent = [str(facts.node) for facts in replicas if not facts.is_present]
+    if absent:
+        return Condition.WAITING, f"no usable replica is there: start {' and '.join(absent)}"
+    return Condition.WAITING, "every replica is Inconsistent or without a disk"
+
+
+def _what_is_unknown(facts: ReplicaFacts) -> str:
+    match facts.state:
+        case NodeState.UNCLEAN:
+            return f"{facts.node} is unclean: it may be serving until it is fenced"
+        case NodeState.PENDING:
+            return f"{facts.node} is joining the cluster"
+    if facts.is_present and facts.replica.disk is None:
+        return f"the replica on {facts.node} has published nothing yet"
+    if facts.is_never_connected and facts.generations is None:
+        return f"the replica on {facts.node} has not published yet which data it holds"
+    return ""
 
 
 def _may_serve(facts: ReplicaFacts, replicas: tuple[ReplicaFacts, ...]) -> bool:

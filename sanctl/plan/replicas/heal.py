@@ -75,6 +75,15 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
                 "nothing is to be decided: 'sanctl status' says what else is wrong",
             )
         )
+    if diagnosis.condition is Condition.WAITING:
+        raise Refused(
+            Problem(
+                "SAN-HEAL-008",
+                f"device {device.name}: no node serves it, and no operator can decide now: "
+                f"{diagnosis.waits_for}",
+                "'sanctl status' says what to do; look again when that has changed",
+            )
+        )
     if len(diagnosis.replicas) > _COMPARED:
         raise Refused(
             Problem(

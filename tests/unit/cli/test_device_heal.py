@@ -60,7 +60,7 @@ def test_without_a_choice_it_shows_the_choices(run: Run, cluster: FakePacemaker)
     status, out, _ = run("device", "heal", "vm1")
     assert (status, out.splitlines()[0]) == (
         0,
-        "device vm1: its replicas have not diverged; there is nothing to decide",
+        "device vm1: its replicas have not diverged, and a node serves it: nothing to decide",
     )
     diverge(cluster)
     status, out, _ = run("device", "heal", "vm1")

@@ -151,6 +151,7 @@ def test_both_marked(cluster: FakePacemaker, session: Session) -> None:
     assert shown.condition is Condition.BLOCKED
     codes = {finding.code for finding in all_findings(session.observe(), None, now_s=0.0)}
     assert "SAN-HLT-037" in codes
+    assert shown.unmarks_itself
     assert loss_of_keeping(shown, N2).bytes_at_most == 0
     heal(session, N2, shown)
     assert cluster.active("vm1") == ["n2"]
@@ -210,12 +211,16 @@ def test_a_copy_that_has_not_told_yet_what_it_is_waits(
     come_back_alone(cluster, "two-node")
     cluster.disconnected = {"n2": " apart=1800000000"}
     cluster.tick()
-    assert examine_replicas(session, VM1).condition is Condition.SOUND
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.WAITING
+    assert "n2 has not published yet" in shown.waits_for
 
 
 def test_a_witness_vouches_for_a_copy(cluster: FakePacemaker, session: Session) -> None:
     come_back_alone(cluster, "nodes")
-    assert examine_replicas(session, VM1).condition is Condition.SOUND
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.WAITING
+    assert "may promote the replica on n2" in shown.waits_for
 
 
 def test_two_that_have_not_met_yet_may_still(cluster: FakePacemaker, session: Session) -> None:
@@ -232,8 +237,9 @@ def test_a_silent_node_may_be_serving(cluster: FakePacemaker, session: Session) 
     cluster.tick()
     cluster.tick()
     shown = examine_replicas(session, VM1)
-    assert shown.condition is Condition.SOUND
-    with pytest.raises(Refused):
+    assert shown.condition is Condition.WAITING
+    assert "n1 is unclean" in shown.waits_for
+    with pytest.raises(Refused, match="SAN-HEAL-008"):
         heal(session, N2, shown)
     assert cluster.patches == []
 

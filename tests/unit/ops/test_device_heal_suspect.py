@@ -67,4 +67,6 @@ def test_a_good_copy_beside_a_suspect_one_serves(cluster: FakePacemaker) -> None
     cluster.disks["n1"] = "Consistent"
     cluster.tick()
     session = Session(cluster, FakeClock(cluster.tick), FakeReporter())
-    assert examine_replicas(session, VM1).condition is Condition.SOUND
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.WAITING
+    assert "may promote the replica on n2" in shown.waits_for
