@@ -3,6 +3,9 @@
 
     journalctl SYSLOG_IDENTIFIER=sanctl SANCTL_DEVICE=NAME
 
+An action whose name has changed is written under both names for one release: a journal entry may
+hold a field several times, and a query matches each value.
+
 python-systemd is imported with the first message. Where it is missing, or there is no journal,
 messages go to standard error: logging never fails an action.
 """
@@ -14,6 +17,17 @@ import sys
 
 #: syslog priorities (syslog(3))
 CRITICAL, ERROR, WARNING, NOTICE, INFO, DEBUG = 2, 3, 4, 5, 6, 7
+
+#: SANCTL_ACTION: the name and, until the release after 0.1.0, the former name.
+FORMER_ACTIONS = {
+    "connections": "meeting",
+    "delete-files": "reap",
+    "failure-cleanup": "retry",
+    "fs-shutdown": "aground",
+    "hung-io": "stuck",
+    "reconnect": "handshake",
+    "stop-remaining": "put-down",
+}
 
 
 def write(
@@ -35,21 +49,23 @@ def write(
         step: the step of the action.
         duration_ms: how long the step took.
     """
-    fields = {
-        "SANCTL_DEVICE": device,
-        "SANCTL_NODE": os.uname().nodename,
-        "SANCTL_ACTION": action,
-        "SANCTL_STEP": step,
-        "SANCTL_DURATION_MS": "" if duration_ms is None else str(duration_ms),
-    }
+    fields = (
+        ("SANCTL_DEVICE", device),
+        ("SANCTL_NODE", os.uname().nodename),
+        ("SANCTL_ACTION", action),
+        ("SANCTL_ACTION", FORMER_ACTIONS.get(action, "")),
+        ("SANCTL_STEP", step),
+        ("SANCTL_DURATION_MS", "" if duration_ms is None else str(duration_ms)),
+    )
     try:
         from systemd import journal  # noqa: PLC0415 - see the module's docstring
 
-        journal.send(
-            message,
-            PRIORITY=str(priority),
-            SYSLOG_IDENTIFIER="sanctl",
-            **{key: value for key, value in fields.items() if value},
+        # Not `journal.send`, which takes each field once.
+        journal.sendv(
+            f"MESSAGE={message}",
+            f"PRIORITY={priority}",
+            "SYSLOG_IDENTIFIER=sanctl",
+            *(f"{key}={value}" for key, value in fields if value),
         )
     except (ImportError, OSError):
         sys.stderr.write(f"sanctl: {message}\n")

@@ -56,7 +56,7 @@ def takes_writes(bed: LabSession, node: str) -> bool:
 
 def log(bed: LabSession, node: str, since_s: float) -> str:
     return bed.sh(
-        node, f"journalctl -q --no-pager -o cat --since=@{since_s:.0f} SANCTL_ACTION=aground",
+        node, f"journalctl -q --no-pager -o cat --since=@{since_s:.0f} SANCTL_ACTION=fs-shutdown",
         ok=(0, 1), timeout_s=60,
     ).stdout  # fmt: skip
 
@@ -139,10 +139,10 @@ def test_the_filesystem_is_remounted_and_the_replica_resynced(
 @pytest.mark.parametrize(
     ("nr", "step"),
     [
-        (2, "aground-forgotten"),
-        (3, "aground-noted"),
-        (4, "aground-unmounted"),
-        (5, "aground-distrusted"),
+        (2, "fs-shutdown-disk-cleared"),
+        (3, "fs-shutdown-mount-noted"),
+        (4, "fs-shutdown-unmounted"),
+        (5, "fs-shutdown-marked"),
     ],
 )
 def test_the_agent_dies_on_the_way(scenario: Scenario, path: str, nr: int, step: str) -> None:

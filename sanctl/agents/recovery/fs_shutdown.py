@@ -51,7 +51,7 @@ _PEER_LOOKS_S = 15.0
 MAX_REMOUNTS_A_DAY = 3
 _TIMES = "mounted-anew"
 _DAY_S = 24 * 3600
-_log = DeviceLog("aground", priority=journal.WARNING)
+_log = DeviceLog("fs-shutdown", priority=journal.WARNING)
 
 
 class Verdict(StrEnum):
@@ -94,7 +94,7 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Verdi
     if is_out and found is not None and pool_mount.is_readable(found.source):
         # Before: the loop device that it names may be another file's a moment later.
         resource_file.clear_disk(device.name)
-        ocf.crash_point("aground-forgotten")
+        ocf.crash_point("fs-shutdown-disk-cleared")
         parts.detach_files(runner, device)
         _log(device.name, "it has let go of its files", step="let-go")
     return Verdict.AGROUND
@@ -285,9 +285,9 @@ def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
         pool_notes.write(name, _TIMES, " ".join(map(str, (*before, now_s))))
     text = json.dumps([*found[:5], sorted(found.options)])
     _mount_note(name).write(text)
-    ocf.crash_point("aground-noted")
+    ocf.crash_point("fs-shutdown-mount-noted")
     pool_mount.unmount(runner, found.path)
-    ocf.crash_point("aground-unmounted")
+    ocf.crash_point("fs-shutdown-unmounted")
 
 
 def _distrust(pool: Pool) -> None:
@@ -302,7 +302,7 @@ def _distrust(pool: Pool) -> None:
             # One that is in use has been so since before: nothing was unmounted below it.
             if entry.endswith(".data") and f"{folder}/{entry}" not in used:
                 lost_writes.set_shutdown_marker(f"{folder}/{entry}")
-    ocf.crash_point("aground-distrusted")
+    ocf.crash_point("fs-shutdown-marked")
     pool_notes.clear(name, pool_notes.SHUT_DOWN)
     _log("", f"pool {name}: its copies may lack writes; they are filled anew", step="distrusted")
 

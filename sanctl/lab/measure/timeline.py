@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sanctl.system import journal
+
 
 class Milestone(StrEnum):
     """The milestones of a failover, in the order in which they normally come."""
@@ -171,7 +173,7 @@ def parse_journal(text: str, node: str, skew_s: float = 0.0) -> list[Entry]:
                 at_s=int(_text(stamp)) / 1e6 - skew_s,
                 identifier=_text(raw.get("SYSLOG_IDENTIFIER", "")),
                 message=_text(raw.get("MESSAGE", "")),
-                action=_text(raw.get("SANCTL_ACTION", "")),
+                action=_action(raw.get("SANCTL_ACTION", "")),
                 step=_text(raw.get("SANCTL_STEP", "")),
                 device=_text(raw.get("SANCTL_DEVICE", "")),
                 duration_s=_milliseconds(_text(raw.get("SANCTL_DURATION_MS", ""))),
@@ -191,6 +193,14 @@ def _text(value: object) -> str:
             return str(first)
         case _:
             return str(value)
+
+
+def _action(value: object) -> str:
+    """Return SANCTL_ACTION; of an entry that has a former name beside it, the present one."""
+    if isinstance(value, list) and not any(isinstance(each, int) for each in value):
+        former = set(journal.FORMER_ACTIONS.values())
+        return next((str(each) for each in value if each not in former), _text(value))
+    return _text(value)
 
 
 def _milliseconds(text: str) -> float:

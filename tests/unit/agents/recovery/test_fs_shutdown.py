@@ -182,7 +182,7 @@ def test_a_filesystem_that_takes_writes_is_left_alone(node: Node, state: Resourc
         (ATTACHED._replace(peers=()), [], Verdict.AFLOAT),
         (ATTACHED._replace(peers=(GOOD._replace(disk="Outdated"),)), [], Verdict.AFLOAT),
         (ATTACHED._replace(peers=(GOOD._replace(connection="Connecting"),)), [], Verdict.AFLOAT),
-        (DISKLESS, ["forget", "aground-forgotten", "let go"], Verdict.AGROUND),
+        (DISKLESS, ["forget", "fs-shutdown-disk-cleared", "let go"], Verdict.AGROUND),
         (DISKLESS._replace(role="Primary"), [], Verdict.AGROUND),
     ],
 )

@@ -21,7 +21,7 @@ from sanctl.lab.measure.timeline import (
 )
 
 
-def line(at_s: float, identifier: str, message: object, **fields: str) -> str:
+def line(at_s: float, identifier: str, message: object, **fields: object) -> str:
     return json.dumps(
         {
             "__REALTIME_TIMESTAMP": str(round(at_s * 1e6)),
@@ -138,6 +138,12 @@ def test_the_agents_steps_tell_when_promote_began_and_ended() -> None:
         Milestone.ALUA_ACTIVE: pytest.approx(10.7),
         Milestone.PROMOTE_END: pytest.approx(10.8),
     }
+
+
+@pytest.mark.parametrize("actions", [["fs-shutdown", "aground"], ["aground", "fs-shutdown"]])
+def test_an_action_with_a_former_name_has_its_present_name(actions: list[str]) -> None:
+    (entry,) = parse_journal(line(1.0, "sanctl", "x", SANCTL_ACTION=actions), "n1")
+    assert entry.action == "fs-shutdown"
 
 
 @pytest.mark.parametrize(
