@@ -19,7 +19,7 @@ from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
 from sanctl.system.runner import Runner
 
-_PATIENCE_S = 5.0
+_SLOW_FAILURE_S = 5.0
 
 
 def converge(
@@ -33,17 +33,17 @@ def converge(
     Raises:
         SanctlError: the rest could not be done; the next monitor tries again.
     """
-    with _by_itself(device, "device below DRBD"):
+    with _log_failure(device, "device below DRBD"):
         backing_device.resume(runner, device.name)
-    with _by_itself(device, "DRBD handlers"):
+    with _log_failure(device, "DRBD handlers"):
         resource_file.register_for_handlers(device)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
     # First: this ends write-back where it has to.
-    with _by_itself(device, "cache policy"):
+    with _log_failure(device, "cache policy"):
         write_cache.apply_policy(runner, device, state)
-    with _by_itself(device, "access list"):
+    with _log_failure(device, "access list"):
         if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
             lio.set_initiators(device.name, device.initiators)
             steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
@@ -100,12 +100,12 @@ def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> 
 
 
 @contextlib.contextmanager
-def _by_itself(device: Device, what: str) -> Iterator[None]:
+def _log_failure(device: Device, what: str) -> Iterator[None]:
     begun = time.monotonic()
     try:
         yield
     except (SanctlError, OSError) as error:
-        if time.monotonic() - begun > _PATIENCE_S:
+        if time.monotonic() - begun > _SLOW_FAILURE_S:
             raise  # What hangs hangs for the rest, too, and a monitor that is late is a failed one.
         journal.write(
             f"{device.name}: its {what} could not be applied: {error}",

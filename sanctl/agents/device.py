@@ -154,7 +154,7 @@ def promote() -> int:
     write_cache.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
     if first_activation.is_new(_RUNNER, device):
-        _begin_life(device, steps)
+        _activate_first_time(device, steps)
     if not state.is_primary:
         isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
         # Left by one that was killed; the handler of the promotion could not take it off.
@@ -180,7 +180,7 @@ def promote() -> int:
     return ocf.SUCCESS
 
 
-def _begin_life(device: Device, steps: ocf.Steps) -> None:
+def _activate_first_time(device: Device, steps: ocf.Steps) -> None:
     """Activate a device for the first time: its replicas are new files full of zeros.
 
     The order matters. The cluster forgets that the device is new before it can become Primary: a

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 _RUNNER = LocalRunner()
 # Free space is told in steps of 1/512 of the pool, rounded down: a busy pool must not rewrite the
 # cluster's status with every monitor.
-_STEPS = 512
+_SPACE_STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
 # What a monitor needs beside mounting a filesystem anew.
-_REST_S = 8.0
-_MARK = outdated_marks.attribute_name("")
-_POOL = "sanctl-pool-"
+_RESERVE_S = 8.0
+_OUTDATED_MARK = outdated_marks.attribute_name("")
+_POOL_ATTRIBUTE = "sanctl-pool-"
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -62,16 +62,16 @@ files of deleted devices, and counts votes as wanted. Runs as a clone, made by t
 
 def start() -> int:
     """Begin to watch."""
-    _running().write()
+    _running_note().write()
     # The cluster forgets what a node published when the node leaves.
     votes.invalidate_published()
-    _look(may_mount=False)
+    _check_pools(may_mount=False)
     return ocf.SUCCESS
 
 
 def stop() -> int:
     """Cease to watch; pools and devices are not touched."""
-    _running().remove()
+    _running_note().remove()
     attrd_cache.of_pools().remove()
     votes.invalidate_published()
     return ocf.SUCCESS
@@ -79,14 +79,14 @@ def stop() -> int:
 
 def monitor() -> int:
     """Publish and reap, if running."""
-    if not _running().exists():
+    if not _running_note().exists():
         return ocf.NOT_RUNNING
     if not ocf.is_probe():
-        _look()
+        _check_pools()
     return ocf.SUCCESS
 
 
-def _running() -> state_files.StateFile:
+def _running_note() -> state_files.StateFile:
     return state_files.of_node("pools-running")
 
 
@@ -101,25 +101,25 @@ def _pools_here() -> list[Pool]:
     return [one for one in parts.load_topology().pools if here in {str(node) for node in one.nodes}]
 
 
-def _look(*, may_mount: bool = True) -> None:
+def _check_pools(*, may_mount: bool = True) -> None:
     """Publish, reap and mount anew; the last may take its time, which a start has not.
 
     So may having failures forgotten.
     """
     usable: dict[str, str] = {}
     words: list[str] = []
-    hurried = _hurried()
-    noted = _notes_of_this_node()
-    _have_written_again(noted)
+    hurried = _deadline_runner()
+    noted = _node_attributes()
+    _refresh_lost_attributes(noted)
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
-            cache = _cache_words(one, noted)
+            cache = _cache_fields(one, noted)
             if may_mount:
                 fs_shutdown.remount(hurried, one, most_a_day=fs_shutdown.MAX_REMOUNTS_A_DAY)
             pool_files.check_marker(path, one.uuid)
             total, free = pool_files.space_bytes(path)
-            step = max(total // _STEPS, 1)
+            step = max(total // _SPACE_STEPS, 1)
             allocated = -(-pool_files.allocated_bytes(path) // step) * step
             words.append(
                 f"{name}=total={total} free={free // step * step} allocated={allocated}{cache}"
@@ -130,18 +130,18 @@ def _look(*, may_mount: bool = True) -> None:
             code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
             words.append(f"{name}=error={code}")
     _publish(words)
-    _reap(usable, noted)
+    _delete_files_of_deleted_devices(usable, noted)
     if may_mount:
         _clean_up(hurried, usable)
     votes.apply_or_log(_RUNNER, noted.get(VOTES_ATTRIBUTE, ""))
 
 
-def _hurried() -> DeadlineRunner:
+def _deadline_runner() -> DeadlineRunner:
     """What it starts has ended before the cluster calls the monitor too late."""
-    return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _REST_S)
+    return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _RESERVE_S)
 
 
-def _cache_words(one: Pool, noted: dict[str, str]) -> str:
+def _cache_fields(one: Pool, noted: dict[str, str]) -> str:
     """Bring a pool's flash towards the wanted mode, and say where it is."""
     if one.cache is None:
         return ""
@@ -149,14 +149,14 @@ def _cache_words(one: Pool, noted: dict[str, str]) -> str:
     return f" {flash_cache.apply_mode(one, wish, at=ocf.crash_point)}"
 
 
-def _have_written_again(noted: dict[str, str]) -> None:
+def _refresh_lost_attributes(noted: dict[str, str]) -> None:
     """Have the attribute daemon write what it knows, where the CIB has lost it.
 
     A controller that is started anew wipes its node's transient attributes as it joins, all of
     them. The daemon that holds them was not asked, and writes a value again only when it changes:
     promotion scores would be missing for good (docs/adr/0036).
     """
-    is_in_cib = any(name.startswith(_POOL) for name in noted)
+    is_in_cib = any(name.startswith(_POOL_ATTRIBUTE) for name in noted)
     has_published = len(attrd_cache.published_fields(attrd_cache.of_pools())) > 1
     if (
         is_in_cib
@@ -174,11 +174,11 @@ def _have_written_again(noted: dict[str, str]) -> None:
 
 def _clean_up(runner: DeadlineRunner, usable: dict[str, str]) -> None:
     try:
-        failures = failure_cleanup.ended_failures(runner, usable)
+        failures = failure_cleanup.resolved_failures(runner, usable)
         if failures and _is_quorate():
             failure_cleanup.clean_up(runner, failures)
     except (SanctlError, OSError) as error:
-        journal.write(f"failures: {error}", priority=journal.WARNING, action="retry")
+        journal.write(f"failures: {error}", priority=journal.WARNING, action="failure-cleanup")
 
 
 def _publish(words: list[str]) -> None:
@@ -187,11 +187,11 @@ def _publish(words: list[str]) -> None:
         return
     for line in words:
         name, _, value = line.partition("=")
-        node_attributes.publish(_RUNNER, f"{_POOL}{name}", value)
+        node_attributes.publish(_RUNNER, f"{_POOL_ATTRIBUTE}{name}", value)
     attrd_cache.record(cached, listener, text)
 
 
-def _notes_of_this_node() -> dict[str, str]:
+def _node_attributes() -> dict[str, str]:
     """Return what the cluster has noted for this node's agent: deletions, and how to count.
 
     And what it has of what this agent published.
@@ -200,10 +200,10 @@ def _notes_of_this_node() -> dict[str, str]:
     pairs = cib.query(
         _RUNNER,
         f"//configuration/nodes/node[@uname='{here}']"
-        f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
+        f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_OUTDATED_MARK}')"
         f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}']"
         f"|//status/node_state[@uname='{here}']/transient_attributes"
-        f"//nvpair[starts-with(@name,'{_POOL}')]",
+        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')]",
     )
     if pairs is None:
         return {}
@@ -217,7 +217,7 @@ def _is_quorate() -> bool:
         return False  # not known: the next monitor asks again
 
 
-def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
+def _delete_files_of_deleted_devices(usable: dict[str, str], noted: dict[str, str]) -> None:
     """Remove the files of devices that the cluster says are deleted on this node.
 
     Only with the cluster's own word for exactly these files (name and UUID), never by their
@@ -240,7 +240,7 @@ def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
                 f"{device}: deleted, but still in use here; its files stay for now",
                 priority=journal.WARNING,
                 device=device,
-                action="reap",
+                action="delete-files",
             )
             continue
         pool_files.delete(files)
@@ -256,7 +256,7 @@ def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
             f"{device}: deleted, files removed from pool {pool_name}",
             priority=journal.NOTICE,
             device=device,
-            action="reap",
+            action="delete-files",
             step="removed",
         )
 

@@ -41,7 +41,7 @@ def disable(runner: Runner, device: Device, state: ResourceState | None) -> bool
         return False
     if state.minor is None or drbdsetup.generation() >= 9:
         return False
-    if not resource_file.set_flushes(device.name, on=False):
+    if not resource_file.set_disk_flushes(device.name, on=False):
         return False
     drbdsetup.set_disk_flushes(runner, state.minor, on=False)
     return True
@@ -63,5 +63,5 @@ def enable(runner: Runner, device: Device, state: ResourceState | None) -> Resou
         drbdsetup.set_disk_flushes(runner, state.minor, on=True)
         state = drbdsetup.observe(runner, device.name)
     if is_ordered_by_flush(state):
-        resource_file.set_flushes(device.name, on=True)
+        resource_file.set_disk_flushes(device.name, on=True)
     return state

@@ -82,5 +82,5 @@ def force_clear(runner: Runner, name: str) -> None:
     Raises:
         SanctlError: see `release`.
     """
-    drbdsetup.require_majority(runner, name, replica_count=len(resource_file.nodes(name)))
+    drbdsetup.require_majority(runner, name, replica_count=len(resource_file.replica_nodes(name)))
     resource_file.set_requires_two(name, on=False)

@@ -23,7 +23,7 @@ from sanctl.plan.drbd.connection_limit import ConnectionLimit
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
-_log = DeviceLog("meeting")
+_log = DeviceLog("connections")
 
 
 def first_peer(runner: Runner, device: Device) -> str | None:
@@ -32,7 +32,7 @@ def first_peer(runner: Runner, device: Device) -> str | None:
     None: the cluster does not say who serves. Then it connects to nobody; the monitor asks again.
     A start that failed would keep the replica down until an operator has seen it.
     """
-    if not _is_concerned(device):
+    if not _is_limit_needed(device):
         return ""
     try:
         found = primary_node.find(runner, device)
@@ -63,13 +63,13 @@ def bring_up(
     """
     is_apart = is_suspect or only is None
     if only and not is_apart:
-        if _is_of_another(device, only):
+        if _has_data_of_another_source(device, only):
             _log(device.name, f"another node had begun to fill it, {only} does from the beginning")
             reinitialize.reset(runner, device)
-            _note_source(device, only)
+            _write_source_note(device, only)
             return
         try:
-            _note_source(device, only)
+            _write_source_note(device, only)
         except OSError as error:
             _log(device.name, f"connecting to nobody yet: who fills it cannot be noted: {error}")
             is_apart = True
@@ -82,10 +82,10 @@ def apply_rules(runner: Runner, device: Device, state: ResourceState) -> Resourc
     Raises:
         SanctlError: it could not be done; the next monitor tries again.
     """
-    if state.is_in_sync and _is_concerned(device):
-        _note_source(device, "")
+    if state.is_in_sync and _is_limit_needed(device):
+        _write_source_note(device, "")
     now = ConnectionLimit(resource_file.only_peer(device.name))
-    if not (now.only or (_is_concerned(device) and plan.is_isolated(state))):
+    if not (now.only or (_is_limit_needed(device) and plan.is_isolated(state))):
         return state
     found = primary_node.find(runner, device)
     if found is None or lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
@@ -94,7 +94,7 @@ def apply_rules(runner: Runner, device: Device, state: ResourceState) -> Resourc
     wanted = plan.next_limit(device.nodes, here, found, state, now)
     if wanted == now and plan.is_limit_applied(wanted, device.nodes, here, state):
         return state
-    _meet(runner, device, wanted)
+    _connect(runner, device, wanted)
     return drbdsetup.observe(runner, device.name) or state
 
 
@@ -105,13 +105,13 @@ def connect_all_peers(runner: Runner, device: Device, *, within_s: float) -> Non
         SanctlError: DRBD did not take it.
     """
     if resource_file.only_peer(device.name):
-        _meet(runner, device, plan.ALL_PEERS)
+        _connect(runner, device, plan.ALL_PEERS)
         parts.wait_until_settled(runner, device, within_s)
 
 
-def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
+def _connect(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
     whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
-    is_begun_anew = wanted.must_reinitialize or _is_of_another(device, wanted.only)
+    is_begun_anew = wanted.must_reinitialize or _has_data_of_another_source(device, wanted.only)
     anew = "; what it holds of another is given up" if is_begun_anew else ""
     _log(device.name, f"connecting to {whom}{anew}")
     if not resource_file.rewrite(runner, device, only=wanted.only):
@@ -124,22 +124,22 @@ def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
         )
     if is_begun_anew:
         reinitialize.reset(runner, device)
-        _note_source(device, wanted.only)
+        _write_source_note(device, wanted.only)
     else:
         if wanted.only:
-            _note_source(device, wanted.only)
+            _write_source_note(device, wanted.only)
         drbdadm.adjust(runner, device.name)
 
 
-def _is_of_another(device: Device, only: str) -> bool:
+def _has_data_of_another_source(device: Device, only: str) -> bool:
     """Whether this replica has a part of what another node than the one it is to meet sent."""
-    path = _source(device)
+    path = _source_note_path(device)
     return bool(only) and path is not None and read_text_or(path, "") not in {"", only}
 
 
-def _note_source(device: Device, node: str) -> None:
+def _write_source_note(device: Device, node: str) -> None:
     """Note on disk who fills this replica alone; nobody when it is in step."""
-    path = _source(device)
+    path = _source_note_path(device)
     if path is None:
         return
     if node:
@@ -149,9 +149,9 @@ def _note_source(device: Device, node: str) -> None:
             os.unlink(path)
 
 
-def _source(device: Device) -> str | None:
+def _source_note_path(device: Device) -> str | None:
     return parts.note_path(device, "source")
 
 
-def _is_concerned(device: Device) -> bool:
+def _is_limit_needed(device: Device) -> bool:
     return plan.is_limit_needed(device.nodes) and drbdsetup.generation() >= 9

@@ -37,12 +37,12 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     """
     if _here() not in device.nodes:
         return False  # about to be stopped here
-    known = set(resource_file.nodes(device.name))
-    if known == set(device.nodes) and not _mark(device).exists():
+    known = set(resource_file.replica_nodes(device.name))
+    if known == set(device.nodes) and not _change_note(device).exists():
         return False
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
         return False  # DRBD would connect it, and compare it by what it has lost
-    _mark(device).write()
+    _change_note(device).write()
     # How many copies there are decides what write-back needs.
     write_cache.leave_write_back(runner, device.name)
     disconnect_removed(runner, device)
@@ -60,7 +60,7 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     )
     resource_file.apply(runner, device)
     forget_removed(runner, device)
-    _mark(device).remove()
+    _change_note(device).remove()
     return True
 
 
@@ -72,7 +72,7 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
     Raises:
         CommandError: it did not end.
     """
-    gone = sorted(set(resource_file.nodes(device.name)) - set(device.nodes))
+    gone = sorted(set(resource_file.replica_nodes(device.name)) - set(device.nodes))
     if not gone:
         return
     # No handler is called for a peer that is let go of: what is in RAM alone is flushed before.
@@ -112,5 +112,5 @@ def _here() -> str:
     return os.uname().nodename
 
 
-def _mark(device: Device) -> state_files.StateFile:
+def _change_note(device: Device) -> state_files.StateFile:
     return state_files.of_device(device.name, "change-of-nodes")

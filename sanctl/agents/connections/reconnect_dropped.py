@@ -17,7 +17,7 @@ from sanctl.model.drbd import ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
-_UNMARKED = "outdated-unmarked"
+_NOTE_KIND = "outdated-unmarked"
 
 
 def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceState:
@@ -28,7 +28,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
-    noted = state_files.device_suffixes(device, _UNMARKED)
+    noted = state_files.device_suffixes(device, _NOTE_KIND)
     if not noted or lost_writes.is_suspect(device, lost_writes.data_file(device)):
         return state  # who is suspect would be compared by what it has lost (docs/adr/0027)
     alone = []
@@ -62,7 +62,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
 
 
 def _note(device: str, peer: str) -> state_files.StateFile:
-    return state_files.of_device(device, f"{_UNMARKED}.{peer}")
+    return state_files.of_device(device, f"{_NOTE_KIND}.{peer}")
 
 
 def write_note(device: str, peer: str) -> None:

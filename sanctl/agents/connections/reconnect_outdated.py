@@ -23,8 +23,8 @@ from sanctl.system.runner import DeadlineRunner, Runner
 
 #: Longer than what a resync that has just ended takes to be told of; two monitors see it. Twice as
 #: long with each try that has not helped.
-_PATIENCE_S = 15.0
-_LONGEST_S = 3600.0
+_FIRST_WAIT_S = 15.0
+_MAX_WAIT_S = 3600.0
 #: What the rest of a monitor takes.
 _RESERVE_S = 5.0
 
@@ -57,14 +57,14 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
     """
     if state.disk != "Outdated" or drbdsetup.generation() < 9:
-        _note(device).remove()
+        _attempts_note(device).remove()
         return state
     peer = primary_in_sync(state)
     if peer is None or peer.node_id is None:
         # Behind, or busy: whatever was seen before, it has not lasted. The tries still count.
-        _note(device).touch()
+        _attempts_note(device).touch()
         return state
-    if not _has_lasted(device):
+    if not _is_due(device):
         return state
     hurried = DeadlineRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
     if not outdated_marks.read(hurried, device.name, os.uname().nodename).is_marked:
@@ -73,9 +73,9 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         f"{device.name}: Outdated, though nothing differs from {peer.name}: connecting to it anew",
         priority=journal.NOTICE,
         device=device.name,
-        action="handshake",
+        action="reconnect",
     )
-    _count(device)
+    _count_attempt(device)
     # First: should this end half way, the next monitor connects again.
     reconnect_dropped.write_note(device.name, peer.name)
     drbdsetup.disconnect_peer(hurried, device.name, peer.node_id)
@@ -83,26 +83,26 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     return drbdsetup.observe(hurried, device.name) or state
 
 
-def _has_lasted(device: Device) -> bool:
+def _is_due(device: Device) -> bool:
     """Note when it was seen first; tell whether that, or the last try, is long enough ago."""
-    age_s = _note(device).age_s()
+    age_s = _attempts_note(device).age_s()
     if age_s is None:
-        _note(device).write("0")
+        _attempts_note(device).write("0")
         return False
-    wait_s = min(_LONGEST_S, _PATIENCE_S * 2 ** min(_tries(device), 16))
+    wait_s = min(_MAX_WAIT_S, _FIRST_WAIT_S * 2 ** min(_attempts(device), 16))
     # Not from before the clock was put right either.
     return not 0 <= age_s < wait_s
 
 
-def _tries(device: Device) -> int:
-    text = _note(device).read("0").strip()
+def _attempts(device: Device) -> int:
+    text = _attempts_note(device).read("0").strip()
     return int(text) if text.isdecimal() else 0
 
 
-def _count(device: Device) -> None:
-    _note(device).write(str(_tries(device) + 1))
+def _count_attempt(device: Device) -> None:
+    _attempts_note(device).write(str(_attempts(device) + 1))
 
 
-def _note(device: Device) -> state_files.StateFile:
+def _attempts_note(device: Device) -> state_files.StateFile:
     """How often this has been tried for a replica that is Outdated; as old as the last try."""
     return state_files.of_device(device.name, "outdated-since")

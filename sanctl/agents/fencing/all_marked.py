@@ -44,7 +44,7 @@ def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
         peer = fence_rules.peer_to_unmark(
             here=os.uname().nodename, others=others, marked=marks.nodes()
         )
-        if peer is None or outdate.peer_standing(runner, peer) != "member":
+        if peer is None or outdate.peer_membership(runner, peer) != "member":
             return False
         outdated_marks.remove_at_version(runner, marks, peer)
     journal.write(

@@ -22,8 +22,8 @@ from sanctl.plan.failover.hung_io_reboot import HungIoAction, choose_action
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
-_FLUSH_S = 10.0
-_AGAIN_S = 3.0
+_SYNC_TIMEOUT_S = 10.0
+_RECHECK_DELAY_S = 3.0
 
 
 def check(runner: Runner, device: Device, state: ResourceState) -> None:
@@ -33,33 +33,33 @@ def check(runner: Runner, device: Device, state: ResourceState) -> None:
     """
     if not state.is_primary:
         return
-    verdict, reason = _judge(device, state)
+    verdict, reason = _choose_action(device, state)
     if verdict is HungIoAction.END:
         # A freeze that has just ended lets go of what it held a moment after it says that it has.
-        time.sleep(_AGAIN_S)
-        verdict, reason = _look_again(runner, device)
+        time.sleep(_RECHECK_DELAY_S)
+        verdict, reason = _recheck(runner, device)
     if verdict is HungIoAction.WAIT:
         journal.write(
             f"{device.name}: {reason}; no other node can serve",
             priority=journal.ERROR,
             device=device.name,
-            action="stuck",
+            action="hung-io",
         )
     elif verdict is HungIoAction.END:
-        _write_down(runner, device)
+        _sync_pool(runner, device)
         self_fence.reboot(runner, f"{device.name}: {reason}", device=device.name)
 
 
-def _look_again(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
+def _recheck(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
     try:
         state = drbdsetup.observe(runner, device.name)
     except SanctlError:
         state = None
-    return (HungIoAction.FINE, "") if state is None else _judge(device, state)
+    return (HungIoAction.FINE, "") if state is None else _choose_action(device, state)
 
 
-def _judge(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
-    silent_s = _silent_s(device, is_frozen=state.suspended != "no")
+def _choose_action(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
+    silent_s = _unanswered_s(device, is_frozen=state.suspended != "no")
     requests = drbdsetup.oldest_requests(device.name)
     counted = drbdsetup.pending_requests(device.minor)
     if not requests and counted is not None and counted.hosts:
@@ -75,7 +75,7 @@ def _judge(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
     return choose_action(requests, state, is_silent=silent_s > 0)
 
 
-def _silent_s(device: Device, *, is_frozen: bool) -> float:
+def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
     """Return for how long requests have waited while none was answered, as looks have seen it.
 
     What was not answered while I/O was frozen does not count.
@@ -83,22 +83,22 @@ def _silent_s(device: Device, *, is_frozen: bool) -> float:
     now, answered = time.monotonic(), drbdsetup.completed_requests(device.minor)
     counted = drbdsetup.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
-    told, _, since = _note(device).read().partition(" ")
+    told, _, since = _progress_note(device).read().partition(" ")
     if told == str(answered) and since and not is_idle and not is_frozen:
         return now - float(since)
     with contextlib.suppress(OSError):
-        _note(device).write(f"{answered} {now}")
+        _progress_note(device).write(f"{answered} {now}")
     return 0.0
 
 
-def _write_down(runner: Runner, device: Device) -> None:
+def _sync_pool(runner: Runner, device: Device) -> None:
     """Have the pool's disk write down what it has acknowledged; if it hangs, go on without."""
     path = lost_writes.data_file(device.name)
     if path is not None:
         with contextlib.suppress(SanctlError):
-            runner.run(["sync", "--file-system", path], timeout_s=_FLUSH_S)
+            runner.run(["sync", "--file-system", path], timeout_s=_SYNC_TIMEOUT_S)
 
 
-def _note(device: Device) -> state_files.StateFile:
+def _progress_note(device: Device) -> state_files.StateFile:
     """How many requests were answered, and since when none was, on the monotonic clock."""
     return state_files.of_device(device.name, "io-progress")

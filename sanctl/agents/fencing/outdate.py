@@ -36,22 +36,24 @@ def mark_outdated(runner: Runner, device: str, peer: str) -> str:
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
     """
-    before, seen = _weigh(runner, device, peer)
+    before, seen = _membership_and_mark(runner, device, peer)
     if seen is None or not fence_rules.is_certain(before):
         return before
-    if seen.is_own_marked and _promotion(device).exists():
+    if seen.is_own_marked and _promotion_note(device).exists():
         # The order to promote this replica is older than that: a node that joined brought it along.
         return OWN_MARKED
     has_outranked = fence_rules.must_outrank_peer_cib(before)
     outdated_marks.set_mark(runner, device, peer, seen, raises_admin_epoch=has_outranked)
-    after, seen = _weigh(runner, device, peer)
+    after, seen = _membership_and_mark(runner, device, peer)
     if seen is None:
         return after
     is_kept = seen.is_marked and (has_outranked or not fence_rules.must_outrank_peer_cib(after))
     return after if is_kept else "unknown"
 
 
-def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.MarkState | None]:
+def _membership_and_mark(
+    runner: Runner, device: str, peer: str
+) -> tuple[str, outdated_marks.MarkState | None]:
     """Return a peer's standing, and where there is quorum what the CIB says, asked in this order.
 
     Raises:
@@ -66,7 +68,7 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.
         is_member=peer in present.members,
         is_fenced=lambda: seen.state is not None and is_fenced(seen.state),
     )
-    worth = quorum_overlap.standing_for_device(
+    worth = quorum_overlap.membership_for_device(
         runner, device, peer, standing, has_joined=lambda: quorum_overlap.has_joined(seen.state)
     )
     return worth, seen
@@ -74,7 +76,7 @@ def _weigh(runner: Runner, device: str, peer: str) -> tuple[str, outdated_marks.
 
 def may_mark(runner: Runner, device: str, peer: str) -> bool:
     """Whether there is still something here that a mark is wanted for; asked under the lock."""
-    if _promotion(device).exists():
+    if _promotion_note(device).exists():
         return True
     state = drbdsetup.observe(runner, device)
     return fence_rules.may_mark(state and state.with_only_peer(peer), is_promoting=False)
@@ -83,7 +85,7 @@ def may_mark(runner: Runner, device: str, peer: str) -> bool:
 @contextlib.contextmanager
 def promoting(device: str) -> Iterator[None]:
     """Let fence-peer know that it is called for a promotion, for as long as that lasts."""
-    _promotion(device).write()
+    _promotion_note(device).write()
     try:
         yield
     finally:
@@ -92,10 +94,10 @@ def promoting(device: str) -> Iterator[None]:
 
 def cancel_promotion(device: str) -> None:
     """Make a handler that was called for a promotion give up: the promotion is not wanted."""
-    _promotion(device).remove()
+    _promotion_note(device).remove()
 
 
-def _promotion(device: str) -> state_files.StateFile:
+def _promotion_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "promoting")
 
 
@@ -120,7 +122,7 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
         for peer in peers:
             if state is None or not fence_rules.may_clear(state.with_only_peer(peer)):
                 return False
-            if not fence_rules.is_certain(peer_standing(runner, peer)):
+            if not fence_rules.is_certain(peer_membership(runner, peer)):
                 return False
             node_attributes.delete_permanent(
                 runner, peer, outdated_marks.attribute_name(device), timeout_s=8.0
@@ -136,7 +138,7 @@ def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[b
     return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
 
 
-def peer_standing(runner: Runner, peer: str) -> str:
+def peer_membership(runner: Runner, peer: str) -> str:
     """Return what the cluster knows of a node: `member`, `fenced` or `unknown`.
 
     `alone` where this node is not in a quorate partition: then nothing it knows counts.

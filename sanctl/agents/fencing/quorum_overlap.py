@@ -45,11 +45,11 @@ from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
 # A new one for each start of the unit: what it is called is not told to be used again.
-_LIFE = "/sys/fs/cgroup/system.slice/pacemaker.service"
+_PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
-def standing_for_device(
+def membership_for_device(
     runner: Runner, device: str, peer: str, standing: str, *, has_joined: Callable[[], bool]
 ) -> str:
     """Return a peer's standing (see `fencing.peer_standing`) as it counts for this device.
@@ -60,7 +60,7 @@ def standing_for_device(
         CommandError: corosync, Pacemaker or DRBD did not answer.
     """
     if is_certain(standing) and drbdsetup.generation() >= 9:
-        standing = _among_several(runner, device, standing)
+        standing = _apply_drbd_quorum(runner, device, standing)
     if standing == "unknown":
         # The file first: this is asked over and over while I/O is frozen.
         tally = parse_conf_vote_mode(read_text_or(corosync.CONF, ""))
@@ -72,7 +72,7 @@ def standing_for_device(
     return apply_quorum_overlap(
         standing,
         has_joined=has_joined,
-        is_never_connected=lambda: _is_untried(runner, device),
+        is_never_connected=lambda: _is_never_connected(runner, device),
         quorums_intersect=lambda: corosync.membership(runner).quorums_intersect,
     )
 
@@ -95,7 +95,7 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
     """
     if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_connected:
         return True
-    if _trusted(state.name).exists():
+    if _operator_trust_note(state.name).exists():
         return True
     seen = corosync.membership(runner)
     if seen.quorums_intersect or not others:
@@ -124,7 +124,7 @@ def _has_joined(runner: Runner, node: str) -> bool:
 
 def record_connection(device: str) -> None:
     """Remember that this node's replica has been connected in this life of the cluster software."""
-    _met(device).write(_life())
+    _connected_note(device).write(_cluster_start_id())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
@@ -147,7 +147,11 @@ def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
         record_connection(state.name)
     if state.is_primary or state.is_connected or not state.peers or drbdsetup.generation() >= 9:
         return False
-    if state.disk != "UpToDate" or _has_met(state.name) or _trusted(state.name).exists():
+    if (
+        state.disk != "UpToDate"
+        or _has_connected(state.name)
+        or _operator_trust_note(state.name).exists()
+    ):
         return False
     return not corosync.membership(runner).quorums_intersect
 
@@ -157,53 +161,53 @@ def record_operator_trust(device: str) -> None:
 
     Whoever notes this has made sure that it still holds that.
     """
-    _trusted(device).write()
+    _operator_trust_note(device).write()
 
 
 def remove_operator_trust(device: str) -> None:
     """Forget that: the replica could not be called good."""
-    _trusted(device).remove()
+    _operator_trust_note(device).remove()
 
 
 def remove_notes(device: str) -> None:
     """Forget both: the replica is stopped, or has just been started."""
-    _met(device).remove()
+    _connected_note(device).remove()
     remove_operator_trust(device)
 
 
-def _met(device: str) -> state_files.StateFile:
+def _connected_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "connected")
 
 
-def _trusted(device: str) -> state_files.StateFile:
+def _operator_trust_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "operator-trust")
 
 
-def _life() -> str:
+def _cluster_start_id() -> str:
     """What tells this life of the cluster software from others of this boot; empty: nothing does.
 
     Then a note counts until the node is started anew, or the replica is.
     """
     try:
-        return str(os.stat(_LIFE).st_ino)
+        return str(os.stat(_PACEMAKER_CGROUP).st_ino)
     except (FileNotFoundError, NotADirectoryError):
         return ""
 
 
-def _has_met(device: str) -> bool:
-    return _met(device).read("never") == _life()
+def _has_connected(device: str) -> bool:
+    return _connected_note(device).read("never") == _cluster_start_id()
 
 
-def _is_untried(runner: Runner, device: str) -> bool:
-    if _trusted(device).exists():
+def _is_never_connected(runner: Runner, device: str) -> bool:
+    if _operator_trust_note(device).exists():
         return False
     if drbdsetup.generation() >= 9:
-        return not _has_met(device)
+        return not _has_connected(device)
     state = drbdsetup.observe(runner, device)
     return state is None or state.disk == _NOT_CONNECTED_YET
 
 
-def _among_several(runner: Runner, device: str, standing: str) -> str:
+def _apply_drbd_quorum(runner: Runner, device: str, standing: str) -> str:
     state = drbdsetup.observe(runner, device)
     if state is None:
         return "unknown"

@@ -34,12 +34,12 @@ from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
-_GIVEN_UP = frozenset({"Disconnecting", "StandAlone"})
+_DROPPED = frozenset({"Disconnecting", "StandAlone"})
 # A promotion has 60 s; what is left is for the agent to say why it failed.
 _PROMOTION_DEADLINE_S = 40.0
-_TELL_EVERY_S = 30.0
+_LOG_EVERY_S = 30.0
 # Who holds the lock holds it for a few answers of the cluster.
-_LOCK_PATIENCE_S = 10.0
+_LOCK_WAIT_S = 10.0
 _RUNNER = LocalRunner()
 
 
@@ -60,16 +60,16 @@ def main() -> int:
     while True:
         try:
             # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
-            _note_given_up(device, peer)
+            _note_dropped_connection(device, peer)
             write_cache.leave_write_back_unless_two(_RUNNER, device)
-            with outdate.locked(device, wait_s=_LOCK_PATIENCE_S) as is_mine:
+            with outdate.locked(device, wait_s=_LOCK_WAIT_S) as is_mine:
                 if is_mine and not outdate.may_mark(_RUNNER, device, peer):
-                    return _uncalled_for(device, peer)
+                    return _leave_unmarked(device, peer)
                 standing = outdate.mark_outdated(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
         except (SanctlError, OSError) as error:
             # Whatever it is: a handler that ends is not called again while I/O is frozen.
-            standing, last = _standing_in_silence(_RUNNER), str(error)
+            standing, last = _membership_without_pacemaker(_RUNNER), str(error)
         alone_since = frozen_io_reboot.quorum_lost_since(
             alone_since, time.monotonic(), is_alone=standing == "alone"
         )
@@ -94,7 +94,7 @@ def main() -> int:
                 duration_ms=round(waited_s * 1000),
             )
             return fence_rules.handler_exit_code(standing)
-        if waited_s - told_s > _TELL_EVERY_S:
+        if waited_s - told_s > _LOG_EVERY_S:
             told_s = waited_s
             journal.write(
                 f"{device}: not certain that {peer} is gone, I/O is frozen: {last}",
@@ -103,7 +103,7 @@ def main() -> int:
                 action="fence-peer",
                 step="uncertain",
             )
-        if waited_s > _PROMOTION_DEADLINE_S and not _waits_as_primary(device, peer):
+        if waited_s > _PROMOTION_DEADLINE_S and not _is_primary_without_peer(device, peer):
             return _UNCERTAIN
         if frozen_io_reboot.must_reboot(alone_since, time.monotonic()) and _is_frozen(device, peer):
             self_fence.reboot(
@@ -115,7 +115,7 @@ def main() -> int:
         time.sleep(0.2)
 
 
-def _note_given_up(device: str, peer: str) -> None:
+def _note_dropped_connection(device: str, peer: str) -> None:
     """Have the monitor connect to a peer again whose connection a Primary that is held gave up.
 
     DRBD 9.3.3 refuses what would cost it its quorum if it can: that a peer's disk has failed. It
@@ -126,14 +126,14 @@ def _note_given_up(device: str, peer: str) -> None:
     state = drbdsetup.observe(_RUNNER, device)
     if state is None or not state.is_primary:
         return
-    if any(each.connection in _GIVEN_UP for each in state.with_only_peer(peer).peers):
+    if any(each.connection in _DROPPED for each in state.with_only_peer(peer).peers):
         # Seldom, and this handler is to begin at once.
         from sanctl.agents.connections import reconnect_dropped  # noqa: PLC0415
 
         reconnect_dropped.write_note(device, peer)
 
 
-def _uncalled_for(device: str, peer: str) -> int:
+def _leave_unmarked(device: str, peer: str) -> int:
     journal.write(
         f"{device}: {peer} is not marked: it is back, or this node is no Primary any more",
         priority=journal.NOTICE,
@@ -144,7 +144,7 @@ def _uncalled_for(device: str, peer: str) -> int:
     return _UNCERTAIN
 
 
-def _waits_as_primary(device: str, peer: str) -> bool:
+def _is_primary_without_peer(device: str, peer: str) -> bool:
     """Whether this node is Primary and still without the peer."""
     try:
         state = drbdsetup.observe(_RUNNER, device)
@@ -155,7 +155,7 @@ def _waits_as_primary(device: str, peer: str) -> bool:
 
 def _is_frozen(device: str, peer: str) -> bool:
     """Whether I/O is frozen here for want of the peer; with a majority of the copies it is not."""
-    if not _waits_as_primary(device, peer):
+    if not _is_primary_without_peer(device, peer):
         return False
     try:
         state = drbdsetup.observe(_RUNNER, device)
@@ -164,7 +164,7 @@ def _is_frozen(device: str, peer: str) -> bool:
     return state is None or not state.has_quorum or state.suspended != "no"
 
 
-def _standing_in_silence(runner: Runner) -> str:
+def _membership_without_pacemaker(runner: Runner) -> str:
     """Return `unknown` for a node of the majority that Pacemaker does not answer, else `alone`.
 
     Who cannot ask corosync cannot show that it is part of the majority.

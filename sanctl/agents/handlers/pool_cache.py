@@ -11,7 +11,7 @@ from sanctl.errors import ConfigError, Problem, SanctlError
 from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
-_BOOT_PATIENCE_S = 30.0
+_BOOT_WAIT_S = 30.0
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
         if action == "stop":
             flash_cache.stop(pool)
         else:
-            flash_cache.start(LocalRunner(), pool, patience_s=_BOOT_PATIENCE_S)
+            flash_cache.start(LocalRunner(), pool, patience_s=_BOOT_WAIT_S)
     except (SanctlError, OSError) as error:
         journal.write(f"pool {name}: {error}", priority=journal.ERROR, action="pool-cache")
         return 1

@@ -32,22 +32,22 @@ def main() -> int:
 
     Refuses while the node runs and Pacemaker with it: whatever is up then is Pacemaker's.
     """
-    if _is_pacemakers(_RUNNER):
-        _tell("Pacemaker runs and this node is not stopping: its devices are left alone")
+    if _is_pacemaker_in_charge(_RUNNER):
+        _report("Pacemaker runs and this node is not stopping: its devices are left alone")
         return 1
     failed = False
     try:
         devices = remaining_devices()
     except OSError as error:
-        _tell(f"it is not known what is still up: {error}")
+        _report(f"it is not known what is still up: {error}")
         return 1
     for device in devices:
-        _tell(f"{device.name} is still up: Pacemaker has left it; taking it down")
+        _report(f"{device.name} is still up: Pacemaker has left it; taking it down")
         try:
             take_down(device)
         except (SanctlError, OSError) as error:
             failed = True
-            _tell(f"{device.name} could not be taken down before the network goes: {error}")
+            _report(f"{device.name} could not be taken down before the network goes: {error}")
     return int(failed)
 
 
@@ -83,7 +83,7 @@ def _uuid_of(name: str) -> str:
     return next((hit[1] for hit in map(mark.search, loop.backing_files()) if hit), "none")
 
 
-def _is_pacemakers(runner: Runner) -> bool:
+def _is_pacemaker_in_charge(runner: Runner) -> bool:
     # `is-system-running` says `stopping` from the moment a shutdown has begun (systemctl(1)).
     state = runner.run(["systemctl", "is-system-running"], timeout_s=10.0, ok=range(256))
     if state.stdout.strip() == "stopping":
@@ -94,7 +94,7 @@ def _is_pacemakers(runner: Runner) -> bool:
     return pacemaker.stdout.strip() in {"active", "deactivating"}
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     """Say it on the console, through the unit's standard output, and in the journal's fields."""
     sys.stdout.write(f"sanctl: {text}\n")
     journal.write(text, priority=journal.WARNING, action="stop-remaining")

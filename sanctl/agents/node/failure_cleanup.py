@@ -29,7 +29,7 @@ from sanctl.system.runner import Runner
 START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
 # Until then a failure may not be in the CIB yet; crm_resource would find nothing to clean up.
-_YOUNG_S = 10.0
+_MIN_AGE_S = 10.0
 
 
 class Failure(NamedTuple):
@@ -76,7 +76,7 @@ def remove_notes(name: str, *operations: str) -> None:
         _note(name, operation).remove()
 
 
-def ended_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
+def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """Return the failures of this node that are over.
 
     A start's is once its pool is there; a monitor's once the replica that was started anew is a
@@ -97,7 +97,7 @@ def ended_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
             written_ns = note.written_ns()
             if written_ns is None or pool not in usable:
                 continue
-            if 0 <= time.time() - written_ns / 1e9 < _YOUNG_S:
+            if 0 <= time.time() - written_ns / 1e9 < _MIN_AGE_S:
                 continue
             if operation == START or _is_in_sync(drbdsetup.observe(runner, name)):
                 found.append(Failure(name, operation, interval_ms, written_ns))
@@ -138,7 +138,7 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
             f"{one.device}: the failure of its {one.operation} here is over, and {what}",
             priority=priority,
             device=one.device,
-            action="retry",
+            action="failure-cleanup",
             step=one.operation,
         )
 

@@ -24,7 +24,7 @@ from sanctl.system.runner import Runner
 
 _TOML = "/etc/sanctl/cluster.toml"
 # Looked at instead of asking systemd, which would cost a process with every monitor.
-_DEVICE_SOCKET = "/run/corosync-qdevice/corosync-qdevice.sock"
+_QDEVICE_SOCKET = "/run/corosync-qdevice/corosync-qdevice.sock"
 
 
 def apply(runner: Runner, wished: str) -> None:
@@ -40,9 +40,9 @@ def apply(runner: Runner, wished: str) -> None:
     """
     wish = WantedVotes.parse(wished)
     if wish is not None:
-        _follow(runner, wish)
+        _write_wanted(runner, wish)
     ballot = read_vote_mode(runner)
-    _run_device(runner, ballot)
+    _run_qdevice(runner, ballot)
     _publish(runner, ballot)
 
 
@@ -73,20 +73,20 @@ def _strategy() -> str:
         return ""
 
 
-def _follow(runner: Runner, wish: WantedVotes) -> None:
+def _write_wanted(runner: Runner, wish: WantedVotes) -> None:
     """Write what is wished for into this node's files, if it is not there."""
     text = read_text(corosync.CONF)
     if parse_conf_vote_mode(text) != wish.vote_mode:
-        if exists(_DEVICE_SOCKET):
+        if exists(_QDEVICE_SOCKET):
             # Before, not after: when corosync drops a device whose daemon still runs, the daemon
             # fails, and corosync believes to the end of its days that it is registered (3.1.9).
             corosync.set_qdevice(runner, running=False)
-            _note(f"votes: the quorum device is let go of, before counting by {wish.vote_mode}")
+            _log(f"votes: the quorum device is let go of, before counting by {wish.vote_mode}")
         start, end = section_span(text, "quorum")
         write_atomically(corosync.CONF, text[:start] + quorum_section(wish.vote_mode) + text[end:])
-        _note(f"votes: {corosync.CONF} now counts by {wish.vote_mode}")
+        _log(f"votes: {corosync.CONF} now counts by {wish.vote_mode}")
     if _strategy() != wish.strategy and _write_strategy(wish.strategy):
-        _note(f"votes: {_TOML} now says {wish.strategy}")
+        _log(f"votes: {_TOML} now says {wish.strategy}")
 
 
 def _write_strategy(strategy: str) -> bool:
@@ -109,17 +109,17 @@ def _write_strategy(strategy: str) -> bool:
     return True
 
 
-def _run_device(runner: Runner, ballot: NodeVotes) -> None:
+def _run_qdevice(runner: Runner, ballot: NodeVotes) -> None:
     """Run the device's daemon while corosync counts with one, and only then."""
-    is_running = exists(_DEVICE_SOCKET)
-    if _is_device(ballot.live) and _is_device(ballot.file):
+    is_running = exists(_QDEVICE_SOCKET)
+    if _is_qdevice(ballot.live) and _is_qdevice(ballot.file):
         if not is_running:
             corosync.set_qdevice(runner, running=True)
-    elif is_running and not _is_device(ballot.live):
+    elif is_running and not _is_qdevice(ballot.live):
         corosync.set_qdevice(runner, running=False)
 
 
-def _is_device(tally: VoteMode | None) -> bool:
+def _is_qdevice(tally: VoteMode | None) -> bool:
     return tally is not None and tally.votes is Votes.QDEVICE
 
 
@@ -131,7 +131,7 @@ def _publish(runner: Runner, ballot: NodeVotes) -> None:
     attrd_cache.record(attrd_cache.of_votes(), listener, str(ballot))
 
 
-def _note(text: str) -> None:
+def _log(text: str) -> None:
     journal.write(text, priority=journal.NOTICE, action="votes")
 
 

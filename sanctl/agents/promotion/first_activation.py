@@ -22,7 +22,7 @@ from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 #: A new device's first promotion takes two seconds here and there; its monitor has thirty.
-_PATIENCE_S = 10.0
+_MAX_WAIT_S = 10.0
 _TIMEOUT_S = 8.0
 #: The first promotion of a device: no host waits yet, and a failure costs a stop and a start.
 _FIRST_TIMEOUT_S = 25.0
@@ -35,12 +35,12 @@ def is_new(runner: Runner, device: Device) -> bool:
     Raises:
         CommandError: the cluster did not answer; a device is then not taken for a new one.
     """
-    if _mark(device).exists():
+    if _active_note(device).exists():
         return False
     value = crm_resource.meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_TIMEOUT_S)
     if value == "true":
         return True
-    _remember(device)
+    _write_active_note(device)
     return False
 
 
@@ -51,7 +51,7 @@ def record_promotion(runner: Runner, device: Device) -> None:
         CommandError: the cluster did not take it; the device must not become Primary.
     """
     crm_resource.delete_meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_FIRST_TIMEOUT_S)
-    _remember(device)
+    _write_active_note(device)
 
 
 def observe_after_first_promotion(
@@ -63,22 +63,22 @@ def observe_after_first_promotion(
     good. The next monitor is eleven seconds away, and whoever created the device waits to hear it
     from both.
     """
-    deadline = time.monotonic() + min(_PATIENCE_S, within_s)
+    deadline = time.monotonic() + min(_MAX_WAIT_S, within_s)
     found = parts.observe(runner, device)
-    if ocf.is_probe() or not _is_unborn(device, found):
+    if ocf.is_probe() or not _is_before_first_promotion(device, found):
         return found
     try:
         if not is_new(runner, device):
             return found
     except (SanctlError, OSError):
         return found
-    while _is_unborn(device, found) and time.monotonic() < deadline:
+    while _is_before_first_promotion(device, found) and time.monotonic() < deadline:
         time.sleep(0.5)
         found = parts.observe(runner, device)
     return found
 
 
-def _is_unborn(device: Device, found: parts.Health) -> bool:
+def _is_before_first_promotion(device: Device, found: parts.Health) -> bool:
     return (
         found.is_standby
         and found.drbd is not None
@@ -86,9 +86,9 @@ def _is_unborn(device: Device, found: parts.Health) -> bool:
     )
 
 
-def _remember(device: Device) -> None:
-    _mark(device).write()
+def _write_active_note(device: Device) -> None:
+    _active_note(device).write()
 
 
-def _mark(device: Device) -> state_files.StateFile:
+def _active_note(device: Device) -> state_files.StateFile:
     return state_files.of_device(device.name, f"was-active.{device.uuid}")

@@ -11,7 +11,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.system.runner import Runner
 
 #: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
-_NOTICE_S = 8.0
+_DEAD_PEER_DETECTION_S = 8.0
 # Codes of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
 _TWO_PRIMARIES = "(-1)"
 _PEER_NOT_OUTDATED = "(-7)"
@@ -36,7 +36,7 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     Raises:
         CommandError: DRBD refuses for good, or did not answer.
     """
-    patience = min(deadline, time.monotonic() + _NOTICE_S)
+    patience = min(deadline, time.monotonic() + _DEAD_PEER_DETECTION_S)
     was_late = False
     while True:
         try:

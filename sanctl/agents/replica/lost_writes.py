@@ -20,7 +20,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _SUFFIX = ".data"
 _MARKER = ".ram"
 # In place of a boot id, of which it is none.
-_DISTRUSTED = "shut-down"
+_SHUTDOWN = "shut-down"
 
 
 def data_file(name: str) -> str | None:
@@ -43,7 +43,7 @@ def set_marker(path: str) -> None:
 
 def set_shutdown_marker(path: str) -> None:
     """Note on stable storage that a copy has lost acknowledged writes with its filesystem."""
-    write_atomically(marker_path(path), _DISTRUSTED, mode=0o600)
+    write_atomically(marker_path(path), _SHUTDOWN, mode=0o600)
 
 
 def clear_shutdown_marker(path: str) -> None:
@@ -51,7 +51,7 @@ def clear_shutdown_marker(path: str) -> None:
 
     As after a power cut, hosts find what they had flushed.
     """
-    if read_text_or(marker_path(path), "") == _DISTRUSTED:
+    if read_text_or(marker_path(path), "") == _SHUTDOWN:
         os.unlink(marker_path(path))
         fsync_folder(os.path.dirname(path))
 
@@ -61,12 +61,12 @@ def clear_marker(name: str, path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(marker_path(path))
     fsync_folder(os.path.dirname(path))
-    _failed(name).remove()
+    _failed_flush_note(name).remove()
 
 
 def record_failed_flush(name: str) -> None:
     """Remember that a flush failed: no later one tells it again."""
-    _failed(name).write()
+    _failed_flush_note(name).write()
 
 
 def is_suspect(name: str, path: str | None) -> bool:
@@ -91,7 +91,7 @@ def is_known_suspect(name: str, path: str | None) -> bool:
     Raises:
         OSError: the marker, or the note of a flush that failed, cannot be read.
     """
-    if _failed(name).exists():
+    if _failed_flush_note(name).exists():
         return True
     if path is None:
         return False
@@ -108,6 +108,6 @@ def has_marker(path: str) -> bool:
     return exists(marker_path(path))
 
 
-def _failed(name: str) -> state_files.StateFile:
+def _failed_flush_note(name: str) -> state_files.StateFile:
     # Of the node, not of the device: what was lost stays lost when the device is stopped.
     return state_files.of_node(f"flush-failed.{name}")

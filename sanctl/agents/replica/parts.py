@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _CLUSTER = "/etc/sanctl/cluster.toml"
 
 
-_STEMS: dict[str, str] = {}
+_PATHS_WITHOUT_SUFFIX: dict[str, str] = {}
 
 
 class Device(NamedTuple):
@@ -253,7 +253,7 @@ def detach_files(runner: Runner, device: Device) -> None:
     ram_cache.remove_parts(runner, device.name)
     for path in attached_files(device):
         loop.detach(path)
-    drop_shape(device.name)
+    remove_size_loop_device(device.name)
 
 
 def wait_until_detached(device: Device) -> None:
@@ -275,15 +275,17 @@ def note_path(device: Device, kind: str) -> str | None:
     Looked for once in a process: every loop device of the node has to be asked.
     """
     key = f"{device.name}.{device.uuid}"
-    if key not in _STEMS or not _is_there(f"{_STEMS[key]}.data"):
+    if key not in _PATHS_WITHOUT_SUFFIX or not _is_known_to_exist(
+        f"{_PATHS_WITHOUT_SUFFIX[key]}.data"
+    ):
         found = [path for path in attached_files(device) if path.endswith(".data")]
         if not found:
             return None
-        _STEMS[key] = found[0].removesuffix(".data")
-    return f"{_STEMS[key]}.{kind}"
+        _PATHS_WITHOUT_SUFFIX[key] = found[0].removesuffix(".data")
+    return f"{_PATHS_WITHOUT_SUFFIX[key]}.{kind}"
 
 
-def _is_there(path: str) -> bool:
+def _is_known_to_exist(path: str) -> bool:
     try:
         return exists(path)
     except OSError:
@@ -333,23 +335,23 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
 def make_gate(runner: Runner, device: Device, state: ResourceState | None) -> None:
     """Make the two device-mapper devices, closed, in the size that DRBD has."""
     size = (state.size_kib or 0) * 1024 if state else 0
-    with _shape(runner, device.name, size or device.size_bytes) as shape:
+    with _size_loop_device(runner, device.name, size or device.size_bytes) as shape:
         gate.create(runner, device.name, shape=shape, size_bytes=size or device.size_bytes)
 
 
 @contextlib.contextmanager
-def _shape(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
+def _size_loop_device(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
     """An empty loop device with the limits of a device file, for a moment."""
     path = state_files.size_file(name)
-    drop_shape(name)
+    remove_size_loop_device(name)
     pool_files.allocate(path, size_bytes)
     try:
         yield loop.attach(runner, path, direct_io=False)
     finally:
-        drop_shape(name)
+        remove_size_loop_device(name)
 
 
-def drop_shape(name: str) -> None:
+def remove_size_loop_device(name: str) -> None:
     """Take away the momentary loop device, also one that an interrupted action left."""
     loop.detach(state_files.size_file(name))
     with contextlib.suppress(FileNotFoundError):
@@ -365,6 +367,6 @@ def finish_growth(runner: Runner, device: Device, state: ResourceState) -> bool:
     if gate.gate_table(device.name).startswith("drbd"):
         gate.grow_active(runner, device.name, below=device.drbd_device, size_bytes=size)
     else:
-        with _shape(runner, device.name, size) as shape:
+        with _size_loop_device(runner, device.name, size) as shape:
             gate.grow_standby(runner, device.name, shape=shape, size_bytes=size)
     return True

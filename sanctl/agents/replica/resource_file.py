@@ -22,11 +22,11 @@ from sanctl.errors import CommandError, Problem
 from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
-_EXTENTS = re.compile(r"^\s*al-extents (\d+);", re.MULTILINE)
+_AL_EXTENTS = re.compile(r"^\s*al-extents (\d+);", re.MULTILINE)
 _DISK_SECTION = re.compile(r"^  disk \{\n", re.MULTILINE)
 _NO_FLUSHES = re.compile(r"^ *disk-flushes no;\n", re.MULTILINE)
 _OPTIONS_SECTION = re.compile(r"^  options \{\n", re.MULTILINE)
-_HOLDS_TWO = re.compile(r"^ *quorum-minimum-redundancy 2;\n", re.MULTILINE)
+_REQUIRES_TWO = re.compile(r"^ *quorum-minimum-redundancy 2;\n", re.MULTILINE)
 _METADATA = re.compile(r"^    ((?:flexible-)?meta-disk) [^;]+;$", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
@@ -88,7 +88,7 @@ def write(
         raise CommandError(
             Problem("SAN-AGENT-003", f"{_SECRET} is missing or empty", "run the playbook")
         )
-    _include(device.name)
+    _write_includes(device.name)
     write_atomically(
         path_of(device.name),
         render_resource(
@@ -104,7 +104,7 @@ def write(
             link_bytes_s=link_speed.bytes_per_s(runner, str(here.sync)) if here else None,
             al_extents=al_extents,
             connection=_connection(device, only_peer(device.name) if only is None else only),
-            has_disk_flushes=_keeps_flushing(device.name, files),
+            has_disk_flushes=_needs_disk_flushes(device.name, files),
             requires_two=requires_two(device.name),
         ),
         mode=0o600,
@@ -120,7 +120,7 @@ def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
     where = parts.load_topology().pool(device.pool)
     if where is None:
         return False
-    present = _EXTENTS.search(read_text_or(path_of(device.name), ""))
+    present = _AL_EXTENTS.search(read_text_or(path_of(device.name), ""))
     write(
         runner,
         device,
@@ -131,17 +131,17 @@ def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
     return True
 
 
-def nodes(name: str) -> list[str]:
+def replica_nodes(name: str) -> list[str]:
     """Return the nodes with a copy by the file that is there; none if there is none."""
     return _HOST.findall(read_text_or(path_of(name), ""))
 
 
-def flushes(name: str) -> bool:
+def has_disk_flushes(name: str) -> bool:
     """Whether the file that is there, if there is one, has DRBD flush the disk."""
     return not _NO_FLUSHES.search(read_text_or(path_of(name), ""))
 
 
-def set_flushes(name: str, *, on: bool) -> bool:
+def set_disk_flushes(name: str, *, on: bool) -> bool:
     """Say in the file that is there whether the disk is flushed, and change nothing else of it.
 
     Returns:
@@ -150,18 +150,18 @@ def set_flushes(name: str, *, on: bool) -> bool:
     text = read_text_or(path_of(name), "")
     if not text:
         return False
-    if flushes(name) != on:
+    if has_disk_flushes(name) != on:
         if on:
             text = _NO_FLUSHES.sub("", text)
         else:
             text = _DISK_SECTION.sub("\\g<0>    disk-flushes no;\n", text, count=1)
         write_atomically(path_of(name), text, mode=0o600)
-    return flushes(name) == on
+    return has_disk_flushes(name) == on
 
 
 def requires_two(name: str) -> bool:
     """Whether the file that is there has DRBD hold I/O while there are no two good copies."""
-    return bool(_HOLDS_TWO.search(read_text_or(path_of(name), "")))
+    return bool(_REQUIRES_TWO.search(read_text_or(path_of(name), "")))
 
 
 def set_requires_two(name: str, *, on: bool) -> None:
@@ -173,7 +173,7 @@ def set_requires_two(name: str, *, on: bool) -> None:
         line = "    quorum-minimum-redundancy 2;\n"
         text = _OPTIONS_SECTION.sub(f"\\g<0>{line}", text, count=1)
     else:
-        text = _HOLDS_TWO.sub("", text)
+        text = _REQUIRES_TWO.sub("", text)
     write_atomically(path_of(name), text, mode=0o600)
 
 
@@ -189,8 +189,8 @@ def clear_disk(name: str) -> None:
         write_atomically(path_of(name), gone, mode=0o600)
 
 
-def _keeps_flushing(name: str, files: pool_files.DeviceFiles) -> bool:
-    if flushes(name):
+def _needs_disk_flushes(name: str, files: pool_files.DeviceFiles) -> bool:
+    if has_disk_flushes(name):
         return True
     try:
         held = page_cache.observe(files.data)
@@ -203,7 +203,7 @@ def only_peer(name: str) -> str:
     """Return the one node that a device's copy here connects to; empty: all, or not started."""
     found = _HOSTS.search(read_text_or(path_of(name), ""))
     connected = found[1].split() if found else []
-    if not 0 < len(connected) < len(nodes(name)):
+    if not 0 < len(connected) < len(replica_nodes(name)):
         return ""
     return next((node for node in connected if node != os.uname().nodename), "")
 
@@ -228,7 +228,7 @@ def remove(name: str) -> None:
             os.unlink(path)
 
 
-def _include(name: str) -> None:
+def _write_includes(name: str) -> None:
     """Make an operator's drbdadm read all resource files, and ours, and DRBD's handlers, one."""
     os.makedirs(drbdadm.RESOURCE_FILES, mode=0o700, exist_ok=True)
     for path, read in (
@@ -247,7 +247,7 @@ def register_for_handlers(device: Device) -> None:
         OSError: it could not be put down.
     """
     if exists(path_of(device.name)):
-        _include(device.name)
+        _write_includes(device.name)
         drbdadm.register_config(device.name, device.minor)
 
 

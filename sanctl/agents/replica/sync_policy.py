@@ -42,13 +42,13 @@ def in_force(name: str) -> SyncPolicy:
 
 def is_in_force(device: Device) -> bool:
     """Whether the wanted policy is the one in force."""
-    return _record(device.name).read().partition("\n")[0] == _line(device)
+    return _record(device.name).read().partition("\n")[0] == _policy_line(device)
 
 
 def record(device: Device) -> None:
     """Remember that the resource file in use holds the wanted policy, and whose it is."""
     whose = f"{device.uuid} {device.minor} {device.size_bytes} {' '.join(device.nodes)}"
-    text = f"{_line(device)}\n{whose}\n{device.verify}\n"
+    text = f"{_policy_line(device)}\n{whose}\n{device.verify}\n"
     if _record(device.name).read() != text:
         _record(device.name).write(text)
 
@@ -72,7 +72,7 @@ def recorded_device(name: str) -> Device | None:
     )
 
 
-def _line(device: Device) -> str:
+def _policy_line(device: Device) -> str:
     return f"{_RENDERING} {device.sync}"
 
 

@@ -127,7 +127,10 @@ def test_a_copy_that_may_be_suspect_does_not_serve_and_is_not_thrown_away(
     monkeypatch.setattr(primary_node, "find", lambda *_: "n2")
     monkeypatch.setattr("sanctl.agents.replica.reinitialize.reset", refuse)
     faults = Faults(monkeypatch)
-    marker, note = lost_writes.marker_path(files.data), lost_writes._failed(VOL.name).path
+    marker, note = (
+        lost_writes.marker_path(files.data),
+        lost_writes._failed_flush_note(VOL.name).path,
+    )
     faults.at(marker if where == "marker" else note, number)
     # The marker is read by the built-in open(), which asks the kernel by itself.
     monkeypatch.setattr(lost_writes, "read_text_or", _read)
@@ -187,19 +190,19 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     faults = Faults(monkeypatch)
     monkeypatch.setattr(os, "unlink", _failing(os.unlink))
     ocf.crash_point("gate")
-    monkeypatch.setitem(parts._STEMS, f"vol.{VOL.uuid}", str(tmp_path / "x"))
+    monkeypatch.setitem(parts._PATHS_WITHOUT_SUFFIX, f"vol.{VOL.uuid}", str(tmp_path / "x"))
     faults.at(tmp_path / "x.data", errno.EIO)
     monkeypatch.setattr(loop, "backing_files", lambda: [f"/pool/vol.{VOL.uuid}.data"])
     assert parts.note_path(VOL, "sync") == f"/pool/vol.{VOL.uuid}.sync"
     found = Health(gate="error", alua="Standby", exported=True, drbd=STANDBY, suspended=False)
     monkeypatch.setattr(parts, "observe", lambda *_: found)
-    monkeypatch.setattr(first_activation, "_is_unborn", lambda *_: True)
+    monkeypatch.setattr(first_activation, "_is_before_first_promotion", lambda *_: True)
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
-    faults.at(first_activation._mark(VOL).path, errno.ENOMEM)
+    faults.at(first_activation._active_note(VOL).path, errno.ENOMEM)
     assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
-    faults.at(quorum_overlap._LIFE, errno.ENOMEM)
+    faults.at(quorum_overlap._PACEMAKER_CGROUP, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):
-        quorum_overlap._life()
+        quorum_overlap._cluster_start_id()
 
 
 def _failing(_real: Callable[..., None]) -> Callable[..., None]:

@@ -30,7 +30,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def reap(monkeypatch: pytest.MonkeyPatch, noted: dict[str, str], *, is_quorate: bool) -> None:
     seen = Membership(is_quorate=is_quorate, members=frozenset({"n1"}))
     monkeypatch.setattr(agent, "membership", lambda _runner: seen)
-    agent._reap({"main": "/srv/sanctl/main"}, noted)
+    agent._delete_files_of_deleted_devices({"main": "/srv/sanctl/main"}, noted)
 
 
 def test_the_mark_goes_with_the_files_and_the_order_last(
@@ -62,5 +62,7 @@ def test_corosync_is_asked_only_where_there_is_something_to_do(
         raise AssertionError("asked with every monitor")
 
     monkeypatch.setattr(agent, "membership", unasked)
-    agent._reap({"main": "/srv/sanctl/main"}, {"sanctl-outdated-vol1": UUID})
+    agent._delete_files_of_deleted_devices(
+        {"main": "/srv/sanctl/main"}, {"sanctl-outdated-vol1": UUID}
+    )
     assert done == []

@@ -117,7 +117,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(drbdsetup, "observe", made.state)
     monkeypatch.setattr(drbdsetup, "generation", lambda: made.generation)
     monkeypatch.setattr(drbdsetup, "set_disk_flushes", made.set_flushing)
-    monkeypatch.setattr(resource_file, "set_flushes", made.set_flushes)
+    monkeypatch.setattr(resource_file, "set_disk_flushes", made.set_flushes)
     monkeypatch.setattr(backing_device, "refuses_write_zeroes", lambda _: made.has_ordinary_zeros)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     return made

@@ -37,19 +37,19 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_it_comes_and_goes_and_nothing_else_changes(text: str) -> None:
     path = Path(resource_file.path_of("vol1"))
-    assert resource_file.flushes("vol1")
+    assert resource_file.has_disk_flushes("vol1")
     for _ in range(2):
-        assert resource_file.set_flushes("vol1", on=False)
-        assert not resource_file.flushes("vol1")
+        assert resource_file.set_disk_flushes("vol1", on=False)
+        assert not resource_file.has_disk_flushes("vol1")
     without = path.read_text().splitlines()
     assert [line for line in without if line not in text.splitlines()] == ["    disk-flushes no;"]
     # In the section of the disk, as DRBD wants it.
     assert without[without.index("    disk-flushes no;") - 1] == "  disk {"
-    assert resource_file.set_flushes("vol1", on=True)
+    assert resource_file.set_disk_flushes("vol1", on=True)
     assert path.read_text() == text
 
 
 def test_what_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
-    assert not resource_file.set_flushes("vol1", on=False)
-    assert resource_file.flushes("vol1")
+    assert not resource_file.set_disk_flushes("vol1", on=False)
+    assert resource_file.has_disk_flushes("vol1")

@@ -279,12 +279,12 @@ def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
     assert node.is_frozen and node.connection("n2") == "StandAlone"
     noted: list[tuple[str, str]] = []
     monkeypatch.setattr(reconnect_dropped, "write_note", lambda *words: noted.append(words))
-    fence_peer._note_given_up("vm1", "n2")
+    fence_peer._note_dropped_connection("vm1", "n2")
     assert noted == [("vm1", "n2")]
     node.handler()
     assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
     # As replicas that have diverged, which nobody is to connect again.
-    fence_peer._note_given_up("vm1", "n2")
+    fence_peer._note_dropped_connection("vm1", "n2")
     assert len(noted) == 1
 
 

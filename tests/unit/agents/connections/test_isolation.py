@@ -210,9 +210,11 @@ def test_the_file_tells_whom_it_connects_to(
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))
     file = tmp_path / "vol.res"
     monkeypatch.setattr(resource_file, "path_of", lambda _: str(file))
-    assert resource_file.only_peer("vol") == "" and resource_file.nodes("vol") == []
+    assert resource_file.only_peer("vol") == "" and resource_file.replica_nodes("vol") == []
     hosts = "".join(f"  on {name} {{\n  }}\n" for name in FOUR.nodes)
     file.write_text(f"{hosts}  connection-mesh {{\n    hosts n1 n2 n3 n4;\n  }}\n")
-    assert resource_file.only_peer("vol") == "" and resource_file.nodes("vol") == [*FOUR.nodes]
+    assert resource_file.only_peer("vol") == "" and resource_file.replica_nodes("vol") == [
+        *FOUR.nodes
+    ]
     file.write_text(f"{hosts}  connection-mesh {{\n    hosts n3 n1;\n  }}\n")
     assert resource_file.only_peer("vol") == "n1"

@@ -37,7 +37,7 @@ class Kernel:
         self.ends = 0
         self.said: list[str] = []
         monkeypatch.setattr(state_files, "RUNTIME", str(folder))
-        monkeypatch.setattr(hung_io_reboot, "_AGAIN_S", 0.0)
+        monkeypatch.setattr(hung_io_reboot, "_RECHECK_DELAY_S", 0.0)
         self.now = 1000.0
         self.outstanding: PendingRequests | None = None
         monkeypatch.setattr("time.monotonic", lambda: self.now)

@@ -56,7 +56,7 @@ def weigh(
         ),
     )
     runner = FakeRunner(f"{fencing}\n")
-    return quorum_overlap.standing_for_device(
+    return quorum_overlap.membership_for_device(
         runner, "vol1", "n2", standing, has_joined=lambda: has_joined
     )
 
@@ -236,7 +236,7 @@ def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found = [tmp_path / "first", tmp_path / "second"]
     for each in found:
         each.mkdir()
-    monkeypatch.setattr(quorum_overlap, "_LIFE", str(found[0]))
+    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(found[0]))
     return found
 
 
@@ -247,13 +247,13 @@ def test_a_replica_left_from_before_is_found(
     # As after `crm_resource --cleanup`, which probes, too: it has lost its peer in this life.
     quorum_overlap.record_connection("vol1")
     assert not left_over(monkeypatch, LEFT)
-    monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[1]))
+    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[1]))
     assert left_over(monkeypatch, LEFT)
     # Connected it is told what it lacks; and that counts in this life.
     assert not left_over(monkeypatch, LEFT._replace(peers=(MET,)))
     assert not left_over(monkeypatch, LEFT)
     # What an operator has called good is.
-    monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[0]))
+    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[0]))
     quorum_overlap.record_operator_trust("vol1")
     assert not left_over(monkeypatch, LEFT)
 
@@ -281,14 +281,14 @@ def test_drbd_9_has_met_nobody_in_a_new_life(
 ) -> None:
     quorum_overlap.record_connection("vol1")
     assert weigh(monkeypatch, "fenced", generation=9) == "fenced"
-    monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[1]))
+    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[1]))
     assert weigh(monkeypatch, "fenced", generation=9) == "unknown"
 
 
 def test_without_a_word_for_its_life_a_note_counts_for_the_boot(
     monkeypatch: pytest.MonkeyPatch, lives: list[Path]
 ) -> None:
-    monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[0] / "not there"))
+    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[0] / "not there"))
     assert left_over(monkeypatch, LEFT)
     quorum_overlap.record_connection("vol1")
     assert not left_over(monkeypatch, LEFT)

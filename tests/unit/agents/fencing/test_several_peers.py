@@ -167,7 +167,7 @@ def test_only_frozen_io_is_ended_by_a_reboot(
     node = _node(_events("Primary", quorum, n2="gone", n3=n3))
     monkeypatch.setattr(fence_peer, "_RUNNER", node)
     assert fence_peer._is_frozen("vol1", "n3") is frozen
-    assert fence_peer._waits_as_primary("vol1", "n3") is (n3 == "gone")
+    assert fence_peer._is_primary_without_peer("vol1", "n3") is (n3 == "gone")
 
 
 def test_what_is_published_names_each_peer() -> None:

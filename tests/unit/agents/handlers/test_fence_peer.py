@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.fencing import failed_stop_reboot, outdate
-from sanctl.agents.fencing.outdate import clear_marks, mark_outdated, peer_standing
+from sanctl.agents.fencing.outdate import clear_marks, mark_outdated, peer_membership
 from sanctl.agents.handlers import fence_peer
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
@@ -49,12 +49,12 @@ def _cluster(members: str, node: dict[str, str] | None, quorate: str = "Yes") ->
 
 
 def test_member() -> None:
-    assert peer_standing(_cluster("\n         2          1 n2", None), "n2") == "member"
+    assert peer_membership(_cluster("\n         2          1 n2", None), "n2") == "member"
 
 
 @pytest.mark.parametrize("state", [_GONE_OLD, _GONE_NEW])
 def test_fenced(state: dict[str, str]) -> None:
-    assert peer_standing(_cluster("", state), "n2") == "fenced"
+    assert peer_membership(_cluster("", state), "n2") == "fenced"
 
 
 @pytest.mark.parametrize("gone", [_GONE_OLD, _GONE_NEW])
@@ -72,20 +72,20 @@ def test_fenced(state: dict[str, str]) -> None:
     ids=str,
 )
 def test_silence_is_not_absence(gone: dict[str, str], change: dict[str, str]) -> None:
-    assert peer_standing(_cluster("", {**gone, **change}), "n2") == "unknown"
+    assert peer_membership(_cluster("", {**gone, **change}), "n2") == "unknown"
 
 
 def test_no_word_of_the_node_is_no_conclusion() -> None:
     with pytest.raises(CommandError):
-        peer_standing(_cluster("", None), "n2")
-    assert peer_standing(_cluster("", {}), "n2") == "unknown"
+        peer_membership(_cluster("", None), "n2")
+    assert peer_membership(_cluster("", {}), "n2") == "unknown"
 
 
 @pytest.mark.parametrize("members", ["", "\n         2          1 n2"])
 @pytest.mark.parametrize("quorate", ["No", ""])
 def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     """The CIB of a node that was just cut off may still say that all is well."""
-    assert peer_standing(_cluster(members, _GONE_NEW, quorate), "n2") == "alone"
+    assert peer_membership(_cluster(members, _GONE_NEW, quorate), "n2") == "alone"
 
 
 _UUID = "0" * 32

@@ -65,7 +65,7 @@ def asked(during: Callable[[], Answer] = lambda: "") -> list[str]:
         return during()
 
     runner = FakeRunner(run)
-    failure_cleanup.clean_up(runner, failure_cleanup.ended_failures(runner, {"main"}))
+    failure_cleanup.clean_up(runner, failure_cleanup.resolved_failures(runner, {"main"}))
     return [" ".join(argv) for argv, _ in runner.calls]
 
 
@@ -83,7 +83,7 @@ def test_starts_whose_pool_is_there_and_once(runtime: Path) -> None:
     age(runtime)
     assert asked() == [cleanup("a"), cleanup("b")]
     assert asked() == []
-    assert [one.device for one in failure_cleanup.ended_failures(FakeRunner(), {"other"})] == [
+    assert [one.device for one in failure_cleanup.resolved_failures(FakeRunner(), {"other"})] == [
         "elsewhere"
     ]
 

@@ -82,7 +82,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(corosync, "CONF", str(made.conf))
     monkeypatch.setattr(votes, "_TOML", str(made.toml))
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(votes, "_DEVICE_SOCKET", str(made.socket))
+    monkeypatch.setattr(votes, "_QDEVICE_SOCKET", str(made.socket))
     return made
 
 

@@ -37,5 +37,5 @@ def test_only_what_was_told_and_is_gone(
     monkeypatch.setattr(attrd_cache, "published_fields", lambda _: ["7", *published.split()])
     monkeypatch.setattr(node_attributes, "refresh", done.append)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    agent._have_written_again(noted)
+    agent._refresh_lost_attributes(noted)
     assert len(done) == writes
