@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What each command does to the cluster, by the command's words; decisions are in sanctl/plan."""
+"""What each command does to the cluster, one module each; decisions are in sanctl/plan."""

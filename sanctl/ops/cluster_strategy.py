@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl cluster strategy set`: takes running Corosyncs to another vote mode, step by step."""
+"""Carries out `cluster strategy set`: takes running Corosyncs to another vote mode by steps."""
 
 from __future__ import annotations
 

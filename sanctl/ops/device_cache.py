@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device cache`: stores a cache policy and waits until every replica is in that mode."""
+"""Carries out `device cache`: stores a cache policy, waits until every replica is in that mode."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device complete`: gives devices of an older version the constraints of this version."""
+"""Carries out `device complete`: adds constraints that devices of an older version lack."""
 
 from __future__ import annotations
 

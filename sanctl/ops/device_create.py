@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device create`: creates a device, waits until it is served with every replica in sync."""
+"""Carries out `device create`: waits until the device is served and all replicas are in sync."""
 
 from __future__ import annotations
 

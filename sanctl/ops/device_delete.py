@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device delete`: stops a device, removes its configuration, waits for its data to go."""
+"""Carries out `device delete`: stops it, removes its configuration, waits for its data to go."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device heal`: shows diverged replicas; keeps the chosen one and discards the other."""
+"""Carries out `device heal`: keeps the chosen replica of a diverged device, discards the other."""
 
 from __future__ import annotations
 

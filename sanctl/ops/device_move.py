@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device move`: lets another node serve a device, by a constraint that is removed after."""
+"""Carries out `device move`: sets a constraint for a node, waits, removes the constraint."""
 
 from __future__ import annotations
 

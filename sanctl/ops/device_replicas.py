@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device replicas`: adds and drops replicas step by step, waiting for each step."""
+"""Carries out `device replicas`: adds and drops replicas step by step, waiting for each step."""
 
 from __future__ import annotations
 

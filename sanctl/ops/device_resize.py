@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device resize`: grows a device while hosts use it, waits for every replica to grow."""
+"""Carries out `device resize`: grows a device under load, waits for every replica to grow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device sync`: stores a sync policy (resync rate, window, verify schedule) and waits."""
+"""Carries out `device sync`: stores a sync policy, waits until it is in force on all nodes."""
 
 from __future__ import annotations
 

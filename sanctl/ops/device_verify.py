@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device verify`: orders a verify, waits for its result and for the repair."""
+"""Carries out `device verify`: orders a verify, waits for its result and for the repair."""
 
 from __future__ import annotations
 

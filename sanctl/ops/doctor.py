@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl doctor`: checks this node (services, modules, files, clock) and the whole cluster."""
+"""The checks of `sanctl doctor`: services, kernel modules, files, clock, fencing devices."""
 
 from __future__ import annotations
 

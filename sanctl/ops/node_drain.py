@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl node drain` and `undrain`: empties a node that is about to leave; never refuses.
+"""Carries out `node drain` and `undrain`: empties a node before it stops; never refuses.
 
 Run by sanctl-drain.service when the node stops, so nothing here may refuse: the shutdown has been
 decided. A device that no other node can serve is reported, and stops in order with the node.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl node fence`: asks fencing devices for their status, or has a node fenced now."""
+"""Carries out `node fence`: asks fencing devices for their status, or fences a node now."""
 
 from __future__ import annotations
 

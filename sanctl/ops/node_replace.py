@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl node replace`: moves every replica of one node to another, device by device."""
+"""Carries out `node replace`: moves every replica of a node to another, device by device."""
 
 from __future__ import annotations
 

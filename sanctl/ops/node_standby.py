@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl node standby` and `online`: takes a node out of service and back, waits for devices."""
+"""Carries out `node standby` and `online`: waits for devices to leave, for replicas to sync."""
 
 from __future__ import annotations
 

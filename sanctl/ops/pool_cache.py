@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl pool cache`: changes the mode of a pool's flash cache on all nodes, while hosts write."""
+"""Carries out `pool cache`: changes the mode of a pool's flash on all nodes, under load."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl pool prepare`: makes a pool with a flash cache on this node, or attaches its flash.
+"""Carries out `pool prepare`: makes a pool with flash on this node, or attaches its flash.
 
 Which step is next is decided in sanctl/plan/pool/preparation.py; this module carries it out.
 """

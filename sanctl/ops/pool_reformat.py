@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl pool prepare --anew`: checks that a pool may be emptied on this node, and empties it."""
+"""Carries out `pool prepare --anew`: checks that a pool may be emptied here, and empties it."""
 
 from __future__ import annotations
 

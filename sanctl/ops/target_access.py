@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl target allow` and `deny`: changes which hosts (IQNs) may log in to a device's target."""
+"""Carries out `target allow` and `deny`: which hosts (IQNs) may log in to a device's target."""
 
 from __future__ import annotations
 

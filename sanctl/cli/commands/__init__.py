@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One module for each command: `sanctl device heal` is device_heal.py."""
+"""Arguments, options and output of each command: `sanctl device heal` is device_heal.py."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl cluster ...`: show votes and links, show and set the failover strategy."""
+"""Options and output of `sanctl cluster ...`: votes, links, failover strategy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device create`, `list`, `show`, `delete`, `resize`, `move`, `complete`."""
+"""Options and output of `sanctl device create`, `list`, `show`, `delete`, `resize`, `move`, ..."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device cache`, and the cache options of `device create`."""
+"""Options and output of `sanctl device cache`; cache options of `device create`."""
 
 from __future__ import annotations
 

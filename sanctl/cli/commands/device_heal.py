@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device heal`: shows diverged replicas and asks before one is discarded."""
+"""Options and output of `sanctl device heal`: table of diverged replicas, question, loss."""
 
 from __future__ import annotations
 

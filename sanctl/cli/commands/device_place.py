@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device place`: where a new device would go, and why (a dry run)."""
+"""Options and output of `sanctl device place`: where a new device would go (a dry run)."""
 
 from __future__ import annotations
 

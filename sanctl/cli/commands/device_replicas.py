@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device replicas`: how many replicas a device has, and on which nodes."""
+"""Options and output of `sanctl device replicas`: number and nodes of a device's replicas."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device sync`, and the sync options of `device create` (rate, window, priority)."""
+"""Options and output of `sanctl device sync` (resync rate, window); also for `device create`."""
 
 from __future__ import annotations
 

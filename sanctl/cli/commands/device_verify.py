@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device verify`: compares replicas now or on a schedule, and repairs."""
+"""Options and output of `sanctl device verify`: result, --repair, --schedule."""
 
 from __future__ import annotations
 

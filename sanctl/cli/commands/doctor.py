@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl doctor`: prints the checks of this node and of the cluster."""
+"""Options and output of `sanctl doctor`: list of checks, findings with advice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl explain`: prints the meaning of a code."""
+"""Options and output of `sanctl explain`: the meaning of a code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl node list`, `standby`, `online`, `fence`, `drain`, `undrain`."""
+"""Options and output of `sanctl node list`, `standby`, `online`, `fence`, `drain`, `undrain`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl node replace`: every replica of one node goes to another."""
+"""Options and output of `sanctl node replace`."""
 
 from __future__ import annotations
 

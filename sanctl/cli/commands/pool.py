@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl pool list`, `cache` (mode of the flash), `prepare`."""
+"""Options and output of `sanctl pool list`, `cache` (mode of the flash), `prepare`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl status`: health of the cluster in a summary, findings and tables."""
+"""Options and output of `sanctl status`: summary line, findings, tables."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl sync status` and `watch`: resyncs and verifies of all devices."""
+"""Options and output of `sanctl sync status` and `watch`: progress of resyncs and verifies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl target show`, `allow`, `deny`: what hosts need to log in, and which hosts may."""
+"""Options and output of `sanctl target show`, `allow`, `deny`: portals, WWID, access list."""
 
 from __future__ import annotations
 

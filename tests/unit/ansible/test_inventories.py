@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sanctl.config import inventory, parse
+from sanctl.rollout import inventory
+from sanctl.config import parse
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "ansible" / "inventory.example.yml"

@@ -191,7 +191,7 @@ def test_what_is_not_asked_for_any_more_goes_and_nothing_else() -> None:
     assert changed(configuration, *owned) == []
 
 
-def test_a_clone_that_holds_such_a_part_is_somebody_elses() -> None:
+def test_a_clone_that_holds_such_a_part_is_not_ours() -> None:
     configuration = ET.fromstring("<configuration/>")
     changed(configuration)
     resources = configuration.find("resources")
@@ -293,7 +293,7 @@ def test_the_release_of_a_node_has_neither_laboratory_nor_safety_model(tmp_path:
         names = archive.namelist()
         archive.extractall(tmp_path / "release")
     assert "sanctl/agents/device.py" in names
-    assert not [name for name in names if name.startswith(("sanctl/lab/", "sanctl/safety/"))]
+    assert not [name for name in names if name.startswith(("sanctl/lab/", "sanctl/rollout/", "sanctl/safety/"))]
 
     # Without the finder of an editable install, which would find the checkout's laboratory.
     run = (

@@ -49,7 +49,7 @@ def test_a_running_cluster_goes_on_as_it_counts(contents: list[str], expected: s
     assert found["section"].startswith("quorum {")
 
 
-def test_rules_of_somebody_else_are_not_overwritten() -> None:
+def test_rules_of_others_are_not_overwritten() -> None:
     strange = conf("nodes").replace("corosync_votequorum", "something_else")
     with pytest.raises(Exception, match="does not know"):
         quorum([strange], "nodes")

@@ -256,7 +256,7 @@ def test_the_same_disk_twice_is_no_second_disk() -> None:
     assert "the same disk as /dev/a" in to_make(found, "/dev/a", "/dev/b")[1]
 
 
-def test_timeouts_that_differ_are_told() -> None:
+def test_timeouts_that_differ_are_reported() -> None:
     disk = sbd_disks.classify(header(watchdog_s=15), 512) | {"device": "/dev/a"}
     (said,) = sbd_disks.other_timeouts([disk], 5)
     assert "watchdog 15 s and msgwait 30 s" in said
@@ -331,7 +331,7 @@ def test_a_disk_is_looked_at_again_right_before_it_is_written(
 
 @pytest.mark.usefixtures("as_disks")
 @pytest.mark.parametrize(("status", "writes"), [(1, b""), (1, header()), (0, b"")])
-def test_a_header_that_was_not_written_is_told(
+def test_a_header_that_was_not_written_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, writes: bytes
 ) -> None:
     monkeypatch.setattr(sbd_disks, "programs", list)

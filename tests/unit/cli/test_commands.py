@@ -84,7 +84,7 @@ def data_of(out: str) -> Any:
     return document["data"]
 
 
-def test_a_device_from_birth_to_death(run: Run, env: FakeEnvironment) -> None:
+def test_a_device_from_creation_to_deletion(run: Run, env: FakeEnvironment) -> None:
     status, out, err = run("device", "create", "vm1", "--size", "1G", "--initiator", I1)
     assert (status, err) == (0, "")
     assert out.startswith("device vm1: 1 GiB, served by n1")
@@ -162,7 +162,7 @@ def test_failures_are_json_too(
     assert code in err
 
 
-def test_every_refusal_of_two_arguments_is_told(run: Run) -> None:
+def test_every_refusal_of_two_arguments_is_reported(run: Run) -> None:
     _, _, err = run("device", "resize", "NO", "x")
     assert [line.split(":")[0] for line in err.splitlines()] == ["SAN-NAME-001", "SAN-NAME-006"]
 
@@ -218,7 +218,7 @@ def test_status_says_what_and_what_next(run: Run, env: FakeEnvironment) -> None:
     assert row.endswith("n2 ?")
 
 
-def test_a_bug_is_told_as_one(run: Run, env: FakeEnvironment) -> None:
+def test_a_bug_is_reported_as_one(run: Run, env: FakeEnvironment) -> None:
     env.pacemaker = None  # type: ignore[assignment]
     status, out, err = run("status", "--output", "json")
     assert status == 70

@@ -26,7 +26,7 @@ def _device(do: Do) -> None:
     assert do("device create vm1 --size 1G --cache write-through")[0] == 0
 
 
-def test_it_is_there_from_birth(do: Do) -> None:
+def test_it_is_there_from_creation(do: Do) -> None:
     data = data_of(do("device show vm1 --output json")[1])
     assert data["cache"] == {"mode": "write-through", "dirty_limit": None, "read_cache": 0}
     assert [replica["cache"]["mode"] for replica in data["replicas"]] == ["write-through"] * 2
@@ -72,7 +72,7 @@ def test_a_limit_alone_is_waited_for(do: Do, env: FakeEnvironment) -> None:
     assert do("device cache vm1 --dirty-limit 32M")[0] == 0
 
 
-def test_with_one_copy_it_is_stored_and_says_why_not(do: Do, env: FakeEnvironment) -> None:
+def test_with_one_replica_it_is_stored_and_says_why_not(do: Do, env: FakeEnvironment) -> None:
     env.pacemaker.crash("n2")
     status, out, _ = do("device cache vm1 write-back")
     assert status == 0
@@ -129,7 +129,7 @@ def test_a_device_that_runs_nowhere(do: Do, env: FakeEnvironment) -> None:
     assert "not in effect yet: it is once its replicas run" in do("device cache vm1")[1]
 
 
-def test_a_device_of_one_copy_is_never_in_write_back(do: Do) -> None:
+def test_a_device_of_one_replica_is_never_in_write_back(do: Do) -> None:
     status, out, _ = do("device create vm2 --size 1G --replicas 1 --cache write-back")
     assert status == 0
     assert "not in effect: write-back needs two replicas, and the device has one" in out
@@ -141,7 +141,7 @@ def test_a_device_of_one_copy_is_never_in_write_back(do: Do) -> None:
     assert "'sanctl device replicas vm2 2'" in told_of
 
 
-def test_a_reason_of_before_is_not_told(do: Do, env: FakeEnvironment) -> None:
+def test_a_reason_of_before_is_not_reported(do: Do, env: FakeEnvironment) -> None:
     """Seen after a change: a replica in write-back instead of write-back, being changed."""
     assert do("device cache vm1 write-back")[0] == 0
     env.pacemaker.is_frozen = True
@@ -166,7 +166,7 @@ def test_a_reason_of_before_is_not_told(do: Do, env: FakeEnvironment) -> None:
         "target allow vm1 iqn.2026-11.net.example:host1",
     ],
 )
-def test_it_returns_when_pacemaker_shows_again_who_serves(
+def test_it_returns_when_pacemaker_shows_again_which_node_serves(
     do: Do, env: FakeEnvironment, command: str
 ) -> None:
     """Pacemaker notes a reload as a start, and promotes what was promoted once more."""
@@ -198,7 +198,7 @@ def test_without_a_mode_it_shows_what_there_is(do: Do, env: FakeEnvironment) -> 
     assert (data["changed"], data["in_effect"], data["duration_s"]) == (False, True, 0.0)
 
 
-def test_a_node_that_allows_less_is_told_of(do: Do, env: FakeEnvironment) -> None:
+def test_a_node_that_allows_less_is_reported(do: Do, env: FakeEnvironment) -> None:
     assert do("device cache vm1 write-back --dirty-limit 8G")[0] == 0
     env.pacemaker.is_frozen = True
     env.pacemaker.attribute(
@@ -282,7 +282,7 @@ def test_what_does_not_read_changes_nothing(
     assert told in err
 
 
-def test_all_that_does_not_read_is_told_at_once(do: Do) -> None:
+def test_all_that_does_not_read_is_reported_at_once(do: Do) -> None:
     err = do("device cache vm1 none --dirty-limit 1K --read-cache off")[2]
     assert [line.split(":")[0] for line in err.splitlines()] == [
         "SAN-CACHE-005",
@@ -307,12 +307,12 @@ def test_what_makes_no_sense_for_a_device_is_refused(
     assert told in err
 
 
-def test_a_limit_from_birth(do: Do, env: FakeEnvironment) -> None:
+def test_a_limit_from_creation(do: Do, env: FakeEnvironment) -> None:
     assert do("device create vm2 --size 1G --cache write-back --dirty-limit 32M")[0] == 0
     assert env.pacemaker.devices()["vm2"]["cache"] == "write-back,dirty=33554432"
 
 
-def test_a_suspect_replica_is_told_of(do: Do, env: FakeEnvironment) -> None:
+def test_a_suspect_replica_is_reported(do: Do, env: FakeEnvironment) -> None:
     env.pacemaker.is_frozen = True
     env.pacemaker.attribute(
         "n2",

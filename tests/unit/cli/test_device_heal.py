@@ -99,7 +99,7 @@ def test_it_heals_and_says_what_was_lost(run: Run, cluster: FakePacemaker) -> No
     assert (status, json.loads(out)["problems"][0]["code"]) == (4, "SAN-HEAL-001")
 
 
-def test_what_cannot_be_kept_is_said_beside_what_can(run: Run, cluster: FakePacemaker) -> None:
+def test_what_cannot_be_kept_is_shown_beside_what_can(run: Run, cluster: FakePacemaker) -> None:
     diverge(cluster)
     cluster.disks["n2"] = "Inconsistent"
     cluster.tick()

@@ -69,7 +69,7 @@ def test_leaving_with_a_node_in_standby_ends_with_7(do: Do, bench: Bench) -> Non
     assert "pool main n1 none pool main n2 ? (the node is in standby); wanted: none" in told
 
 
-def test_going_up_says_who_follows_later(do: Do, bench: Bench) -> None:
+def test_going_up_names_nodes_that_follow_later(do: Do, bench: Bench) -> None:
     bench.standby("n2")
     status, out, _ = do("pool cache main write-back")
     assert status == 0
@@ -79,14 +79,14 @@ def test_going_up_says_who_follows_later(do: Do, bench: Bench) -> None:
     assert breaches("pool cache", out) == []
 
 
-def test_hits_are_told_with_the_mode(do: Do, bench: Bench) -> None:
+def test_hits_are_reported_with_the_mode(do: Do, bench: Bench) -> None:
     bench.asleep.add("n1")
     bench.tell("n1", CacheState(CacheMode.WRITE_THROUGH, CacheMode.WRITE_THROUGH, hit_percent=80))
     assert "write-through, 80 % hits" in do("pool cache main")[1]
 
 
 @pytest.mark.usefixtures("bench")
-def test_a_wrong_mode_is_told_in_one_line(do: Do) -> None:
+def test_a_wrong_mode_is_reported_in_one_line(do: Do) -> None:
     status, _, err = do("pool cache main writeback")
     assert status == 2
     assert "\t" not in err and err.count("\n") == 1

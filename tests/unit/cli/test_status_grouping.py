@@ -8,7 +8,7 @@ def _finding(subject: str, what: str = "broken") -> Finding:
     return Finding(code="SAN-HLT-034", severity=Severity.WARNING, subject=subject, what=what)
 
 
-def test_what_is_said_of_several_is_said_once() -> None:
+def test_a_finding_of_several_subjects_is_printed_once() -> None:
     findings = sorted_findings(
         [_finding("device b"), _finding("device a"), _finding("node n1", "other")]
     )

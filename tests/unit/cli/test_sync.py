@@ -57,7 +57,7 @@ def test_watch_ends_with_the_last_one(run: Run, env: FakeEnvironment) -> None:
 
 
 @pytest.mark.usefixtures("syncing")
-def test_what_waits_is_said_and_a_wait_says_how_far_it_is(run: Run, env: FakeEnvironment) -> None:
+def test_what_waits_is_shown_and_a_wait_says_how_far_it_is(run: Run, env: FakeEnvironment) -> None:
     _, _, _ = run("device", "sync", "vm1", "--priority", "70", "--timeout", "1")
     assert any("; vm1 full 75%, 5 s left" in line for line in env.reporter.lines)
     env.pacemaker.private_attributes["n2", "sanctl.sync"] = "vm1,full,for+vm2,250,1000,0,5"

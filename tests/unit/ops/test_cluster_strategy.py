@@ -103,7 +103,7 @@ def test_two_nodes_need_a_third_vote_for_a_majority() -> None:
 
 
 @pytest.mark.parametrize("state", ["offline", "standby", "unclean"])
-def test_nobody_is_left_behind(state: str) -> None:
+def test_no_storage_node_is_left_out(state: str) -> None:
     nodes = Nodes(HOST, "node-majority")
     nodes.pacemaker.states["n2"] = state
     with pytest.raises(Refused) as caught:
@@ -133,7 +133,7 @@ def test_a_node_that_does_not_follow_stops_the_change_before_the_reload() -> Non
     assert set(nodes.live.values()) == {TWO}
 
 
-def test_a_device_that_does_not_vote_is_said() -> None:
+def test_a_device_that_does_not_vote_is_named() -> None:
     nodes = Nodes(TWO, "heartbeat")
     nodes.is_qnetd_up = False
     with pytest.raises(NotConverged) as caught:

@@ -162,7 +162,7 @@ def test_create_lists_malformed_and_refused_together_and_changes_nothing() -> No
     assert bench.cluster.patches == []
 
 
-def test_malformed_is_told_without_a_cluster() -> None:
+def test_malformed_is_reported_without_a_cluster() -> None:
     bench = Bench()
     bench.cluster.is_down = True
     with pytest.raises(UsageError):

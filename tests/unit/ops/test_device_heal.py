@@ -88,7 +88,7 @@ def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session:
     assert len(cluster.patches) == 1
 
 
-def test_more_than_two_copies_are_not_compared(cluster: FakePacemaker, session: Session) -> None:
+def test_more_than_two_replicas_are_not_compared(cluster: FakePacemaker, session: Session) -> None:
     diverge(cluster)
     shown = examine_replicas(session, VM1)
     with pytest.raises(Refused) as caught:
@@ -96,7 +96,7 @@ def test_more_than_two_copies_are_not_compared(cluster: FakePacemaker, session: 
     assert caught.value.problems[0].code == "SAN-HEAL-007"
 
 
-def test_the_copy_that_hosts_use_is_given_up_only_by_its_code(
+def test_the_replica_that_hosts_use_is_given_up_only_by_its_code(
     cluster: FakePacemaker, session: Session
 ) -> None:
     diverge(cluster)
@@ -158,7 +158,7 @@ def test_both_marked(cluster: FakePacemaker, session: Session) -> None:
     assert cluster.permanent("n2", "sanctl-outdated-vm1") is None
 
 
-def test_the_good_copy_is_gone_for_ever(cluster: FakePacemaker, session: Session) -> None:
+def test_the_good_replica_is_gone_for_ever(cluster: FakePacemaker, session: Session) -> None:
     cluster.crash("n1")
     remember(cluster, "n2", "sanctl-outdated-vm1", uuid(cluster))
     cluster.disks["n2"] = "Outdated"
@@ -190,7 +190,7 @@ def come_back_alone(cluster: FakePacemaker, votes: str) -> None:
 
 
 @pytest.mark.parametrize("votes", ["two-node", "qdevice@vote1"])
-def test_a_copy_that_nobody_can_vouch_for(
+def test_a_replica_that_no_node_can_vouch_for(
     cluster: FakePacemaker, session: Session, votes: str
 ) -> None:
     """n1 may have served after n2 was gone: it is not there to say so, and no vote has notes."""
@@ -205,7 +205,7 @@ def test_a_copy_that_nobody_can_vouch_for(
     assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
 
 
-def test_a_copy_that_has_not_told_yet_what_it_is_waits(
+def test_a_replica_that_has_not_reported_yet_what_it_is_waits(
     cluster: FakePacemaker, session: Session
 ) -> None:
     come_back_alone(cluster, "two-node")
@@ -216,7 +216,7 @@ def test_a_copy_that_has_not_told_yet_what_it_is_waits(
     assert "n2 has not published yet" in shown.waits_for
 
 
-def test_a_witness_vouches_for_a_copy(cluster: FakePacemaker, session: Session) -> None:
+def test_a_witness_vouches_for_a_replica(cluster: FakePacemaker, session: Session) -> None:
     come_back_alone(cluster, "nodes")
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.WAITING

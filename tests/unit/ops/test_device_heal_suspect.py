@@ -41,7 +41,7 @@ def blocked(cluster: FakePacemaker, on_n1: str, on_n2: str) -> Session:
 
 
 @pytest.mark.parametrize("keep", [N1, N2], ids=str)
-def test_the_copy_that_served_last_is_named(cluster: FakePacemaker, keep: NodeName) -> None:
+def test_the_replica_that_served_last_is_named(cluster: FakePacemaker, keep: NodeName) -> None:
     session = blocked(cluster, SAME + " last=1", SAME)
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.BLOCKED
@@ -57,12 +57,12 @@ def test_the_copy_that_served_last_is_named(cluster: FakePacemaker, keep: NodeNa
     assert cluster.active("vm1") == [keep.value]
 
 
-def test_where_it_is_not_known_that_is_said(cluster: FakePacemaker) -> None:
+def test_where_it_is_not_known_that_is_shown(cluster: FakePacemaker) -> None:
     shown = examine_replicas(blocked(cluster, SAME, SAME), VM1)
     assert "is not known" in loss_of_keeping(shown, N1).text
 
 
-def test_a_good_copy_beside_a_suspect_one_serves(cluster: FakePacemaker) -> None:
+def test_a_good_replica_beside_a_suspect_one_serves(cluster: FakePacemaker) -> None:
     cluster.disconnected = {"n1": SAME, "n2": SAME.replace(" suspect=1", "")}
     cluster.disks["n1"] = "Consistent"
     cluster.tick()

@@ -82,7 +82,7 @@ def test_one_to_two_and_back_is_one_change_of_the_cib_each() -> None:
     assert not change(bench, 1).steps
 
 
-def test_who_serves_is_moved_before_it_is_dropped() -> None:
+def test_the_serving_replica_is_moved_before_it_is_dropped() -> None:
     bench = made("n1", "n2")
     outcome = change(bench, 1, drop=("n1",))
     assert outcome.steps == ("moving vm1 to n2 first", "dropping the replica of vm1 on n1")
@@ -92,7 +92,7 @@ def test_who_serves_is_moved_before_it_is_dropped() -> None:
     assert bench.cluster.root.find(".//rsc_location[@id='sanctl-vm1-prefer']") is None
 
 
-def test_the_node_of_a_dropped_copy_gets_no_new_one_while_it_has_the_old_data() -> None:
+def test_the_node_of_a_dropped_replica_gets_no_new_one_while_it_has_the_old_data() -> None:
     bench = made("n1", "n2")
     bench.cluster.crash("n2")
     outcome = change(bench, 1)
@@ -108,7 +108,7 @@ def test_the_node_of_a_dropped_copy_gets_no_new_one_while_it_has_the_old_data() 
     assert change(bench, 2).steps
 
 
-def test_marks_of_a_dropped_copy_go_with_it() -> None:
+def test_marks_of_a_dropped_replica_go_with_it() -> None:
     bench = made("n1", "n2")
     bench.cluster.crash("n2")
     uuid = bench.cluster.devices()["vm1"]["uuid"]
@@ -117,7 +117,7 @@ def test_marks_of_a_dropped_copy_go_with_it() -> None:
     assert bench.cluster.permanent("n2", "sanctl-outdated-vm1") is None
 
 
-def test_the_last_good_copy_is_not_dropped() -> None:
+def test_the_last_good_replica_is_not_dropped() -> None:
     bench = made("n1", "n2")
     bench.cluster.disks["n2"] = "Inconsistent"
     bench.cluster.tick()
@@ -131,7 +131,7 @@ def test_the_last_good_copy_is_not_dropped() -> None:
     assert nodes_of(bench) == "n1 n2"
 
 
-def test_nothing_is_dropped_of_a_device_that_nobody_serves() -> None:
+def test_nothing_is_dropped_of_a_device_that_no_node_serves() -> None:
     bench = made("n1", "n2")
     bench.cluster.crash("n1")
     bench.cluster.disks["n2"] = "Outdated"
@@ -149,7 +149,7 @@ def test_silence_is_not_absence() -> None:
     assert "SAN-REP-003" in codes(caught.value)
 
 
-def test_a_copy_that_never_filled_is_taken_back() -> None:
+def test_a_replica_that_never_filled_is_taken_back() -> None:
     bench = made("n1")
     bench.cluster.disks["n2"] = "Inconsistent"
     with pytest.raises(NotConverged) as caught:
@@ -198,7 +198,7 @@ def test_killed_anywhere_the_same_command_goes_on() -> None:
     assert bench.cluster.active("vm1") == ["n2"]
 
 
-def test_with_drbd_8_a_copy_that_moves_is_dropped_first_and_that_is_a_risk() -> None:
+def test_with_drbd_8_a_replica_that_moves_is_dropped_first_and_that_is_a_risk() -> None:
     bench = made("n1", "n2", wide=True)
     with pytest.raises(Refused) as caught:
         change(bench, 2, add=("n3",), drop=("n2",), wide=True)
@@ -209,7 +209,7 @@ def test_with_drbd_8_a_copy_that_moves_is_dropped_first_and_that_is_a_risk() -> 
     assert nodes_of(bench) == "n1 n3"
 
 
-def test_with_drbd_9_the_new_copy_comes_first() -> None:
+def test_with_drbd_9_the_new_replica_comes_first() -> None:
     bench = made("n1", "n2", wide=True)
     outcome = change(bench, 2, add=("n3",), drop=("n2",), wide=True, drbd="9.3.3")
     assert outcome.steps == ("adding a replica of vm1 on n3", "dropping the replica of vm1 on n2")
@@ -218,7 +218,7 @@ def test_with_drbd_9_the_new_copy_comes_first() -> None:
     assert set(nodes_of(bench).split()) == {"n1", "n2", "n3"}
 
 
-def test_the_only_copy_moves_without_a_risk() -> None:
+def test_the_only_replica_moves_without_a_risk() -> None:
     bench = made("n1", wide=True)
     outcome = change(bench, 1, add=("n3",), drop=("n1",), wide=True)
     assert outcome.steps == (
@@ -251,7 +251,7 @@ def test_a_dead_node_is_replaced_without_a_risk() -> None:
     assert replace(bench, "n2", "n3") == ()
 
 
-def test_a_node_with_a_last_good_copy_is_not_replaced_and_no_device_is_touched() -> None:
+def test_a_node_with_a_last_good_replica_is_not_replaced_and_no_device_is_touched() -> None:
     bench = made("n1", "n2", wide=True)
     bench.create("vm2", replicas="1", nodes=("n2",))
     bench.cluster.crash("n2")

@@ -44,7 +44,7 @@ def test_what_differs_is_named_and_stays_a_finding_until_it_is_repaired() -> Non
     assert findings(bench) == []
 
 
-def test_a_repair_ends_when_all_copies_are_known_to_be_in_sync() -> None:
+def test_a_repair_ends_when_all_replicas_are_known_to_be_in_sync() -> None:
     """Who repairs says so before the other has told that its resync is over."""
     bench = Bench()
     bench.create()
@@ -132,7 +132,9 @@ def tells(bench: Bench, **results: str) -> None:
         ({"n1": "differs 8", "n2": "interrupted 8"}, "n1", "differs", False),
     ],
 )
-def test_who_is_believed(told: dict[str, str], node: str, result: str, is_repaired: bool) -> None:
+def test_which_result_counts(
+    told: dict[str, str], node: str, result: str, is_repaired: bool
+) -> None:
     bench = Bench()
     bench.create()
     tells(bench, **told)
@@ -171,7 +173,7 @@ def test_a_verify_goes_on_elsewhere(told: dict[str, str]) -> None:
         ({"n1": "same", "n2": "interrupted"}, False),
     ],
 )
-def test_what_was_found_is_said_whoever_was_interrupted(
+def test_the_result_is_shown_whichever_node_was_interrupted(
     told: dict[str, str], is_found: bool
 ) -> None:
     bench = Bench()

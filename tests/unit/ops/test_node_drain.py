@@ -53,7 +53,7 @@ def test_it_ends_with_the_membership_or_by_hand(cluster: FakePacemaker, session:
     assert session.observe().cib.drained == set()
 
 
-def test_what_nobody_can_take_over_is_named_and_not_waited_for(
+def test_what_no_node_can_take_over_is_named_and_not_waited_for(
     cluster: FakePacemaker, session: Session
 ) -> None:
     cluster.crash("n2")

@@ -170,7 +170,7 @@ def test_an_agent_that_does_not_run_is_waited_for() -> None:
     assert "its pool agent does not run" in bench.findings()["SAN-HLT-093"]
 
 
-def test_what_was_told_of_an_earlier_wish_is_no_answer() -> None:
+def test_what_was_reported_of_an_earlier_order_is_no_answer() -> None:
     """Back to write-back while the agents were leaving it: "done", by their words from before."""
     bench = Bench()
     bench.set_mode(BACK)

@@ -286,7 +286,7 @@ def test_what_was_made_is_not_made_again_by_itself(world: World, by: str) -> Non
     assert world.is_mounted and world.kinds() == {"made"}
 
 
-def test_a_marker_that_is_gone_is_not_written_anew(world: World) -> None:
+def test_a_marker_that_is_gone_is_not_written_again(world: World) -> None:
     world.prepare()
     (world.path / ".sanctl-pool").unlink()
     world.steps.clear()
