@@ -40,7 +40,7 @@ def survey(
 
     There is one validator, the one that also guards cluster.toml on the nodes.
     """
-    return _import("sanctl.config.inventory").read_inventory(hostvars, groups)
+    return _import("sanctl.rollout.inventory").read_inventory(hostvars, groups)
 
 
 def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]:

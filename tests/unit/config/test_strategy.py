@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from sanctl.config import inventory, parse, render
+from sanctl.rollout import inventory
+from sanctl.config import parse, render
 from sanctl.errors import ConfigError
 from sanctl.model.topology import Strategy
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from tests.fakes.topology import CLUSTER_TOML
-from tests.unit.config.test_inventory import GROUPS, hostvars
+from tests.unit.rollout.test_inventory import GROUPS, hostvars
 
 WITNESS = CLUSTER_TOML[CLUSTER_TOML.index("[nodes.n3]") : CLUSTER_TOML.index("[pools.main]")]
 PAIR = CLUSTER_TOML.replace(WITNESS, "")

@@ -18,8 +18,8 @@ import zipfile
 from pathlib import Path
 
 _EPOCH_1980 = 315532800
-#: What no node ever runs: the laboratory with its measurements, and the safety model.
-_NOT_FOR_NODES = ("sanctl/lab/", "sanctl/safety/")
+#: What no node ever runs: the laboratory, what checks an inventory, and the safety model.
+_NOT_FOR_NODES = ("sanctl/lab/", "sanctl/rollout/", "sanctl/safety/")
 
 
 def members(source: Path) -> dict[str, bytes]:

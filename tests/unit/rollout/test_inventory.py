@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sanctl.config import inventory, parse
+from sanctl.rollout import inventory
+from sanctl.config import parse
 from sanctl.config.codes import CODES
 
 SHARED: dict[str, Any] = {

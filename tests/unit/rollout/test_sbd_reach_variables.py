@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sanctl.config import inventory
-from tests.unit.config.test_inventory import GROUPS, hostvars, problems
+from sanctl.rollout import inventory
+from tests.unit.rollout.test_inventory import GROUPS, hostvars, problems
 
 _DISK = "/dev/disk/by-id/wwn-0x1"
 _SOFTDOG = {"sanctl_sbd_watchdog": "softdog", "sanctl_accept_risks": ["SAN-CONF-042"]}
