@@ -12,11 +12,11 @@ from typing import Any
 
 from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
-from sanctl.rollout.fencing_variables import FENCE_VARIABLES, check_fencing
 from sanctl.config.nodes import FAILURE_DOMAINS, NETWORKS
-from sanctl.rollout.sbd_reach_variables import check_reach, check_sbd
 from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import RISK_NO_FENCING, NodeRole, Strategy
+from sanctl.rollout.fencing_variables import FENCE_VARIABLES, check_fencing
+from sanctl.rollout.sbd_reach_variables import check_reach, check_sbd
 
 NODES = "sanctl_nodes"
 STORAGE = "sanctl_storage"

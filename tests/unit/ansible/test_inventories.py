@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sanctl.rollout import inventory
 from sanctl.config import parse
+from sanctl.rollout import inventory
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "ansible" / "inventory.example.yml"

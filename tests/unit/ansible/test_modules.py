@@ -293,7 +293,11 @@ def test_the_release_of_a_node_has_neither_laboratory_nor_safety_model(tmp_path:
         names = archive.namelist()
         archive.extractall(tmp_path / "release")
     assert "sanctl/agents/device.py" in names
-    assert not [name for name in names if name.startswith(("sanctl/lab/", "sanctl/rollout/", "sanctl/safety/"))]
+    assert not [
+        name
+        for name in names
+        if name.startswith(("sanctl/lab/", "sanctl/rollout/", "sanctl/safety/"))
+    ]
 
     # Without the finder of an editable install, which would find the checkout's laboratory.
     run = (

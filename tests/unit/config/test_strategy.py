@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sanctl.rollout import inventory
 from sanctl.config import parse, render
 from sanctl.errors import ConfigError
 from sanctl.model.topology import Strategy
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
+from sanctl.rollout import inventory
 from tests.fakes.topology import CLUSTER_TOML
 from tests.unit.rollout.test_inventory import GROUPS, hostvars
 

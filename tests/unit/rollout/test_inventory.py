@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sanctl.rollout import inventory
 from sanctl.config import parse
 from sanctl.config.codes import CODES
+from sanctl.rollout import inventory
 
 SHARED: dict[str, Any] = {
     "sanctl_cluster_name": "lab",
