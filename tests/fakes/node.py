@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The node on which an agent runs, in memory: DRBD, loop devices, /run/sanctl, journal, clock.
+
+The programs that an agent starts are answered as with any FakeRunner. What an agent reads or does
+without a program (sysfs, ioctls, files below /run, sleeping, a reboot) is replaced by `install`,
+and follows the attributes of the node: a test sets these, at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.recovery import reattach_disk
+from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import (
+    bcache,
+    drbdadm,
+    drbdsetup,
+    lio,
+    loop,
+    pool_files,
+    pool_notes,
+    self_fence,
+)
+from sanctl.model.drbd import ResourceState
+from sanctl.system import journal, state_files
+from sanctl.system.runner import Runner
+from tests.fakes.runner import FakeRunner
+from tests.fakes.topology import topology
+
+_observe = drbdsetup.observe
+
+
+class Rebooted(BaseException):
+    """The node reboots: nothing that the agent would do afterwards happens."""
+
+
+class Clock:
+    """A monotonic clock that moves in `sleep` alone."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.begin_s = self.now_s
+
+    @property
+    def passed_s(self) -> float:
+        """How long the agent has slept so far."""
+        return self.now_s - self.begin_s
+
+    def sleep(self, duration_s: float) -> None:
+        """Let time pass; fails the test of an agent that sleeps for ever."""
+        self.now_s += duration_s
+        assert self.passed_s < 900.0, "it waits for ever"
+
+
+class FakeNode(FakeRunner):
+    """A storage node of tests.fakes.topology with DRBD loaded and nothing attached.
+
+    Attributes:
+        folder: what is /run/sanctl on a real node, and has in folders of their own what lies
+            elsewhere there: notes of pools (`notes`), drbdadm's registry (`registry`).
+        name: the node's name, as uname(2) has it.
+        topology: what cluster.toml says.
+        generation: DRBD's: 8 or 9.
+        states: of replicas; one that is not named here is asked for with `drbdsetup events2`.
+        loops: the loop devices, by the path of their backing file.
+        claimed: loop devices that are in use by another than the loop driver.
+        initiators: the access list of each LUN.
+        flash_cache: what the kernel says of the slow disk under a flash cache.
+        journal: the lines in the journal.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.name = "n1"
+        self.topology = topology()
+        self.generation = 8
+        self.is_loaded = True
+        self.states: dict[str, ResourceState | None] = {}
+        self.loops: dict[str, str] = {}
+        self.claimed: set[str] = set()
+        self.initiators: tuple[str, ...] = ()
+        self.flash_cache: bcache.OriginState | None = None
+        self.journal: list[str] = []
+        self.clock = Clock()
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have the agents find this node in place of the real one."""
+        for module, name, value in (
+            (state_files, "RUNTIME", f"{self.folder}"),
+            (pool_notes, "_FOLDER", f"{self.folder}/notes"),
+            (drbdadm, "RESOURCE_FILES", f"{self.folder}/drbd.d"),
+            (drbdadm, "_REGISTRY", f"{self.folder}/registry"),
+            (resource_file, "_INCLUDE", f"{self.folder}/sanctl.res"),
+            (resource_file, "_SECRET", self._file("secret", "s3cret\n")),
+            (lost_writes, "_BOOT_ID", self._file("boot_id", "this boot\n")),
+            (os, "uname", lambda: os.uname_result(("Linux", self.name, "", "", ""))),
+            (time, "monotonic", lambda: self.clock.now_s),
+            (time, "sleep", self.clock.sleep),
+            (parts, "load_topology", lambda: self.topology),
+            (reattach_disk, "load_topology", lambda: self.topology),
+            (drbdsetup, "generation", lambda: self.generation),
+            (drbdsetup, "is_loaded", lambda: self.is_loaded),
+            (drbdsetup, "observe", self.observe),
+            (loop, "backing_files", lambda: list(self.loops)),
+            (loop, "find", self.loop_of),
+            (loop, "is_claimed", lambda device: device in self.claimed),
+            (loop, "attach", self.attach),
+            (loop, "detach", lambda path: self.loops.pop(path, None)),
+            (loop, "grow", lambda *_: None),
+            (bcache, "observe", lambda _origin: self.flash_cache),
+            (lio, "initiators", lambda _name: self.initiators),
+            (self_fence, "reboot", self._reboot),
+            (journal, "write", lambda text, **_: self.journal.append(text)),
+        ):
+            monkeypatch.setattr(module, name, value)
+
+    def observe(self, runner: Runner, name: str) -> ResourceState | None:
+        """Return what DRBD says of a replica; a model of DRBD has a method of its own."""
+        return self.states[name] if name in self.states else _observe(runner, name)
+
+    def loop_of(self, path: str) -> str | None:
+        """Return the loop device over a file, if there is one."""
+        return self.loops.get(path)
+
+    def attach(self, _runner: Runner, path: str, *, direct_io: bool = True) -> str:
+        """Put a loop device over a file."""
+        return self.loops.setdefault(path, f"/dev/loop{len(self.loops)}")
+
+    def attach_files(self, device: Device) -> pool_files.DeviceFiles:
+        """Put loop devices over a replica's files in the pool, which need not exist."""
+        files = pool_files.files_of(f"{self.folder}/pool", device.name, device.uuid)
+        for path in (files.data, files.metadata):
+            self.attach(self, path)
+        return files
+
+    def device_file(self, device: str, kind: str) -> Path:
+        """Return the path of a state file of a device."""
+        return Path(state_files.of_device(device, kind).path)
+
+    def age(self, device: str, kind: str, age_s: float) -> None:
+        """Have a state file of a device be as old as that."""
+        then = time.time() - age_s
+        os.utime(self.device_file(device, kind), (then, then))
+
+    def commands(self, *programs: str) -> list[str]:
+        """Return the command lines so far; of these programs only, where any are named."""
+        return [" ".join(argv) for argv, _ in self.calls if not programs or argv[0] in programs]
+
+    def _file(self, name: str, text: str) -> str:
+        (self.folder / name).write_text(text)
+        return f"{self.folder}/{name}"
+
+    def _reboot(self, _runner: Runner, reason: str, *, device: str) -> None:
+        raise Rebooted(reason)
