@@ -21,7 +21,6 @@ from sanctl.agents.replica.parts import Device, Health
 from sanctl.drivers import (
     backing_device,
     drbdadm,
-    drbdsetup,
     loop,
     pool_files,
     pool_mount,
@@ -30,8 +29,8 @@ from sanctl.drivers import (
 )
 from sanctl.errors import CommandError
 from sanctl.model.drbd import ResourceState
-from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
 VOL = Device(
@@ -48,22 +47,16 @@ def refuse(*_args: object, **_options: object) -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pool_files.DeviceFiles:
+def files(
+    tmp_path: Path, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> pool_files.DeviceFiles:
     """A replica with data, metadata and the marker of write-back."""
     (tmp_path / "devices").mkdir()
     made = pool_files.files_of(str(tmp_path), VOL.name, VOL.uuid)
     Path(made.data).write_bytes(b"data" * 2048)
     Path(made.metadata).write_bytes(b"meta" * 1024)
     Path(lost_writes.marker_path(made.data)).write_text("another boot\n")
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
-    monkeypatch.setattr(loop, "find", lambda _path: None)
-    monkeypatch.setattr(loop, "detach", lambda _path: None)
-    monkeypatch.setattr(loop, "attach", lambda *_: "/dev/loop1")
-    monkeypatch.setattr(loop, "grow", lambda *_: None)
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    fake_node.states[VOL.name] = None
     monkeypatch.setattr(drbdadm, "recorded_size_bytes", lambda *_, **__: 8192)
     monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
     monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
