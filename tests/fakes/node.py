@@ -19,6 +19,7 @@ from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     bcache,
+    corosync,
     drbdadm,
     drbdsetup,
     lio,
@@ -28,12 +29,13 @@ from sanctl.drivers import (
     self_fence,
 )
 from sanctl.model.drbd import ResourceState
+from sanctl.parse.corosync import Membership
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
 
-_observe = drbdsetup.observe
+_observe, _membership = drbdsetup.observe, corosync.membership
 
 
 class Rebooted(BaseException):
@@ -68,6 +70,7 @@ class FakeNode(FakeRunner):
         topology: what cluster.toml says.
         generation: DRBD's: 8 or 9.
         states: of replicas; one that is not named here is asked for with `drbdsetup events2`.
+        membership: what corosync says; None: what corosync-quorumtool is answered.
         loops: the loop devices, by the path of their backing file.
         claimed: loop devices that are in use by another than the loop driver.
         initiators: the access list of each LUN.
@@ -83,6 +86,7 @@ class FakeNode(FakeRunner):
         self.generation = 8
         self.is_loaded = True
         self.states: dict[str, ResourceState | None] = {}
+        self.membership: Membership | None = None
         self.loops: dict[str, str] = {}
         self.claimed: set[str] = set()
         self.initiators: tuple[str, ...] = ()
@@ -108,6 +112,8 @@ class FakeNode(FakeRunner):
             (drbdsetup, "generation", lambda: self.generation),
             (drbdsetup, "is_loaded", lambda: self.is_loaded),
             (drbdsetup, "observe", self.observe),
+            (corosync, "CONF", f"{self.folder}/corosync.conf"),
+            (corosync, "membership", lambda runner: self.membership or _membership(runner)),
             (loop, "backing_files", lambda: list(self.loops)),
             (loop, "find", self.loop_of),
             (loop, "is_claimed", lambda device: device in self.claimed),

@@ -11,28 +11,23 @@ from typing import Any
 import pytest
 
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.drivers import corosync, drbdsetup
+from sanctl.drivers import corosync
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
-from sanctl.system import state_files
-from sanctl.system.files import read_text_or
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
 TWO_NODE = frozenset({"2Node", "Quorate"})
 
 
-class _State:
-    def __init__(self, disk: str) -> None:
-        self.disk = disk
-        self.peers = ("n2",)
-        self.is_primary = False
-        self.has_quorum = True
+CUT = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
+LEFT = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (CUT,), minor=1)
 
 
 def weigh(
-    monkeypatch: pytest.MonkeyPatch,
+    node: FakeNode,
     standing: str,
     *,
     disk: str | None = "UpToDate",
@@ -43,26 +38,18 @@ def weigh(
     generation: int = 8,
     has_joined: bool = True,
 ) -> str:
-    state: Any = None if disk is None else _State(disk)
-    seen = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
-    monkeypatch.setattr(drbdsetup, "generation", lambda: generation)
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: state)
-    monkeypatch.setattr(corosync, "membership", lambda _: seen)
-    monkeypatch.setattr(
-        quorum_overlap,
-        "read_text_or",
-        lambda path, text: (
-            quorum_section(file) if path == corosync.CONF else read_text_or(path, text)
-        ),
-    )
+    node.generation = generation
+    node.states["vol1"] = LEFT._replace(disk=disk, has_quorum=True) if disk else None
+    node.membership = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
+    Path(corosync.CONF).write_text(quorum_section(file))
     runner = FakeRunner(f"{fencing}\n")
     return quorum_overlap.membership_for_device(
         runner, "vol1", "n2", standing, has_joined=lambda: has_joined
     )
 
 
-def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert weigh(monkeypatch, "member", disk="Consistent") == "member"
+def test_a_member_is_a_member(fake_node: FakeNode) -> None:
+    assert weigh(fake_node, "member", disk="Consistent") == "member"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +63,9 @@ def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_member_of_corosync_alone_says_nothing_to_an_untried_replica(
-    monkeypatch: pytest.MonkeyPatch, disk: str, flags: Collection[str], expected: str
+    fake_node: FakeNode, disk: str, flags: Collection[str], expected: str
 ) -> None:
-    assert weigh(monkeypatch, "member", disk=disk, flags=flags, has_joined=False) == expected
+    assert weigh(fake_node, "member", disk=disk, flags=flags, has_joined=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,43 +101,39 @@ def test_who_has_joined(state: dict[str, str] | None, expected: bool) -> None:
     ],
 )
 def test_a_replica_that_has_not_met_its_peer_is_not_trusted(
-    monkeypatch: pytest.MonkeyPatch, disk: str | None, flags: Collection[str], expected: str
+    fake_node: FakeNode, disk: str | None, flags: Collection[str], expected: str
 ) -> None:
-    assert weigh(monkeypatch, "fenced", disk=disk, flags=flags) == expected
+    assert weigh(fake_node, "fenced", disk=disk, flags=flags) == expected
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"), [(TWO_NODE, "unknown"), ({"Quorate"}, "fenced")], ids=["two", "majority"]
 )
 def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: Collection[str], expected: str
+    fake_node: FakeNode, flags: Collection[str], expected: str
 ) -> None:
     """DRBD 9 may call a survivor of a Primary Consistent: heartbeat would not take over."""
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):
-        assert weigh(monkeypatch, "fenced", disk=disk, **seen) == expected
+        assert weigh(fake_node, "fenced", disk=disk, **seen) == expected
         quorum_overlap.record_connection("vol1")
-        assert weigh(monkeypatch, "fenced", disk=disk, **seen) == "fenced"
+        assert weigh(fake_node, "fenced", disk=disk, **seen) == "fenced"
         quorum_overlap.remove_notes("vol1")
         quorum_overlap.remove_notes("vol1")
 
 
-def test_an_operators_word_holds_until_the_replica_is_started_anew(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+def test_an_operators_word_holds_until_the_replica_is_started_anew(fake_node: FakeNode) -> None:
     peer = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", "Consistent", 1024, (peer,), minor=1)
     for generation in (8, 9):
         kept: dict[str, Any] = {"disk": "Consistent", "generation": generation}
         quorum_overlap.record_operator_trust("vol1")
-        assert weigh(monkeypatch, "fenced", **kept) == "fenced"
-        assert weigh(monkeypatch, "unknown", **kept) == "unknown", "of the peer it says nothing"
+        assert weigh(fake_node, "fenced", **kept) == "fenced"
+        assert weigh(fake_node, "unknown", **kept) == "unknown", "of the peer it says nothing"
         assert quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
         quorum_overlap.remove_notes("vol1")
-        assert weigh(monkeypatch, "fenced", **kept) == "unknown"
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+        assert weigh(fake_node, "fenced", **kept) == "unknown"
+    fake_node.generation = 8
     assert not quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
 
 
@@ -166,9 +149,9 @@ def test_an_operators_word_holds_until_the_replica_is_started_anew(
     ],
 )
 def test_silence_is_absence_only_where_that_was_accepted(
-    monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: str
+    fake_node: FakeNode, seen: dict[str, Any], expected: str
 ) -> None:
-    assert weigh(monkeypatch, "unknown", **seen) == expected
+    assert weigh(fake_node, "unknown", **seen) == expected
 
 
 @pytest.mark.parametrize(
@@ -185,7 +168,7 @@ def test_silence_is_absence_only_where_that_was_accepted(
     ],
 )
 def test_nobody_is_promoted_in_vain(
-    monkeypatch: pytest.MonkeyPatch,
+    fake_node: FakeNode,
     disk: str,
     connection: str,
     seen: tuple[Collection[str], Collection[str]],
@@ -194,9 +177,7 @@ def test_nobody_is_promoted_in_vain(
     flags, members = seen
     peer = PeerState("n2", connection, "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", disk, 1024, (peer,), minor=1)
-    told = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(corosync, "membership", lambda _: told)
+    fake_node.membership = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
     joined = '<node_state uname="n2" join="{}" crmd="1795347765"/>'
 
     def answers(join: str, fencing: str) -> FakeRunner:
@@ -211,51 +192,51 @@ def test_nobody_is_promoted_in_vain(
     assert quorum_overlap.may_try_promotion(answers("down", "false"), state, ["n2"])
 
 
-CUT = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
-LEFT = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (CUT,), minor=1)
 MET = CUT._replace(connection="Connected", disk="UpToDate", replication="Established")
 
 
 def left_over(
-    monkeypatch: pytest.MonkeyPatch,
+    node: FakeNode,
     state: ResourceState,
     *,
     flags: Collection[str] = ("Quorate", "Qdevice"),
     generation: int = 8,
 ) -> bool:
-    seen = Membership(True, frozenset({"n1"}), frozenset(flags))
-    monkeypatch.setattr(drbdsetup, "generation", lambda: generation)
-    monkeypatch.setattr(corosync, "membership", lambda _: seen)
+    node.generation = generation
+    node.membership = Membership(True, frozenset({"n1"}), frozenset(flags))
     return quorum_overlap.predates_cluster_start(FakeRunner(), state)
 
 
 @pytest.fixture
-def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def lives(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Two lives of the cluster software, of which the first is the present one."""
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    found = [tmp_path / "first", tmp_path / "second"]
+    found = [fake_node.folder / "first", fake_node.folder / "second"]
     for each in found:
         each.mkdir()
-    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(found[0]))
+    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(fake_node.folder / "unit"))
+    be_in(fake_node, found[0])
     return found
 
 
-def test_a_replica_left_from_before_is_found(
-    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
-) -> None:
-    assert left_over(monkeypatch, LEFT)
+def be_in(node: FakeNode, life: Path) -> None:
+    (node.folder / "unit").unlink(missing_ok=True)
+    (node.folder / "unit").symlink_to(life)
+
+
+def test_a_replica_left_from_before_is_found(fake_node: FakeNode, lives: list[Path]) -> None:
+    assert left_over(fake_node, LEFT)
     # As after `crm_resource --cleanup`, which probes, too: it has lost its peer in this life.
     quorum_overlap.record_connection("vol1")
-    assert not left_over(monkeypatch, LEFT)
-    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[1]))
-    assert left_over(monkeypatch, LEFT)
+    assert not left_over(fake_node, LEFT)
+    be_in(fake_node, lives[1])
+    assert left_over(fake_node, LEFT)
     # Connected it is told what it lacks; and that counts in this life.
-    assert not left_over(monkeypatch, LEFT._replace(peers=(MET,)))
-    assert not left_over(monkeypatch, LEFT)
+    assert not left_over(fake_node, LEFT._replace(peers=(MET,)))
+    assert not left_over(fake_node, LEFT)
     # What an operator has called good is.
-    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[0]))
+    be_in(fake_node, lives[0])
     quorum_overlap.record_operator_trust("vol1")
-    assert not left_over(monkeypatch, LEFT)
+    assert not left_over(fake_node, LEFT)
 
 
 @pytest.mark.parametrize(
@@ -264,31 +245,29 @@ def test_a_replica_left_from_before_is_found(
     ids=str,
 )
 def test_what_cannot_be_promoted_for_it_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, lives: list[Path], change: dict[str, Any]
+    fake_node: FakeNode, lives: list[Path], change: dict[str, Any]
 ) -> None:
-    assert not left_over(monkeypatch, LEFT._replace(**change))
+    assert not left_over(fake_node, LEFT._replace(**change))
 
 
 def test_where_votes_keep_notes_nothing_is_started_anew(
-    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
+    fake_node: FakeNode, lives: list[Path]
 ) -> None:
-    assert not left_over(monkeypatch, LEFT, flags={"Quorate"})
-    assert not left_over(monkeypatch, LEFT, generation=9)
+    assert not left_over(fake_node, LEFT, flags={"Quorate"})
+    assert not left_over(fake_node, LEFT, generation=9)
 
 
-def test_drbd_9_has_met_nobody_in_a_new_life(
-    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
-) -> None:
+def test_drbd_9_has_met_nobody_in_a_new_life(fake_node: FakeNode, lives: list[Path]) -> None:
     quorum_overlap.record_connection("vol1")
-    assert weigh(monkeypatch, "fenced", generation=9) == "fenced"
-    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[1]))
-    assert weigh(monkeypatch, "fenced", generation=9) == "unknown"
+    assert weigh(fake_node, "fenced", generation=9) == "fenced"
+    be_in(fake_node, lives[1])
+    assert weigh(fake_node, "fenced", generation=9) == "unknown"
 
 
 def test_without_a_word_for_its_life_a_note_counts_for_the_boot(
-    monkeypatch: pytest.MonkeyPatch, lives: list[Path]
+    fake_node: FakeNode, lives: list[Path]
 ) -> None:
-    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(lives[0] / "not there"))
-    assert left_over(monkeypatch, LEFT)
+    be_in(fake_node, lives[0] / "not there")
+    assert left_over(fake_node, LEFT)
     quorum_overlap.record_connection("vol1")
-    assert not left_over(monkeypatch, LEFT)
+    assert not left_over(fake_node, LEFT)
