@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What Pacemaker and DRBD call on a node."""
+"""Programs that Pacemaker, DRBD and systemd start on a node: OCF agents, handlers, services."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Brings a running replica in line with what the CIB says of its device."""
+"""Applies changed parameters (size, nodes, access list, policies) to a replica that runs."""
 
 from __future__ import annotations
 
@@ -25,28 +25,33 @@ _SLOW_FAILURE_S = 5.0
 def converge(
     runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
 ) -> ResourceState:
-    """Bring replica nodes, access list, policies and size as near to what is wanted as can be.
+    """Apply the wanted replica nodes, access list, policies and size as far as possible now.
 
-    Cache and access list stand by themselves: neither keeps the other from being followed, nor what
-    comes after, and a failure of theirs is logged here, unless it took long.
+    A failure of the cache policy or of the access list is logged here, unless it took long, and
+    does not keep the other changes from being applied.
+
+    Returns:
+        The state after that.
 
     Raises:
-        SanctlError: the rest could not be done; the next monitor tries again.
+        SanctlError: another change could not be applied; the next monitor tries again.
     """
     with _log_failure(device, "device below DRBD"):
         backing_device.resume(runner, device.name)
     with _log_failure(device, "DRBD handlers"):
         resource_file.register_for_handlers(device)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
-    # DRBD's handler asks about the peer it has lost, which must not change under it.
+    # the fence-peer handler is at work for a lost peer: the replica nodes must not change now.
     is_frozen = state.suspended != "no"
-    # First: this ends write-back where it has to.
+    # Before the other changes: this ends write-back where that is no longer allowed.
     with _log_failure(device, "cache policy"):
         write_cache.apply_policy(runner, device, state)
     with _log_failure(device, "access list"):
         if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
             lio.set_initiators(device.name, device.initiators)
-            steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
+            steps.done(
+                "initiators", f"access list: {', '.join(device.initiators) or 'no initiator'}"
+            )
     if not is_frozen and peers.apply_replica_nodes(runner, device):
         steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
         state = drbdsetup.observe(runner, device.name) or state
@@ -76,14 +81,15 @@ def converge(
 
 
 def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> bool:
-    """Bring the wanted policy into force in place of another one; return whether that was done.
+    """Apply a changed sync policy; return whether that was done.
 
-    The policy is part of the DRBD resource file, which is written anew, and `drbdadm adjust` hands
+    The policy is part of the DRBD resource file. The file is rewritten, and `drbdadm adjust` gives
     DRBD what differs. DRBD 8.4 takes all of it while it is connected, Primary, and resyncing, and
     hosts notice nothing.
 
-    Not for a replica that has refused its peer: to adjust it would connect it, and whether that is
-    right is for others to say. It gets the policy when it is connected again.
+    Not for a replica that has refused its peer (StandAlone): `drbdadm adjust` would connect it, and
+    whether that is right is not decided here. The replica gets the policy when it is connected
+    again.
 
     Raises:
         SanctlError: DRBD did not take it; the next monitor tries again.
@@ -91,7 +97,7 @@ def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> 
     if any(peer.connection == "StandAlone" for peer in state.peers):
         return False
     if not state.peers and len(device.nodes) > 1:
-        return False  # DRBD 8.4 forgets a connection that it has given up.
+        return False  # DRBD 8.4 does not list a connection that it has given up.
     if not resource_file.rewrite(runner, device):
         return False
     drbdadm.adjust(runner, device.name)
@@ -100,15 +106,15 @@ def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> 
 
 
 @contextlib.contextmanager
-def _log_failure(device: Device, what: str) -> Iterator[None]:
+def _log_failure(device: Device, subject: str) -> Iterator[None]:
     begun = time.monotonic()
     try:
         yield
     except (SanctlError, OSError) as error:
         if time.monotonic() - begun > _SLOW_FAILURE_S:
-            raise  # What hangs hangs for the rest, too, and a monitor that is late is a failed one.
+            raise  # The rest would hang, too, and a monitor that times out is a failed one.
         journal.write(
-            f"{device.name}: its {what} could not be applied: {error}",
+            f"{device.name}: {subject} could not be applied: {error}",
             priority=journal.ERROR,
             device=device.name,
             action="converge",

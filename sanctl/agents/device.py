@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ocf:sanctl:device: one replica of one device on this node.
+"""OCF agent ocf:sanctl:device: start, promote, demote, stop and monitor a replica on this node.
 
-Pacemaker runs an action as one short process. Each may be killed after any step and run again:
-what an action finds is read from the kernel, never remembered.
+Pacemaker runs each action as one short process. The process may be killed after any step, and the
+action is then run again: what is there is read from the kernel, never remembered.
 
 The orders that keep data safe:
 
-* promote: DRBD Primary, then the gate onto DRBD, then ALUA. A host is told that this node serves
-  only when it does.
+* promote: DRBD Primary, then the gate onto DRBD, then ALUA. Hosts see Active/Optimized only when
+  this node serves.
 * demote: ALUA Standby, then the gate to `error` (which waits for the I/O in flight), then DRBD
-  Secondary. Nothing can be acknowledged here after the peer may serve.
-* stop never says that it succeeded while something of the device is left: fencing follows, and
-  that is right. Where there is no quorum, and so nobody who could fence, the node reboots itself.
+  Secondary. This node acknowledges no write once the peer may serve.
+* stop succeeds only when no part of the device is left on the node. A failed stop makes the cluster
+  fence this node, and that is right. Without quorum no node can fence, and this node reboots
+  itself.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
-_GROWTH_PATIENCE_S = 20.0
+_GROWTH_WAIT_S = 20.0
 
 
 def _device() -> Device:
@@ -66,7 +67,7 @@ def _device() -> Device:
 
 
 def start() -> int:
-    """Bring the replica up: standby, exported, in contact with its peers."""
+    """Bring the replica up: Secondary, exported as Standby, connected to its peers."""
     device = _device()
     steps = ocf.Steps(device.name, "start")
     state_files.make_folder()
@@ -75,13 +76,13 @@ def start() -> int:
         replica_state.publish(_RUNNER, device, found.drbd)
         return ocf.SUCCESS
     if found.serves:
-        # Left by a crash of the cluster software on this node: the cluster asked for a standby.
+        # A crash of the cluster software here left it Primary: the cluster asked for a standby.
         _demote(device, steps)
     parts.load_modules(_RUNNER)
     topology = parts.load_topology()
     here = topology.node(os.uname().nodename)
-    where = topology.pool(device.pool)
-    if here is None or where is None:
+    pool = topology.pool(device.pool)
+    if here is None or pool is None:
         raise CommandError(
             Problem(
                 "SAN-AGENT-004",
@@ -91,25 +92,26 @@ def start() -> int:
         )
     with contextlib.ExitStack() as mounted:
         with failure_cleanup.note_start_failure(device):
-            mounted.enter_context(fs_shutdown.usable_for_start(_RUNNER, where))
-            pool_files.check_marker(str(where.path), where.uuid)
-        fs_shutdown.trust_only_copy(where, device)
+            mounted.enter_context(fs_shutdown.usable_for_start(_RUNNER, pool))
+            pool_files.check_marker(str(pool.path), pool.uuid)
+        fs_shutdown.trust_only_replica(pool, device)
         peers.disconnect_removed(_RUNNER, device)
         if found.drbd is None:
-            # An interrupted action may have left it; its loop devices may be others' by now.
+            # An interrupted action may have left a resource file; the loop devices that the file
+            # names may be over other files by now.
             resource_file.clear_disk(device.name)
-        files = parts.prepare_files(_RUNNER, device, str(where.path))
-    steps.done("files", f"device files in {where.path}")
-    first = isolation.first_peer(_RUNNER, device)
-    resource_file.write(_RUNNER, device, files, only=first or "")
+        files = parts.prepare_files(_RUNNER, device, str(pool.path))
+    steps.done("files", f"device files in {pool.path}")
+    only_peer = isolation.first_peer(_RUNNER, device)
+    resource_file.write(_RUNNER, device, files, only=only_peer or "")
     quorum_overlap.remove_notes(device.name)
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
-    isolation.bring_up(_RUNNER, device, files, first, is_suspect=is_suspect)
+    isolation.bring_up(_RUNNER, device, files, only_peer, is_suspect=is_suspect)
     peers.forget_removed(_RUNNER, device)
     sync_policy.record(device)
-    how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
-    steps.done("drbd", f"DRBD attached{how}")
+    suffix = ", not connected: this replica lost writes" if is_suspect else " and connecting"
+    steps.done("drbd", f"DRBD attached{suffix}")
     state = drbdsetup.observe(_RUNNER, device.name)
     if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)
@@ -141,7 +143,7 @@ def _portal(address: str) -> str:
 
 
 def promote() -> int:
-    """Make this node the active one."""
+    """Make this node serve the device."""
     device = _device()
     steps = ocf.Steps(device.name, "promote")
     deadline = time.monotonic() + ocf.remaining_s(50.0)
@@ -157,7 +159,8 @@ def promote() -> int:
         _activate_first_time(device, steps)
     if not state.is_primary:
         isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
-        # Left by one that was killed; the handler of the promotion could not take it off.
+        # A killed process may have left it on, and the fence-peer handler of this promotion could
+        # not take it off.
         write_cache.clear_minimum_redundancy(_RUNNER, device.name)
         set_role.promote(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
@@ -168,8 +171,8 @@ def promote() -> int:
     gate.resume(_RUNNER, device.name)
     lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
-    # Told before the action ends: until then the other node's score is the higher one, and the
-    # cluster would move the device there.
+    # Published before the action ends: until then the other node's score is the higher one, and
+    # the cluster would move the device there.
     found = parts.observe(_RUNNER, device)
     replica_state.publish(_RUNNER, device, found.drbd)
     if not found.is_active:
@@ -183,8 +186,9 @@ def promote() -> int:
 def _activate_first_time(device: Device, steps: ocf.Steps) -> None:
     """Activate a device for the first time: its replicas are new files full of zeros.
 
-    The order matters. The cluster forgets that the device is new before it can become Primary: a
-    device that ever took a write is never again taken for a new one, whatever dies in between.
+    The order matters. The CIB ceases to call the device new before DRBD can become Primary: a
+    device that ever took a write is never again taken for a new one, whichever process or node
+    dies in between.
     """
     state = drbdsetup.observe(_RUNNER, device.name)
     if state is not None and are_all_blank(state, replicas=len(device.nodes)):
@@ -194,7 +198,7 @@ def _activate_first_time(device: Device, steps: ocf.Steps) -> None:
             drbdsetup.force_up_to_date(_RUNNER, device.name, device.minor)
         steps.done("skip-sync", "new replicas declared good: all are zeros")
     elif state is None or state.disk != "UpToDate":
-        # The peers lost sight of each other meanwhile: still new, and not forgotten to be.
+        # The replicas lost contact meanwhile: the device is still new, and the CIB still says so.
         raise CommandError(
             Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")
         )
@@ -203,7 +207,7 @@ def _activate_first_time(device: Device, steps: ocf.Steps) -> None:
 
 
 def demote() -> int:
-    """Make this node a standby."""
+    """Make this node a standby of the device."""
     device = _device()
     steps = ocf.Steps(device.name, "demote")
     if not gate.exists_any(device.name) and not lio.exists_any(device.name, device.minor):
@@ -228,7 +232,7 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
         else:
             left = max(1.0, deadline - time.monotonic())
             gate.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=left)
-            # After the gate, so that what was held back fails here and reaches nothing.
+            # After the gate is closed: requests that were held back fail here and reach no disk.
             gate.resume(_RUNNER, device.name)
         steps.done("gate", "gate closed")
     if drbdsetup.is_loaded():
@@ -249,10 +253,10 @@ def stop() -> int:
 
 
 def take_down(device: Device) -> None:
-    """Take down whatever there is of a replica, in the order that keeps data safe.
+    """Take down every part of a replica that is up, in the order that keeps data safe.
 
     Raises:
-        SanctlError: something of it is left.
+        SanctlError: a part of the replica is left.
     """
     steps = ocf.Steps(device.name, "stop")
     fs_shutdown.before_stop(device)
@@ -267,7 +271,8 @@ def take_down(device: Device) -> None:
     except CommandError:
         if drbdsetup.generation() < 9:
             raise
-        # A Primary that is held does not let the last other good copy take leave.
+        # With quorum-minimum-redundancy a Primary refuses to let the last other UpToDate replica
+        # disconnect.
         drbdadm.force_disconnect(_RUNNER, device.name)
         drbdsetup.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
@@ -275,7 +280,7 @@ def take_down(device: Device) -> None:
     parts.detach_files(_RUNNER, device)
     resource_file.remove(device.name)
     replica_state.withdraw(_RUNNER, device)
-    # Before its share of the limit, which is kept there, too, is gone.
+    # Before remove_device: the device's share of the dirty limit is one of its state files.
     write_cache.after_stop(device.name)
     state_files.remove_device(device.name)
     verify.withdraw(_RUNNER, device)
@@ -296,7 +301,7 @@ def take_down(device: Device) -> None:
 
 
 def monitor() -> int:
-    """Tell the true role, apply what changed, publish the replica's state."""
+    """Report the true role to Pacemaker, apply changed parameters, publish the replica's state."""
     device = _device()
     found = first_activation.observe_after_first_promotion(
         _RUNNER, device, within_s=ocf.remaining_s(30.0) / 2
@@ -310,27 +315,28 @@ def monitor() -> int:
     ):
         failure_cleanup.write_note(device, failure_cleanup.MONITOR)
         ocf.exit_reason(
-            "it was up while the cluster software was not, and is without its peer: it may be old,"
-            " and is started anew"
+            "the replica was up while the cluster software was not, and is not connected to its"
+            " peer: its data may be old, so the replica is restarted"
         )
         return ocf.ERR_GENERIC
     if found.drbd is not None and not ocf.is_probe():
         state: ResourceState | None = found.drbd
-        apart = ""
+        no_contact_fields = ""
         try:
             verdict = fs_shutdown.release_files(_RUNNER, device, found.drbd)
-            if verdict is fs_shutdown.Verdict.START_ANEW:
+            if verdict is fs_shutdown.FilesystemState.REMOUNTED:
                 failure_cleanup.write_note(device, failure_cleanup.MONITOR)
                 ocf.exit_reason(fs_shutdown.RESTART_REASON)
                 return ocf.ERR_GENERIC
             if not are_all_blank(found.drbd, replicas=len(device.nodes)):
-                # Asked now, so that a failover does not have to.
+                # Asked now, so that a failover does not have to wait for the CIB.
                 first_activation.is_new(_RUNNER, device)
-            if verdict is fs_shutdown.Verdict.AGROUND:
+            if verdict is fs_shutdown.FilesystemState.SHUT_DOWN:
                 state = drbdsetup.observe(_RUNNER, device.name) or state
             elif found.is_active or found.is_standby:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
-                # only with what the last start or promotion was given. So it is applied here too.
+                # parameters only with those of the last start or promotion. So the monitor, too,
+                # applies changes.
                 state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)
                 state = heal.carry_out_order(_RUNNER, device, state)
                 state = isolation.apply_rules(_RUNNER, device, state)
@@ -338,17 +344,17 @@ def monitor() -> int:
                 state = refill_suspect.refill_if_suspect(_RUNNER, device, state)
                 state = reattach_disk.reattach(_RUNNER, device, state)
                 state = reconnect_outdated.reconnect(_RUNNER, device, state)
-                apart = heal.no_contact_fields(_RUNNER, device, state)
+                no_contact_fields = heal.no_contact_fields(_RUNNER, device, state)
                 all_marked.unmark_peer(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
-            # A wish that cannot be met does not make a device that serves a broken one.
+            # A change that cannot be applied does not make a device that serves a failed one.
             journal.write(
                 f"{device.name}: monitor: a change could not be applied: {error}",
                 priority=journal.ERROR,
                 device=device.name,
                 action="monitor",
             )
-        replica_state.publish(_RUNNER, device, state, apart=apart)
+        replica_state.publish(_RUNNER, device, state, no_contact_fields=no_contact_fields)
         hung_io_reboot.check(_RUNNER, device, found.drbd)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
@@ -364,12 +370,13 @@ def monitor() -> int:
 def reload_agent() -> int:
     """Apply changed replica nodes, size, access list, sync or cache policy to the running replica.
 
-    Growing takes all replicas. What is not finished in time the monitor finishes: a reload that
-    failed would count as a failed start, and take a device down that serves.
+    A device grows once the files of all replicas have grown; if that takes too long here, the
+    monitor finishes it. A failed reload would count as a failed start, and the cluster would stop
+    a device that serves.
     """
     device = _device()
     steps = ocf.Steps(device.name, "reload-agent")
-    deadline = time.monotonic() + min(_GROWTH_PATIENCE_S, ocf.remaining_s(50.0))
+    deadline = time.monotonic() + min(_GROWTH_WAIT_S, ocf.remaining_s(50.0))
     while True:
         state = drbdsetup.observe(_RUNNER, device.name)
         if state is None or gate.size_bytes(device.name) is None:
@@ -377,12 +384,16 @@ def reload_agent() -> int:
         try:
             state = converge(_RUNNER, device, steps, state)
         except (SanctlError, OSError) as error:
-            steps.done("refused", f"a change could not be applied: {error}; the monitor goes on")
+            steps.done(
+                "refused", f"a change could not be applied: {error}; the monitor tries again"
+            )
             break
         if (gate.size_bytes(device.name) or 0) >= device.size_bytes:
             break
         if time.monotonic() > deadline:
-            steps.done("waiting", "not grown yet: not all replicas are ready; the monitor goes on")
+            steps.done(
+                "waiting", "not grown yet: not all replicas are ready; the monitor tries again"
+            )
             break
         time.sleep(0.3)
     replica_state.publish(_RUNNER, device, state)
@@ -391,7 +402,7 @@ def reload_agent() -> int:
 
 
 def validate_all() -> int:
-    """Check the parameters and what has to be on the node."""
+    """Check the parameters, and that the node has DRBD."""
     from sanctl.model.names import ByteSize, DeviceName, Iqn  # noqa: PLC0415 - not on hot paths
 
     device = _device()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Log lines about one device, in the journal, with the fields by which they are found there."""
+"""Journal lines about one device, with SANCTL_DEVICE, SANCTL_ACTION, SANCTL_STEP and a duration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The meta-data of ocf:sanctl:device (OCF Resource Agent API 1.1)."""
+"""The meta-data XML of ocf:sanctl:device: its parameters, actions and timeouts (OCF API 1.1)."""
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -50,13 +50,13 @@ all others; both are changed together.</longdesc>
 <content type="string" default=""/>
 </parameter>
 <parameter name="sync" required="0" reloadable="1">
-<longdesc lang="en">How the replicas are brought into line, as words key=value: full-above,
+<longdesc lang="en">How the replicas are resynced, as words key=value: full-above,
 csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longdesc>
 <shortdesc lang="en">sync policy</shortdesc>
 <content type="string" default=""/>
 </parameter>
 <parameter name="verify" required="0" reloadable="1">
-<longdesc lang="en">The latest order to compare the replicas, by sanctl device verify.</longdesc>
+<longdesc lang="en">The latest order to verify the replicas, by sanctl device verify.</longdesc>
 <shortdesc lang="en">order to verify</shortdesc>
 <content type="string" default=""/>
 </parameter>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What every OCF agent of sanctl shares: exit codes, parameters from the environment, dispatch.
+"""OCF Resource Agent API for both agents: exit codes, OCF_RESKEY_* parameters, dispatch of actions.
 
 OCF Resource Agent API 1.1. Agents are short processes on the failover path: this module and what
 it imports stay small.
@@ -63,14 +63,14 @@ class Steps:
 
 
 def crash_point(step: str) -> None:
-    """Die after a named step, as a power cut or an out-of-memory kill would make it.
+    """Kill this process after a named step, as an out-of-memory kill would, where a test asks so.
 
-    The folder is on tmpfs and only root can make it: tests of interruption put a file there.
+    Tests of interruption put a file into a folder on tmpfs that only root can make.
     """
     try:
         os.unlink(state_files.crash_point(step))
     except OSError:
-        return  # Not there; or not known, which must not end a promotion that goes well.
+        return  # No such file; or that is not known, which must not end a promotion that goes well.
     os.kill(os.getpid(), 9)
 
 
@@ -78,7 +78,7 @@ def parameter(name: str, default: str | None = None) -> str:
     """Return an instance attribute.
 
     Raises:
-        KeyError: it is missing and has no default.
+        KeyError: the attribute is missing and has no default.
     """
     value = os.environ.get(f"OCF_RESKEY_{name}")
     if value is None:
@@ -89,12 +89,12 @@ def parameter(name: str, default: str | None = None) -> str:
 
 
 def meta(name: str, default: str = "") -> str:
-    """Return a meta attribute of the resource, `-` in its name written as `_`."""
+    """Return a meta attribute of the resource; a `-` in the attribute's name is given as `_`."""
     return os.environ.get(f"OCF_RESKEY_CRM_meta_{name}", default)
 
 
 def is_probe() -> bool:
-    """Whether this monitor asks what is there before the cluster has started anything."""
+    """Whether this monitor is a probe: the cluster asks what runs before it starts anything."""
     return meta("interval", "0") == "0"
 
 
@@ -105,12 +105,12 @@ def remaining_s(default_s: float) -> float:
 
 
 def exit_reason(text: str) -> None:
-    """Tell Pacemaker, and through it crm_mon, why an action failed."""
+    """Give Pacemaker the reason of a failure, which crm_mon shows."""
     sys.stderr.write(f"ocf-exit-reason:{text}\n")
 
 
 def _reason(error: OSError) -> str:
-    """Say what failed, with its path and errno where the error has them."""
+    """Return what failed in a system call, with path and errno where the error has them."""
     if error.errno is None:
         return str(error) or type(error).__name__
     where = f"{error.filename}: " if error.filename else ""
@@ -122,7 +122,7 @@ def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata:
     """Carry out the action named on the command line and return its OCF exit code.
 
     Args:
-        resource: the name under which this is logged.
+        resource: the resource's name in log lines.
         argv: the process's arguments.
         actions: the actions by name.
         metadata: the agent's meta-data XML.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ocf:sanctl:pool: the pools of this node.
+"""OCF agent ocf:sanctl:pool: free space, pool mounts, files of deleted devices, cache mode, votes.
 
-A clone that runs on every storage node. It tells the cluster how much room each pool has,
-removes the files of devices that were deleted, also while this node was away, and has the node
-count votes as the cluster wants it.
+A clone that runs on every storage node. Its monitor publishes the free space of each pool, mounts
+a pool again whose filesystem has shut down, moves a pool's flash cache to the wanted mode, removes
+the files of devices that were deleted (also while this node was away), applies the wanted vote
+mode, and cleans up failures that are over.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
 _RUNNER = LocalRunner()
-# Free space is told in steps of 1/512 of the pool, rounded down: a busy pool must not rewrite the
-# cluster's status with every monitor.
+# Free space is published in steps of 1/512 of the pool, rounded down: a busy pool must not change
+# the CIB with every monitor.
 _SPACE_STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
-# What a monitor needs beside mounting a filesystem anew.
+# What a monitor needs beside mounting filesystems and cleaning up failures.
 _RESERVE_S = 8.0
 _OUTDATED_MARK = outdated_marks.attribute_name("")
 _POOL_ATTRIBUTE = "sanctl-pool-"
@@ -45,7 +46,7 @@ METADATA = """\
 <version>1.1</version>
 <longdesc lang="en">
 Watches the pools of a storage node: publishes their free space as node attributes, removes the
-files of deleted devices, and counts votes as wanted. Runs as a clone, made by the playbook.
+files of deleted devices, and applies the wanted vote mode. Runs as a clone, made by the playbook.
 </longdesc>
 <shortdesc lang="en">sanctl pools of a node</shortdesc>
 <parameters/>
@@ -61,16 +62,16 @@ files of deleted devices, and counts votes as wanted. Runs as a clone, made by t
 
 
 def start() -> int:
-    """Begin to watch."""
+    """Publish what the pools have, and let the monitor run."""
     _running_note().write()
-    # The cluster forgets what a node published when the node leaves.
+    # The CIB loses a node's transient attributes when the node leaves.
     votes.invalidate_published()
     _check_pools(may_mount=False)
     return ocf.SUCCESS
 
 
 def stop() -> int:
-    """Cease to watch; pools and devices are not touched."""
+    """End the monitor's work; pools and devices are not touched."""
     _running_note().remove()
     attrd_cache.of_pools().remove()
     votes.invalidate_published()
@@ -78,7 +79,7 @@ def stop() -> int:
 
 
 def monitor() -> int:
-    """Publish and reap, if running."""
+    """Do the work of this agent once, if it is started."""
     if not _running_note().exists():
         return ocf.NOT_RUNNING
     if not ocf.is_probe():
@@ -102,61 +103,66 @@ def _pools_here() -> list[Pool]:
 
 
 def _check_pools(*, may_mount: bool = True) -> None:
-    """Publish, reap and mount anew; the last may take its time, which a start has not.
+    """Do what is due for each pool and for the node.
 
-    So may having failures forgotten.
+    Args:
+        may_mount: also mount filesystems again and clean up failures, which may take longer than a
+            start has.
     """
     usable: dict[str, str] = {}
-    words: list[str] = []
-    hurried = _deadline_runner()
-    noted = _node_attributes()
-    _refresh_lost_attributes(noted)
+    published: list[str] = []
+    deadline_runner = _deadline_runner()
+    attributes = _node_attributes()
+    _refresh_lost_attributes(attributes)
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
-            cache = _cache_fields(one, noted)
+            cache = _cache_fields(one, attributes)
             if may_mount:
-                fs_shutdown.remount(hurried, one, most_a_day=fs_shutdown.MAX_REMOUNTS_A_DAY)
+                fs_shutdown.remount(
+                    deadline_runner, one, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY
+                )
             pool_files.check_marker(path, one.uuid)
             total, free = pool_files.space_bytes(path)
             step = max(total // _SPACE_STEPS, 1)
             allocated = -(-pool_files.allocated_bytes(path) // step) * step
-            words.append(
+            published.append(
                 f"{name}=total={total} free={free // step * step} allocated={allocated}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:
             journal.write(f"pool {name}: {error}", priority=journal.ERROR, action="pool")
             code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
-            words.append(f"{name}=error={code}")
-    _publish(words)
-    _delete_files_of_deleted_devices(usable, noted)
+            published.append(f"{name}=error={code}")
+    _publish(published)
+    _delete_files_of_deleted_devices(usable, attributes)
     if may_mount:
-        _clean_up(hurried, usable)
-    votes.apply_or_log(_RUNNER, noted.get(VOTES_ATTRIBUTE, ""))
+        _clean_up(deadline_runner, usable)
+    votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))
 
 
 def _deadline_runner() -> DeadlineRunner:
-    """What it starts has ended before the cluster calls the monitor too late."""
+    """Return a runner whose programs end before the monitor's timeout."""
     return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _RESERVE_S)
 
 
-def _cache_fields(one: Pool, noted: dict[str, str]) -> str:
-    """Bring a pool's flash towards the wanted mode, and say where it is."""
+def _cache_fields(one: Pool, attributes: dict[str, str]) -> str:
+    """Move a pool's flash cache towards the wanted mode; return its published fields."""
     if one.cache is None:
         return ""
-    wish = parse_wanted_mode(noted.get(f"{MODE_ATTRIBUTE_PREFIX}{one.name}", ""), one.cache.mode)
-    return f" {flash_cache.apply_mode(one, wish, at=ocf.crash_point)}"
+    text = attributes.get(f"{MODE_ATTRIBUTE_PREFIX}{one.name}", "")
+    wanted = parse_wanted_mode(text, one.cache.mode)
+    return f" {flash_cache.apply_mode(one, wanted, at=ocf.crash_point)}"
 
 
-def _refresh_lost_attributes(noted: dict[str, str]) -> None:
-    """Have the attribute daemon write what it knows, where the CIB has lost it.
+def _refresh_lost_attributes(attributes: dict[str, str]) -> None:
+    """Make pacemaker-attrd write this node's attributes again where the CIB has lost them.
 
-    A controller that is started anew wipes its node's transient attributes as it joins, all of
-    them. The daemon that holds them was not asked, and writes a value again only when it changes:
+    A controller that restarts removes all transient attributes of its node from the CIB as it
+    joins. pacemaker-attrd still holds them, and writes a value again only when the value changes:
     promotion scores would be missing for good (docs/adr/0036).
     """
-    is_in_cib = any(name.startswith(_POOL_ATTRIBUTE) for name in noted)
+    is_in_cib = any(name.startswith(_POOL_ATTRIBUTE) for name in attributes)
     has_published = len(attrd_cache.published_fields(attrd_cache.of_pools())) > 1
     if (
         is_in_cib
@@ -165,7 +171,7 @@ def _refresh_lost_attributes(noted: dict[str, str]) -> None:
     ):
         return
     journal.write(
-        "the CIB has lost this node's attributes: having them written again",
+        "the CIB has lost this node's attributes: pacemaker-attrd writes them again",
         priority=journal.WARNING,
         action="attributes",
     )
@@ -181,20 +187,20 @@ def _clean_up(runner: DeadlineRunner, usable: dict[str, str]) -> None:
         journal.write(f"failures: {error}", priority=journal.WARNING, action="failure-cleanup")
 
 
-def _publish(words: list[str]) -> None:
-    cached, text, listener = attrd_cache.of_pools(), "\n".join(words), attrd_cache.attrd_pid()
-    if attrd_cache.is_current(cached, listener, text):
+def _publish(lines: list[str]) -> None:
+    cached, text, attrd_pid = attrd_cache.of_pools(), "\n".join(lines), attrd_cache.attrd_pid()
+    if attrd_cache.is_current(cached, attrd_pid, text):
         return
-    for line in words:
+    for line in lines:
         name, _, value = line.partition("=")
         node_attributes.publish(_RUNNER, f"{_POOL_ATTRIBUTE}{name}", value)
-    attrd_cache.record(cached, listener, text)
+    attrd_cache.record(cached, attrd_pid, text)
 
 
 def _node_attributes() -> dict[str, str]:
-    """Return what the cluster has noted for this node's agent: deletions, and how to count.
+    """Return the node attributes in the CIB that are for this agent, and those of this agent.
 
-    And what it has of what this agent published.
+    For this agent: tombstones of deleted devices, outdated marks, wanted cache modes and vote mode.
     """
     here = os.uname().nodename
     pairs = cib.query(
@@ -214,21 +220,21 @@ def _is_quorate() -> bool:
     try:
         return membership(_RUNNER).is_quorate
     except SanctlError:
-        return False  # not known: the next monitor asks again
+        return False  # Not known: the next monitor asks again.
 
 
-def _delete_files_of_deleted_devices(usable: dict[str, str], noted: dict[str, str]) -> None:
-    """Remove the files of devices that the cluster says are deleted on this node.
+def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[str, str]) -> None:
+    """Remove the files of devices whose replica on this node was deleted.
 
-    Only with the cluster's own word for exactly these files (name and UUID), never by their
-    absence from a list; only with quorum; and not while a loop device stands over one.
+    Only where the CIB holds a tombstone for exactly these files (name and UUID), never by their
+    absence from a list; only with quorum; and not while a loop device is over one of them.
     """
-    stones = {key: value for key, value in noted.items() if key.startswith(_TOMBSTONE)}
-    # A node that was cut off changes only its own CIB. Each change makes that newer, and it could
-    # outrank the others' when they meet, in which a copy has been marked meanwhile.
-    if not stones or not _is_quorate():
+    tombstones = {key: value for key, value in attributes.items() if key.startswith(_TOMBSTONE)}
+    # A node that is cut off changes only its own CIB. Each change makes that CIB newer, and after
+    # the partitions join it could replace the CIB in which a replica has been marked meanwhile.
+    if not tombstones or not _is_quorate():
         return
-    for attribute, value in stones.items():
+    for attribute, value in tombstones.items():
         device = attribute.removeprefix(_TOMBSTONE)
         uuid, _, pool_name = value.partition(" ")
         path = usable.get(pool_name)
@@ -237,16 +243,16 @@ def _delete_files_of_deleted_devices(usable: dict[str, str], noted: dict[str, st
         files = pool_files.files_of(path, device, uuid)
         if any(loop.find(file) for file in files):
             journal.write(
-                f"{device}: deleted, but still in use here; its files stay for now",
+                f"{device}: deleted, but its files are still in use here and stay for now",
                 priority=journal.WARNING,
                 device=device,
                 action="delete-files",
             )
             continue
         pool_files.delete(files)
-        # Copies that go together fill each other once more, and mark each other for it, when the
-        # command that drops them has cleared their marks already.
-        if noted.get(outdated_marks.attribute_name(device)) == uuid:
+        # Replicas that are dropped together may resync each other once more, and mark each other
+        # for that, after the command that drops them has cleared their marks.
+        if attributes.get(outdated_marks.attribute_name(device)) == uuid:
             node_attributes.delete_permanent(
                 _RUNNER, os.uname().nodename, outdated_marks.attribute_name(device), timeout_s=20.0
             )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which peers a replica's DRBD connects to."""
+"""DRBD connections of a replica: to which peers, and connecting again after a drop."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Keeps a stale or unreachable replica from being served: fence-peer, marks, self-fencing."""
+"""Outdated marks in the CIB that forbid promotions, and reboots of this node (self-fencing)."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Removes an outdated mark where every replica of a device has one and nothing could be promoted.
+"""Removes one outdated mark where all replicas are marked, so that a device can be promoted again.
 
 A Primary that is cut off marks its peer and is fenced before it has written anything; the peer's
-handler, whose promotion was ordered before that mark was known there, marks the Primary and hears
-no answer. Once the nodes meet, both marks are in the CIB that they share, and neither replica may
-be promoted, though none has anything that the other lacks. The rule is in
+handler, whose promotion was ordered before that mark was known there, marks the Primary and gets
+no answer. Once the nodes share one CIB again, both marks are in it, and neither replica may be
+promoted, though neither has a write that the other lacks. The rule is in
 sanctl/plan/failover/fence_rules.py (peer_to_unmark), its exploration in sanctl/safety.
 """
 
@@ -24,14 +24,15 @@ from sanctl.system.runner import Runner
 def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
     """Remove one peer's mark where all replicas are marked; return whether one was removed.
 
-    Costs nothing where a Primary is in sight, so nothing in a monitor of a device that is served.
+    Asks nothing where a Primary is connected, so a monitor of a device that is served costs no
+    more.
     DRBD, quorum and marks are read under the lock of the handlers that mark, and the removal
     applies to the very version of the CIB that was read, or not at all: of two nodes that do this
-    at once one is refused.
+    at once, one is refused.
 
     Raises:
         SanctlError: DRBD or the cluster did not answer, or the CIB has changed meanwhile; the next
-            monitor looks again.
+            monitor tries again.
     """
     others = tuple(sorted(set(device.nodes) - {os.uname().nodename}))
     if not fence_rules.is_idle_in_sync(state, peers=len(others)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reboots this node when a stop has failed and, without quorum, nobody fences the node for it."""
+"""Reboots this node after a failed stop without quorum, when no other node can fence this one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sanctl.system.runner import Runner
 
 
 def reboot_after_failed_stop(runner: Runner, device: str, reason: str) -> None:
-    """Reboot this node if a stop failed and there is nobody to fence it for that.
+    """Reboot this node if no other node can fence it for a failed stop.
 
     With quorum the cluster fences a node whose stop failed, and this returns.
     """
@@ -21,7 +21,7 @@ def reboot_after_failed_stop(runner: Runner, device: str, reason: str) -> None:
     if frozen_io_reboot.must_reboot_after_failed_stop(is_quorate):
         self_fence.reboot(
             runner,
-            f"{device}: it could not be stopped, and without quorum nobody fences this node: "
+            f"{device}: it could not be stopped, and without quorum no node fences this one: "
             + reason,
             device=device,
         )

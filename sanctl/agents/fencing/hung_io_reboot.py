@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reboots this node when a request of a host will never be answered here.
+"""Reboots this node when I/O of hosts hangs here: measures unanswered requests, then acts.
 
 The rules are in sanctl/plan/failover/hung_io_reboot.py.
 
-DRBD's debugfs tells of each request how long it has waited, and for what. Where there is none, DRBD
-8.4 tells how many are not answered. If some are not, look after look, and none has been answered
-between the looks, then those of the first look still wait.
+DRBD's debugfs says of each request how long the request has waited, and for what. Without debugfs,
+DRBD 8.4 counts the unanswered requests. If the count is above zero at two monitors and no request
+has been answered between them, the requests of the first monitor still wait.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _RECHECK_DELAY_S = 3.0
 
 
 def check(runner: Runner, device: Device, state: ResourceState) -> None:
-    """Look at the oldest requests of a device that is served here.
+    """Check the oldest requests of a device that is served here; reboot the node if they hang.
 
-    Returns unless they are hopeless; then the node reboots, and the peer takes over if it can.
+    The peer takes over if it can. Where no other node can serve, this only logs.
     """
     if not state.is_primary:
         return
-    verdict, reason = _choose_action(device, state)
-    if verdict is HungIoAction.END:
-        # A freeze that has just ended lets go of what it held a moment after it says that it has.
+    action, reason = _choose_action(device, state)
+    if action is HungIoAction.END:
+        # When a freeze ends, DRBD sends the held requests a moment after it reports the end.
         time.sleep(_RECHECK_DELAY_S)
-        verdict, reason = _recheck(runner, device)
-    if verdict is HungIoAction.WAIT:
+        action, reason = _recheck(runner, device)
+    if action is HungIoAction.WAIT:
         journal.write(
             f"{device.name}: {reason}; no other node can serve",
             priority=journal.ERROR,
             device=device.name,
             action="hung-io",
         )
-    elif verdict is HungIoAction.END:
+    elif action is HungIoAction.END:
         _sync_pool(runner, device)
         self_fence.reboot(runner, f"{device.name}: {reason}", device=device.name)
 
@@ -59,32 +59,32 @@ def _recheck(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
 
 
 def _choose_action(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
-    silent_s = _unanswered_s(device, is_frozen=state.suspended != "no")
+    unanswered_s = _unanswered_s(device, is_frozen=state.suspended != "no")
     requests = drbdsetup.oldest_requests(device.name)
     counted = drbdsetup.pending_requests(device.minor)
     if not requests and counted is not None and counted.hosts:
         answered = frozenset({"ok"})
         requests = (
             OldRequest(
-                age_s=silent_s,
+                age_s=unanswered_s,
                 is_suspended=not counted.disk and not counted.net,
                 local=frozenset({"pending"}) if counted.disk else answered,
                 net=frozenset({"pending"}) if counted.net else answered,
             ),
         )
-    return choose_action(requests, state, is_silent=silent_s > 0)
+    return choose_action(requests, state, is_silent=unanswered_s > 0)
 
 
 def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
-    """Return for how long requests have waited while none was answered, as looks have seen it.
+    """Return for how long requests have waited while none was answered, as monitors have seen it.
 
-    What was not answered while I/O was frozen does not count.
+    Time during which I/O was frozen does not count.
     """
     now, answered = time.monotonic(), drbdsetup.completed_requests(device.minor)
     counted = drbdsetup.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
-    told, _, since = _progress_note(device).read().partition(" ")
-    if told == str(answered) and since and not is_idle and not is_frozen:
+    answered_before, _, since = _progress_note(device).read().partition(" ")
+    if answered_before == str(answered) and since and not is_idle and not is_frozen:
         return now - float(since)
     with contextlib.suppress(OSError):
         _progress_note(device).write(f"{answered} {now}")
@@ -92,7 +92,7 @@ def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
 
 
 def _sync_pool(runner: Runner, device: Device) -> None:
-    """Have the pool's disk write down what it has acknowledged; if it hangs, go on without."""
+    """Sync the pool's filesystem to its disk before the reboot; go on if that hangs."""
     path = lost_writes.data_file(device.name)
     if path is not None:
         with contextlib.suppress(SanctlError):
@@ -100,5 +100,5 @@ def _sync_pool(runner: Runner, device: Device) -> None:
 
 
 def _progress_note(device: Device) -> state_files.StateFile:
-    """How many requests were answered, and since when none was, on the monotonic clock."""
+    """The note: how many requests were answered, since when no more (monotonic clock, seconds)."""
     return state_files.of_device(device.name, "io-progress")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Marks a peer's replica as outdated in the CIB, certainly or not at all, and clears such marks.
+"""Sets and clears the outdated mark of a peer's replica in the CIB: quorum, read-back, the lock.
 
-The answer to DRBD's question (sanctl/agents/handlers/fence_peer.py) is a permanent node attribute
-of the peer, `sanctl-outdated-NAME`, which a location rule of every device turns into "never promote
-there". It is set only by a partition with quorum, and a promotion elsewhere reads the same CIB.
+The mark is a permanent node attribute of the peer, `sanctl-outdated-NAME`, which a location rule of
+every device turns into "never promote there". A partition sets marks only with quorum, and a
+promotion on another node reads the same CIB. DRBD asks for a mark by its handler fence-peer
+(sanctl/agents/handlers/fence_peer.py).
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from sanctl.plan.failover import fence_rules
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
-#: In place of a standing: the replica that is to be promoted is marked itself.
+#: In place of the peer's membership: the replica that is to be promoted is marked itself.
 OWN_MARKED = "marked"
 
 
 def mark_outdated(runner: Runner, device: str, peer: str) -> str:
-    """Mark the peer's replica as outdated if that can be certain, and return its standing.
+    """Mark the peer's replica as outdated if that can be certain; return the peer's membership.
 
-    Of a promotion whose own replica is marked it is `marked`: that one is not to happen.
+    Returns `marked` where a promotion is under way here and this node's own replica is marked: that
+    promotion must not happen.
 
-    The order matters. A mark counts only if this partition is quorate, which the CIB does not
-    insist on for node attributes: so quorum is asked before, lest a lonely node change its CIB,
-    and after, lest it was lost in between. Last the mark is read back: partitions that met
-    meanwhile may have agreed on the CIB of the other one.
+    The order matters. A mark counts only if this partition is quorate, and the CIB takes node
+    attributes without quorum, too. So quorum is asked before, lest a node that is cut off change
+    its own CIB, and after, lest quorum was lost in between. Last the mark is read back: partitions
+    that joined meanwhile may have agreed on the CIB of the other partition.
 
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
@@ -40,7 +42,8 @@ def mark_outdated(runner: Runner, device: str, peer: str) -> str:
     if seen is None or not fence_rules.is_certain(before):
         return before
     if seen.is_own_marked and _promotion_note(device).exists():
-        # The order to promote this replica is older than that: a node that joined brought it along.
+        # The order to promote this replica is older than its mark: a node that joined since has
+        # brought the mark along.
         return OWN_MARKED
     has_outranked = fence_rules.must_outrank_peer_cib(before)
     outdated_marks.set_mark(runner, device, peer, seen, raises_admin_epoch=has_outranked)
@@ -54,7 +57,7 @@ def mark_outdated(runner: Runner, device: str, peer: str) -> str:
 def _membership_and_mark(
     runner: Runner, device: str, peer: str
 ) -> tuple[str, outdated_marks.MarkState | None]:
-    """Return a peer's standing, and where there is quorum what the CIB says, asked in this order.
+    """Return a peer's membership and, with quorum, its mark in the CIB; quorum is asked first.
 
     Raises:
         SanctlError: the cluster did not answer.
@@ -63,19 +66,19 @@ def _membership_and_mark(
     if not present.is_quorate:
         return "alone", None
     seen = outdated_marks.read(runner, device, peer)
-    standing = fence_rules.peer_membership(
+    membership = fence_rules.peer_membership(
         is_quorate=True,
         is_member=peer in present.members,
         is_fenced=lambda: seen.state is not None and is_fenced(seen.state),
     )
-    worth = quorum_overlap.membership_for_device(
-        runner, device, peer, standing, has_joined=lambda: quorum_overlap.has_joined(seen.state)
+    membership = quorum_overlap.membership_for_device(
+        runner, device, peer, membership, has_joined=lambda: quorum_overlap.has_joined(seen.state)
     )
-    return worth, seen
+    return membership, seen
 
 
 def may_mark(runner: Runner, device: str, peer: str) -> bool:
-    """Whether there is still something here that a mark is wanted for; asked under the lock."""
+    """Whether a mark of the peer is still wanted here; called under the fencing lock."""
     if _promotion_note(device).exists():
         return True
     state = drbdsetup.observe(runner, device)
@@ -84,7 +87,7 @@ def may_mark(runner: Runner, device: str, peer: str) -> bool:
 
 @contextlib.contextmanager
 def promoting(device: str) -> Iterator[None]:
-    """Let fence-peer know that it is called for a promotion, for as long as that lasts."""
+    """Keep a note while a promotion runs, by which fence-peer knows that the promotion needs it."""
     _promotion_note(device).write()
     try:
         yield
@@ -93,7 +96,7 @@ def promoting(device: str) -> Iterator[None]:
 
 
 def cancel_promotion(device: str) -> None:
-    """Make a handler that was called for a promotion give up: the promotion is not wanted."""
+    """Remove that note, so that a handler called for the promotion gives up."""
     _promotion_note(device).remove()
 
 
@@ -102,17 +105,18 @@ def _promotion_note(device: str) -> state_files.StateFile:
 
 
 def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
-    """Take the mark "outdated" off those peers of a Primary that are in sync with it.
+    """Clear the outdated marks of those peers of a Primary that are in sync with the Primary.
 
     Only the node that would set the mark clears it, under the lock of the handler that sets it:
     if the link breaks now, the handler runs afterwards, and its mark stays. What a standby sees
-    proves nothing, it may notice a broken link seconds after its Primary has gone on without it.
+    proves nothing: a standby may notice a broken link seconds after its Primary has gone on alone.
 
     Only with quorum, as for setting: a node that was cut off and has changed its own CIB by a mark
-    would change it twice by clearing that, and could bring back a CIB newer than the others'.
+    would change that CIB a second time by clearing the mark, and could bring back a CIB newer than
+    the others'.
 
     Returns:
-        Whether the marks are off.
+        Whether the marks are cleared.
 
     Raises:
         SanctlError: the cluster or DRBD did not answer.
@@ -131,9 +135,9 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
 
 
 def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
-    """Hold the device's fencing lock, if it can be had in that time; tell whether it could.
+    """Hold the device's fencing lock if it is free within that time; yields whether it is held.
 
-    A kernel lock on an open file: it ends with the process, whatever ends that.
+    A kernel lock on an open file: the lock ends with the process, however the process ends.
     """
     return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
 
@@ -141,13 +145,13 @@ def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[b
 def peer_membership(runner: Runner, peer: str) -> str:
     """Return what the cluster knows of a node: `member`, `fenced` or `unknown`.
 
-    `alone` where this node is not in a quorate partition: then nothing it knows counts.
+    `alone` where this node is in no quorate partition: then nothing that this node knows counts.
 
-    Quorum and membership are asked of corosync, not of the CIB: when a partition forms, the CIB
-    follows by up to seconds, and what it says meanwhile is yesterday's.
+    Quorum and membership come from corosync, not from the CIB: when a partition forms, the CIB
+    follows by up to seconds, and is out of date meanwhile.
 
     Raises:
-        SanctlError: one of the two did not answer.
+        SanctlError: corosync or the CIB did not answer.
     """
     seen = corosync.membership(runner)
 
@@ -163,11 +167,11 @@ def peer_membership(runner: Runner, peer: str) -> str:
 
 
 def is_fenced(state: ET.Element) -> bool:
-    """Judge a node that is not a member by its `node_state`.
+    """Whether a node that is no member is fenced or has left cleanly, by its `node_state`.
 
     Pacemaker Explained, "Node status": a node that left cleanly or was fenced is expected to be
-    down and has joined nothing; until then it counts as unclean. `in_ccm` and `crmd` are words up
-    to 2.1.6, and times of joining with 0 for absent after that.
+    down and has joined nothing; until then the node counts as unclean. `in_ccm` and `crmd` hold
+    words up to 2.1.6, and times of joining with 0 for absent after that.
     """
     return (
         state.tag == "node_state"

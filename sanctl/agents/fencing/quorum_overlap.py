@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the cluster's word about a peer is worth for one device.
+"""Doubts that a fenced peer cannot have newer data where two quorums need share no node (two_node).
 
-Where two quorums need have no node in common, it is worth less.
+With a majority of nodes, a partition that goes on alone and the partition that comes after it have
+a node in common, and that node has the marks of outdated replicas in its CIB. Two nodes that are
+each enough (votequorum's `two_node`) have none in common, nor have two that each had the vote of a
+quorum device, which stores no CIB. A node that was down while its peer served, and comes back when
+the peer is gone, holds a CIB from before the mark. That node may fence the peer, rightly by all
+that it knows, and would serve the data of last week. So there, in addition:
 
-With a majority of nodes, whoever goes on alone and whoever comes after it have a node in common,
-and that node has the marks of outdated replicas in its CIB. Two nodes that are each enough
-(votequorum's `two_node`) have none in common, nor have two that each had the vote of a quorum
-device, which keeps no notes. A node that was down while the other served, and comes back when that
-one is gone, holds a CIB from before the mark. It may fence the other, rightly by all that it knows,
-and would serve the data of last week. So there, in addition:
-
-* A replica that has not been connected since it was started is not made Primary on the word that
-  the other node is fenced. One that has been connected knows whether it was behind, and one that
-  was up to date then has been told everything until the link broke. DRBD 8.4 calls the first
-  Consistent, and only that. DRBD 9 has more uses for the word (a survivor of a Primary, until it
-  knows what the others have), so there a note is kept on tmpfs. An operator who has seen what it
-  holds may call it good all the same (`device heal`): that too is a note, until it is started anew.
-  8.4 goes on calling a replica UpToDate that has lost its Primary while no cluster software ran on
-  its node: such a one is found by the first probe, and started anew (`is_left_over`).
+* A replica that has not been connected since it was started is not made Primary because the other
+  node is fenced. A replica that has been connected knows whether it was behind; if it was up to
+  date then, it has received every write until the link broke. DRBD 8.4 calls a replica that has
+  not been connected Consistent, and no other. DRBD 9 calls more replicas Consistent (the survivor
+  of a Primary, until it knows what the others have), so with DRBD 9 a note is kept on tmpfs. An
+  operator who has seen what the replica holds may call it good all the same (`device heal`): that,
+  too, is a note, until the replica is restarted. 8.4 goes on calling a replica UpToDate that has
+  lost its Primary while no cluster software ran on its node: the first probe finds such a replica,
+  and it is restarted (`predates_cluster_start`).
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
-  membership is taken as gone. Nothing less would ever let the other go on.
+  membership is taken as gone. Nothing less would ever let the other node go on.
 
-That both must see each other before either may do anything after a start is corosync's
+That both nodes must see each other after a start before either may do anything is corosync's
 `wait_for_all`, which goes with `two_node`, and not with a quorum device.
 
-For a device with three and more copies (DRBD 9) the word counts only as far as
+For a device with three and more replicas (DRBD 9) the peer's membership counts only as far as
 `fence_rules.apply_drbd_quorum` says.
 """
 
@@ -44,33 +43,33 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
-# A new one for each start of the unit: what it is called is not told to be used again.
+# A new folder for each start of the unit; its inode number tells one start from another.
 _PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
 def membership_for_device(
-    runner: Runner, device: str, peer: str, standing: str, *, has_joined: Callable[[], bool]
+    runner: Runner, device: str, peer: str, membership: str, *, has_joined: Callable[[], bool]
 ) -> str:
-    """Return a peer's standing (see `fencing.peer_standing`) as it counts for this device.
+    """Return a peer's membership (see `outdate.peer_membership`) as it counts for this device.
 
-    `has_joined` tells whether the peer takes part in Pacemaker, and so in this node's CIB.
+    `has_joined` says whether the peer takes part in Pacemaker, and so in this node's CIB.
 
     Raises:
         CommandError: corosync, Pacemaker or DRBD did not answer.
     """
-    if is_certain(standing) and drbdsetup.generation() >= 9:
-        standing = _apply_drbd_quorum(runner, device, standing)
-    if standing == "unknown":
-        # The file first: this is asked over and over while I/O is frozen.
-        tally = parse_conf_vote_mode(read_text_or(corosync.CONF, ""))
-        if tally is None or tally.votes is not Votes.TWO_NODE:
-            return standing
+    if is_certain(membership) and drbdsetup.generation() >= 9:
+        membership = _apply_drbd_quorum(runner, device, membership)
+    if membership == "unknown":
+        # The file first, before any process: this runs over and over while I/O is frozen.
+        vote_mode = parse_conf_vote_mode(read_text_or(corosync.CONF, ""))
+        if vote_mode is None or vote_mode.votes is not Votes.TWO_NODE:
+            return membership
         seen = corosync.membership(runner)
         is_out = seen.is_two_node and seen.is_quorate and peer not in seen.members
-        return "fenced" if is_out and _is_fencing_off(runner) else standing
+        return "fenced" if is_out and _is_fencing_off(runner) else membership
     return apply_quorum_overlap(
-        standing,
+        membership,
         has_joined=has_joined,
         is_never_connected=lambda: _is_never_connected(runner, device),
         quorums_intersect=lambda: corosync.membership(runner).quorums_intersect,
@@ -78,12 +77,12 @@ def membership_for_device(
 
 
 def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
-    """Whether it is worth trying to promote a replica here, as far as `weigh` is concerned.
+    """Whether a promotion here has a chance, as far as `membership_for_device` decides.
 
-    It has not met another since it was started, none of their nodes has joined the cluster, and the
-    votes keep no notes: then the handler refuses, however often it is asked, and each time the
-    replica would be stopped and started, so that no monitor could tell what it holds or obey an
-    order.
+    It has none where the replica has not been connected since it was started, no node of another
+    replica has joined the cluster, and quorums need share no node. Then the fence-peer handler
+    refuses, however often it is called, and each refusal would stop and start the replica, so that
+    no monitor could publish what the replica holds or carry out an operator's order.
 
     Args:
         runner: starts corosync-quorumtool and crm_attribute.
@@ -106,10 +105,10 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
 
 
 def has_joined(state: ET.Element | None) -> bool:
-    """Whether a node takes part in Pacemaker, by its `node_state`: then all have the same CIB.
+    """Whether a node takes part in Pacemaker, by its `node_state`: then it shares this node's CIB.
 
-    Corosync knows it as a member seconds before that. `crmd` is a word up to Pacemaker 2.1.6, and
-    the time of joining with 0 for absent after that; `join` is `member` once the CIBs are one.
+    Corosync has the node as a member seconds before that. `crmd` is a word up to Pacemaker 2.1.6,
+    and the time of joining with 0 for absent after that; `join` is `member` once the CIBs are one.
     """
     return (
         state is not None
@@ -123,22 +122,23 @@ def _has_joined(runner: Runner, node: str) -> bool:
 
 
 def record_connection(device: str) -> None:
-    """Remember that this node's replica has been connected in this life of the cluster software."""
+    """Note that this node's replica has been connected since the cluster software started here."""
     _connected_note(device).write(_cluster_start_id())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
-    """Whether a standby is left from before the cluster software began here, and may be old.
+    """Whether a standby was up before the cluster software started here, and may have old data.
 
     As after maintenance: DRBD went on while the cluster software was down, and 8.4 goes on calling
-    a replica UpToDate that has lost its Primary. That one may have marked it, and that mark came
-    to nobody here. Started anew it is Consistent, like any that has met no other.
+    a replica UpToDate that has lost its Primary. The Primary may have marked this replica, and that
+    mark is not in this node's CIB. Once restarted, the replica is Consistent, like any that has not
+    been connected.
 
-    A contact is noted, as by each monitor.
+    A connection is noted, as by each monitor.
 
     Args:
         runner: starts corosync-quorumtool.
-        state: the resource as DRBD reports it here, at the probe with which that life begins.
+        state: the resource as DRBD reports it here, at the first probe after that start.
 
     Raises:
         CommandError: corosync did not answer.
@@ -157,20 +157,20 @@ def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
 
 
 def record_operator_trust(device: str) -> None:
-    """Remember that an operator called this node's replica good, having seen what it holds.
+    """Note that an operator called this node's replica good, having seen what it holds.
 
-    Whoever notes this has made sure that it still holds that.
+    The caller has made sure that the replica still holds the same.
     """
     _operator_trust_note(device).write()
 
 
 def remove_operator_trust(device: str) -> None:
-    """Forget that: the replica could not be called good."""
+    """Remove that note: the replica could not be made UpToDate."""
     _operator_trust_note(device).remove()
 
 
 def remove_notes(device: str) -> None:
-    """Forget both: the replica is stopped, or has just been started."""
+    """Remove the notes of a replica that is stopped, or has just been started."""
     _connected_note(device).remove()
     remove_operator_trust(device)
 
@@ -184,9 +184,9 @@ def _operator_trust_note(device: str) -> state_files.StateFile:
 
 
 def _cluster_start_id() -> str:
-    """What tells this life of the cluster software from others of this boot; empty: nothing does.
+    """Return what tells this start of Pacemaker from others of this boot; empty: nothing does.
 
-    Then a note counts until the node is started anew, or the replica is.
+    If empty, a note counts until the node boots or the replica is restarted.
     """
     try:
         return str(os.stat(_PACEMAKER_CGROUP).st_ino)
@@ -207,12 +207,12 @@ def _is_never_connected(runner: Runner, device: str) -> bool:
     return state is None or state.disk == _NOT_CONNECTED_YET
 
 
-def _apply_drbd_quorum(runner: Runner, device: str, standing: str) -> str:
+def _apply_drbd_quorum(runner: Runner, device: str, membership: str) -> str:
     state = drbdsetup.observe(runner, device)
     if state is None:
         return "unknown"
     return apply_drbd_quorum(
-        standing,
+        membership,
         replicas=len(state.peers) + 1,
         is_primary=state.is_primary,
         has_quorum=state.has_quorum,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Entry points of DRBD's handlers and systemd's units."""
+"""Programs in /usr/lib/sanctl: DRBD's handlers, and the ExecStart of sanctl's systemd units."""

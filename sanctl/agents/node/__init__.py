@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What concerns the node as a whole: votes, cleanup of failures."""
+"""The node rather than one device: its Corosync vote mode, cleanup of Pacemaker failures."""

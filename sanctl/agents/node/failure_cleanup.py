@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Has failures forgotten that are over: a start for which there was no pool, and a restart.
+"""Cleans up Pacemaker failures whose cause is gone: start without its pool, monitor for a restart.
 
-Pacemaker keeps a failure until somebody cleans it up, and does not repeat a failed start on that
-node before (start-failure-is-fatal, pacemaker-schedulerd(7)). For what is wrong with a device that
-is right: an operator looks first. But a pool whose disk did not answer, or that the others here
-have not let go of yet, comes back; and a monitor fails on purpose to have its replica started anew.
+Pacemaker keeps a failure until it is cleaned up, and does not repeat a failed start on that node
+before (start-failure-is-fatal, pacemaker-schedulerd(7)). For a fault of the device that is right:
+an operator looks first. But a pool comes back whose disk did not answer, or whose filesystem the
+other replicas here had not closed yet; and a monitor fails on purpose to have its replica
+restarted.
 
-Each such failure is noted with its operation, and no other is cleaned up. It is done by the pools'
-agent: for a device's own the cleanup, which waits for what is under way, would wait for ever.
+Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
+in a device's own action the cleanup, which waits for running actions, would wait for ever.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from sanctl.system.runner import Runner
 
 START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
-# Until then a failure may not be in the CIB yet; crm_resource would find nothing to clean up.
+# A younger failure may not be in the CIB yet; crm_resource would find nothing to clean up.
 _MIN_AGE_S = 10.0
 
 
 class Failure(NamedTuple):
-    """A failure that is over.
+    """A failure whose cause is gone.
 
     Attributes:
-        device: whose.
-        operation: what failed.
-        interval_ms: of a recurring operation; 0.
-        written_ns: when it was noted.
+        device: the device's name.
+        operation: the operation that failed.
+        interval_ms: the operation's interval; 0 if it does not recur.
+        written_ns: when the failure was noted.
     """
 
     device: str
@@ -50,10 +51,10 @@ class Failure(NamedTuple):
 
 @contextlib.contextmanager
 def note_start_failure(device: Device) -> Iterator[None]:
-    """Note that a start fails for want of its pool, if it does in here, or is killed in here.
+    """Note a failed start where the code inside fails, or the process is killed inside.
 
     Raises:
-        SanctlError, OSError: what happened in here.
+        SanctlError, OSError: the failure of the code inside.
     """
     write_note(device, START)
     try:
@@ -65,26 +66,26 @@ def note_start_failure(device: Device) -> Iterator[None]:
 
 
 def write_note(device: Device, operation: str) -> None:
-    """Note that this operation fails, for a reason that passes by itself."""
+    """Note that this operation fails for a reason that passes by itself."""
     with contextlib.suppress(OSError):
         _note(device.name, operation).write(f"{device.pool} {ocf.meta('interval', '0')}")
 
 
 def remove_notes(name: str, *operations: str) -> None:
-    """Remove notes of a device; one that is gone is fine."""
+    """Remove notes of a device, if they are there."""
     for operation in operations:
         _note(name, operation).remove()
 
 
 def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
-    """Return the failures of this node that are over.
+    """Return the noted failures of this node whose cause is gone.
 
-    A start's is once its pool is there; a monitor's once the replica that was started anew is a
-    standby that is in sync.
+    That of a start is gone once its pool is usable; that of a monitor once the restarted replica is
+    a standby that is in sync.
 
     Args:
-        runner: starts what asks DRBD.
-        usable: the pools that are there, and take writes.
+        runner: starts drbdsetup.
+        usable: the pools that are mounted and take writes.
 
     Raises:
         SanctlError, OSError: DRBD could not be asked.
@@ -114,9 +115,9 @@ def _is_in_sync(state: ResourceState | None) -> bool:
 
 
 def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
-    """Have the cluster forget these failures, and start what it kept from this node for them.
+    """Clean up these failures in Pacemaker, which then starts the resources here again.
 
-    One that fails, or is interrupted, is repeated by the next call.
+    A cleanup that fails, or is interrupted, is repeated by the next call.
     """
     here = os.uname().nodename
     for one in failures:
@@ -129,13 +130,13 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
                 interval_ms=one.interval_ms,
                 timeout_s=_TIMEOUT_S,
             )
-            what, priority = "is cleaned up", journal.NOTICE
+            outcome, priority = "is cleaned up", journal.NOTICE
             if _note(one.device, one.operation).written_ns() == one.written_ns:
                 remove_notes(one.device, one.operation)
         except SanctlError as error:
-            what, priority = f"is not cleaned up yet: {error}", journal.WARNING
+            outcome, priority = f"is not cleaned up yet: {error}", journal.WARNING
         journal.write(
-            f"{one.device}: the failure of its {one.operation} here is over, and {what}",
+            f"{one.device}: the cause of a failed {one.operation} is gone: the failure {outcome}",
             priority=priority,
             device=one.device,
             action="failure-cleanup",
@@ -144,5 +145,5 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
 
 
 def _note(name: str, operation: str) -> state_files.StateFile:
-    # Of the node, not of the device: the stop that follows a failure must not remove it.
+    # A file of the node, not of the device: the stop that follows a failure must not remove it.
     return state_files.of_node(f"failed-{operation}.{name}")

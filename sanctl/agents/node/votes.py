@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How this node counts votes: brings it to what the cluster asks for, and tells how it is.
+"""Corosync's vote mode on this node: writes the wanted one to corosync.conf, publishes the present.
 
-The cluster's wish is a permanent attribute of each node, set for all of them in one change of the
-CIB (`sanctl cluster strategy set`). This only ever changes the node's own files. What is written
-holds from corosync's next start or reload on, and nobody reloads before every node has written.
+The wanted vote mode is a permanent attribute of each node, set for all nodes in one change of the
+CIB (`sanctl cluster strategy set`). This module only ever changes the node's own files. A written
+mode holds from corosync's next start or reload on, and `sanctl cluster strategy` reloads only after
+every node has written.
 
-Whether a wish is a safe next step is decided before it is made (`sanctl.plan.cluster.strategy`).
+Whether a mode is a safe next step is decided before it is set (`sanctl.plan.cluster.strategy`).
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ from sanctl.system.files import exists, read_text, read_text_or, write_atomicall
 from sanctl.system.runner import Runner
 
 _TOML = "/etc/sanctl/cluster.toml"
-# Looked at instead of asking systemd, which would cost a process with every monitor.
+# Its existence shows that the daemon runs: asking systemd would cost a process with every monitor.
 _QDEVICE_SOCKET = "/run/corosync-qdevice/corosync-qdevice.sock"
 
 
-def apply(runner: Runner, wished: str) -> None:
-    """Bring this node towards what is wished for, and publish how it counts.
+def apply(runner: Runner, wanted: str) -> None:
+    """Bring this node towards the wanted vote mode, and publish the present one.
 
     Args:
         runner: runs corosync's tools.
-        wished: the node's permanent attribute, empty if there is none.
+        wanted: the node's permanent attribute, empty if there is none.
 
     Raises:
         SanctlError: corosync or Pacemaker does not answer; the next monitor tries again.
         OSError: a file cannot be written.
     """
-    wish = WantedVotes.parse(wished)
-    if wish is not None:
-        _write_wanted(runner, wish)
-    ballot = read_vote_mode(runner)
-    _run_qdevice(runner, ballot)
-    _publish(runner, ballot)
+    target = WantedVotes.parse(wanted)
+    if target is not None:
+        _write_wanted(runner, target)
+    present = read_vote_mode(runner)
+    _run_qdevice(runner, present)
+    _publish(runner, present)
 
 
 def read_vote_mode(runner: Runner) -> NodeVotes:
-    """Return how this node counts."""
+    """Return this node's vote mode, on disk and live."""
     live = corosync.live_vote_mode(runner)
     return NodeVotes(
         file=parse_conf_vote_mode(read_text_or(corosync.CONF, "")),
@@ -60,7 +61,7 @@ def read_vote_mode(runner: Runner) -> NodeVotes:
 
 
 def invalidate_published() -> None:
-    """Have the next `cast` publish again, whatever was told before."""
+    """Make the next `apply` publish again, whatever was published before."""
     attrd_cache.of_votes().remove()
 
 
@@ -73,27 +74,29 @@ def _strategy() -> str:
         return ""
 
 
-def _write_wanted(runner: Runner, wish: WantedVotes) -> None:
-    """Write what is wished for into this node's files, if it is not there."""
+def _write_wanted(runner: Runner, target: WantedVotes) -> None:
+    """Write the wanted vote mode into this node's files, if they hold another."""
     text = read_text(corosync.CONF)
-    if parse_conf_vote_mode(text) != wish.vote_mode:
+    if parse_conf_vote_mode(text) != target.vote_mode:
         if exists(_QDEVICE_SOCKET):
-            # Before, not after: when corosync drops a device whose daemon still runs, the daemon
-            # fails, and corosync believes to the end of its days that it is registered (3.1.9).
+            # Before, not after: when corosync drops a quorum device whose daemon still runs, the
+            # daemon fails, and corosync takes it for registered until corosync ends (3.1.9).
             corosync.set_qdevice(runner, running=False)
-            _log(f"votes: the quorum device is let go of, before counting by {wish.vote_mode}")
+            _log(f"votes: the quorum device is stopped, before counting by {target.vote_mode}")
         start, end = section_span(text, "quorum")
-        write_atomically(corosync.CONF, text[:start] + quorum_section(wish.vote_mode) + text[end:])
-        _log(f"votes: {corosync.CONF} now counts by {wish.vote_mode}")
-    if _strategy() != wish.strategy and _write_strategy(wish.strategy):
-        _log(f"votes: {_TOML} now says {wish.strategy}")
+        write_atomically(
+            corosync.CONF, text[:start] + quorum_section(target.vote_mode) + text[end:]
+        )
+        _log(f"votes: {corosync.CONF} now counts by {target.vote_mode}")
+    if _strategy() != target.strategy and _write_strategy(target.strategy):
+        _log(f"votes: {_TOML} now says {target.strategy}")
 
 
 def _write_strategy(strategy: str) -> bool:
-    """Put the strategy into cluster.toml; return whether that was done.
+    """Write the strategy into cluster.toml; return whether that was done.
 
-    A rollout that is on its way to another strategy may have written nodes that do not go with this
-    one. Then the file is the newer word, and is left alone.
+    A rollout that is changing to another strategy may have written nodes that this strategy does
+    not allow. Then the file is newer than the attribute, and is left alone.
     """
     from sanctl.config.cluster import parse, render  # noqa: PLC0415 - monitors do not pay for it
     from sanctl.model.topology import Strategy  # noqa: PLC0415
@@ -109,35 +112,35 @@ def _write_strategy(strategy: str) -> bool:
     return True
 
 
-def _run_qdevice(runner: Runner, ballot: NodeVotes) -> None:
-    """Run the device's daemon while corosync counts with one, and only then."""
+def _run_qdevice(runner: Runner, present: NodeVotes) -> None:
+    """Run corosync-qdevice while corosync counts a quorum device's vote, and only then."""
     is_running = exists(_QDEVICE_SOCKET)
-    if _is_qdevice(ballot.live) and _is_qdevice(ballot.file):
+    if _is_qdevice(present.live) and _is_qdevice(present.file):
         if not is_running:
             corosync.set_qdevice(runner, running=True)
-    elif is_running and not _is_qdevice(ballot.live):
+    elif is_running and not _is_qdevice(present.live):
         corosync.set_qdevice(runner, running=False)
 
 
-def _is_qdevice(tally: VoteMode | None) -> bool:
-    return tally is not None and tally.votes is Votes.QDEVICE
+def _is_qdevice(vote_mode: VoteMode | None) -> bool:
+    return vote_mode is not None and vote_mode.votes is Votes.QDEVICE
 
 
-def _publish(runner: Runner, ballot: NodeVotes) -> None:
-    listener = attrd_cache.attrd_pid()
-    if attrd_cache.is_current(attrd_cache.of_votes(), listener, str(ballot)):
+def _publish(runner: Runner, present: NodeVotes) -> None:
+    attrd_pid = attrd_cache.attrd_pid()
+    if attrd_cache.is_current(attrd_cache.of_votes(), attrd_pid, str(present)):
         return
-    node_attributes.publish(runner, VOTES_ATTRIBUTE, str(ballot))
-    attrd_cache.record(attrd_cache.of_votes(), listener, str(ballot))
+    node_attributes.publish(runner, VOTES_ATTRIBUTE, str(present))
+    attrd_cache.record(attrd_cache.of_votes(), attrd_pid, str(present))
 
 
 def _log(text: str) -> None:
     journal.write(text, priority=journal.NOTICE, action="votes")
 
 
-def apply_or_log(runner: Runner, wished: str) -> None:
-    """As `cast`; a failure is logged, because what serves does not depend on it."""
+def apply_or_log(runner: Runner, wanted: str) -> None:
+    """Call `apply`, and log a failure: a device that serves does not depend on it."""
     try:
-        apply(runner, wished)
+        apply(runner, wanted)
     except (SanctlError, OSError, ValueError) as error:
         journal.write(f"votes: {error}", priority=journal.ERROR, action="votes")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Making a replica Primary and Secondary."""
+"""DRBD roles: Primary, Secondary, and the first promotion of a new device."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The first promotion of a device: whether it has been, the record of it, and waiting for it.
+"""Whether a device is new (`sanctl-new`), the record of its first promotion, and the wait for it.
 
-New replicas are all zeros, and the first promotion declares them good. That a device has never been
-active the CIB says by the meta attribute `sanctl-new` of the device's primitive, which `sanctl
-device create` sets and the first promotion removes. Pacemaker hands agents no meta attributes but
-its own, so the CIB has to be asked. A device that was active once is never new again, and that is
-kept on tmpfs.
+New replicas are all zeros, and the first promotion makes them UpToDate without a resync. In the
+CIB, the meta attribute `sanctl-new` of the device's primitive says that the device has never been
+active: `sanctl device create` sets it, and the first promotion removes it. Pacemaker hands agents
+no meta attributes but its own, so the CIB has to be asked. A device that was active once is never
+new again, and that is noted on tmpfs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
-#: A new device's first promotion takes two seconds here and there; its monitor has thirty.
+#: A new device's first promotion takes about two seconds; the monitor that waits has thirty.
 _MAX_WAIT_S = 10.0
 _TIMEOUT_S = 8.0
 #: The first promotion of a device: no host waits yet, and a failure costs a stop and a start.
@@ -30,10 +30,10 @@ _ATTRIBUTE = "sanctl-new"
 
 
 def is_new(runner: Runner, device: Device) -> bool:
-    """Whether the cluster says that the device has never been active.
+    """Whether the CIB says that the device has never been active.
 
     Raises:
-        CommandError: the cluster did not answer; a device is then not taken for a new one.
+        CommandError: the cluster did not answer; the device must not be taken for a new one.
     """
     if _active_note(device).exists():
         return False
@@ -45,7 +45,7 @@ def is_new(runner: Runner, device: Device) -> bool:
 
 
 def record_promotion(runner: Runner, device: Device) -> None:
-    """Make the cluster know that the device has been active.
+    """Record in the CIB that the device has been active.
 
     Raises:
         CommandError: the cluster did not take it; the device must not become Primary.
@@ -57,11 +57,11 @@ def record_promotion(runner: Runner, device: Device) -> None:
 def observe_after_first_promotion(
     runner: Runner, device: Device, *, within_s: float
 ) -> parts.Health:
-    """Observe the replica; of a new device once its first promotion is done, if that is soon.
+    """Observe the replica; of a new device, wait for its first promotion if that comes soon.
 
-    The peer's promotion, which runs beside the standby's first monitor, declares both replicas
-    good. The next monitor is eleven seconds away, and whoever created the device waits to hear it
-    from both.
+    The peer's promotion, which runs beside the standby's first monitor, makes both replicas
+    UpToDate. The next monitor is eleven seconds away, and `sanctl device create` waits until both
+    nodes have published that.
     """
     deadline = time.monotonic() + min(_MAX_WAIT_S, within_s)
     found = parts.observe(runner, device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes DRBD Primary on this node, where the cluster may know more than DRBD does, or Secondary."""
+"""Makes DRBD Primary or Secondary here: repeats while DRBD has not noticed a dead peer yet."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PEER_NOT_OUTDATED = "(-7)"
 
 
 def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
-    """Make a resource Primary, waiting for a moment while DRBD still believes in a dead peer.
+    """Make a resource Primary, trying again while DRBD has not noticed that its peer is dead.
 
     After a crash the cluster may be faster than DRBD: until DRBD has noticed the dead connection
     it refuses a second Primary, which is right. A peer that is still Primary after that lives.
 
-    Noticing it while it tries, DRBD calls fence-peer in its last try (drbd_nl.c, drbd_set_role),
-    and refuses although the peer is outdated by now. Then it only has to be asked again; once,
-    because a refusal with any other peer is what the handler meant.
+    DRBD may notice the dead connection during the attempt. Then it calls fence-peer in its last try
+    (drbd_nl.c, drbd_set_role), and refuses although the peer is outdated by now. One more attempt
+    succeeds; only one is made, because a refusal with any other peer is what the handler meant.
 
     Args:
         runner: starts DRBD's tools.
@@ -36,8 +36,8 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     Raises:
         CommandError: DRBD refuses for good, or did not answer.
     """
-    patience = min(deadline, time.monotonic() + _DEAD_PEER_DETECTION_S)
-    was_late = False
+    detected_by = min(deadline, time.monotonic() + _DEAD_PEER_DETECTION_S)
+    has_retried = False
     while True:
         try:
             left = max(deadline - time.monotonic(), 1.0)
@@ -45,9 +45,9 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
                 drbdsetup.primary(runner, name, minor, timeout_s=left)
         except CommandError as error:
             text = str(error)
-            if _PEER_NOT_OUTDATED in text and not was_late and _peer_is_outdated(runner, name):
-                was_late = True
-            elif _TWO_PRIMARIES in text and time.monotonic() <= patience:
+            if _PEER_NOT_OUTDATED in text and not has_retried and _peer_is_outdated(runner, name):
+                has_retried = True
+            elif _TWO_PRIMARIES in text and time.monotonic() <= detected_by:
                 time.sleep(0.2)
             else:
                 raise
@@ -58,9 +58,9 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
 def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     """Make a resource Secondary, at a moment when no handler is marking the peer.
 
-    The peer may be promoted from here on: a mark that came after this could hit the node that
-    serves. A handler that looks later sees that its node is no Primary any more. The gate is closed
-    by now: no I/O is held here that a handler, kept waiting for the lock, would have to let go.
+    The peer may be promoted from here on: a mark set after this could hit the node that serves. A
+    handler that reads the role later sees that its node is no Primary any more. The gate is closed
+    by now: no I/O is held here that a handler, kept waiting for the lock, would have to release.
 
     Args:
         runner: starts DRBD's tools.
@@ -69,7 +69,7 @@ def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
         deadline: of the whole action, on the monotonic clock, in seconds.
 
     Raises:
-        CommandError: a handler is at work for too long, or DRBD refuses or did not answer.
+        CommandError: a handler holds the lock for too long, or DRBD refuses or did not answer.
     """
     outdate.cancel_promotion(name)
     wait_s = max(1.0, deadline - time.monotonic())
