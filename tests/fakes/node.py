@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The node on which an agent runs, in memory: DRBD, loop devices, /run/sanctl, journal, clock.
 
-The programs that an agent starts are answered as with any FakeRunner. What an agent reads or does
+The programs that an agent starts are answered as by any FakeRunner. What an agent reads or does
 without a program (sysfs, ioctls, files below /run, sleeping, a reboot) is replaced by `install`,
 and follows the attributes of the node: a test sets these, at any time.
 """
@@ -31,7 +31,7 @@ from sanctl.drivers import (
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.corosync import Membership
 from sanctl.system import journal, state_files
-from sanctl.system.runner import Runner
+from sanctl.system.runner import LocalRunner, Runner
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
 
@@ -76,6 +76,7 @@ class FakeNode(FakeRunner):
         initiators: the access list of each LUN.
         flash_cache: what the kernel says of the slow disk under a flash cache.
         journal: the lines in the journal.
+        programs: answers the agents that have a LocalRunner of their own; the node itself.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,6 +94,7 @@ class FakeNode(FakeRunner):
         self.flash_cache: bcache.OriginState | None = None
         self.journal: list[str] = []
         self.clock = Clock()
+        self.programs: FakeRunner = self
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have the agents find this node in place of the real one."""
@@ -104,6 +106,7 @@ class FakeNode(FakeRunner):
             (resource_file, "_INCLUDE", f"{self.folder}/sanctl.res"),
             (resource_file, "_SECRET", self._file("secret", "s3cret\n")),
             (lost_writes, "_BOOT_ID", self._file("boot_id", "this boot\n")),
+            (LocalRunner, "run", lambda _, argv, **options: self.programs.run(argv, **options)),
             (os, "uname", lambda: os.uname_result(("Linux", self.name, "", "", ""))),
             (time, "monotonic", lambda: self.clock.now_s),
             (time, "sleep", self.clock.sleep),

@@ -7,16 +7,15 @@ import contextlib
 import errno
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
 from sanctl.agents.fencing import failed_stop_reboot, outdate
 from sanctl.agents.fencing.outdate import clear_marks, mark_outdated, peer_membership
 from sanctl.agents.handlers import fence_peer
-from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
+from tests.fakes.node import Clock, FakeNode, Rebooted
 from tests.fakes.runner import Answer, FakeRunner
 
 _QUORUM = """\
@@ -173,11 +172,7 @@ def _events(role: str, connection: str, peer_disk: str) -> str:
     )
 
 
-@pytest.fixture(autouse=True)
-def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("fake_node")
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
@@ -279,38 +274,20 @@ def test_a_mark_that_did_not_last_does_not_count() -> None:
     assert _done(node) == ["mark n2"]
 
 
-class _Rebooted(Exception):
-    """The kernel would be gone here."""
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that moves when the handler sleeps; and a reboot that ends the handler."""
-    now = [1000.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-        assert now[0] < 1000.0 + 900, "it waits for ever"
-
-    def reboot(runner: object, reason: str, *, device: str) -> None:
-        raise _Rebooted(reason)
-
-    monkeypatch.setattr("sanctl.agents.handlers.fence_peer.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("sanctl.agents.handlers.fence_peer.time.sleep", sleep)
-    monkeypatch.setattr("sanctl.agents.handlers.fence_peer.self_fence.reboot", reboot)
+def clock(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of a node on which DRBD starts the handler; it moves when the handler sleeps."""
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
-    return now
+    return fake_node.clock
 
 
-def _frozen(
-    clock: list[float], standing: Callable[[float], str], role: str = "Primary"
-) -> FakeRunner:
+def _frozen(clock: Clock, standing: Callable[[float], str], role: str = "Primary") -> FakeRunner:
     """A node that answers as long as it is asked: a standing for each second that passes."""
     silence = CommandError(Problem("SAN-CMD-002", "no answer"))
 
     def answer(argv: Sequence[str]) -> Answer:
-        told = standing(clock[0] - 1000.0)
+        told = standing(clock.passed_s)
         if argv[0] == "corosync-quorumtool" and told == "silent":
             return silence
         if argv[0] == "cibadmin" and told == "Yes/mute":
@@ -338,70 +315,60 @@ class _Frozen(FakeRunner):
 
 @pytest.mark.parametrize("told", ["No/n1", "silent"])
 def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
-    told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    told: str, clock: Clock, fake_node: FakeNode
 ) -> None:
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: told))
-    with pytest.raises(_Rebooted, match="no quorum for 60 s"):
+    fake_node.programs = _frozen(clock, lambda _passed: told)
+    with pytest.raises(Rebooted, match="no quorum for 60 s"):
         fence_peer.main()
-    assert 60.0 <= clock[0] - 1000.0 < 62.0
+    assert 60.0 <= clock.passed_s < 62.0
 
 
 def test_an_error_of_the_kernel_does_not_end_the_handler(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
+    clock: Clock, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DRBD calls it once: I/O would stay frozen for good."""
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
+    fake_node.programs = _frozen(clock, lambda _passed: "Yes/n1")
     looks = iter([OSError(errno.ENOMEM, "Cannot allocate memory")] * 3)
 
     def exists(_file: state_files.StateFile) -> bool:
         for error in looks:
             raise error
-        raise _Rebooted("asked again")
+        raise Rebooted("asked again")
 
     monkeypatch.setattr(state_files.StateFile, "exists", exists)
-    with pytest.raises(_Rebooted, match="asked again"):
+    with pytest.raises(Rebooted, match="asked again"):
         fence_peer.main()
 
 
 @pytest.mark.parametrize("told", ["Yes/n1", "Yes/mute"])
 def test_one_with_quorum_waits_for_as_long_as_it_takes(
-    told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    told: str, clock: Clock, fake_node: FakeNode
 ) -> None:
     """Also when Pacemaker does not answer: only corosync says who is the majority."""
-    monkeypatch.setattr(
-        fence_peer, "_RUNNER", _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
-    )
+    fake_node.programs = _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
     assert fence_peer.main() == 4
-    assert clock[0] - 1000.0 > 600
+    assert clock.passed_s > 600
 
 
-def test_quorum_that_comes_back_begins_the_time_anew(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quorum_that_comes_back_begins_the_time_anew(clock: Clock, fake_node: FakeNode) -> None:
     def told(passed: float) -> str:
         return "Yes/n1" if 50 <= passed < 51 else "No/n1"
 
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, told))
-    with pytest.raises(_Rebooted):
+    fake_node.programs = _frozen(clock, told)
+    with pytest.raises(Rebooted):
         fence_peer.main()
-    assert clock[0] - 1000.0 > 110
+    assert clock.passed_s > 110
 
 
-def test_a_promotion_never_ends_in_a_reboot(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
+def test_a_promotion_never_ends_in_a_reboot(clock: Clock, fake_node: FakeNode) -> None:
+    fake_node.programs = _frozen(clock, lambda _passed: "No/n1", "Secondary")
     with outdate.promoting("vol1"):
         assert fence_peer.main() == 1
-    assert clock[0] - 1000.0 > 30
+    assert clock.passed_s > 30
 
 
-def test_a_promotion_that_is_certain_may_go_on(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n2", "Secondary")
-    )
+def test_a_promotion_that_is_certain_may_go_on(clock: Clock, fake_node: FakeNode) -> None:
+    fake_node.programs = _frozen(clock, lambda _passed: "Yes/n2", "Secondary")
     with outdate.promoting("vol1"):
         assert fence_peer.main() == 4
 
@@ -416,20 +383,18 @@ def test_a_promotion_that_is_certain_may_go_on(
     ids=["demoted", "link-back", "down"],
 )
 def test_a_handler_that_is_late_marks_nobody(
-    events: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    events: str, clock: Clock, fake_node: FakeNode
 ) -> None:
     """The peer may have been promoted meanwhile: then nobody could be promoted any more."""
     node = _node(events, ["Yes/n2", "Yes/n2"])
-    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    fake_node.programs = node
     assert fence_peer.main() == 1
     assert _done(node) == []
 
 
-def test_a_promotion_that_is_called_off_marks_nobody(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_promotion_that_is_called_off_marks_nobody(clock: Clock, fake_node: FakeNode) -> None:
     node = _node(_events("Secondary", "Connecting", "DUnknown"), ["Yes/n2", "Yes/n2"])
-    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    fake_node.programs = node
     with outdate.promoting("vol1"):
         outdate.cancel_promotion("vol1")
         assert fence_peer.main() == 1
@@ -438,11 +403,11 @@ def test_a_promotion_that_is_called_off_marks_nobody(
 
 @pytest.mark.parametrize(("told", "reboots"), [("No/n1", True), ("Yes/n1", False), ("", False)])
 def test_a_failed_stop_without_quorum_has_nobody_to_fence_it(
-    told: str, reboots: bool, clock: list[float]
+    told: str, reboots: bool, clock: Clock
 ) -> None:
     node = _frozen(clock, lambda _passed: told or "silent")
     if reboots:
-        with pytest.raises(_Rebooted, match="could not be stopped"):
+        with pytest.raises(Rebooted, match="could not be stopped"):
             failed_stop_reboot.reboot_after_failed_stop(node, "vol1", "it hangs")
     else:
         failed_stop_reboot.reboot_after_failed_stop(node, "vol1", "it hangs")
