@@ -12,11 +12,11 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
 from sanctl.system import state_files
 from sanctl.system.runner import DeadlineRunner, Runner
+from tests.fakes.node import Clock, FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 _SILENCE = CommandError(Problem("SAN-CMD-002", "no answer"))
@@ -38,75 +38,54 @@ _STANDALONE = _events("StandAlone", "Off", "Outdated")
 _IN_SYNC = _events("Connected", "Established", "UpToDate")
 
 
-class _Clock:
-    """Moves when somebody sleeps, and with every program."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        assert self.now < 1100.0, "it waits for ever"
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Clock:
-    made = _Clock()
-    monkeypatch.setattr("time.monotonic", made.monotonic)
-    monkeypatch.setattr("time.sleep", made.sleep)
-    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+@pytest.fixture(autouse=True)
+def clock(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of a node on which DRBD starts the handler; it moves with every program, too."""
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
-    return made
+    return fake_node.clock
 
 
 def _source(
-    monkeypatch: pytest.MonkeyPatch, clock: _Clock, standing: Sequence[str], events: str = _WAITING
-) -> FakeRunner:
+    monkeypatch: pytest.MonkeyPatch, node: FakeNode, standing: Sequence[str], events: str = _WAITING
+) -> None:
     """A node about to fill its peer, and the peer's standing each time somebody asks."""
     left = list(standing)
 
     def secure(runner: object, device: str, peer: str) -> str:
-        clock.sleep(0.5)
+        node.clock.sleep(0.5)
         told = left.pop(0) if len(left) > 1 else left[0]
         if told == "silent":
             raise _SILENCE
         return told
 
     monkeypatch.setattr(outdate, "mark_outdated", secure)
-    node = FakeRunner(events)
-    monkeypatch.setattr(before_resync_source, "_RUNNER", node)
-    return node
+    node.answer = events
 
 
-def _is_noted(tmp_path: Path) -> bool:
-    return (tmp_path / "devices/vol1/outdated-unmarked.n2").exists()
+def _is_noted() -> bool:
+    return state_files.of_device("vol1", "outdated-unmarked.n2").exists()
 
 
 @pytest.mark.parametrize(
     "standing", [["member"], ["fenced"], ["alone", "unknown", "silent", "member"]]
 )
 def test_a_resync_begins_when_its_target_is_marked(
-    standing: list[str], clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    standing: list[str], fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _source(monkeypatch, clock, standing)
+    _source(monkeypatch, fake_node, standing)
     assert before_resync_source.main() == 0
-    assert not _is_noted(tmp_path)
+    assert not _is_noted()
 
 
 def test_drbd_9_may_drop_a_resync_that_was_let_begin(
-    clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its monitor connects again, once for each resync that was to begin."""
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
-    _source(monkeypatch, clock, ["member"])
+    fake_node.generation = 9
+    _source(monkeypatch, fake_node, ["member"])
     assert before_resync_source.main() == 0
-    assert _is_noted(tmp_path)
+    assert _is_noted()
     alone = parse_events2(_STANDALONE)["vol1"]
 
     def refuse(argv: Sequence[str]) -> Answer:
@@ -114,21 +93,21 @@ def test_drbd_9_may_drop_a_resync_that_was_let_begin(
 
     with pytest.raises(CommandError):
         reconnect_dropped.reconnect(FakeRunner(refuse), "vol1", alone)
-    assert _is_noted(tmp_path)
+    assert _is_noted()
     node = FakeRunner(_STANDALONE)
     for _ in range(2):
         assert reconnect_dropped.reconnect(node, "vol1", alone) == alone
     assert [argv for argv, _ in node.calls].count(("drbdadm", "adjust", "vol1")) == 1
-    assert not _is_noted(tmp_path)
+    assert not _is_noted()
 
 
 @pytest.mark.parametrize(("standing", "status"), [("member", 0), ("alone", 1)])
 def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
-    standing: str, status: int, clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    standing: str, status: int, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It connected another peer again: this one's resync has not begun yet."""
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
-    _source(monkeypatch, clock, [standing])
+    fake_node.generation = 9
+    _source(monkeypatch, fake_node, [standing])
     told = outdate.mark_outdated
 
     def secure(runner: Runner, device: str, peer: str) -> str:
@@ -137,53 +116,51 @@ def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
 
     monkeypatch.setattr(outdate, "mark_outdated", secure)
     assert before_resync_source.main() == status
-    assert _is_noted(tmp_path)
+    assert _is_noted()
 
 
 @pytest.mark.parametrize("standing", ["alone", "unknown", "silent"])
 def test_while_the_mark_is_not_certain_there_is_no_resync(
-    standing: str, clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    standing: str, fake_node: FakeNode, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DRBD waits for it: it must end in less time than `drbdsetup down` waits."""
-    _source(monkeypatch, clock, [standing])
+    _source(monkeypatch, fake_node, [standing])
     assert before_resync_source.main() == 1
-    assert 14.0 < clock.now - 1000.0 < 17.0
-    assert _is_noted(tmp_path)
+    assert 14.0 < clock.passed_s < 17.0
+    assert _is_noted()
 
 
 def test_when_the_connection_is_gone_nobody_is_marked_and_fence_peer_not_kept_waiting(
-    clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    fake_node: FakeNode, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _source(monkeypatch, clock, [], _LOST)
+    _source(monkeypatch, fake_node, [], _LOST)
     assert before_resync_source.main() == 1
-    assert clock.now - 1000.0 < 1.0
-    assert _is_noted(tmp_path)
+    assert clock.passed_s < 1.0
+    assert _is_noted()
 
 
 def test_it_waits_for_the_lock_no_longer_than_for_anything_else(
-    clock: _Clock, monkeypatch: pytest.MonkeyPatch
+    fake_node: FakeNode, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _source(monkeypatch, clock, [])
+    _source(monkeypatch, fake_node, [])
     with outdate.locked("vol1", wait_s=0.0) as is_mine:
         assert is_mine
         assert before_resync_source.main() == 1
-    assert clock.now - 1000.0 < 17.0
+    assert clock.passed_s < 17.0
 
 
-def test_without_a_name_nothing_is_filled(clock: _Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_name_nothing_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRBD_PEER")
     assert before_resync_source.main() == 1
 
 
-def test_the_monitor_connects_again_what_the_handler_had_dropped(
-    clock: _Clock, tmp_path: Path
-) -> None:
+def test_the_monitor_connects_again_what_the_handler_had_dropped() -> None:
     node = FakeRunner(_WAITING)
     reconnect_dropped.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
     assert reconnect_dropped.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
-    assert _is_noted(tmp_path)
+    assert _is_noted()
 
 
 _THREE = (
@@ -199,10 +176,10 @@ _THREE = (
 
 
 def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
-    clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    fake_node: FakeNode, tmp_path: Path
 ) -> None:
     """n3 diverged: that n2 is about to be filled is no reason to ask it again."""
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    fake_node.generation = 9
     reconnect_dropped.write_note("vol1", "n2")
     reconnect_dropped.write_note("vol1", "gone")
     node = FakeRunner(_THREE)
@@ -216,14 +193,12 @@ def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
     assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
 
 
-def test_a_suspect_replica_is_not_connected_again(
-    clock: _Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
+def test_a_suspect_replica_is_not_connected_again() -> None:
+    lost_writes.record_failed_flush("vol1")
     reconnect_dropped.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
     assert reconnect_dropped.reconnect(FakeRunner(""), "vol1", alone) == alone
-    assert _is_noted(tmp_path)
+    assert _is_noted()
 
 
 @pytest.mark.parametrize(
@@ -231,9 +206,7 @@ def test_a_suspect_replica_is_not_connected_again(
     [(_STANDALONE, False, False), (_WAITING, True, True), (_IN_SYNC, True, False)],
     ids=["diverged", "at-work", "done"],
 )
-def test_nothing_else_is_connected_again(
-    events: str, is_noted: bool, stays: bool, clock: _Clock, tmp_path: Path
-) -> None:
+def test_nothing_else_is_connected_again(events: str, is_noted: bool, stays: bool) -> None:
     """Replicas that diverged stand alone until an operator decides."""
     node = FakeRunner("")
     if is_noted:
@@ -241,17 +214,17 @@ def test_nothing_else_is_connected_again(
     state = parse_events2(events)["vol1"]
     assert reconnect_dropped.reconnect(node, "vol1", state) == state
     assert node.calls == []
-    assert _is_noted(tmp_path) == stays
+    assert _is_noted() == stays
 
 
-def test_what_a_stop_drops(clock: _Clock, tmp_path: Path) -> None:
+def test_what_a_stop_drops() -> None:
     reconnect_dropped.write_note("vol1", "n2")
     state_files.remove_device("vol1")
     state_files.remove_device("vol1")
-    assert not _is_noted(tmp_path)
+    assert not _is_noted()
 
 
-def _slow(clock: _Clock) -> FakeRunner:
+def _slow(clock: Clock) -> FakeRunner:
     def answer(argv: Sequence[str]) -> Answer:
         clock.sleep(3.0)
         return ""
@@ -259,9 +232,9 @@ def _slow(clock: _Clock) -> FakeRunner:
     return FakeRunner(answer)
 
 
-def test_a_hurried_runner_starts_nothing_after_its_time(clock: _Clock) -> None:
+def test_a_hurried_runner_starts_nothing_after_its_time(clock: Clock) -> None:
     node = _slow(clock)
-    hurried = DeadlineRunner(node, clock.now + 5.0)
+    hurried = DeadlineRunner(node, clock.now_s + 5.0)
     hurried.run(["a"], timeout_s=20.0)
     hurried.run(["b"], timeout_s=20.0)
     with pytest.raises(CommandError, match="no time was left for c"):
