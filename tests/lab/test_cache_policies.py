@@ -192,7 +192,7 @@ def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
     status = bed.sh("n3", "sanctl status", ok=(0, 1), timeout_s=60).stdout
     assert re.search(rf"device {NAME}\s+n1\s+write-through \(one replica is in sync", status)
     bed.ensure_power("n2")
-    await_log(bed, "n2", began_s, "filled anew", within_s=300)
+    await_log(bed, "n2", began_s, "a full resync begins", within_s=300)
     await_log(bed, "n2", began_s, "cache: write-back: two copies", within_s=300)
 
 
@@ -208,7 +208,7 @@ def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
         log, "promote: gate leads onto DRBD"
     ), "it served before it had flushed"
     bed.ensure_power(active)
-    await_log(bed, active, began_s, "filled anew", within_s=300)
+    await_log(bed, active, began_s, "a full resync begins", within_s=300)
     await_log(bed, other, began_s, "cache: write-back: two copies", within_s=300)
 
 
@@ -264,7 +264,7 @@ def test_power_is_cut_at_a_step_of_a_change(
     if which == "active":
         await_log(bed, other, began_s, "promote: serving", within_s=240)
     bed.ensure_power(node)
-    await_log(bed, node, began_s, "filled anew", within_s=300)
+    await_log(bed, node, began_s, "a full resync begins", within_s=300)
     wait_for(
         "both in sync", lambda: collect.is_in_sync(bed, other, NAME), within_s=300, every_s=3.0
     )

@@ -122,7 +122,7 @@ def test_the_filesystem_is_remounted_and_the_replica_resynced(
     began_s = shut_down_under_load(scenario, path, node, nr)
     wait_for(
         "the replica to be marked as suspect",
-        lambda: "they are filled anew" in log(bed, node, began_s),
+        lambda: "get all data again" in log(bed, node, began_s),
         within_s=120,
         every_s=2.0,
     )

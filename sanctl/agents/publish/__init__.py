@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What replicas publish to the cluster as node attributes, and reading it."""
+"""Node attributes that a replica's agent publishes through pacemaker-attrd."""

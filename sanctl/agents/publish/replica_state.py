@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a replica tells the cluster about itself: its state, and how good a candidate it is."""
+"""Publishes a replica's state (attribute sanctl-NAME) and its promotion score."""
 
 from __future__ import annotations
 
@@ -25,62 +25,66 @@ from sanctl.system.runner import Runner
 
 
 def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
-    """Return what this replica tells the cluster about itself, as one node attribute.
+    """Return DRBD's state of this replica as it is published, `key=value` each.
 
     Args:
         state: the resource; None when it is not up.
-        nodes: on how many nodes the device has replicas. DRBD 8.4 forgets a connection that it
-            has given up, so one that should be there and is not stands alone.
+        nodes: the device's number of replicas. DRBD 8.4 no longer shows a connection that it has
+            given up: a missing connection of a device with several replicas is StandAlone.
     """
     if state is None:
         return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
     if nodes == 1 and not any(peer.connection == "Connected" for peer in state.peers):
-        # DRBD 8.4 shows the only replica a peer, and counts all blocks as different from it.
+        # DRBD 8.4 shows a peer of an only replica, and counts all blocks as out of sync.
         state = state._replace(peers=())
     connections = ",".join(peer.connection for peer in state.peers)
     connections = connections or ("StandAlone" if nodes > 1 else "None")
     replications = ",".join(peer.replication for peer in state.peers) or "Off"
     disks = ",".join(peer.disk for peer in state.peers) or "None"
-    behind = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
+    out_of_sync = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
     size = "?" if state.size_kib is None else str(state.size_kib * 1024)
-    # Of several it has to be said which is which.
+    # The values of several peers need the peers' names.
     names = ",".join(each.name for each in state.peers)
     peers = f" peers={names}" if names and nodes > 2 else ""
     return (
         f"disk={state.disk} connection={connections} replication={replications} "
-        f"peer-disk={disks} out-of-sync={behind} role={state.role} size={size} "
+        f"peer-disk={disks} out-of-sync={out_of_sync} role={state.role} size={size} "
         f"suspended={state.suspended}{peers}"
     )
 
 
 def access_list_digest(initiators: Iterable[str]) -> str:
-    """Return eight hex digits that tell one access list from another."""
+    """Return eight hex digits that identify an access list."""
     from hashlib import sha256  # noqa: PLC0415
 
     return sha256(" ".join(sorted(initiators)).encode()).hexdigest()[:8]
 
 
 def publish(
-    runner: Runner, device: Device, state: ResourceState | None, *, apart: str = ""
+    runner: Runner, device: Device, state: ResourceState | None, *, no_contact_fields: str = ""
 ) -> None:
-    """Tell the cluster this replica's state and promotion score, if they changed.
+    """Publish this replica's state and promotion score, if they changed.
 
-    `apart` is what a monitor adds of a replica without contact (sanctl/agents/recovery/heal.py).
+    They are published again after a minute, and after a restart of pacemaker-attrd. An error is
+    logged, not raised: the replica's state does not depend on it, and the next monitor tries again.
 
-    It is told again after a minute, and when the daemon that was told is gone.
-    What the replica is does not depend on who can be told: a failure is logged, and the next
-    monitor tries again.
+    Args:
+        runner: starts Pacemaker's tools.
+        device: the device.
+        state: the resource; None when it is not up.
+        no_contact_fields: what a monitor adds for a replica without contact
+            (sanctl/agents/recovery/heal.py).
     """
     try:
-        _publish(runner, device, state, apart)
+        _publish(runner, device, state, no_contact_fields)
     except (SanctlError, OSError) as error:
-        log_failure(device.name, error)
+        log_publish_failure(device.name, error)
 
 
-def log_failure(name: str, error: SanctlError | OSError) -> None:
-    """Log that the cluster could not be told something."""
+def log_publish_failure(name: str, error: SanctlError | OSError) -> None:
+    """Log that an attribute of a device could not be published."""
     journal.write(
-        f"{name}: the cluster could not be told this replica's state: {error}",
+        f"{name}: this replica's state could not be published: {error}",
         priority=journal.WARNING,
         device=name,
         action="publish",
@@ -88,24 +92,27 @@ def log_failure(name: str, error: SanctlError | OSError) -> None:
 
 
 def has_changed(device: Device, state: ResourceState) -> bool:
-    """Whether the cluster was told another state than this one, amounts apart.
+    """Whether this state differs from the published one, apart from amounts.
 
-    Not of a replica of which nothing was told: it is being started or stopped. Nor of one without
-    contact, of which only its agent knows all there is to tell.
+    False for a replica of which nothing is published: it is being started or stopped. Also for a
+    replica without contact: only its monitor knows all the fields that are published then.
     """
-    before = attrd_cache.published_fields(attrd_cache.of_device(device.name))
-    words = published_value(state, nodes=len(device.nodes)).split()
+    published = attrd_cache.published_fields(attrd_cache.of_device(device.name))
+    fields = published_value(state, nodes=len(device.nodes)).split()
     return (
-        bool(before)
+        bool(published)
         and state.is_connected
         and not are_all_blank(state, replicas=len(device.nodes))
         and any(
-            word not in before and not word.startswith(("out-of-sync=", "size=")) for word in words
+            field not in published and not field.startswith(("out-of-sync=", "size="))
+            for field in fields
         )
     )
 
 
-def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
+def _publish(
+    runner: Runner, device: Device, state: ResourceState | None, no_contact_fields: str
+) -> None:
     if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
     score = promotion_score(
@@ -126,8 +133,9 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     ):
         score = None
     access = access_list_digest(lio.initiators(device.name))
-    held = str(sync_policy.in_force(device.name)).replace(" ", "+") or "default"
-    value = f"{published_value(state, nodes=len(device.nodes))} acl={access} policy={held}{apart}"
+    policy = str(sync_policy.in_force(device.name)).replace(" ", "+") or "default"
+    value = published_value(state, nodes=len(device.nodes))
+    value += f" acl={access} policy={policy}{no_contact_fields}"
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None
     if latest is not None:
@@ -135,22 +143,22 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     value += write_cache_status.published_fields(device, state) + read_cache.published_fields(
         runner, device, state
     )
-    text, listener = f"{score} {value}", attrd_cache.attrd_pid()
+    text, attrd_pid = f"{score} {value}", attrd_cache.attrd_pid()
     cached = attrd_cache.of_device(device.name)
-    if attrd_cache.is_current(cached, listener, text):
+    if attrd_cache.is_current(cached, attrd_pid, text):
         return
     node_attributes.set_promotion_score(runner, device.name, score)
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
     if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
-        good = [node for node in others if state.with_only_peer(node).is_in_sync]
-        if good:
-            clear_marks(runner, device.name, good)
-    attrd_cache.record(cached, listener, text)
+        in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
+        if in_sync:
+            clear_marks(runner, device.name, in_sync)
+    attrd_cache.record(cached, attrd_pid, text)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
-    """Withdraw this replica's attributes; the node is no candidate any more."""
+    """Delete this replica's attributes: the node is no candidate for promotion any more."""
     attrd_cache.of_device(device.name).remove()
     with contextlib.suppress(SanctlError):
         node_attributes.delete_promotion_score(runner, device.name)

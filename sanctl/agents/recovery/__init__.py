@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What brings a damaged replica or pool back."""
+"""Recovery of a replica or pool: disk errors, shut-down filesystems, diverged or lost data."""

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Gets a pool off its filesystem that has shut itself down, and onto it again, mounted anew.
+"""Remounts a pool whose filesystem shut itself down after a disk error (SAN-POOL-023).
 
-A disk that fails for a moment costs the filesystem its journal, and from then on it takes no
-writes until it is mounted anew. What it had not committed is gone, and with it writes that DRBD
-had acknowledged to its peer: to places of a sparse file that nothing had been written to, and, in
-write-back, all that was in RAM. DRBD drops the disk later, at the first write that fails, and its
-bitmap begins there (docs/adr/0044). So each copy in the pool counts as suspect:
+A disk that fails for a moment costs the filesystem its journal: it takes no writes until it is
+remounted. What it had not committed is gone, and with it writes that DRBD had acknowledged to its
+peer: to places of a sparse file that nothing had been written to, and, in write-back, all that was
+in RAM. DRBD detaches the disk later, at the first write that fails, and its bitmap begins there
+(docs/adr/0044). So each replica in the pool counts as suspect:
 
-1. It is noted outside the pool, by whichever agent sees it first.
-2. DRBD drops the disk of each replica that has a peer with good data. A node that serves without
-   a disk is left by the cluster, for one that has the data.
-3. When the disk answers again each standby lets go of its files. DRBD stays up without a disk.
-4. When nothing uses the filesystem any more the pool's agent mounts it anew.
-5. The copies are marked, the note goes, and each replica is stopped and started: filled whole.
+1. The agent that first sees the shutdown writes a note outside the pool.
+2. Each replica that has a peer with good data is detached from its disk. The cluster moves a device
+   away from a Primary without a disk, to a node that has the data.
+3. When the disk answers again each standby releases its files. DRBD stays up without a disk.
+4. When nothing uses the filesystem any more the pool's agent remounts it.
+5. The replicas are marked, the note is removed, and each replica is stopped and started, which has
+   all of it sent by its peer.
 
-Each step is seen from what there is, so whoever dies is followed by one that goes on.
+Each step is decided from the state that is found, so after a kill the next agent goes on.
 """
 
 from __future__ import annotations
@@ -42,98 +43,104 @@ from sanctl.system.runner import Runner
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
-RESTART_REASON = "its pool was mounted anew after an error of its disk; it is started anew"
-_WAIT_S = 5.0
+RESTART_REASON = "its pool was remounted after a disk error; the replica is restarted"
+_START_WAIT_S = 5.0
 _POLL_S = 0.5
-# A node that serves waits until its peer's agents have looked at theirs: what failed may be common.
-_PEER_LOOKS_S = 15.0
-#: So often the pool's agent does it by itself: a disk that goes on failing is for an operator.
-MAX_REMOUNTS_A_DAY = 3
-_TIMES = "mounted-anew"
+# A Primary waits until the peer's agents have checked their pool: both may share what failed.
+_PEER_CHECKS_WITHIN_S = 15.0
+#: Remounts by the pool's agent alone: a disk that goes on failing is for an operator.
+MAX_REMOUNTS_PER_DAY = 3
+_REMOUNT_TIMES = "mounted-anew"
 _DAY_S = 24 * 3600
+_IS_LOCKED = "another agent is remounting it"
 _log = DeviceLog("fs-shutdown", priority=journal.WARNING)
 
 
-class Verdict(StrEnum):
-    """What there is to be done about a replica."""
+class FilesystemState(StrEnum):
+    """What the filesystem below a replica asks of the monitor."""
 
-    AFLOAT = "afloat"
-    AGROUND = "aground"
-    """It has no disk, and there is nothing else to be done for it."""
-    START_ANEW = "start anew"
+    HEALTHY = "healthy"
+    """The monitor goes on as usual; so it does where DRBD must keep a disk that is shut down."""
+    SHUT_DOWN = "shut down"
+    """The replica has no disk; the monitor does nothing else for it."""
+    REMOUNTED = "remounted"
+    """The replica has to be stopped and started."""
 
 
-def release_files(runner: Runner, device: Device, state: ResourceState) -> Verdict:
-    """Give a replica's files up, as far as it goes, if their filesystem has shut itself down.
+def release_files(runner: Runner, device: Device, state: ResourceState) -> FilesystemState:
+    """Detach and release a replica's files, as far as is safe, if their filesystem is shut down.
 
     Raises:
-        SanctlError, OSError: it could not be done; the next monitor tries again.
+        SanctlError, OSError: a step failed; the next monitor tries again.
     """
     data = lost_writes.data_file(device.name)
-    is_out = state.disk == "Diskless" and not state.is_primary
+    is_detached = state.disk == "Diskless" and not state.is_primary
     if data is None:
-        if not is_out:
-            return Verdict.AFLOAT
+        if not is_detached:
+            return FilesystemState.HEALTHY
         if _is_usable(device):
-            return Verdict.START_ANEW
+            return FilesystemState.REMOUNTED
         if parts.attached_files(device):
-            # Whoever let go of the first of its files was killed before the last.
+            # An agent was killed after it had released some of the files.
             resource_file.clear_disk(device.name)
             parts.detach_files(runner, device)
-        return Verdict.AGROUND
+        return FilesystemState.SHUT_DOWN
     if not _is_shut_down(device, data, is_tried=state.disk == "Diskless"):
-        return Verdict.AFLOAT
+        return FilesystemState.HEALTHY
     record_shutdown(device.pool)
     if state.disk != "Diskless":
-        if not _may_drop(runner, device, state):
-            return Verdict.AFLOAT
+        if not _may_detach(runner, device, state):
+            return FilesystemState.HEALTHY
         drbdsetup.force_detach(runner, device.minor)
-        _log(device.name, "its disk is dropped", step="dropped")
-        return Verdict.AGROUND
+        _log(device.name, "its disk is detached", step="detached")
+        return FilesystemState.SHUT_DOWN
     found = pool_mount.mount_of(data)
-    if is_out and found is not None and pool_mount.is_readable(found.source):
-        # Before: the loop device that it names may be another file's a moment later.
+    if is_detached and found is not None and pool_mount.is_readable(found.source):
+        # First: the loop device that the resource file names may be another file's a moment later.
         resource_file.clear_disk(device.name)
         ocf.crash_point("fs-shutdown-disk-cleared")
         parts.detach_files(runner, device)
-        _log(device.name, "it has let go of its files", step="let-go")
-    return Verdict.AGROUND
+        _log(device.name, "its files are released", step="released")
+    return FilesystemState.SHUT_DOWN
 
 
 def _is_shut_down(device: Device, data: str, *, is_tried: bool) -> bool:
-    """Whether a replica's filesystem has shut itself down, or had when the pool's agent looked.
+    """Whether a replica's filesystem is shut down, or was when the pool's agent checked.
 
-    Trying it out is for the pool's agent, and for a disk that DRBD has dropped.
+    Only the pool's agent tries a write, and a device's agent for a disk that DRBD has detached.
     """
     folder = os.path.dirname(data)
-    # The note last: it is on the node's own disk, which may be the one that does not answer.
+    # The note last: the node's own disk, which holds it, may be the one that does not answer.
     if pool_mount.reports_shut_down(folder) or pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):
         return True
     return is_tried and pool_mount.is_shut_down(folder)
 
 
-def _may_drop(runner: Runner, device: Device, state: ResourceState) -> bool:
-    """Whether a disk that is attached may be dropped: another copy is good, and not aground itself.
+def _may_detach(runner: Runner, device: Device, state: ResourceState) -> bool:
+    """Whether DRBD may give up an attached disk: a peer has good data on a healthy filesystem.
 
-    A Primary of DRBD 9 keeps its own: without a disk it may be none of a majority any more.
+    A Primary of DRBD 9 keeps its disk: without one it may no longer be part of a majority.
     """
     good = [peer for peer in state.peers if peer.is_connected and peer.disk == "UpToDate"]
     if not good or (state.is_primary and state.has_quorum is not None):
         return False
-    if state.is_primary and pool_notes.age_s(device.pool, pool_notes.SHUT_DOWN) < _PEER_LOOKS_S:
+    if (
+        state.is_primary
+        and pool_notes.age_s(device.pool, pool_notes.SHUT_DOWN) < _PEER_CHECKS_WITHIN_S
+    ):
         return False
     here = os.uname().nodename
-    told = f"sanctl-pool-{device.pool}"
+    attribute = f"sanctl-pool-{device.pool}"
     others = [node for node in device.nodes if node != here]
-    # Of two copies that is the other one; of more, one that is aground too is one too many.
-    return not any("error=" in node_attributes.query(runner, told, node) for node in others)
+    # Of two replicas that is the only peer; of more, one other shut-down pool is one too many.
+    return not any("error=" in node_attributes.query(runner, attribute, node) for node in others)
 
 
 def refuse_promotion(device: Device) -> None:
-    """Refuse to make a replica Primary that lies on a filesystem that has shut itself down.
+    """Refuse to make a replica Primary whose filesystem has shut itself down.
 
     Raises:
-        CommandError: it does; a copy that is good serves in its place, if there is one.
+        CommandError: the filesystem is shut down; a good replica is promoted instead, if any.
     """
     data = lost_writes.data_file(device.name)
     if data is not None and _is_shut_down(device, data, is_tried=False):
@@ -141,14 +148,14 @@ def refuse_promotion(device: Device) -> None:
 
 
 def before_stop(device: Device) -> None:
-    """Note what a stop would leave to nobody: a replica's filesystem has shut itself down.
+    """Write the note of a shut-down filesystem that no monitor has written yet.
 
-    Monitors end with it, and so they do in maintenance mode.
+    Monitors end with the stop, and did not run in maintenance mode.
     """
     data = lost_writes.data_file(device.name)
     if data is None:
         return
-    with contextlib.suppress(SanctlError, OSError):  # whatever it is, the stop goes on
+    with contextlib.suppress(SanctlError, OSError):  # the stop goes on after any error
         if pool_mount.is_shut_down(os.path.dirname(data)):
             pools = parts.load_topology().pools
             over = (str(one.name) for one in pools if data.startswith(f"{one.path}/"))
@@ -157,10 +164,9 @@ def before_stop(device: Device) -> None:
 
 
 def record_shutdown(pool: str) -> None:
-    """Note durably, and not in the pool, that its copies may lack acknowledged writes.
+    """Write a durable note, outside the pool, that its replicas may lack acknowledged writes.
 
-    Where the node's own disk takes no writes either, nothing is left to note it on: that is said,
-    and what follows is done all the same.
+    Where the node's own disk takes no writes either, that is logged, and the callers go on.
     """
     try:
         if pool_notes.exists(pool, pool_notes.SHUT_DOWN):
@@ -169,7 +175,7 @@ def record_shutdown(pool: str) -> None:
     except OSError as error:
         _log(
             "",
-            f"pool {pool}: that it has shut itself down cannot be noted: {error}",
+            f"pool {pool}: the note of its shut-down filesystem cannot be written: {error}",
             step="unnoted",
         )
         return
@@ -189,21 +195,22 @@ def _is_usable(device: Device) -> bool:
 
 @contextlib.contextmanager
 def usable_for_start(runner: Runner, pool: Pool) -> Iterator[None]:
-    """Start a replica in a pool: get it off a filesystem that has shut itself down, before.
+    """Remount a pool that is shut down, and keep it mounted while a replica in it is started.
 
-    Nobody unmounts it in here: what is made in a folder that nothing is mounted on would be a new
-    replica on the node's own disk. Not waited for long: what the others here have to do may come
-    after this start, a demotion for one. It is made again once the pool is there (retry.py).
+    No agent unmounts the pool inside this context: files made in a folder that nothing is mounted
+    on would be a new replica on the node's own disk. The wait is short: what other replicas here
+    have to do may come after this start, a demotion for one. A start that failed for this is tried
+    again once the pool is usable (agents/node/failure_cleanup.py).
 
     Raises:
-        SanctlError, OSError: it takes no writes, and cannot be mounted anew in time.
+        SanctlError, OSError: the pool takes no writes, and cannot be remounted in time.
     """
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + _START_WAIT_S
     while True:
         try:
             remount(runner, pool)
         except (SanctlError, OSError):
-            # Other replicas here are still letting go of it.
+            # Other replicas here are still releasing their files.
             if time.monotonic() > deadline:
                 raise
         else:
@@ -212,16 +219,17 @@ def usable_for_start(runner: Runner, pool: Pool) -> Iterator[None]:
                     yield
                     return
             if time.monotonic() > deadline:
-                raise CommandError(shut_down_problem(str(pool.name), "somebody is at it"))
+                raise CommandError(shut_down_problem(str(pool.name), _IS_LOCKED))
         time.sleep(_POLL_S)
 
 
 def _lock(pool: Pool) -> str:
+    # The lock's old name: an agent of the release before may hold it during an update.
     return state_files.pool_lock(str(pool.name), "aground")
 
 
-def trust_only_copy(pool: Pool, device: Device) -> None:
-    """Call an only copy good again after that: there is none that it could be filled from.
+def trust_only_replica(pool: Pool, device: Device) -> None:
+    """Clear the marker of a device's only replica: no peer could send it what it may lack.
 
     Raises:
         OSError: the pool takes no writes.
@@ -230,16 +238,17 @@ def trust_only_copy(pool: Pool, device: Device) -> None:
         lost_writes.clear_shutdown_marker(files_of(str(pool.path), device.name, device.uuid).data)
 
 
-def remount(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> None:
-    """Mount a pool's filesystem anew if it has shut itself down and nothing uses it.
+def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> None:
+    """Unmount and mount a pool's filesystem if it is shut down and nothing uses it.
 
     Args:
         runner: starts umount and mount.
         pool: the pool.
-        most_a_day: how often in a day; None: an operator has stopped and started what is on it.
+        max_per_day: limit of remounts within 24 hours; None for a replica that is being started,
+            which an operator may have ordered.
 
     Raises:
-        SanctlError, OSError: it is still shut down; the next call goes on.
+        SanctlError, OSError: the filesystem is still shut down; the next call goes on.
     """
     path, name = str(pool.path), str(pool.name)
     is_noted = pool_notes.exists(name, pool_notes.SHUT_DOWN)
@@ -248,23 +257,23 @@ def remount(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
         return
     with state_files.locked(_lock(pool), wait_s=0.0) as is_mine:
         if not is_mine:
-            raise CommandError(shut_down_problem(name, "somebody is at it"))
+            raise CommandError(shut_down_problem(name, _IS_LOCKED))
         if is_shut and pool_mount.is_shut_down(path):
             record_shutdown(name)
-            _unmount(runner, pool, most_a_day)
-        known = _known(name)
-        if known is not None and not is_mount_point(known.path):
-            pool_mount.mount(runner, known)
-            _log("", f"pool {name}: its filesystem is mounted anew", step="mounted")
+            _unmount(runner, pool, max_per_day)
+        saved = _saved_mount(name)
+        if saved is not None and not is_mount_point(saved.path):
+            pool_mount.mount(runner, saved)
+            _log("", f"pool {name}: its filesystem is remounted", step="mounted")
             if pool_mount.is_shut_down(path):
                 raise CommandError(
-                    shut_down_problem(name, f"{known.source} is mounted elsewhere, too")
+                    shut_down_problem(name, f"{saved.source} is mounted elsewhere, too")
                 )
-        _distrust(pool)
+        _mark_suspect(pool)
         _mount_note(name).remove()
 
 
-def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
+def _unmount(runner: Runner, pool: Pool, max_per_day: int | None) -> None:
     name, path = str(pool.name), str(pool.path)
     found = pool_mount.mount_of(path)
     if found is None or found.path != path or found.root != "/":
@@ -274,15 +283,17 @@ def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
     if not pool_mount.is_readable(found.source):
         raise CommandError(shut_down_problem(name, f"{found.source} does not answer"))
     if pool_mount.is_damaged(found):
-        raise CommandError(shut_down_problem(name, "it is damaged, and has to be checked (fsck)"))
+        raise CommandError(shut_down_problem(name, "the filesystem is damaged: run fsck"))
     now_s = int(time.time())
-    before = [at for at in map(int, pool_notes.read(name, _TIMES).split()) if now_s - at < _DAY_S]
-    if most_a_day is not None and len(before) >= most_a_day:
+    before = [
+        at for at in map(int, pool_notes.read(name, _REMOUNT_TIMES).split()) if now_s - at < _DAY_S
+    ]
+    if max_per_day is not None and len(before) >= max_per_day:
         raise CommandError(
-            shut_down_problem(name, f"that was done {len(before)} times within a day")
+            shut_down_problem(name, f"it was remounted {len(before)} times within a day")
         )
     with contextlib.suppress(OSError):
-        pool_notes.write(name, _TIMES, " ".join(map(str, (*before, now_s))))
+        pool_notes.write(name, _REMOUNT_TIMES, " ".join(map(str, (*before, now_s))))
     text = json.dumps([*found[:5], sorted(found.options)])
     _mount_note(name).write(text)
     ocf.crash_point("fs-shutdown-mount-noted")
@@ -290,41 +301,40 @@ def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
     ocf.crash_point("fs-shutdown-unmounted")
 
 
-def _distrust(pool: Pool) -> None:
-    """Mark the copies in a pool that has shut itself down, before any of them is started."""
+def _mark_suspect(pool: Pool) -> None:
+    """Mark the replicas of a pool that was shut down as suspect, before one of them is started."""
     name, folder = str(pool.name), f"{pool.path}/devices"
     if not pool_notes.exists(name, pool_notes.SHUT_DOWN):
         return
     check_marker(str(pool.path), pool.uuid)
     used = set(loop.backing_files())
-    with contextlib.suppress(FileNotFoundError):  # a pool that no device was made in
+    with contextlib.suppress(FileNotFoundError):  # a pool that never had a device
         for entry in sorted(os.listdir(folder)):
-            # One that is in use has been so since before: nothing was unmounted below it.
+            # A file in use was in use before: nothing was unmounted below it, so it is whole.
             if entry.endswith(".data") and f"{folder}/{entry}" not in used:
                 lost_writes.set_shutdown_marker(f"{folder}/{entry}")
     ocf.crash_point("fs-shutdown-marked")
     pool_notes.clear(name, pool_notes.SHUT_DOWN)
-    _log("", f"pool {name}: its copies may lack writes; they are filled anew", step="distrusted")
+    _log("", f"pool {name}: its replicas may lack writes and get all data again", step="marked")
 
 
 def shut_down_problem(pool: str, why: str) -> Problem:
-    """Say that a pool's filesystem has shut itself down."""
+    """Return SAN-POOL-023 with the reason why the pool is not remounted yet."""
     return Problem(
         "SAN-POOL-023",
-        f"pool {pool}: its filesystem has shut itself down, and is not mounted anew yet: {why}",
+        f"pool {pool}: its filesystem has shut itself down and is not remounted yet: {why}",
         "see docs/howto/night-page.md, SAN-POOL-023",
     )
 
 
-def _known(pool: str) -> pool_mount.Mount | None:
-    """Return what was mounted, of a pool that was unmounted here and is to be mounted again."""
+def _saved_mount(pool: str) -> pool_mount.Mount | None:
+    """Return the mount of a pool that was unmounted here and has to be mounted again."""
     with contextlib.suppress(ValueError):
-        told = json.loads(_mount_note(pool).read())
-        path, number, root, source, kind, options = told
+        path, number, root, source, kind, options = json.loads(_mount_note(pool).read())
         return pool_mount.Mount(path, number, root, source, kind, frozenset(options), frozenset())
     return None
 
 
 def _mount_note(pool: str) -> state_files.StateFile:
-    """What was mounted, while it is not."""
+    """The pool's mount, from before it is unmounted until it is mounted again."""
     return state_files.of_pool(pool, "mount")

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Diverged replicas: tells the cluster what each side has, and carries out what an operator chose.
+"""Carries out `sanctl device heal` on this node: discards a diverged replica, or revives one.
 
-Replicas that have diverged refuse each other, and nothing in sanctl throws one away by itself.
+Replicas that have diverged refuse each other, and nothing in sanctl discards one by itself.
 `sanctl device heal NAME --keep NODE` leaves an order in the CIB, a permanent attribute of the node
-whose copy is to go:
+whose replica is to be discarded:
 
     sanctl-discard-NAME = UUID-OF-THE-DEVICE GENERATION bitmap|full
 
 The agent there obeys only while its replica is a standby and holds exactly that generation, which
-no other data ever has: an order that comes late, or twice, or after somebody else has healed the
-device, finds another generation and is dropped. The agent on the other node sees the order and
-connects again. `sanctl-revive-NAME = UUID GENERATION` is the second order: to call a replica good
-that knows it is behind, because the one that was ahead is gone for good.
+no other data ever has: an order that comes late, or twice, or after the device was healed, finds
+another generation and is dropped. The agent on the other node sees the order and connects again.
+`sanctl-revive-NAME = UUID GENERATION` is the second order: to make an Outdated replica UpToDate,
+because the replica that was ahead is gone for good.
 
-Nothing here runs while the replicas are in contact.
+Orders are read only while the replica is without contact. For `device heal` and `status` the
+monitor publishes since when it is, and its data generations (`no_contact_fields`).
 """
 
 from __future__ import annotations
@@ -41,10 +42,9 @@ _log = DeviceLog("heal")
 
 
 def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> str:
-    """Return what is published of a replica without contact: since when, and its generations.
+    """Return the fields published of a replica without contact: since when, and its generations.
 
-    Since when it is known to be without contact is kept beside the data, as a node that reboots
-    must not forget it.
+    The time is kept beside the data, so that a reboot of the node does not lose it.
     """
     note = parts.note_path(device, "apart")
     if state.is_connected or len(device.nodes) < 2:
@@ -52,25 +52,25 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(note)
         return ""
-    words = ""
+    fields = ""
     if note is not None:
         since = read_text_or(note, "").strip()
         if not since.isdecimal():
             since = str(int(time.time()))
             write_atomically(note, f"{since}\n")
-        words = f" apart={since}"
+        fields = f" apart={since}"
     held = data_generations(runner, device, state)
     if held is not None:
         ids = (held.current, held.bitmap, *held.history)
-        words += f" gi={':'.join(f'{each:016X}' for each in ids)}"
-        words += " last=1" if held.was_primary else ""
-    return words
+        fields += f" gi={':'.join(f'{each:016X}' for each in ids)}"
+        fields += " last=1" if held.was_primary else ""
+    return fields
 
 
 def data_generations(runner: Runner, device: Device, state: ResourceState) -> Generations | None:
-    """Return the generations of this node's replica, None when it has none.
+    """Return the data generations of this node's replica, None when they are not known.
 
-    DRBD 9 keeps a bitmap's generation for each peer, and so tells them only beside an only one.
+    DRBD 9 keeps a bitmap generation for each peer: they are read only where there is one peer.
     """
     subject = [str(device.minor)]
     if drbdsetup.generation() >= 9:
@@ -85,11 +85,11 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     """Carry out an operator's order about this device, if there is one; return the new state.
 
     Raises:
-        SanctlError: it could not be carried out; the next monitor tries again.
+        SanctlError: the order could not be carried out; the next monitor tries again.
     """
     here = os.uname().nodename
     if state.is_connected:
-        _finish(runner, device, here)
+        _finish_discard(runner, device, here)
         return state
     if len(device.nodes) < 2:
         return state
@@ -105,7 +105,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         and drbdsetup.is_standalone(state)
         and not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
     ):
-        # The other node is about to throw its copy away: without this it would knock in vain.
+        # The other node is about to discard its replica, and DRBD here refuses its connection.
         drbdadm.adjust(runner, device.name)
         _log(device.name, "connecting again: the other replica is to be discarded", step="connect")
     else:
@@ -114,7 +114,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
 
 
 def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
-    """Return the orders about this very device, by node and kind, as words after its UUID."""
+    """Return the orders for this device, by node and kind, as the words after its UUID."""
     kinds = {f"sanctl-{kind}-{device.name}": kind for kind in ("discard", "revive")}
     wanted = " or ".join(f"@name='{name}'" for name in kinds)
     xpath = f"//nodes/node[instance_attributes/nvpair[{wanted}]]"
@@ -135,24 +135,24 @@ def _discard(
     runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
 ) -> None:
     if state.is_primary:
-        return  # The cluster demotes it first: the order came together with a mark.
+        return  # The cluster demotes the replica first: the order came together with a mark.
     held = data_generations(runner, device, state)
     if held is None or len(order) != 2:
         return
-    begun = _begun(device).read() == order[0]
+    begun = _discard_begun(device).read() == order[0]
     if held.name != order[0]:
         if not begun:
-            # Healed already, or other data than the operator was shown.
-            _forget(runner, device, "discard", here)
+            # The device is healed already, or has other data than the operator was shown.
+            _delete_order(runner, device, "discard", here)
             _log(
                 device.name,
                 f"order to discard {order[0]} dropped: the replica is {held.name}",
                 step="drop",
             )
         elif not held.is_blank:
-            _go_on(runner, device, order[0], here)
+            _reconnect_interrupted_discard(runner, device, order[0], here)
         return
-    _begun(device).write(order[0])
+    _discard_begun(device).write(order[0])
     _log(
         device.name,
         f"discarding this replica's {order[0]} ({order[1]}), as ordered",
@@ -161,7 +161,7 @@ def _discard(
     if order[1] == "full" or lost_writes.is_suspect(
         device.name, lost_writes.data_file(device.name)
     ):
-        # A bitmap does not know of the writes that a suspect replica lost.
+        # A bitmap does not have the blocks of the writes that a suspect replica lost.
         reinitialize.reset(runner, device)
         return
     drbdadm.disconnect(runner, device.name)
@@ -170,29 +170,31 @@ def _discard(
     while time.monotonic() < deadline:
         now = drbdsetup.observe(runner, device.name)
         if now is not None and now.is_connected:
-            _finish(runner, device, here)
+            _finish_discard(runner, device, here)
             return
         time.sleep(0.3)
-    # The permission to discard must not outlive this attempt: while it stands, DRBD would act on
-    # it whenever the peer turns up.
+    # The permission to discard must not outlive this attempt: while it stands, DRBD would use it
+    # whenever the peer connects.
     drbdadm.disconnect(runner, device.name)
 
 
-def _go_on(runner: Runner, device: Device, discarded: str, here: str) -> None:
-    """Reconnect a replica whose discarding had begun when its attempt was over.
+def _reconnect_interrupted_discard(
+    runner: Runner, device: Device, discarded: str, here: str
+) -> None:
+    """Reconnect a replica whose resync had begun when the attempt to discard it ended.
 
-    Contact came so late that the attempt's end cut the resync off. What was to be discarded has
-    another generation since the resync began: nothing needs a permission any more, and the plain
-    connection would not overwrite a replica that has something of its own.
+    The connection came so late that the end of the attempt cut the resync off. The replica has
+    another generation since the resync began: no permission to discard is needed any more, and a
+    plain connection would not overwrite a replica that has changes of its own.
     """
     drbdadm.disconnect(runner, device.name)
     drbdadm.adjust(runner, device.name)
     _log(
         device.name,
-        f"{discarded} was being replaced when contact was lost: going on",
+        f"the resync that replaces {discarded} was interrupted: reconnecting",
         step="connect",
     )
-    _finish(runner, device, here)
+    _finish_discard(runner, device, here)
 
 
 def _revive(
@@ -203,43 +205,42 @@ def _revive(
     path = lost_writes.data_file(device.name)
     was_suspect = is_meant and path is not None and lost_writes.is_suspect(device.name, path)
     if was_suspect and path is not None:
-        # First: the fence-peer handler, which DRBD calls next, does not go on with a suspect copy.
+        # First: the fence-peer handler, which DRBD calls next, refuses a suspect replica.
         lost_writes.clear_marker(device.name, path)
         _log(
-            device.name, f"{order[0]} is trusted although it lost writes, as ordered", step="trust"
+            device.name, f"{order[0]} is accepted although it lost writes, as ordered", step="trust"
         )
     if is_meant and state.disk in {"Outdated", "Consistent"}:
-        # Without it the handler would wait for a peer that could tell more, until it is too late.
+        # Without it the handler would wait for a peer that may have newer data, until its timeout.
         quorum_overlap.record_operator_trust(device.name)
         try:
             with outdate.promoting(device.name):
                 drbdsetup.force_up_to_date(runner, device.name, device.minor)
         except SanctlError:
-            quorum_overlap.remove_operator_trust(
-                device.name
-            )  # The order is still there: the next monitor is asked.
+            # The order is still there: the next monitor tries again.
+            quorum_overlap.remove_operator_trust(device.name)
             raise
-        _log(device.name, f"{order[0]} is called up to date, as ordered", step="revive")
+        _log(device.name, f"{order[0]} is made UpToDate, as ordered", step="revive")
     if was_suspect:
         drbdadm.adjust(runner, device.name)
-    _forget(runner, device, "revive", here)
+    _delete_order(runner, device, "revive", here)
 
 
-def _finish(runner: Runner, device: Device, here: str) -> None:
-    """Take back an order that has been carried out."""
-    if not _begun(device).exists():
+def _finish_discard(runner: Runner, device: Device, here: str) -> None:
+    """Delete an order to discard that has been carried out."""
+    if not _discard_begun(device).exists():
         return
-    _forget(runner, device, "discard", here)
-    _begun(device).remove()
-    _log(device.name, "in contact again; what was to be discarded is being replaced", step="done")
+    _delete_order(runner, device, "discard", here)
+    _discard_begun(device).remove()
+    _log(device.name, "connected again; the discarded replica is resynced", step="done")
 
 
-def _begun(device: Device) -> state_files.StateFile:
-    """The data generation that is being discarded, while it is."""
+def _discard_begun(device: Device) -> state_files.StateFile:
+    """The data generation that is being discarded; removed once the order is carried out."""
     return state_files.of_device(device.name, "discard-begun")
 
 
-def _forget(runner: Runner, device: Device, kind: str, here: str) -> None:
+def _delete_order(runner: Runner, device: Device, kind: str, here: str) -> None:
     node_attributes.delete_permanent(
         runner, here, f"sanctl-{kind}-{device.name}", timeout_s=_QUERY_TIMEOUT_S
     )

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Gives a replica its disk back that DRBD has dropped, once that answers again.
+"""Attaches a replica's disk again that DRBD detached at an I/O error, once the disk answers.
 
-DRBD detaches from a disk at its first error, and stays so. A cable, a controller that has been
-reset, a full pool that has been emptied: what failed for a moment is a good disk afterwards, and
-nobody else attaches it before the node's next start. What was written meanwhile its peer knows.
+DRBD detaches from a disk at its first error, and stays Diskless. A cable, a controller that has
+been reset, a full pool that has been emptied: the disk is good afterwards, and nothing else
+attaches it before the node's next start. The peer's bitmap has what was written meanwhile.
 
-A disk that goes on failing is tried ever more rarely: each time costs a resync.
+A disk that goes on failing is tried at growing intervals: each attempt costs a resync.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _LONGEST_WAIT_S = 3600.0
 _log = DeviceLog("reattach")
 
 
-def wait_s(tries: int) -> float:
-    """Return how long to leave a disk alone after so many tries."""
+def retry_wait_s(tries: int) -> float:
+    """Return how long to wait after so many failed attempts."""
     return float(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(tries, 16)))
 
 
 def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Attach the disk of a replica that has none, if its peer has good data and it is time.
+    """Attach the disk of a Diskless replica if a peer has good data and the wait is over.
 
-    Without such a peer it is left alone: whatever it holds would be all there is to go by.
+    Without such a peer the disk is left alone: its data may be all there is.
 
     Returns:
-        The state after that.
+        DRBD's state afterwards.
     """
     if state.disk != "Diskless":
         return state
@@ -45,48 +45,48 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         return state
     data = lost_writes.data_file(device.name)
     if data is None or pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):
-        return state  # It lets go of its files (aground.py), and is started anew.
+        return state  # The replica releases its files (fs_shutdown.py) and is restarted.
     if lost_writes.is_suspect(device.name, data):
-        return state  # it would be compared by what it has lost (docs/adr/0027)
-    tries, tried_s = _tried(device)
-    # A try in the future was made before the clock was put right: nobody knows when.
-    if 0 <= time.time() - tried_s < wait_s(tries):
+        return state  # A resync by bitmap would miss its lost writes (docs/adr/0027).
+    tries, tried_s = _attempts(device)
+    # An attempt in the future was made before the clock was set: its age is not known.
+    if 0 <= time.time() - tried_s < retry_wait_s(tries):
         return state
-    _note(device).write(str(tries + 1))
+    _attempts_file(device).write(str(tries + 1))
     try:
         _note_lost_flash(device)
         drbdadm.adjust(runner, device.name)
         found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
-        _log(device.name, f"its disk cannot be attached: {error}", priority=journal.WARNING)
+        _log(device.name, f"the disk cannot be attached: {error}", priority=journal.WARNING)
         return state
-    _log(device.name, f"its disk answers and is attached again: {found.disk}")
+    _log(device.name, f"the disk answers and is attached again: {found.disk}")
     return found
 
 
 def _note_lost_flash(device: Device) -> None:
-    """Have it noted first where the pool's flash is what failed.
+    """Clear the pool's note of valid flash first, if it is the flash that failed.
 
-    A copy that is filled on the slow disk, beside flash that a boot would still take for right,
-    would be up to date and show old blocks after that boot (docs/adr/0031).
+    A replica that is resynced on the slow disk, beside flash that a boot would still take for
+    valid, would be UpToDate and show old blocks after that boot (docs/adr/0031).
     """
     pool = load_topology().pool(device.pool)
     if pool is not None and pool.cache is not None:
         flash_cache.clear_note_of_missing_flash(pool)
 
 
-def _tried(device: Device) -> tuple[int, float]:
-    """Return how often it was tried, and when the last time, in seconds since the epoch.
+def _attempts(device: Device) -> tuple[int, float]:
+    """Return the number of attempts and the time of the last one, in seconds since the epoch.
 
-    Tries are forgotten when the longest wait has passed twice without one.
+    The count begins again once the longest wait has passed twice without an attempt.
     """
-    text, written_ns = _note(device).read("0").strip(), _note(device).written_ns()
+    text, written_ns = _attempts_file(device).read("0").strip(), _attempts_file(device).written_ns()
     tried_s = (written_ns or 0) / 1e9
     if time.time() - tried_s > 2 * _LONGEST_WAIT_S:
         return 0, 0.0
     return (int(text) if text.isdecimal() else 0), tried_s
 
 
-def _note(device: Device) -> state_files.StateFile:
-    """How often it was tried; as old as the last try."""
+def _attempts_file(device: Device) -> state_files.StateFile:
+    """The number of attempts to attach; its age is the last attempt's."""
     return state_files.of_device(device.name, "reattach-tried")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Fills a suspect replica anew (sanctl/agents/replica/lost_writes.py), once another one serves.
+"""Starts the full resync of a replica that lost acknowledged writes, once another one serves.
 
-Not before: after a power cut of all nodes a suspect replica may be the best there is.
+What makes a replica suspect is in sanctl/agents/replica/lost_writes.py. The resync does not begin
+before: after a power cut of all nodes a suspect replica may be the best there is.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from sanctl.system.runner import Runner
 
 
 def refill_if_suspect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Fill a replica anew that lost writes, once another one serves; return DRBD's state then.
+    """Give a suspect standby new metadata, so that its peer sends all data; return DRBD's state.
 
     Raises:
-        SanctlError, OSError: it could not be done, or it is not known whether the replica is
-            suspect: nothing is thrown away. The next monitor tries again.
+        SanctlError, OSError: a step failed, or it is not known whether the replica is suspect:
+            nothing is discarded. The next monitor tries again.
     """
     data = lost_writes.data_file(device.name)
     if state.is_primary or data is None or not lost_writes.is_known_suspect(device.name, data):
@@ -32,7 +33,7 @@ def refill_if_suspect(runner: Runner, device: Device, state: ResourceState) -> R
         drbdadm.force_disconnect(runner, device.name)
     write_cache.log(
         device.name,
-        "this replica lost writes that it had acknowledged; it is filled anew",
+        "this replica lost acknowledged writes: a full resync begins",
         step="replace",
     )
     reinitialize.reset(runner, device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When the cluster is told something again."""
+"""Attributes are published again after a minute, after a change and to a new pacemaker-attrd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sanctl.system import state_files
 
 
 class Node:
-    """A node's processes and its notes."""
+    """A node's processes and its state files."""
 
     def __init__(self, folder: Path) -> None:
         self.proc, self.notes = folder / "proc", folder / "run"
@@ -48,17 +48,17 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     ("written_before_s", "is_known"),
     [(0.0, True), (30.0, True), (61.0, False), (-3600.0, False)],
 )
-def test_a_note_is_believed_for_a_minute_whatever_the_clock_did(
+def test_a_record_counts_for_a_minute_whatever_the_clock_did(
     node: Node, written_before_s: float, is_known: bool
 ) -> None:
-    """Of a note from the future nobody can say how old it is."""
+    """The age of a record from the future is not known."""
     attrd_cache.record(vol1(), "7", "9000 disk=UpToDate")
     written_s = time.time() - written_before_s
     os.utime(node.notes / "devices/vol1/attrd-cache", (written_s, written_s))
     assert attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate") is is_known
 
 
-def test_what_is_new_is_not_known(node: Node) -> None:
+def test_a_changed_value_is_not_current(node: Node) -> None:
     assert not attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate")
     assert attrd_cache.published_fields(vol1()) == []
     attrd_cache.record(vol1(), "7", "9000 disk=UpToDate")
@@ -69,7 +69,7 @@ def test_what_is_new_is_not_known(node: Node) -> None:
     assert not attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate")
 
 
-def test_a_daemon_that_was_started_anew_knows_nothing(node: Node) -> None:
+def test_no_record_is_current_after_a_restart_of_the_daemon(node: Node) -> None:
     node.run("812", "pacemaker-attrd")
     first = attrd_cache.attrd_pid()
     assert first == "812"
@@ -83,7 +83,7 @@ def test_a_daemon_that_was_started_anew_knows_nothing(node: Node) -> None:
     assert not attrd_cache.is_current(vol1(), attrd_cache.attrd_pid(), "9000")
 
 
-def test_a_number_that_another_program_has_got_is_not_the_daemon(node: Node) -> None:
+def test_a_pid_that_another_program_has_is_not_the_daemon(node: Node) -> None:
     node.run("812", "pacemaker-attrd")
     assert attrd_cache.attrd_pid() == "812"
     node.end("812")
@@ -92,14 +92,14 @@ def test_a_number_that_another_program_has_got_is_not_the_daemon(node: Node) -> 
 
 
 @pytest.mark.parametrize(
-    ("to", "age_s", "is_settled"),
+    ("pid", "age_s", "is_due"),
     [("7", 6.0, True), ("7", 1.0, False), ("8", 6.0, False), ("", 6.0, False)],
 )
-def test_what_was_told_is_in_the_cib_after_a_while(
-    node: Node, to: str, age_s: float, is_settled: bool
+def test_values_must_be_in_the_cib_after_some_seconds(
+    node: Node, pid: str, age_s: float, is_due: bool
 ) -> None:
     attrd_cache.record(attrd_cache.of_pools(), "7", "main=total=1")
     written_s = time.time() - age_s
     os.utime(node.notes / "node/attrd-cache.pools", (written_s, written_s))
-    assert attrd_cache.must_be_in_cib(attrd_cache.of_pools(), to) is is_settled
-    assert not attrd_cache.must_be_in_cib(attrd_cache.of_votes(), to)
+    assert attrd_cache.must_be_in_cib(attrd_cache.of_pools(), pid) is is_due
+    assert not attrd_cache.must_be_in_cib(attrd_cache.of_votes(), pid)

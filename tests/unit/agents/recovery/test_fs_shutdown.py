@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Off a filesystem that has shut itself down and onto it again; whoever is killed is followed."""
+"""A pool is remounted after its filesystem shut itself down; a kill at any step is recovered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from sanctl.agents import ocf
 from sanctl.agents.recovery import fs_shutdown
-from sanctl.agents.recovery.fs_shutdown import Verdict
+from sanctl.agents.recovery.fs_shutdown import FilesystemState
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, loop, node_attributes, pool_mount, pool_notes
@@ -40,26 +40,26 @@ MARKED = "shut-down"
 
 
 class Died(Exception):
-    """The process is gone."""
+    """The agent was killed."""
 
 
 @dataclass
 class Node:
-    """A node with one pool and two copies in it, and what the kernel does."""
+    """A node with one pool and two replicas in it, and what the kernel does."""
 
     folder: Path
     is_shut: bool = True
     is_mounted: bool = True
     answers: bool = True
     is_damaged: bool = False
-    says: bool = True
+    reports: bool = True
     root: str = "/"
     peer: str = "total=1 free=1"
     files: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     dies_at: int = -1
     now_s: float = 0.0
-    lets_go_at_s: float = math.inf
+    released_at_s: float = math.inf
 
     @property
     def pool(self) -> Pool:
@@ -86,7 +86,7 @@ class Node:
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
-        if self.now_s >= self.lets_go_at_s:
+        if self.now_s >= self.released_at_s:
             self.files = []
 
     def markers(self) -> list[str]:
@@ -104,7 +104,7 @@ class Node:
         assert not self.files, "busy"
         self.is_mounted = self.is_shut = False
 
-    def mount_anew(self, *_args: object) -> None:
+    def remount(self, *_args: object) -> None:
         self.does("mount")
         self.is_mounted = True
 
@@ -122,29 +122,31 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(fs_shutdown, "time", made)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(pool_mount, "is_shut_down", lambda _path: made.is_shut)
-    monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: made.says and made.is_shut)
+    monkeypatch.setattr(
+        pool_mount, "reports_shut_down", lambda _path: made.reports and made.is_shut
+    )
     monkeypatch.setattr(pool_mount, "is_damaged", lambda _mount: made.is_damaged)
     monkeypatch.setattr(node_attributes, "query", lambda _runner, _name, _node: made.peer)
-    monkeypatch.setattr(fs_shutdown, "_PEER_LOOKS_S", 0.0)
+    monkeypatch.setattr(fs_shutdown, "_PEER_CHECKS_WITHIN_S", 0.0)
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: made.mount)
     monkeypatch.setattr(pool_mount, "is_readable", lambda _source: made.answers)
     monkeypatch.setattr(pool_mount, "unmount", made.unmount)
-    monkeypatch.setattr(pool_mount, "mount", made.mount_anew)
+    monkeypatch.setattr(pool_mount, "mount", made.remount)
     monkeypatch.setattr(fs_shutdown, "is_mount_point", lambda _path: made.is_mounted)
     monkeypatch.setattr(fs_shutdown, "check_marker", lambda _path, _uuid: _need(made.is_mounted))
     monkeypatch.setattr(loop, "backing_files", lambda: made.files)
     monkeypatch.setattr(ocf, "crash_point", made.does)
     monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=(made.pool,)))
-    monkeypatch.setattr(resource_file, "clear_disk", lambda _name: made.does("forget"))
+    monkeypatch.setattr(resource_file, "clear_disk", lambda _name: made.does("clear disk"))
     monkeypatch.setattr(
-        drbdsetup, "force_detach", lambda _runner, minor: made.does(f"drop {minor}")
+        drbdsetup, "force_detach", lambda _runner, minor: made.does(f"detach {minor}")
     )
 
-    def let_go(*_args: object) -> None:
-        made.does("let go")
+    def release_all(*_args: object) -> None:
+        made.does("release")
         made.files = []
 
-    monkeypatch.setattr(parts, "detach_files", let_go)
+    monkeypatch.setattr(parts, "detach_files", release_all)
     return made
 
 
@@ -153,99 +155,109 @@ def _need(is_there: bool) -> None:
         raise CommandError(Problem("SAN-POOL-001", "not mounted"))
 
 
-def give_up(state: ResourceState) -> Verdict:
+def release(state: ResourceState) -> FilesystemState:
     return fs_shutdown.release_files(RUNNER, DEVICE, state)
 
 
-def admit(node: Node) -> None:
+def start(node: Node) -> None:
     with fs_shutdown.usable_for_start(RUNNER, node.pool):
         pass
 
 
 @pytest.mark.parametrize("state", [ATTACHED, DISKLESS, ATTACHED._replace(role="Primary")])
-def test_a_filesystem_that_takes_writes_is_left_alone(node: Node, state: ResourceState) -> None:
+def test_a_healthy_filesystem_is_left_alone(node: Node, state: ResourceState) -> None:
     node.is_shut = False
-    assert give_up(state) is Verdict.AFLOAT
+    assert release(state) is FilesystemState.HEALTHY
     fs_shutdown.refuse_promotion(DEVICE)
     fs_shutdown.before_stop(DEVICE)
     fs_shutdown.remount(RUNNER, node.pool)
-    admit(node)
+    start(node)
     assert node.done == [] and node.markers() == ["", ""] and not node.is_noted()
 
 
 @pytest.mark.parametrize(
-    ("state", "done", "verdict"),
+    ("state", "done", "expected"),
     [
-        (ATTACHED, ["drop 7"], Verdict.AGROUND),
-        (ATTACHED._replace(role="Primary"), ["drop 7"], Verdict.AGROUND),
-        (ATTACHED._replace(role="Primary", has_quorum=True), [], Verdict.AFLOAT),
-        (ATTACHED._replace(peers=()), [], Verdict.AFLOAT),
-        (ATTACHED._replace(peers=(GOOD._replace(disk="Outdated"),)), [], Verdict.AFLOAT),
-        (ATTACHED._replace(peers=(GOOD._replace(connection="Connecting"),)), [], Verdict.AFLOAT),
-        (DISKLESS, ["forget", "fs-shutdown-disk-cleared", "let go"], Verdict.AGROUND),
-        (DISKLESS._replace(role="Primary"), [], Verdict.AGROUND),
+        (ATTACHED, ["detach 7"], FilesystemState.SHUT_DOWN),
+        (ATTACHED._replace(role="Primary"), ["detach 7"], FilesystemState.SHUT_DOWN),
+        (ATTACHED._replace(role="Primary", has_quorum=True), [], FilesystemState.HEALTHY),
+        (ATTACHED._replace(peers=()), [], FilesystemState.HEALTHY),
+        (ATTACHED._replace(peers=(GOOD._replace(disk="Outdated"),)), [], FilesystemState.HEALTHY),
+        (
+            ATTACHED._replace(peers=(GOOD._replace(connection="Connecting"),)),
+            [],
+            FilesystemState.HEALTHY,
+        ),
+        (
+            DISKLESS,
+            ["clear disk", "fs-shutdown-disk-cleared", "release"],
+            FilesystemState.SHUT_DOWN,
+        ),
+        (DISKLESS._replace(role="Primary"), [], FilesystemState.SHUT_DOWN),
     ],
 )
-def test_a_replica_gives_up_what_its_peer_has(
-    node: Node, state: ResourceState, done: list[str], verdict: Verdict
+def test_a_disk_is_detached_if_a_peer_has_good_data(
+    node: Node, state: ResourceState, done: list[str], expected: FilesystemState
 ) -> None:
-    assert give_up(state) is verdict
+    assert release(state) is expected
     assert node.done == done
-    assert node.is_noted(), "whatever it may do"
+    assert node.is_noted(), "in every state"
     if node.files:
         with pytest.raises(CommandError, match="SAN-POOL-023"):
             fs_shutdown.refuse_promotion(DEVICE)
 
 
-def test_what_the_kernel_does_not_say_is_known_from_the_pools_agent(node: Node) -> None:
-    node.says = False
-    assert give_up(ATTACHED) is Verdict.AFLOAT, "not tried out by each device"
+def test_a_shutdown_that_the_kernel_does_not_report_is_known_from_the_note(node: Node) -> None:
+    node.reports = False
+    assert release(ATTACHED) is FilesystemState.HEALTHY, "a device's agent tries no write"
     node.files, files = [], node.files
     node.is_mounted = node.answers = False
     with pytest.raises(CommandError):
         fs_shutdown.remount(RUNNER, node.pool)
     node.files = files
-    assert give_up(ATTACHED) is Verdict.AGROUND
+    assert release(ATTACHED) is FilesystemState.SHUT_DOWN
 
 
-def test_a_disk_that_was_dropped_is_looked_into_before_it_is_attached_again(node: Node) -> None:
-    node.says = False
-    assert give_up(DISKLESS) is Verdict.AGROUND
+def test_a_detached_disk_is_tried_before_it_is_attached_again(node: Node) -> None:
+    node.reports = False
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
     assert node.is_noted()
 
 
-def test_a_peer_that_is_aground_itself_is_no_reason_to_drop_a_disk(
+def test_no_disk_is_detached_while_the_peers_pool_is_shut_down(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.peer = "error=SAN-POOL-023"
-    assert give_up(ATTACHED) is Verdict.AFLOAT
+    assert release(ATTACHED) is FilesystemState.HEALTHY
     node.peer = "total=1"
-    monkeypatch.setattr(fs_shutdown, "_PEER_LOOKS_S", 60.0)
-    assert give_up(ATTACHED._replace(role="Primary")) is Verdict.AFLOAT, "the peer has not looked"
-    assert give_up(ATTACHED) is Verdict.AGROUND
-    assert node.done == ["drop 7"]
+    monkeypatch.setattr(fs_shutdown, "_PEER_CHECKS_WITHIN_S", 60.0)
+    assert release(ATTACHED._replace(role="Primary")) is FilesystemState.HEALTHY, (
+        "the peer has not checked"
+    )
+    assert release(ATTACHED) is FilesystemState.SHUT_DOWN
+    assert node.done == ["detach 7"]
 
 
-def test_a_stop_leaves_the_note_that_no_monitor_wrote(node: Node) -> None:
-    node.says = False
+def test_a_stop_writes_the_note_that_no_monitor_wrote(node: Node) -> None:
+    node.reports = False
     fs_shutdown.before_stop(DEVICE._replace(pool=""))
     assert node.is_noted()
 
 
-def test_where_nothing_can_be_noted_the_disk_is_dropped_all_the_same(
+def test_a_disk_is_detached_also_where_the_note_cannot_be_written(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_args: object) -> None:
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(pool_notes, "write", refuse)
-    assert give_up(ATTACHED) is Verdict.AGROUND
-    assert node.done == ["drop 7"]
+    assert release(ATTACHED) is FilesystemState.SHUT_DOWN
+    assert node.done == ["detach 7"]
 
 
-def test_a_disk_that_does_not_answer_is_waited_for(node: Node) -> None:
+def test_files_are_kept_until_the_disk_answers(node: Node) -> None:
     node.answers = False
-    give_up(DISKLESS)
+    release(DISKLESS)
     assert node.done == [] and node.files
     node.files = []
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*does not answer"):
@@ -253,32 +265,32 @@ def test_a_disk_that_does_not_answer_is_waited_for(node: Node) -> None:
     assert node.is_mounted
 
 
-def test_it_is_not_unmounted_under_another_device(node: Node) -> None:
+def test_a_pool_in_use_is_not_unmounted(node: Node) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
         fs_shutdown.remount(RUNNER, node.pool)
     with pytest.raises(CommandError, match="SAN-POOL-023"):
-        admit(node)
+        start(node)
     assert node.done == [] and node.is_noted()
 
 
-def test_nothing_is_unmounted_below_a_start(node: Node) -> None:
-    """It has looked, and would make its files in the folder that nothing is mounted on."""
+def test_a_pool_is_not_unmounted_during_a_start(node: Node) -> None:
+    """The start would make its files in a folder that nothing is mounted on."""
     node.is_shut, node.files = False, []
     with (
         fs_shutdown.usable_for_start(RUNNER, node.pool),
         fs_shutdown.usable_for_start(RUNNER, node.pool),
     ):
         node.is_shut = True
-        with pytest.raises(CommandError, match="somebody is at it"):
+        with pytest.raises(CommandError, match="another agent is remounting it"):
             fs_shutdown.remount(RUNNER, node.pool)
         assert node.done == []
     fs_shutdown.remount(RUNNER, node.pool)
     assert "unmount" in node.done
     with (
         file_lock(str(node.folder / "pool-main.aground")),
-        pytest.raises(CommandError, match="somebody is at it"),
+        pytest.raises(CommandError, match="another agent is remounting it"),
     ):
-        admit(node)
+        start(node)
     with (
         pytest.raises(OSError, match="of the start"),
         fs_shutdown.usable_for_start(RUNNER, node.pool),
@@ -286,9 +298,9 @@ def test_nothing_is_unmounted_below_a_start(node: Node) -> None:
         raise OSError("of the start")
 
 
-def test_a_start_waits_for_others_that_are_about_to_let_go(node: Node) -> None:
-    node.lets_go_at_s = 2.0
-    admit(node)
+def test_a_start_waits_until_other_replicas_release_their_files(node: Node) -> None:
+    node.released_at_s = 2.0
+    start(node)
     assert not node.is_shut and node.markers() == [MARKED, MARKED]
 
 
@@ -296,7 +308,9 @@ def test_a_start_waits_for_others_that_are_about_to_let_go(node: Node) -> None:
     ("wrong", "why"),
     [({"is_damaged": True}, "damaged"), ({"root": "/pools"}, "only mount")],
 )
-def test_what_a_mount_does_not_cure_is_left(node: Node, wrong: dict[str, object], why: str) -> None:
+def test_a_pool_that_a_remount_does_not_repair_stays_mounted(
+    node: Node, wrong: dict[str, object], why: str
+) -> None:
     node.files = []
     for name, value in wrong.items():
         setattr(node, name, value)
@@ -305,39 +319,39 @@ def test_what_a_mount_does_not_cure_is_left(node: Node, wrong: dict[str, object]
     assert node.done == []
 
 
-def test_a_disk_that_goes_on_failing_is_left_to_an_operator(node: Node) -> None:
+def test_remounts_per_day_are_limited_except_for_a_start(node: Node) -> None:
     node.files = []
-    for _ in range(fs_shutdown.MAX_REMOUNTS_A_DAY):
+    for _ in range(fs_shutdown.MAX_REMOUNTS_PER_DAY):
         node.is_shut = True
-        fs_shutdown.remount(RUNNER, node.pool, most_a_day=fs_shutdown.MAX_REMOUNTS_A_DAY)
+        fs_shutdown.remount(RUNNER, node.pool, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
     node.is_shut = True
     with pytest.raises(CommandError, match="3 times within a day"):
-        fs_shutdown.remount(RUNNER, node.pool, most_a_day=fs_shutdown.MAX_REMOUNTS_A_DAY)
-    admit(node)
-    assert not node.is_shut, "a start is an operator's"
+        fs_shutdown.remount(RUNNER, node.pool, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
+    start(node)
+    assert not node.is_shut, "a start has no limit"
 
 
-def test_it_is_started_anew_when_the_pool_is_back_and_not_before(node: Node) -> None:
+def test_a_replica_is_restarted_once_its_pool_is_remounted(node: Node) -> None:
     node.files = []
-    assert give_up(DISKLESS) is Verdict.AGROUND
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
     fs_shutdown.remount(RUNNER, node.pool)
-    assert give_up(DISKLESS) is Verdict.START_ANEW
-    assert give_up(DISKLESS._replace(role="Primary")) is Verdict.AFLOAT
-    assert give_up(ATTACHED) is Verdict.AFLOAT
+    assert release(DISKLESS) is FilesystemState.REMOUNTED
+    assert release(DISKLESS._replace(role="Primary")) is FilesystemState.HEALTHY
+    assert release(ATTACHED) is FilesystemState.HEALTHY
     node.is_mounted = False
-    assert give_up(DISKLESS) is Verdict.AGROUND
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
 
 
-def test_one_that_was_killed_as_it_let_go_lets_go_of_the_rest(node: Node) -> None:
+def test_a_release_that_was_interrupted_is_finished(node: Node) -> None:
     node.files = [str(node.folder / f"pool/devices/vol.{'0' * 32}.meta")]
-    assert give_up(DISKLESS) is Verdict.AGROUND
-    assert node.done == ["forget", "let go"]
-    assert give_up(DISKLESS) is Verdict.AGROUND
-    assert node.done == ["forget", "let go"]
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
+    assert node.done == ["clear disk", "release"]
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
+    assert node.done == ["clear disk", "release"]
 
 
-def test_whoever_dies_is_followed_by_one_that_goes_on(node: Node) -> None:
-    """From each interrupted prefix: no copy is ever there unmarked with the note gone."""
+def test_a_kill_after_each_step_is_recovered(node: Node) -> None:
+    """After each prefix of the steps: the note is there, or every replica is marked."""
     node.files = []
     for dies_at in range(12):
         node.is_shut, node.is_mounted, node.done = True, True, []
@@ -354,40 +368,40 @@ def test_whoever_dies_is_followed_by_one_that_goes_on(node: Node) -> None:
         assert node.is_mounted and not node.is_shut
         assert node.markers() == [MARKED, MARKED]
         assert not node.is_noted()
-    assert dies_at == 5, "every step was the last one once"
+    assert dies_at == 5, "a kill after every step was tried"
 
 
-def test_a_boot_in_its_place_changes_nothing(node: Node) -> None:
-    """The note is there and the filesystem well: the first start marks, before it starts."""
+def test_replicas_are_marked_also_after_a_reboot(node: Node) -> None:
+    """The note is there and the filesystem healthy: the first start marks the replicas first."""
     fs_shutdown.record_shutdown("main")
     node.is_shut, node.files = False, []
     node.is_mounted = False
     with pytest.raises(CommandError, match="not mounted"):
-        admit(node)
-    assert node.is_noted(), "an empty folder tells nothing of the copies"
+        start(node)
+    assert node.is_noted(), "an empty folder says nothing about the replicas"
     node.is_mounted = True
-    admit(node)
+    start(node)
     assert node.markers() == [MARKED, MARKED] and not node.is_noted()
 
 
-def test_an_only_copy_is_trusted_again(node: Node) -> None:
+def test_the_marker_of_an_only_replica_is_cleared(node: Node) -> None:
     fs_shutdown.record_shutdown("main")
     node.is_shut, node.files = False, []
-    admit(node)
-    fs_shutdown.trust_only_copy(node.pool, DEVICE)
-    assert node.markers() == [MARKED, MARKED], "it has another"
-    fs_shutdown.trust_only_copy(node.pool, DEVICE._replace(nodes=("n1",)))
+    start(node)
+    fs_shutdown.trust_only_replica(node.pool, DEVICE)
+    assert node.markers() == [MARKED, MARKED], "it has a peer"
+    fs_shutdown.trust_only_replica(node.pool, DEVICE._replace(nodes=("n1",)))
     assert node.markers() == [MARKED, ""]
 
 
-def test_a_copy_that_is_in_use_was_not_unmounted_and_is_whole(node: Node) -> None:
+def test_a_replica_in_use_is_not_marked(node: Node) -> None:
     fs_shutdown.record_shutdown("main")
     node.is_shut = False
     fs_shutdown.remount(RUNNER, node.pool)
     assert node.markers() == [MARKED, ""] and not node.is_noted()
 
 
-def test_a_copy_that_is_marked_is_suspect(node: Node) -> None:
+def test_a_marked_replica_is_suspect(node: Node) -> None:
     data = node.files[0]
     lost_writes.set_shutdown_marker(data)
     assert lost_writes.is_suspect("vol", data)
@@ -396,7 +410,7 @@ def test_a_copy_that_is_marked_is_suspect(node: Node) -> None:
 
 
 @pytest.mark.parametrize("keyword", ["flexible-meta-disk", "meta-disk"])
-def test_what_is_named_in_place_of_the_metadata_is_each_devices_own(
+def test_each_device_without_metadata_names_a_path_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyword: str
 ) -> None:
     """Seen with three devices: drbdadm refused all of them, and a start failed for it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An order to discard is obeyed for exactly the generation it names, and for nothing else."""
+"""An order of device heal is carried out only on the data generation that the order names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Node(FakeRunner):
 
     @property
     def acts(self) -> list[str]:
-        """What it did beyond looking."""
+        """The commands that change something."""
         looks = ("cibadmin", "get-gi", "events2")
         return [
             " ".join(argv[:3])
@@ -76,13 +76,13 @@ def order(what: str = f"{UUID} {HELD} bitmap", node: str = "n2") -> dict[str, tu
     return {node: ("discard", what)}
 
 
-def test_nothing_is_asked_while_the_replicas_are_in_contact() -> None:
+def test_orders_are_not_read_while_the_replicas_are_connected() -> None:
     node = Node(order())
     heal.carry_out_order(node, DEVICE, state("Connected"))
     assert node.calls == []
 
 
-def test_the_named_generation_is_discarded_and_the_leave_to_do_so_ends() -> None:
+def test_the_permission_to_discard_ends_with_the_attempt() -> None:
     node = Node(order())
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
     assert node.acts == [
@@ -92,7 +92,7 @@ def test_the_named_generation_is_discarded_and_the_leave_to_do_so_ends() -> None
     ]
 
 
-def test_contact_ends_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_completes_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heal, "_CONTACT_S", 5.0)
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: state("Connected"))
     node = Node(order())
@@ -104,7 +104,7 @@ def test_contact_ends_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(node.calls) == before
 
 
-def test_a_resync_that_the_end_of_an_attempt_cut_off_goes_on_without_leave() -> None:
+def test_a_resync_cut_off_by_the_end_of_an_attempt_needs_no_permission_to_go_on() -> None:
     node = Node(order())
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
     # Contact came between the last look and the end of the attempt: the resync had begun.
@@ -115,7 +115,7 @@ def test_a_resync_that_the_end_of_an_attempt_cut_off_goes_on_without_leave() -> 
     assert len(cut_off.acts) == 3
 
 
-def test_what_was_begun_for_another_order_makes_no_stale_one_good() -> None:
+def test_a_stale_order_is_dropped_also_after_another_one_was_begun() -> None:
     heal.carry_out_order(Node(order()), DEVICE, state("StandAlone"))
     stale = Node(order(f"{UUID} 00000000000000AA bitmap"))
     heal.carry_out_order(stale, DEVICE, state("StandAlone"))
@@ -132,19 +132,19 @@ def test_what_was_begun_for_another_order_makes_no_stale_one_good() -> None:
         pytest.param(f"{UUID} {HELD} bitmap", GI, "Primary", id="still serving"),
     ],
 )
-def test_anything_else_discards_nothing(what: str, gi: str, role: str) -> None:
+def test_any_other_order_discards_nothing(what: str, gi: str, role: str) -> None:
     node = Node(order(what), gi)
     heal.carry_out_order(node, DEVICE, state("StandAlone", role=role))
     assert not [act for act in node.acts if act.startswith(("drbdadm", "drbdsetup"))]
 
 
-def test_a_stale_order_is_taken_back() -> None:
+def test_a_stale_order_is_deleted() -> None:
     node = Node(order(f"{UUID} 00000000000000AA bitmap"))
     heal.carry_out_order(node, DEVICE, state("Connecting"))
     assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
 
 
-def test_what_lost_writes_is_never_compared_by_bitmap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspect_replica_is_never_resynced_by_bitmap(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
     monkeypatch.setattr(reinitialize, "reset", lambda _, device: begun.append(device.name))
@@ -156,7 +156,7 @@ def test_what_lost_writes_is_never_compared_by_bitmap(monkeypatch: pytest.Monkey
     assert other.acts == []
 
 
-def test_the_other_side_connects_again_and_discards_nothing() -> None:
+def test_the_kept_replica_reconnects_and_discards_nothing() -> None:
     node = Node(order(node="n1"))
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
     assert node.acts == ["drbdadm adjust vm1"]
@@ -168,7 +168,7 @@ def test_the_other_side_connects_again_and_discards_nothing() -> None:
     assert waiting.acts == []
 
 
-def test_only_what_is_known_to_be_behind_is_revived(tmp_path: Path) -> None:
+def test_only_an_outdated_standby_is_revived(tmp_path: Path) -> None:
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
     node = Node(wish)
     heal.carry_out_order(node, DEVICE, state("Connecting", disk="Outdated"))
@@ -189,7 +189,7 @@ def test_only_what_is_known_to_be_behind_is_revived(tmp_path: Path) -> None:
         assert not trust.exists(), (disk, role)
 
 
-def test_the_replica_is_trusted_before_drbd_asks_its_handler(
+def test_the_operators_trust_is_recorded_before_drbd_calls_its_handler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
@@ -209,7 +209,7 @@ def test_the_replica_is_trusted_before_drbd_asks_its_handler(
     assert not trust.exists() and not any("crm_attribute" in act for act in node.acts)
 
 
-def test_since_when_it_is_apart_outlives_the_process(
+def test_the_time_without_contact_outlives_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = f"{tmp_path}/vm1.{UUID}.data"

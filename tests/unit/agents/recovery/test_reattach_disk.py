@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A disk that DRBD dropped is attached again, ever more rarely, and only beside good data."""
+"""A detached disk is attached again at growing intervals, only if a peer has good data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def node(fake_node: FakeNode) -> FakeNode:
     return fake_node
 
 
-def give(node: FakeNode, state: ResourceState) -> ResourceState:
+def reattach(node: FakeNode, state: ResourceState) -> ResourceState:
     return reattach_disk.reattach(node, DEVICE, state)
 
 
@@ -49,63 +49,65 @@ def give(node: FakeNode, state: ResourceState) -> ResourceState:
         DISKLESS._replace(peers=(GOOD._replace(disk="Outdated"),)),
     ],
 )
-def test_nothing_is_attached_without_good_data_beside_it(
+def test_no_disk_is_attached_without_a_peer_with_good_data(
     node: FakeNode, state: ResourceState
 ) -> None:
-    assert give(node, state) is state
+    assert reattach(node, state) is state
     assert node.calls == []
 
 
 def test_a_suspect_replica_is_left_alone(node: FakeNode) -> None:
     lost_writes.record_failed_flush("vol")
-    assert give(node, DISKLESS) is DISKLESS
+    assert reattach(node, DISKLESS) is DISKLESS
     assert node.calls == []
 
 
-def test_one_that_has_let_go_of_its_files_is_left_alone(node: FakeNode) -> None:
+def test_a_replica_that_has_released_its_files_is_left_alone(node: FakeNode) -> None:
     node.loops.clear()
-    assert give(node, DISKLESS) is DISKLESS
+    assert reattach(node, DISKLESS) is DISKLESS
     assert node.calls == []
 
 
-def test_one_whose_pool_has_shut_itself_down_is_left_alone(node: FakeNode) -> None:
+def test_a_replica_whose_pool_is_shut_down_is_left_alone(node: FakeNode) -> None:
     pool_notes.write(DEVICE.pool, pool_notes.SHUT_DOWN)
-    assert give(node, DISKLESS) is DISKLESS
+    assert reattach(node, DISKLESS) is DISKLESS
     assert node.calls == []
 
 
-def test_it_is_tried_at_once_and_then_ever_more_rarely(node: FakeNode) -> None:
-    assert give(node, DISKLESS).disk == "Inconsistent"
-    assert give(node, DISKLESS) is DISKLESS
+def test_the_first_attempt_is_at_once_and_the_next_ones_at_growing_intervals(
+    node: FakeNode,
+) -> None:
+    assert reattach(node, DISKLESS).disk == "Inconsistent"
+    assert reattach(node, DISKLESS) is DISKLESS
     assert node.commands() == [ADJUST]
     node.age("vol", "reattach-tried", reattach_disk.retry_wait_s(1) + 1)
-    give(node, DISKLESS)
+    reattach(node, DISKLESS)
     assert node.commands() == [ADJUST] * 2
     assert reattach_disk.retry_wait_s(2) == 2 * reattach_disk.retry_wait_s(1)
     assert reattach_disk.retry_wait_s(10**6) == 3600
     state_files.remove_device("vol")
     state_files.remove_device("vol")
-    give(node, DISKLESS)
+    reattach(node, DISKLESS)
     assert node.commands() == [ADJUST] * 3
 
 
-def test_old_tries_are_forgotten(node: FakeNode) -> None:
+def test_old_attempts_do_not_count(node: FakeNode) -> None:
     tries = state_files.of_device("vol", "reattach-tried")
     tries.write("16")
     node.age("vol", "reattach-tried", 7201)
-    give(node, DISKLESS)
+    reattach(node, DISKLESS)
     assert node.commands() == [ADJUST]
     assert tries.read() == "1"
 
 
-def test_a_disk_that_still_fails_is_only_told_of(node: FakeNode) -> None:
+def test_a_disk_that_still_fails_is_only_logged(node: FakeNode) -> None:
     node.answer = CommandError(Problem("SAN-CMD-003", "I/O error"))
-    assert give(node, DISKLESS) is DISKLESS
+    assert reattach(node, DISKLESS) is DISKLESS
     assert node.commands() == [ADJUST] and len(node.journal) == 1
 
 
-GONE = bcache.OriginState("bcache0", False, CacheMode.NONE, True, 0, 0, 0)
-BESIDE = GONE._replace(has_flash=True, mode=CacheMode.WRITE_BACK)
+MISSING_FLASH = bcache.OriginState("bcache0", False, CacheMode.NONE, True, 0, 0, 0)
+ATTACHED_FLASH = MISSING_FLASH._replace(has_flash=True, mode=CacheMode.WRITE_BACK)
 
 
 @pytest.fixture
@@ -127,13 +129,18 @@ def noted(node: FakeNode) -> list[bool]:
 
 @pytest.mark.parametrize(
     ("seen", "is_kept"),
-    [(GONE, False), (BESIDE, True), (GONE._replace(disk=""), True), (None, True)],
+    [
+        (MISSING_FLASH, False),
+        (ATTACHED_FLASH, True),
+        (MISSING_FLASH._replace(disk=""), True),
+        (None, True),
+    ],
 )
-def test_flash_that_is_gone_is_not_trusted_once_a_copy_is_filled_without_it(
+def test_the_note_of_valid_flash_is_cleared_before_a_resync_without_the_flash(
     node: FakeNode, noted: list[bool], seen: bcache.OriginState | None, is_kept: bool
 ) -> None:
     node.flash_cache = seen
-    assert give(node, DISKLESS).disk == "Inconsistent"
+    assert reattach(node, DISKLESS).disk == "Inconsistent"
     assert noted == [is_kept] and node.commands() == [ADJUST]
 
 
@@ -141,10 +148,10 @@ def refuse(*_args: object, **_kwargs: object) -> None:
     raise OSError(30, "Read-only file system")
 
 
-def test_a_copy_is_not_filled_where_that_cannot_be_noted(
+def test_no_disk_is_attached_where_the_note_cannot_be_cleared(
     node: FakeNode, noted: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node.flash_cache = GONE
+    node.flash_cache = MISSING_FLASH
     monkeypatch.setattr(pool_notes, "clear", refuse)
-    assert give(node, DISKLESS) is DISKLESS
+    assert reattach(node, DISKLESS) is DISKLESS
     assert node.calls == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica begun anew gives its loop device back before another one may have it."""
+"""A replica that gets new metadata releases its loop device before another device attaches it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ VOL = Device(
 )
 
 
-def test_no_two_files_name_one_loop_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes on for three at once when a node is back: drbdadm refused, and two stayed down."""
+def test_no_two_resource_files_name_one_loop_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen with three devices as a node came back: drbdadm refused, and two stayed down."""
     pool = replace(topology().pools[0], path=PurePosixPath(tmp_path))
     (tmp_path / "devices").mkdir()
     mine, others = tmp_path / "vol.res", tmp_path / "other.res"
