@@ -82,6 +82,10 @@ _CODES = {
     "own.",
     "SAN-CMD-001": "A program that sanctl needs is not installed on this machine.",
     "SAN-CMD-002": "A program did not end within its time limit and was killed.",
+    "SAN-CMD-004": "A program could not be started: the node had no memory, no process or no file "
+    "handle left at that moment.",
+    "SAN-CMD-005": "A program ended without an error, and what it printed is not XML: it was "
+    "killed half-way, or the node has no memory left.",
     "SAN-CMD-003": "A program failed; the message contains its output.",
     "SAN-DEV-001": "A device of that name exists. Names are unique in a cluster.",
     "SAN-DEV-002": "There is no device of that name. 'sanctl device list' shows all devices.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+from sanctl.parse.xml_output import parse_xml
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
@@ -32,7 +33,7 @@ def query(
     )
     if answer.status != 0:
         return None
-    return ET.fromstring(answer.stdout)  # noqa: S314 - the cluster's own CIB
+    return parse_xml(answer.stdout, "cibadmin")
 
 
 def node_state(runner: Runner, node: str) -> ET.Element | None:

@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
+from sanctl.parse.xml_output import parse_xml
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
@@ -104,7 +105,7 @@ def read(runner: Runner, device: str, peer: str) -> MarkState:
     ) = ""
     state = None
     # Elements come in the CIB's order: an nvpair comes after the node and the set that hold it.
-    for element in ET.fromstring(answer.stdout).iter():  # noqa: S314 - the cluster's own CIB
+    for element in parse_xml(answer.stdout, "cibadmin").iter():
         name, identifier = element.get("name"), element.get("id", "")
         match element.tag:
             case "cib":
@@ -192,7 +193,7 @@ def read_all(runner: Runner, device: str) -> DeviceMarks:
     )
     admin_epoch = epoch = uuid = last_node = last_path = ""
     found: list[tuple[str, str, str]] = []
-    for element in ET.fromstring(answer.stdout).iter():  # noqa: S314 - the cluster's own CIB
+    for element in parse_xml(answer.stdout, "cibadmin").iter():
         identifier = element.get("id", "")
         match element.tag:
             case "cib":

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from typing import Protocol
 
-from sanctl.errors import CommandError, Problem
+from sanctl.errors import CommandError
+from sanctl.parse.xml_output import parse_xml
 from sanctl.system.runner import Runner
 
 # The fence agent gives up on a BMC that does not answer after login_timeout, 5 s, tried twice.
@@ -55,12 +55,7 @@ class Stonith:
             timeout_s=_ASK_TIMEOUT_S,
             ok=(0, 1),
         )
-        try:
-            root = ET.fromstring(done.stdout)  # noqa: S314 - the fencer's own words
-        except ET.ParseError as error:
-            raise CommandError(
-                Problem("SAN-FEN-001", f"what stonith_admin printed is not XML: {error}")
-            ) from error
+        root = parse_xml(done.stdout, "stonith_admin")
         return tuple(sorted(item.text or "" for item in root.iter("item")))
 
     def ask(self, device: str) -> str:
@@ -86,7 +81,7 @@ class Stonith:
             ["cibadmin", "--query", "--xpath", f"//primitive[@id='{device}']"],
             timeout_s=_ASK_TIMEOUT_S,
         )
-        primitive = ET.fromstring(answer.stdout)  # noqa: S314 - the cluster's own CIB
+        primitive = parse_xml(answer.stdout, "cibadmin")
         pairs = primitive.iterfind("instance_attributes/nvpair")
         options = {pair.get("name", ""): pair.get("value", "") for pair in pairs}
         # Options named `pcmk_...` are Pacemaker's own: no agent knows them.

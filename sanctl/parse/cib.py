@@ -11,7 +11,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
-from sanctl.errors import Problem, SanctlError, Unreachable
+from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.cluster import (
     DRAINED_ATTRIBUTE,
@@ -37,6 +37,7 @@ from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
+from sanctl.parse.xml_output import parse_xml
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -57,11 +58,9 @@ def parse_document(text: str) -> ET.Element:
         Unreachable: the text is not a CIB.
     """
     try:
-        root = ET.fromstring(text)  # noqa: S314 - see the import
-    except ET.ParseError as error:
-        raise Unreachable(
-            Problem("SAN-CIB-001", f"what cibadmin printed is not XML: {error}")
-        ) from error
+        root = parse_xml(text, "cibadmin")
+    except CommandError as error:
+        raise Unreachable(Problem("SAN-CIB-001", error.problems[0].text)) from error
     if root.tag != "cib" or root.find("configuration") is None:
         raise Unreachable(
             Problem("SAN-CIB-001", f"what cibadmin printed is not a CIB: <{root.tag}>")

@@ -7,8 +7,9 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
-from sanctl.errors import Problem, Unreachable
+from sanctl.errors import CommandError, Problem, Unreachable
 from sanctl.model.cluster import Failure, Fencing, Instance, Mon, MonNode, NodeState, Role
+from sanctl.parse.xml_output import parse_xml
 
 # Resource, operation, interval in ms. Greedy: a resource's name may hold underscores of others.
 _OP_KEY = re.compile(r"(.+?)(?::\d+)?_([a-z][a-z-]*)_(\d+)")
@@ -29,11 +30,9 @@ def parse_crm_mon(text: str) -> Mon:
         Unreachable: the text is not what crm_mon prints.
     """
     try:
-        root = ET.fromstring(text)  # noqa: S314 - see the import
-    except ET.ParseError as error:
-        raise Unreachable(
-            Problem("SAN-CIB-002", f"what crm_mon printed is not XML: {error}")
-        ) from error
+        root = parse_xml(text, "crm_mon")
+    except CommandError as error:
+        raise Unreachable(Problem("SAN-CIB-002", error.problems[0].text)) from error
     if root.find("nodes") is None:
         raise Unreachable(
             Problem("SAN-CIB-002", f"what crm_mon printed is not a cluster status: <{root.tag}>")

@@ -97,6 +97,11 @@ class LocalRunner:
             raise CommandError(
                 Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
             ) from error
+        except OSError as error:
+            # No memory or process left for a fork, no file handle for a pipe: the next try may do.
+            raise CommandError(
+                Problem("SAN-CMD-004", f"{argv[0]} could not be started: {error.strerror or error}")
+            ) from error
         except subprocess.TimeoutExpired as error:
             # A short wait only: a program that hangs in the kernel does not end even when killed,
             # and the caller has to reach its own defined end.

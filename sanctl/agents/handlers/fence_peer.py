@@ -28,7 +28,6 @@ from sanctl.agents.cache import minimum_redundancy, write_cache
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import corosync, drbdsetup, self_fence
-from sanctl.errors import SanctlError
 from sanctl.plan.failover import fence_rules, frozen_io_reboot
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
@@ -67,9 +66,10 @@ def main() -> int:
                     return _leave_unmarked(device, peer)
                 standing = outdate.mark_outdated(_RUNNER, device, peer) if is_mine else "unknown"
             last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
-        except (SanctlError, OSError) as error:
-            # Whatever it is: a handler that ends is not called again while I/O is frozen.
-            standing, last = _membership_without_pacemaker(_RUNNER), str(error)
+        except Exception as error:
+            # Also an error of this program itself: DRBD calls a handler that ends no second time
+            # while I/O is frozen, so I/O would stay frozen for good.
+            standing, last = _membership_without_pacemaker(_RUNNER), repr(error)
         alone_since = frozen_io_reboot.quorum_lost_since(
             alone_since, time.monotonic(), is_alone=standing == "alone"
         )
@@ -148,8 +148,8 @@ def _is_primary_without_peer(device: str, peer: str) -> bool:
     """Whether this node is Primary and still without the peer."""
     try:
         state = drbdsetup.observe(_RUNNER, device)
-    except SanctlError:
-        return True
+    except Exception:
+        return True  # as in main: this handler must not end of an error
     return state is not None and state.is_primary and not state.with_only_peer(peer).is_connected
 
 
@@ -159,8 +159,8 @@ def _is_frozen(device: str, peer: str) -> bool:
         return False
     try:
         state = drbdsetup.observe(_RUNNER, device)
-    except SanctlError:
-        return True
+    except Exception:
+        return True  # as in main: this handler must not end of an error
     return state is None or not state.has_quorum or state.suspended != "no"
 
 
@@ -169,7 +169,7 @@ def _membership_without_pacemaker(runner: Runner) -> str:
 
     Who cannot ask corosync cannot show that it is part of the majority.
     """
-    with contextlib.suppress(SanctlError):
+    with contextlib.suppress(Exception):
         if corosync.membership(runner).is_quorate:
             return "unknown"
     return "alone"

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
+import subprocess
 
 import pytest
 
@@ -18,3 +21,15 @@ def test_a_program_past_its_timeout_is_killed_and_reaped() -> None:
     with pytest.raises(CommandError, match="no answer within"):
         LocalRunner().run(["sleep", "60"], timeout_s=0.05, stdin="what it does not read\n")
     gc.collect()
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.EACCES])
+def test_a_program_that_cannot_be_started_is_an_error_of_ours(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(CommandError, match=r"SAN-CMD-004.*true could not be started"):
+        LocalRunner().run(["true"], timeout_s=1.0)
