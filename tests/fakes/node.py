@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -29,6 +30,7 @@ from sanctl.drivers import (
     self_fence,
 )
 from sanctl.model.drbd import ResourceState
+from sanctl.model.topology import Topology
 from sanctl.parse.corosync import Membership
 from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner, Runner
@@ -83,7 +85,7 @@ class FakeNode(FakeRunner):
         super().__init__()
         self.folder = folder
         self.name = "n1"
-        self.topology = topology()
+        self.topology = self.with_own_pool(topology())
         self.generation = 8
         self.is_loaded = True
         self.states: dict[str, ResourceState | None] = {}
@@ -133,6 +135,11 @@ class FakeNode(FakeRunner):
     def observe(self, runner: Runner, name: str) -> ResourceState | None:
         """Return what DRBD says of a replica; a model of DRBD has a method of its own."""
         return self.states[name] if name in self.states else _observe(runner, name)
+
+    def with_own_pool(self, found: Topology) -> Topology:
+        """Return a topology with its pool in the folder of the node."""
+        pools = (replace(pool, path=PurePosixPath(self.folder / "pool")) for pool in found.pools)
+        return replace(found, pools=tuple(pools))
 
     def loop_of(self, path: str) -> str | None:
         """Return the loop device over a file, if there is one."""
