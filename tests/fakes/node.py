@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Self
 
 import pytest
 
@@ -45,11 +47,12 @@ class Rebooted(BaseException):
 
 
 class Clock:
-    """A monotonic clock that moves in `sleep` alone."""
+    """A monotonic clock that moves in `sleep` alone; the node acts meanwhile, in `on_sleep`."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.begin_s = self.now_s
+        self.on_sleep: Callable[[], None] = lambda: None
 
     @property
     def passed_s(self) -> float:
@@ -59,6 +62,7 @@ class Clock:
     def sleep(self, duration_s: float) -> None:
         """Let time pass; fails the test of an agent that sleeps for ever."""
         self.now_s += duration_s
+        self.on_sleep()
         assert self.passed_s < 900.0, "it waits for ever"
 
 
@@ -98,9 +102,15 @@ class FakeNode(FakeRunner):
         self.clock = Clock()
         self.programs: FakeRunner = self
 
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> Self:
         """Have the agents find this node in place of the real one."""
-        for module, name, value in (
+        for module, name, value in self.replacements():
+            monkeypatch.setattr(module, name, value)
+        return self
+
+    def replacements(self) -> list[tuple[object, str, object]]:
+        """Return what is replaced: module, name there, and by what; for a subclass to add to."""
+        return [
             (state_files, "RUNTIME", f"{self.folder}"),
             (pool_notes, "_FOLDER", f"{self.folder}/notes"),
             (drbdadm, "RESOURCE_FILES", f"{self.folder}/drbd.d"),
@@ -129,8 +139,7 @@ class FakeNode(FakeRunner):
             (lio, "initiators", lambda _name: self.initiators),
             (self_fence, "reboot", self._reboot),
             (journal, "write", lambda text, **_: self.journal.append(text)),
-        ):
-            monkeypatch.setattr(module, name, value)
+        ]
 
     def observe(self, runner: Runner, name: str) -> ResourceState | None:
         """Return what DRBD says of a replica; a model of DRBD has a method of its own."""

@@ -13,6 +13,4 @@ from tests.fakes.node import FakeNode
 @pytest.fixture
 def fake_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     """A node in memory that the agents find in place of the real one."""
-    made = FakeNode(tmp_path)
-    made.install(monkeypatch)
-    return made
+    return FakeNode(tmp_path).install(monkeypatch)

@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from sanctl.agents.fencing import hung_io_reboot
-from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, self_fence
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.parse.drbd import PendingRequests
 from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S
-from sanctl.system import journal, state_files
-from sanctl.system.runner import LocalRunner
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode, Rebooted
 
 GOOD = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
 PRIMARY = ResourceState("vol", "Primary", "no", "UpToDate", 1024, (GOOD,))
@@ -27,47 +25,44 @@ DEVICE = Device(
 )
 
 
-class Kernel:
+class Kernel(FakeNode):
     """What the agent reads of the kernel, and whether it ended it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.state: ResourceState | None = PRIMARY
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.states["vol"] = PRIMARY
         self.requests: list[tuple[OldRequest, ...]] = []
+        self.outstanding: PendingRequests | None = None
         self.answered = 7
         self.ends = 0
-        self.said: list[str] = []
-        monkeypatch.setattr(state_files, "RUNTIME", str(folder))
-        monkeypatch.setattr(hung_io_reboot, "_RECHECK_DELAY_S", 0.0)
-        self.now = 1000.0
-        self.outstanding: PendingRequests | None = None
-        monkeypatch.setattr("time.monotonic", lambda: self.now)
-        monkeypatch.setattr(drbdsetup, "completed_requests", lambda _minor: self.answered)
-        monkeypatch.setattr(drbdsetup, "pending_requests", lambda _minor: self.outstanding)
-        monkeypatch.setattr(drbdsetup, "oldest_requests", lambda _name: self.requests.pop(0))
-        monkeypatch.setattr(drbdsetup, "observe", lambda *_: self.state)
-        monkeypatch.setattr(lost_writes, "data_file", lambda _name: None)
-        monkeypatch.setattr(self_fence, "reboot", self._reboot)
-        monkeypatch.setattr(journal, "write", lambda text, **_: self.said.append(text))
 
-    def _reboot(self, *_: object, **__: object) -> None:
-        self.ends += 1
+    def replacements(self) -> list[tuple[object, str, object]]:
+        return [
+            *super().replacements(),
+            (drbdsetup, "completed_requests", lambda _minor: self.answered),
+            (drbdsetup, "pending_requests", lambda _minor: self.outstanding),
+            (drbdsetup, "oldest_requests", lambda _name: self.requests.pop(0)),
+        ]
 
     def look(self, *requests: tuple[OldRequest, ...], state: ResourceState = PRIMARY) -> int:
-        self.now += 10.0
+        self.clock.now_s += 10.0
         self.requests = [*requests, (), ()]
-        hung_io_reboot.check(LocalRunner(), DEVICE, state)
+        try:
+            hung_io_reboot.check(self, DEVICE, state)
+        except Rebooted:
+            self.ends += 1
         return self.ends
 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kernel:
-    return Kernel(monkeypatch, tmp_path)
+    return Kernel(tmp_path).install(monkeypatch)
 
 
 def test_nothing_waits(kernel: Kernel) -> None:
     assert kernel.look(()) == 0
     assert kernel.look(state=PRIMARY._replace(role="Secondary")) == 0
-    assert not kernel.said
+    assert not kernel.journal
 
 
 def test_a_forgotten_request_ends_the_node_when_seen_twice(kernel: Kernel) -> None:
@@ -75,23 +70,19 @@ def test_a_forgotten_request_ends_the_node_when_seen_twice(kernel: Kernel) -> No
     assert kernel.look((LOST,), (LOST,)) == 1
 
 
-def test_without_an_answer_the_second_time_nothing_ends(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel.state = None
+def test_without_an_answer_the_second_time_nothing_ends(kernel: Kernel) -> None:
+    kernel.states["vol"] = None
     assert kernel.look((LOST,)) == 0
-
-    def fail(*_: object) -> NoReturn:
-        raise CommandError(Problem("SAN-CMD-002", "no answer"))
-
-    monkeypatch.setattr(drbdsetup, "observe", fail)
+    del kernel.states["vol"]
+    kernel.answer = CommandError(Problem("SAN-CMD-002", "no answer"))
     assert kernel.look((LOST,)) == 0
+    assert kernel.commands("drbdsetup")
 
 
 def test_alone_it_ends_only_once_nothing_is_answered(kernel: Kernel) -> None:
-    alone = kernel.state = PRIMARY._replace(peers=())
+    alone = kernel.states["vol"] = PRIMARY._replace(peers=())
     assert kernel.look((LOST,), state=alone) == 0
-    assert "no other node can serve" in kernel.said[-1]
+    assert "no other node can serve" in kernel.journal[-1]
     kernel.answered += 1
     assert kernel.look((LOST,), state=alone) == 0
     assert kernel.look((LOST,), (LOST,), state=alone) == 1
