@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Resync and verify: scheduling, progress, repair."""
+"""Resync and verify of replicas: order, progress, records, repair."""

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Accompanies the resyncs and verifies of this node while there are any.
+"""sanctl-resync.service: runs this node's resyncs one at a time, and publishes their progress.
 
-DRBD's handlers and the monitors start it (sanctl-resync.service); it looks once a second, and ends
-when nothing runs any more. It keeps nothing that it could not lose: whoever starts it next reads
-everything from the kernel and from the notes beside the data. It
+DRBD's handlers and the monitors start the service (sanctl/agents/sync/unit.py); it polls DRBD once
+a second, and exits when nothing runs any more. The process holds no state that it must not lose:
+the next one reads the kernel and the records beside the data. It
 
-* lets resyncs run one after the other (sanctl/plan/drbd/resync_order.py has the order),
-* has all of a replica sent where the device's policy says so,
-* tells how far each is, by an attribute that never enters the CIB,
-* writes down what each moved, and tells the cluster at once when it has ended,
-* finishes verifies, and repairs what one found where that was asked for.
+* pauses and resumes resyncs (their order is in sanctl/plan/drbd/resync_order.py),
+* begins a full resync where the device's policy asks for one,
+* publishes how far each is, in an attribute that never enters the CIB,
+* records what each moved, and publishes the replica's state at once when one has ended,
+* has a verify concluded and repaired (sanctl/agents/sync/verify.py).
 
-A resync that it holds back and dies over is not lost: monitors start it again.
+A resync that was paused when the process died is not lost: monitors start the service again.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from sanctl.system import journal, state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner, Runner
 
-_LOOK_EVERY_S = 1.0
-_TELL_EVERY_S = 2.0
-_LINGER_S = 4.0
+_POLL_EVERY_S = 1.0
+_PUBLISH_EVERY_S = 2.0
+_EXIT_AFTER_IDLE_S = 4.0
 _STUCK_AFTER_S = 15.0
 _RATE_OVER_S = 10.0
-_PARTING_S = 5.0
-# Longer than anybody holds the lock who only asks.
-_ASKED_S = 0.5
+_DISCONNECT_TIMEOUT_S = 5.0
+# Longer than `unit.start` holds the lock to see whether the service runs.
+_LOCK_WAIT_S = 0.5
 _log = DeviceLog("resync", priority=journal.INFO)
 
 
 def main() -> int:
-    """Accompany what runs here until nothing does."""
-    with state_files.locked(unit.lock(), wait_s=_ASKED_S) as is_mine:
+    """Run until no resync or verify does on this node."""
+    with state_files.locked(unit.lock_path(), wait_s=_LOCK_WAIT_S) as is_mine:
         if is_mine:
             _run(ResyncScheduler(LocalRunner()))
     return 0
@@ -66,93 +66,93 @@ def main() -> int:
 def _run(scheduler: ResyncScheduler) -> None:
     idle_since = time.monotonic()
     while True:
-        if scheduler.look():
+        if scheduler.run_once():
             idle_since = time.monotonic()
-        elif time.monotonic() - idle_since > _LINGER_S:
-            scheduler.leave()
+        elif time.monotonic() - idle_since > _EXIT_AFTER_IDLE_S:
+            scheduler.withdraw()
             return
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
 
 
-class _Track:
-    """What was seen of one device's resync or verify since this process began."""
+class _SyncProgressTracker:
+    """How one device's resync or verify has advanced since this process began."""
 
     def __init__(self, left_kib: int, now: float) -> None:
-        self.marks = [(now, left_kib)]
-        self.moved_at = now
-        self.has_leave = False
+        self.samples = [(now, left_kib)]
+        self.advanced_at = now
+        self.may_run = False
         self.began_s = int(time.time())
 
-    def see(self, left_kib: int, now: float) -> None:
-        if left_kib < self.marks[-1][1]:
-            self.moved_at = now
-        self.marks.append((now, left_kib))
-        while self.marks[0][0] < now - _RATE_OVER_S:
-            self.marks.pop(0)
+    def add(self, left_kib: int, now: float) -> None:
+        if left_kib < self.samples[-1][1]:
+            self.advanced_at = now
+        self.samples.append((now, left_kib))
+        while self.samples[0][0] < now - _RATE_OVER_S:
+            self.samples.pop(0)
 
     def rate_kib_s(self) -> int:
-        (begin, most), (end, least) = self.marks[0], self.marks[-1]
-        return 0 if end <= begin else max(0, int((most - least) / (end - begin)))
+        (begin, left_kib), (end, still_left_kib) = self.samples[0], self.samples[-1]
+        return 0 if end <= begin else max(0, int((left_kib - still_left_kib) / (end - begin)))
 
     def is_stuck(self, now: float) -> bool:
-        return self.has_leave and now - self.moved_at > _STUCK_AFTER_S
+        return self.may_run and now - self.advanced_at > _STUCK_AFTER_S
 
 
-def _busy_peer(state: ResourceState) -> PeerState | None:
+def _syncing_peer(state: ResourceState) -> PeerState | None:
     return next((p for p in state.peers if p.is_sync_source or p.is_verifying), None)
 
 
 def _received_kib(state: ResourceState) -> int:
-    """Return what came over all connections: DRBD 9 may fill a replica from one after another."""
+    """Return the amount received from all peers: DRBD 9 may resync from one after another."""
     return sum(peer.received_kib or 0 for peer in state.peers)
 
 
-class _Count:
-    """What came over the connections of one resync, as DRBD counts it: anew with each of them.
+class _ReceivedCounter:
+    """The amount that one resync received, over reconnections, where DRBD's counter is reset.
 
-    Kept on tmpfs, for a process that goes on where another one was killed.
+    Kept on tmpfs, for the process that follows one that was killed.
     """
 
     def __init__(self, name: str) -> None:
         self._file = state_files.of_device(name, "resync-received")
         words = self._file.read().split()
-        # What came before this connection, less what it had brought before the resync; and the
-        # counter as it was last seen.
-        self._before_kib, self._seen_kib = map(int, words) if len(words) == 2 else (0, 0)
+        # What was received before this connection, less what this connection had received before
+        # the resync; and the counter's last value.
+        self._before_kib, self._last_kib = map(int, words) if len(words) == 2 else (0, 0)
 
-    def begin(self, base_kib: int, seen_kib: int) -> None:
-        self._before_kib, self._seen_kib = -base_kib, seen_kib
-        self._keep()
+    def begin(self, base_kib: int, counter_kib: int) -> None:
+        self._before_kib, self._last_kib = -base_kib, counter_kib
+        self._save()
 
-    def see(self, counter_kib: int) -> None:
-        if counter_kib < self._seen_kib:
-            self._before_kib += self._seen_kib
-        if counter_kib != self._seen_kib:
-            self._seen_kib = counter_kib
-            self._keep()
+    def update(self, counter_kib: int) -> None:
+        if counter_kib < self._last_kib:
+            self._before_kib += self._last_kib
+        if counter_kib != self._last_kib:
+            self._last_kib = counter_kib
+            self._save()
 
     @property
     def total_kib(self) -> int:
-        return max(0, self._before_kib + self._seen_kib)
+        return max(0, self._before_kib + self._last_kib)
 
-    def _keep(self) -> None:
-        self._file.write(f"{self._before_kib} {self._seen_kib}\n")
+    def _save(self) -> None:
+        self._file.write(f"{self._before_kib} {self._last_kib}\n")
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         self._file.remove()
 
 
 class ResyncScheduler:
-    """One look after another at what runs on this node."""
+    """Schedules, tracks and records the resyncs of this node."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._tracks: dict[str, _Track] = {}
-        self._counts: dict[str, _Count] = {}
-        self._told = ("", 0.0)
+        self._trackers: dict[str, _SyncProgressTracker] = {}
+        self._counters: dict[str, _ReceivedCounter] = {}
+        self._published = ("", 0.0)
 
-    def look(self) -> bool:
-        """Look, and do what is to be done; return whether anything runs."""
+    def run_once(self) -> bool:
+        """Read DRBD's state and act on it once; return whether anything runs."""
         try:
             states = drbdsetup.observe_all(self._runner)
         except SanctlError as error:
@@ -163,156 +163,160 @@ class ResyncScheduler:
             for name in states
             if (device := sync_policy.recorded_device(name)) is not None
         }
-        advances = drbdsetup.sync_progress()
+        progress_by_minor = drbdsetup.sync_progress()
         now = time.monotonic()
         targets = [
             plan.ResyncCandidate(
-                name, sync_policy.policy_of(device), left, self._tracks[name].is_stuck(now)
+                name, sync_policy.policy_of(device), left, self._trackers[name].is_stuck(now)
             )
             for name, device in devices.items()
-            if (left := self._follow(states[name], advances, now)) is not None
+            if (left := self._track(states[name], progress_by_minor, now)) is not None
             and any(peer.is_sync_source for peer in states[name].peers)
         ]
         waiting = plan.wait_reasons(targets, time.localtime().tm_hour)
-        # First of all: what is written down and told takes longer, and meanwhile all of them run.
+        # First of all: recording and publishing take longer, and meanwhile all resyncs would run.
         for name, device in devices.items():
-            self._give_leave(device, states[name], waiting.get(name, ""), now)
+            self._pause_or_resume(device, states[name], waiting.get(name, ""), now)
         is_busy = False
         for name, device in devices.items():
             try:
-                is_busy |= self._keep(device, states[name], advances)
+                is_busy |= self._record(device, states[name], progress_by_minor)
             except (SanctlError, OSError) as error:
-                _log(name, f"the next look tries again: {error}", priority=journal.WARNING)
+                _log(
+                    name, f"an error; the next poll tries again: {error}", priority=journal.WARNING
+                )
                 is_busy = True
         running = tuple(
             entry._replace(waits=waiting.get(entry.device, ""))
             for name, device in devices.items()
-            if (entry := self._progress(device, states[name], advances)) is not None
+            if (entry := self._progress(device, states[name], progress_by_minor)) is not None
         )
-        self._tell(running, now)
+        self._publish_progress(running, now)
         return is_busy or bool(running)
 
-    def leave(self) -> None:
-        """Take back what was told."""
+    def withdraw(self) -> None:
+        """Delete the attribute with the progress."""
         with contextlib.suppress(SanctlError):
             node_attributes.delete(self._runner, RUNNING_ATTRIBUTE)
 
-    def _follow(
-        self, state: ResourceState, advances: dict[int, SyncProgress], now: float
+    def _track(
+        self, state: ResourceState, progress_by_minor: dict[int, SyncProgress], now: float
     ) -> int | None:
-        """Return what is left of what runs of a device, in KiB; None when nothing does."""
-        peer = _busy_peer(state)
+        """Track a device's resync or verify; return the KiB left, None when none runs."""
+        peer = _syncing_peer(state)
         if peer is None:
-            self._tracks.pop(state.name, None)
+            self._trackers.pop(state.name, None)
             return None
-        seen = advances.get(state.minor or 0)
+        seen = progress_by_minor.get(state.minor or 0)
         left = seen.left_kib if seen else peer.out_of_sync_kib or 0
-        self._tracks.setdefault(state.name, _Track(left, now)).see(left, now)
+        self._trackers.setdefault(state.name, _SyncProgressTracker(left, now)).add(left, now)
         return left
 
     def _progress(
-        self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
+        self, device: Device, state: ResourceState, progress_by_minor: dict[int, SyncProgress]
     ) -> RunningSync | None:
-        """Return what runs of a device, None when nothing does."""
-        peer, track = _busy_peer(state), self._tracks.get(device.name)
-        if peer is None or track is None:
+        """Return how far a device's resync or verify is, None when none runs."""
+        peer, tracker = _syncing_peer(state), self._trackers.get(device.name)
+        if peer is None or tracker is None:
             return None
-        seen, left = advances.get(device.minor), track.marks[-1][1]
+        seen, left = progress_by_minor.get(device.minor), tracker.samples[-1][1]
         latest = tracking.latest_resync(device) if peer.is_sync_source else None
         return RunningSync(
             device=device.name,
             kind="verify" if latest is None else latest.kind,
             waits="",
             left_kib=left,
-            total_kib=seen.total_kib if seen else max(left, track.marks[0][1]),
-            rate_kib_s=track.rate_kib_s(),
-            began_s=track.began_s if latest is None else latest.began_s,
+            total_kib=seen.total_kib if seen else max(left, tracker.samples[0][1]),
+            rate_kib_s=tracker.rate_kib_s(),
+            began_s=tracker.began_s if latest is None else latest.began_s,
         )
 
-    def _give_leave(self, device: Device, state: ResourceState, waits: str, now: float) -> None:
-        """Hold a resync back, or let it run, where it is not so already."""
-        is_held = any("user" in peer.resync_suspended for peer in state.peers)
-        track = self._tracks.get(device.name)
-        if track is not None:
-            if not track.has_leave and not waits:
-                track.moved_at = now
-            track.has_leave = not waits
-        if is_held == bool(waits) or drbdsetup.generation() >= 9:
+    def _pause_or_resume(
+        self, device: Device, state: ResourceState, waits: str, now: float
+    ) -> None:
+        """Pause or resume a resync, where it is not so already."""
+        is_paused = any("user" in peer.resync_suspended for peer in state.peers)
+        tracker = self._trackers.get(device.name)
+        if tracker is not None:
+            if not tracker.may_run and not waits:
+                tracker.advanced_at = now
+            tracker.may_run = not waits
+        if is_paused == bool(waits) or drbdsetup.generation() >= 9:
             return
         drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
-        _log(device.name, f"its resync waits {waits}" if waits else "its resync may run")
+        _log(device.name, f"the resync waits {waits}" if waits else "the resync may run")
 
-    def _keep(
-        self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
+    def _record(
+        self, device: Device, state: ResourceState, progress_by_minor: dict[int, SyncProgress]
     ) -> bool:
-        """Write down what a resync does; return whether something is left to be done."""
+        """Record a resync's beginning and end; return whether something is left to be done."""
         latest = tracking.latest_resync(device)
         if latest is not None and latest.stage == INVALIDATING:
-            self._widen(device, latest)
+            self._mark_all_out_of_sync(device, latest)
             return True
         target = next((peer for peer in state.peers if peer.is_sync_source), None)
         if target is not None and target.connection == "Connected":
             if latest is None or latest.stage == DONE:
-                self._begin(device, state, advances)
+                self._begin(device, state, progress_by_minor)
             else:
-                self._count(device.name).see(_received_kib(state))
+                self._counter(device.name).update(_received_kib(state))
             return True
         if latest is not None and latest.stage == RUNNING and state.is_in_sync:
             self._end(device, state, latest)
         is_verifying = verify.track(self._runner, device, state)
         if replica_state.has_changed(device, state):
-            # The monitor is up to eleven seconds away, and somebody waits for it.
+            # The next monitor may be eleven seconds away, and a command may wait for this.
             replica_state.publish(self._runner, device, state)
             if not exists(resource_file.path_of(device.name)):
-                replica_state.withdraw(self._runner, device)  # It was stopped meanwhile.
+                replica_state.withdraw(self._runner, device)  # The replica was stopped meanwhile.
         return is_verifying
 
-    def _count(self, name: str) -> _Count:
-        if name not in self._counts:
-            self._counts[name] = _Count(name)
-        return self._counts[name]
+    def _counter(self, name: str) -> _ReceivedCounter:
+        if name not in self._counters:
+            self._counters[name] = _ReceivedCounter(name)
+        return self._counters[name]
 
     def _begin(
-        self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
+        self, device: Device, state: ResourceState, progress_by_minor: dict[int, SyncProgress]
     ) -> None:
         left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_sync_source)
-        seen = advances.get(device.minor)
+        seen = progress_by_minor.get(device.minor)
         changed = max(left, seen.total_kib) if seen else left
         size_kib = state.size_kib or device.size_bytes // 1024
         kind, why = plan.choose_resync_kind(sync_policy.policy_of(device), changed, size_kib)
-        is_wider = kind == FULL and changed < size_kib and drbdsetup.generation() < 9
-        # What came before the first look is part of it.
+        must_widen = kind == FULL and changed < size_kib and drbdsetup.generation() < 9
+        # What was received before the first poll is part of the resync.
         received = _received_kib(state)
-        self._count(device.name).begin(max(0, received - (changed - left)), received)
+        self._counter(device.name).begin(max(0, received - (changed - left)), received)
         latest = ResyncRecord(
             kind=kind,
             why=why,
-            stage=INVALIDATING if is_wider else RUNNING,
+            stage=INVALIDATING if must_widen else RUNNING,
             began_s=int(time.time()),
             changed_kib=changed,
         )
         tracking.save_resync(device, latest)
         _log(device.name, f"{kind} resync begins: {why}, {changed} KiB differ", step="begin")
-        if is_wider:
-            self._widen(device, latest)
+        if must_widen:
+            self._mark_all_out_of_sync(device, latest)
         replica_state.publish(self._runner, device, state)
 
-    def _widen(self, device: Device, latest: ResyncRecord) -> None:
-        """Have all of a replica sent that is no copy of any moment already.
+    def _mark_all_out_of_sync(self, device: Device, latest: ResyncRecord) -> None:
+        """Mark all of an Inconsistent replica as out of sync: a full resync.
 
-        DRBD takes the order only without a connection. It is taken away on this side; the peer,
-        which knows this replica as Inconsistent, goes on serving without a pause. Wherever this
-        ends, the replica is connected again, and gets at least what differs.
+        DRBD takes `invalidate` only without a connection. The connection is ended on this side;
+        the peer, which knows this replica as Inconsistent, goes on serving without a pause. However
+        this ends, the replica is connected again, and gets at least what differs.
         """
         kind = FAST
         try:
-            # A resync that is held cannot end between the look and the act.
+            # A paused resync cannot end between the check and `invalidate`.
             drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=True)
             state = drbdsetup.observe(self._runner, device.name)
             if state is not None and plan.may_mark_all_out_of_sync(state):
-                self._count(device.name).see(_received_kib(state))
+                self._counter(device.name).update(_received_kib(state))
                 drbdadm.disconnect(self._runner, device.name)
-                state = self._await_parting(device.name)
+                state = self._await_disconnected(device.name)
             if state is not None and plan.may_mark_all_while_disconnected(state):
                 drbdsetup.invalidate(self._runner, device.minor)
                 kind = FULL
@@ -321,10 +325,12 @@ class ResyncScheduler:
             drbdadm.adjust(self._runner, device.name)
             drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=False)
         if kind == FAST:
-            _log(device.name, "it was no resync target any more: only what differs is sent")
+            _log(
+                device.name, "the replica was no resync target any more: only what differs is sent"
+            )
 
-    def _await_parting(self, name: str) -> ResourceState | None:
-        deadline = time.monotonic() + _PARTING_S
+    def _await_disconnected(self, name: str) -> ResourceState | None:
+        deadline = time.monotonic() + _DISCONNECT_TIMEOUT_S
         while True:
             state = drbdsetup.observe(self._runner, name)
             if (
@@ -336,31 +342,31 @@ class ResyncScheduler:
             time.sleep(0.1)
 
     def _end(self, device: Device, state: ResourceState, latest: ResyncRecord) -> None:
-        count = self._count(device.name)
-        count.see(_received_kib(state))
-        count.forget()
-        del self._counts[device.name]
+        counter = self._counter(device.name)
+        counter.update(_received_kib(state))
+        counter.remove()
+        del self._counters[device.name]
         done = latest._replace(
             stage=DONE,
             ended_s=int(time.time()),
-            received_kib=count.total_kib,
+            received_kib=counter.total_kib,
         )
         tracking.save_resync(device, done)
         _log(
             device.name,
             f"{done.kind} resync ended after {done.ended_s - done.began_s} s ({done.why}):"
-            f" {done.changed_kib} KiB were marked, {done.received_kib} KiB came",
+            f" {done.changed_kib} KiB were out of sync, {done.received_kib} KiB were received",
             step="end",
             duration_s=done.ended_s - done.began_s,
         )
         replica_state.publish(self._runner, device, state)
 
-    def _tell(self, running: tuple[RunningSync, ...], now: float) -> None:
-        """Tell the cluster how far everything is, if that is news."""
+    def _publish_progress(self, running: tuple[RunningSync, ...], now: float) -> None:
+        """Publish how far everything is, if that has changed."""
         text = format_running(running)
-        told, at = self._told
-        if text == told or (now - at < _TELL_EVERY_S and text and told):
+        published, at = self._published
+        if text == published or (now - at < _PUBLISH_EVERY_S and text and published):
             return
         with contextlib.suppress(SanctlError):
             node_attributes.publish_private(self._runner, RUNNING_ATTRIBUTE, text)
-            self._told = (text, now)
+            self._published = (text, now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The record of a replica's latest resync, and whether the resync service has anything to track."""
+"""The record of a replica's latest resync, and whether sanctl-resync.service is needed for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sanctl.system.files import read_text_or, write_atomically
 
 
 def needs_tracking(device: Device, state: ResourceState) -> bool:
-    """Whether something of a device runs, or was left half done, that somebody should accompany."""
+    """Whether a resync or verify of a device runs, or was left unfinished."""
     if any(
         peer.is_sync_source or peer.is_verifying or "user" in peer.resync_suspended
         for peer in state.peers
@@ -27,13 +27,13 @@ def needs_tracking(device: Device, state: ResourceState) -> bool:
 
 
 def latest_resync(device: Device) -> ResyncRecord | None:
-    """Return what is remembered of this replica's latest resync."""
+    """Return the record of this replica's latest resync, None without one."""
     path = parts.note_path(device, "sync")
     return None if path is None else ResyncRecord.parse(read_text_or(path, ""))
 
 
 def save_resync(device: Device, latest: ResyncRecord) -> None:
-    """Write that record down, beside the data; nowhere when the data is not attached."""
+    """Write the record beside the data; nothing is written when the data is not attached."""
     path = parts.note_path(device, "sync")
     if path is not None:
         write_atomically(path, f"{latest}\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Starts sanctl-resync.service, which schedules and tracks this node's resyncs and verifies.
+"""Starts the systemd unit sanctl-resync.service if it does not run.
 
-Apart from what that service runs (sanctl/agents/sync/scheduler.py): DRBD's handlers and monitors,
-which only start it, import no more than this.
+What the service does is in sanctl/agents/sync/scheduler.py. DRBD's handlers and monitors, which
+only start the service, do not have to import that.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _UNIT = "sanctl-resync.service"
 
 
 def start(runner: Runner) -> None:
-    """Have somebody accompany what runs here, if nobody does."""
+    """Start the service if it does not run; an error is left to the next monitor."""
     if _is_running():
         return
     with contextlib.suppress(SanctlError):
         runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=10.0)
 
 
-def lock() -> str:
+def lock_path() -> str:
     """Return the path of the lock that the service holds while it runs."""
     return state_files.node_lock("resync")
 
 
 def _is_running() -> bool:
-    # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
-    with state_files.locked(lock(), wait_s=0.0, shared=True) as is_free:
+    # Shared, and scheduler.main() waits for the lock: this check must not keep it from starting.
+    with state_files.locked(lock_path(), wait_s=0.0, shared=True) as is_free:
         return not is_free

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compares a device's replicas on the node that serves it, and repairs on the one that does not.
+"""Online verify: begun on the Primary by order or schedule, differences recorded and repaired.
 
 An operator's order is a parameter of the device in the CIB: a number, the moment it was given, and
-whether to repair. Each node keeps beside its data what it has done, so that an order is followed
-once, however often it is seen. DRBD writes the ranges that differ to the kernel's log, and marks
-them; what is marked is sent when the standby disconnects and connects again. It goes out of
-date by that itself, and knows it, so that the node that serves never waits.
+whether to repair. Each node keeps beside its data the results of its verifies, so that an order is
+carried out once, however often it is read. DRBD logs the ranges that differ to the kernel log, and
+marks them out of sync; they are sent when the standby disconnects and connects again. A standby
+that disconnects by itself knows that it is out of date, so the Primary never has to wait.
 
-DRBD 9 compares with one peer at a time, and forgets what it has found when it is connected anew, or
-compares with the next (tried, 9.3.3). There the node that serves goes from peer to peer, and sends
-each what it has found before it goes on.
+DRBD 9 compares with one peer at a time, and forgets what it has found when that peer reconnects, or
+when it compares with the next (tried, 9.3.3). There the Primary goes from peer to peer, and repairs
+each before it compares with the next.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from sanctl.system import journal, state_files
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
-_KEPT = 100
-# So long the standby waits to see the verify begin that it is to repair after.
-_LEAD_S = 5.0
+_HISTORY_LENGTH = 100
+# How long a standby, which repairs after a verify, waits for the Primary to begin that verify.
+_PEER_BEGINS_WITHIN_S = 5.0
 _log = DeviceLog("verify")
 
 
@@ -56,7 +56,7 @@ def attribute(name: str) -> str:
 
 
 def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
-    """Begin a verify if one was ordered or is due; return whether one began.
+    """Begin a verify if one was ordered or is due by schedule; return whether one began.
 
     Raises:
         SanctlError: DRBD refused; the next monitor tries again.
@@ -73,65 +73,67 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
         number = now_s
     else:
         return False
-    if not plan.may_start_verify(state) or _has_been_done(runner, device, number):
+    if not plan.may_start_verify(state) or _is_done_on_peer(runner, device, number):
         return False
-    # What is on the disks is compared, not what is in RAM.
+    # The disks are compared, not a read cache in RAM.
     read_cache.remove(runner, device)
-    # Before it begins: what it finds is behind this record.
-    before = _position(device.name).read()
+    # Before the verify begins: its lines in the kernel log come after this position.
+    before = _log_position_file(device.name).read()
     try:
         if drbdsetup.generation() >= 9:
             peers = sorted(peer.node_id for peer in state.peers if peer.node_id is not None)
-            _mark(device.name, kernel_log.newest(), peers)
+            _write_log_position(device.name, kernel_log.newest(), peers)
             drbdsetup.start_verify_with(runner, device.name, peers[0])
         else:
-            _mark(device.name, kernel_log.newest())
+            _write_log_position(device.name, kernel_log.newest())
             drbdsetup.start_verify(runner, device.minor)
     except SanctlError:
-        _position(device.name).write(before)  # The end of another one may be behind that.
+        _log_position_file(device.name).write(
+            before
+        )  # The end of another verify may come after that.
         raise
-    _keep(runner, device, VerifyResult(number, RUNNING, now_s))
+    _record(runner, device, VerifyResult(number, RUNNING, now_s))
     _log(device.name, "verify begins")
     return True
 
 
-def _has_been_done(runner: Runner, device: Device, number: int) -> bool:
-    """Whether a node that served before has compared already, as was ordered; it is kept here, too.
+def _is_done_on_peer(runner: Runner, device: Device, number: int) -> bool:
+    """Whether another node, while it was Primary, has carried out this order; record that result.
 
-    One that was interrupted, as by the move, is begun again.
+    A verify that was interrupted, for example by a move of the device, is begun again.
     """
     here = os.uname().nodename
     for node in device.nodes:
         if node == here:
             continue
         try:
-            told = parse_published(node_attributes.query(runner, attribute(device.name), node))
+            result = parse_published(node_attributes.query(runner, attribute(device.name), node))
         except SanctlError:
             return True  # Not known: the next monitor asks again.
-        if told is not None and plan.is_order_done_on_peer(
-            told, VerifyRequest.parse(device.verify), number
+        if result is not None and plan.is_order_done_on_peer(
+            result, VerifyRequest.parse(device.verify), number
         ):
-            _keep(runner, device, told)
+            _record(runner, device, result)
             return True
     return False
 
 
 def needs_tracking(device: Device, state: ResourceState) -> bool:
-    """Whether `attend` should be called for a device of which nothing is seen to run."""
+    """Whether `track` has to be called for a device without a running verify."""
     # With DRBD 9 no standby repairs.
     order = VerifyRequest.parse(device.verify) if drbdsetup.generation() < 9 else None
     return plan.needs_completion(order, _latest(device), state, int(time.time()))
 
 
 def track(runner: Runner, device: Device, state: ResourceState) -> bool:
-    """Write down how a verify ended, repair what one found; return whether one runs or may.
+    """Record how a verify ended, repair what it found; return whether one runs or may begin.
 
     Raises:
         SanctlError: the cluster or DRBD did not answer.
     """
     latest = _latest(device)
     if latest is not None and latest.result in {RUNNING, REPAIRING}:
-        # It may have been begun since `state` was looked at, and would seem to have ended.
+        # A verify that was begun after `state` was read would seem to have ended.
         state = drbdsetup.observe(runner, device.name) or state
     if any(peer.is_verifying for peer in state.peers):
         return True
@@ -139,7 +141,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
         return (
             latest is not None
             and latest.result in {RUNNING, REPAIRING}
-            and _attend_several(runner, device, state, latest)
+            and _track_drbd9(runner, device, state, latest)
         )
     if latest is not None and latest.result == RUNNING:
         _end(runner, device, state, latest)
@@ -149,23 +151,29 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
     is_repairing = latest is not None and latest.result == REPAIRING
     if latest is not None and is_repairing:
         if state.is_in_sync and not state.out_of_sync_kib:
-            _keep(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
-            _log(device.name, f"repaired: {latest.found_kib} KiB were sent anew")
+            _record(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
+            _log(device.name, f"repaired: {latest.found_kib} KiB were sent again")
             return False
         if state.is_primary or not plan.is_repair_still_ordered(order, latest, now_s):
-            _break_off(runner, device, latest, "the repair is no longer wanted, or not here")
+            _record_interrupted(
+                runner, device, latest, "the repair was cancelled, or this node is now Primary"
+            )
             return False
     if not plan.may_repair(order, latest, state, now_s):
-        # The peer may still be at it.
-        may_come = order is not None and order.is_repair and now_s - order.number < _LEAD_S
+        # The Primary may not have begun or finished the verify yet.
+        may_come = (
+            order is not None and order.is_repair and now_s - order.number < _PEER_BEGINS_WITHIN_S
+        )
         return is_repairing or may_come
     assert order is not None
-    told = parse_published(node_attributes.query(runner, attribute(device.name), _serving(device)))
-    if not plan.has_peer_found_differences(order, told):
+    result = parse_published(
+        node_attributes.query(runner, attribute(device.name), _other_node(device))
+    )
+    if not plan.has_peer_found_differences(order, result):
         return False
     found = state.out_of_sync_kib or 0
-    _keep(runner, device, VerifyResult(order.number, REPAIRING, now_s, 0, found))
-    _log(device.name, f"repairing: {found} KiB are sent anew by the node that serves")
+    _record(runner, device, VerifyResult(order.number, REPAIRING, now_s, 0, found))
+    _log(device.name, f"repairing: the Primary sends {found} KiB again")
     try:
         write_cache.disconnect_standby(runner, device, state)
     finally:
@@ -173,44 +181,46 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
     return True
 
 
-def _attend_several(
+def _track_drbd9(
     runner: Runner, device: Device, state: ResourceState, latest: VerifyResult
 ) -> bool:
-    """Go on to the next peer, after the one before was repaired; return whether there is more."""
-    since, left = _marked(device.name)
+    """Track a verify of DRBD 9, and go on to the next peer; return whether one runs."""
+    since, left = _log_position(device.name)
     now_s = int(time.time())
     peer = next((each for each in state.peers if left and each.node_id == left[0]), None)
     is_repairing = latest.result == REPAIRING
     if not state.is_primary:
-        # What is sent anew is what this node has, and another may serve by now.
-        _break_off(runner, device, latest, "this node serves no more")
+        # A repair sends this node's data, and another node may serve by now.
+        _record_interrupted(runner, device, latest, "this node is no longer Primary")
         return False
     if peer is None or not peer.is_connected or not (peer.is_in_sync or is_repairing):
-        _break_off(runner, device, latest, "the replicas lost contact")
+        _record_interrupted(runner, device, latest, "the replicas were disconnected")
         return False
     found_kib = peer.out_of_sync_kib or 0
     if is_repairing and (found_kib or not peer.is_in_sync):
         return True
-    if not is_repairing and not _came_to_its_end(device, peer.name):
-        _break_off(runner, device, latest, "DRBD has not told of its end")
+    if not is_repairing and not _has_kernel_logged_end(device, peer.name):
+        _record_interrupted(runner, device, latest, "DRBD has not logged its end")
         return False
     order = VerifyRequest.parse(device.verify)
     is_repair = order is not None and order.is_repair and order.number == latest.order
     if not is_repairing and found_kib:
         latest = latest._replace(
-            found_kib=latest.found_kib + found_kib, ranges=tuple(dict.fromkeys(_ranges(device)))
+            found_kib=latest.found_kib + found_kib,
+            ranges=tuple(dict.fromkeys(_out_of_sync_ranges(device))),
         )
         if is_repair:
-            _keep(runner, device, latest._replace(result=REPAIRING))
-            _log(device.name, f"repairing: {found_kib} KiB are sent anew to {peer.name}")
-            # It is no good copy meanwhile, and a Primary that is held does not let go of its last.
+            _record(runner, device, latest._replace(result=REPAIRING))
+            _log(device.name, f"repairing: {found_kib} KiB are sent again to {peer.name}")
+            # The peer is not UpToDate meanwhile, and with quorum-minimum-redundancy a Primary
+            # refuses to lose its last UpToDate peer.
             write_cache.leave_write_back(runner, device.name)
             drbdsetup.resync_differences(runner, device.name, left[0])
             return True
     if len(left) > 1:
         read_cache.remove(runner, device)
-        _mark(device.name, since, left[1:])
-        _keep(runner, device, latest._replace(result=RUNNING))
+        _write_log_position(device.name, since, left[1:])
+        _record(runner, device, latest._replace(result=RUNNING))
         drbdsetup.start_verify_with(runner, device.name, left[1])
         return True
     _conclude(runner, device, latest._replace(ended_s=now_s), is_repaired=is_repair)
@@ -221,63 +231,63 @@ def _conclude(
     runner: Runner, device: Device, done: VerifyResult, *, is_repaired: bool = False
 ) -> None:
     result = REPAIRED if is_repaired else DIFFERS
-    _keep(runner, device, done._replace(result=result if done.found_kib else SAME))
+    _record(runner, device, done._replace(result=result if done.found_kib else SAME))
     if not done.found_kib:
         _log(device.name, "verify: the replicas are the same")
     elif is_repaired:
-        _log(device.name, f"repaired: {done.found_kib} KiB were sent anew")
+        _log(device.name, f"repaired: {done.found_kib} KiB were sent again")
     else:
         where = ", ".join(done.ranges[:8]) + (" ..." if len(done.ranges) > 8 else "")
         _log(
             device.name,
-            f"verify: {done.found_kib} KiB differ, at {where or 'places the log no longer has'}",
+            f"verify: {done.found_kib} KiB differ, at {where or 'ranges no longer in the kernel log'}",
             priority=journal.ERROR,
         )
 
 
-def _serving(device: Device) -> str:
+def _other_node(device: Device) -> str:
     here = os.uname().nodename
     return next((node for node in device.nodes if node != here), here)
 
 
 def _end(runner: Runner, device: Device, state: ResourceState, latest: VerifyResult) -> None:
     if not state.is_in_sync:
-        _break_off(runner, device, latest, "the replicas lost contact")
+        _record_interrupted(runner, device, latest, "the replicas were disconnected")
         return
-    if not _came_to_its_end(device):
-        _break_off(runner, device, latest, "DRBD has not told of its end")
+    if not _has_kernel_logged_end(device):
+        _record_interrupted(runner, device, latest, "DRBD has not logged its end")
         return
     found = state.out_of_sync_kib or 0
-    ranges = tuple(_ranges(device)) if found else ()
+    ranges = tuple(_out_of_sync_ranges(device)) if found else ()
     done = latest._replace(ended_s=int(time.time()), found_kib=found, ranges=ranges)
     _conclude(runner, device, done)
 
 
-def _break_off(runner: Runner, device: Device, latest: VerifyResult, why: str) -> None:
-    _keep(runner, device, latest._replace(result=INTERRUPTED, ended_s=int(time.time())))
+def _record_interrupted(runner: Runner, device: Device, latest: VerifyResult, why: str) -> None:
+    _record(runner, device, latest._replace(result=INTERRUPTED, ended_s=int(time.time())))
     _log(device.name, f"verify was interrupted: {why}")
 
 
-def _came_to_its_end(device: Device, peer: str = "") -> bool:
-    """Whether DRBD says so, behind the mark of the verify's beginning.
+def _has_kernel_logged_end(device: Device, peer: str = "") -> bool:
+    """Whether the kernel log has DRBD's "verify done", after the position of its beginning.
 
-    Replicas in sync are not enough: contact may have been lost and a resync been made since, or
-    this node crashed, which takes the mark with it.
+    Replicas in sync are no proof: the connection may have been lost and a resync made since, or
+    this node crashed, and then the position is gone.
     """
-    since, _ = _marked(device.name)
+    since, _ = _log_position(device.name)
     if since < 0:
         return False
     for number, text in kernel_log.records():
-        told = parse_verify_done(text) if number > since else None
-        if told is not None and told[:2] == (device.minor, peer):
-            if told[2]:
-                _log(device.name, f"{told[2]} KiB were being written to, and are not compared")
+        done = parse_verify_done(text) if number > since else None
+        if done is not None and done[:2] == (device.minor, peer):
+            if done[2]:
+                _log(device.name, f"{done[2]} KiB were being written to, and are not compared")
             return True
     return False
 
 
-def _ranges(device: Device) -> list[str]:
-    since, _ = _marked(device.name)
+def _out_of_sync_ranges(device: Device) -> list[str]:
+    since, _ = _log_position(device.name)
     found = (
         parse_out_of_sync_range(text) for number, text in kernel_log.records() if number > since
     )
@@ -285,24 +295,24 @@ def _ranges(device: Device) -> list[str]:
             if minor == device.minor]  # fmt: skip
 
 
-def _mark(name: str, since: int, peers: Sequence[int] = ()) -> None:
-    """Note where in the kernel's log a verify began, and the peers that are left to compare."""
-    _position(name).write(" ".join(map(str, (since, *peers))))
+def _write_log_position(name: str, since: int, peers: Sequence[int] = ()) -> None:
+    """Write where in the kernel log a verify began, and the peers that are left to compare."""
+    _log_position_file(name).write(" ".join(map(str, (since, *peers))))
 
 
-def _marked(name: str) -> tuple[int, list[int]]:
-    """Return what `_mark` noted; -1 where it has not, or not in this life of the replica."""
-    words = _position(name).read().split()
+def _log_position(name: str) -> tuple[int, list[int]]:
+    """Return the position and the peers left; -1 without one, also after a stop of the replica."""
+    words = _log_position_file(name).read().split()
     numbers = [int(word) for word in words if word.isdecimal()]
     return (numbers[0], numbers[1:]) if numbers else (-1, [])
 
 
-def _position(name: str) -> state_files.StateFile:
+def _log_position_file(name: str) -> state_files.StateFile:
     return state_files.of_device(name, "verify-position")
 
 
 def history(device: Device) -> list[VerifyResult]:
-    """Return the verifies that this node remembers of a device, the newest last."""
+    """Return the results of this node's latest verifies of a device, the newest last."""
     path = parts.note_path(device, "verify")
     lines = [] if path is None else read_text_or(path, "").splitlines()
     return [entry for line in lines if (entry := VerifyResult.parse(line)) is not None]
@@ -312,29 +322,29 @@ def _latest(device: Device) -> VerifyResult | None:
     return next(iter(reversed(history(device))), None)
 
 
-def _keep(runner: Runner, device: Device, entry: VerifyResult) -> None:
-    """Write it down for good, then tell the cluster."""
+def _record(runner: Runner, device: Device, entry: VerifyResult) -> None:
+    """Write a result beside the data, then publish it."""
     path = parts.note_path(device, "verify")
     if path is None:
         return
-    before = [old for old in history(device) if old.order != entry.order]
-    lines = [*before, entry][-_KEPT:]
+    others = [old for old in history(device) if old.order != entry.order]
+    lines = [*others, entry][-_HISTORY_LENGTH:]
     write_atomically(path, "".join(f"{line}\n" for line in lines))
     publish(runner, device)
 
 
 def publish(runner: Runner, device: Device) -> None:
-    """Tell the cluster the latest verify; what cannot be told now is told at the next start."""
+    """Publish the latest result; after an error it is published at the next start."""
     latest = _latest(device)
     if latest is None:
         return
     try:
         node_attributes.publish(runner, attribute(device.name), latest.published)
     except SanctlError as error:
-        replica_state.log_failure(device.name, error)
+        replica_state.log_publish_failure(device.name, error)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
-    """Take back what was told of a device that is stopped here; its history stays with its data."""
+    """Delete the attribute of a device that is stopped here; its history stays beside its data."""
     with contextlib.suppress(SanctlError):
         node_attributes.delete(runner, attribute(device.name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whoever accompanies resyncs, in front of kernels that answer as DRBD does."""
+"""sanctl-resync.service runs resyncs in order and records them, on kernels that answer as DRBD."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE_KIB = 1 << 20
 
 
 class Node(FakeRunner):
-    """A node whose replicas are behind by so many KiB; it is their resyncs' target."""
+    """A node whose replicas lack so many KiB; the node is the target of their resyncs."""
 
     def __init__(self, left: dict[str, int]) -> None:
         super().__init__(self._answer)
@@ -38,7 +38,7 @@ class Node(FakeRunner):
         self.held: set[str] = set()
         self.alone: set[str] = set()
         self.ends_when_held: set[str] = set()
-        self.told = ""
+        self.published = ""
         self.received = 100
 
     def name_of(self, minor: str) -> str:
@@ -83,12 +83,12 @@ class Node(FakeRunner):
             case ["drbdadm", "adjust", name]:
                 self.alone.discard(name)
             case ["attrd_updater", *_, "--private"]:
-                self.told = argv[3].removeprefix("--update=")
+                self.published = argv[3].removeprefix("--update=")
         return ""
 
     @property
     def acts(self) -> list[str]:
-        """What it did beyond looking and telling."""
+        """The commands that change something, without publishing."""
         return [
             " ".join(argv[1:])
             for argv, _ in self.calls
@@ -130,7 +130,7 @@ def here(
     monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "sync_progress", dict)
-    monkeypatch.setattr(scheduler, "_PARTING_S", 0.0)
+    monkeypatch.setattr(scheduler, "_DISCONNECT_TIMEOUT_S", 0.0)
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     return tmp_path
 
@@ -141,93 +141,103 @@ def note(here: Path, name: str) -> ResyncRecord:
     return latest
 
 
-def test_what_ran_and_why_and_what_it_moved(here: Path, clock: list[float]) -> None:
+def test_a_resync_is_recorded_with_reason_and_amount(here: Path, clock: list[float]) -> None:
     node = Node({"vm0": 1000})
-    company = scheduler.ResyncScheduler(node)
-    assert company.look()
+    service = scheduler.ResyncScheduler(node)
+    assert service.run_once()
     assert note(here, "vm0")[:3] == (FAST, "0% is marked", RUNNING)
-    (told,) = parse_running(node.told)
-    assert (told.device, told.kind, told.waits, told.left_kib) == ("vm0", FAST, "", 1000)
+    (running,) = parse_running(node.published)
+    assert (running.device, running.kind, running.waits, running.left_kib) == (
+        "vm0",
+        FAST,
+        "",
+        1000,
+    )
     node.left["vm0"] = 400
     clock[0] += 4
-    company.look()
-    (told,) = parse_running(node.told)
-    assert (told.left_kib, told.total_kib, told.rate_kib_s, told.left_s) == (400, 1000, 150, 3)
+    service.run_once()
+    (running,) = parse_running(node.published)
+    assert (running.left_kib, running.total_kib, running.rate_kib_s, running.left_s) == (
+        400,
+        1000,
+        150,
+        3,
+    )
     node.left["vm0"] = 0
     clock[0] += 4
-    assert not company.look()
+    assert not service.run_once()
     done = note(here, "vm0")
     assert (done.stage, done.changed_kib) == (DONE, 1000)
-    assert node.told == ""
+    assert node.published == ""
     assert node.acts == []
 
 
-def test_what_came_is_counted_over_deaths_and_connections(here: Path) -> None:
+def test_the_received_amount_is_counted_over_kills_and_reconnections(here: Path) -> None:
     node = Node({"vm0": 1000})
-    scheduler.ResyncScheduler(node).look()
+    scheduler.ResyncScheduler(node).run_once()
     node.received, node.left["vm0"] = 400, 700
-    scheduler.ResyncScheduler(node).look()
-    # Another connection, which counts anew.
+    scheduler.ResyncScheduler(node).run_once()
+    # Another connection: DRBD's counter is reset.
     node.received, node.left["vm0"] = 50, 650
-    company = scheduler.ResyncScheduler(node)
-    company.look()
+    service = scheduler.ResyncScheduler(node)
+    service.run_once()
     node.received, node.left["vm0"] = 700, 0
-    company.look()
+    service.run_once()
     assert note(here, "vm0").received_kib == 300 + 700
     assert not (here / "devices/vm0/resync-received").exists()
 
 
-def test_one_after_the_other(here: Path, words: dict[str, str]) -> None:
+def test_resyncs_run_one_after_the_other(here: Path, words: dict[str, str]) -> None:
     words["vm2"] = "priority=90"
     node = Node({"vm0": 500, "vm1": 100, "vm2": 900})
-    company = scheduler.ResyncScheduler(node)
-    company.look()
+    service = scheduler.ResyncScheduler(node)
+    service.run_once()
     assert node.held == {"vm0", "vm1"}
-    assert {(r.device, r.waits) for r in parse_running(node.told)} == {
+    assert {(r.device, r.waits) for r in parse_running(node.published)} == {
         ("vm0", "for vm2"),
         ("vm1", "for vm2"),
         ("vm2", ""),
     }
     node.left["vm2"] = 0
-    company.look()
+    service.run_once()
     assert node.held == {"vm0"}
     node.left["vm1"] = 0
-    company.look()
+    service.run_once()
     assert node.held == set()
 
 
-def test_nobody_waits_for_one_that_is_stuck(clock: list[float]) -> None:
+def test_no_resync_waits_for_one_that_is_stuck(clock: list[float]) -> None:
     node = Node({"vm0": 500, "vm1": 100})
-    company = scheduler.ResyncScheduler(node)
-    company.look()
+    service = scheduler.ResyncScheduler(node)
+    service.run_once()
     assert node.held == {"vm0"}
     clock[0] += 16
-    company.look()
+    service.run_once()
     assert node.held == set()
-    # It moves again: it is its turn, as before.
+    # The first resync advances again: the other one waits again.
     node.left["vm1"] = 90
-    company.look()
+    service.run_once()
     assert node.held == {"vm0"}
 
 
-def test_what_was_held_back_by_one_that_died_is_let_go() -> None:
+def test_a_resync_paused_by_a_killed_process_is_resumed() -> None:
     node = Node({"vm0": 500})
     node.held.add("vm0")
-    scheduler.ResyncScheduler(node).look()
+    scheduler.ResyncScheduler(node).run_once()
     assert node.held == set()
     node.left["vm0"] = 0
     node.held.add("vm0")
-    scheduler.ResyncScheduler(node).look()
+    scheduler.ResyncScheduler(node).run_once()
     assert node.held == set()
 
 
-def test_all_of_a_target_is_sent_where_the_policy_says_so(
+def test_a_full_resync_begins_where_the_policy_asks_for_one(
     here: Path, words: dict[str, str]
 ) -> None:
     words["vm0"] = "full-above=10"
     node = Node({"vm0": SIZE_KIB // 5})
-    company = scheduler.ResyncScheduler(node)
-    company.look()
+    service = scheduler.ResyncScheduler(node)
+    service.run_once()
     assert node.acts == [
         "pause-sync 0",
         "disconnect vm0",
@@ -237,55 +247,59 @@ def test_all_of_a_target_is_sent_where_the_policy_says_so(
     ]
     latest = note(here, "vm0")
     assert (latest.kind, latest.stage, latest.changed_kib) == (FULL, RUNNING, SIZE_KIB // 5)
-    # And not again, though more than the limit differs still.
-    company.look()
-    scheduler.ResyncScheduler(node).look()
+    # Only once, although more than the limit is still out of sync.
+    service.run_once()
+    scheduler.ResyncScheduler(node).run_once()
     assert len(node.acts) == 5
 
 
-def test_a_replica_that_became_good_meanwhile_stays_good(here: Path, words: dict[str, str]) -> None:
+def test_a_replica_that_became_up_to_date_is_not_invalidated(
+    here: Path, words: dict[str, str]
+) -> None:
     words["vm0"] = "full-above=10"
     node = Node({"vm0": SIZE_KIB // 5})
     node.ends_when_held.add("vm0")
-    company = scheduler.ResyncScheduler(node)
-    company.look()
+    service = scheduler.ResyncScheduler(node)
+    service.run_once()
     assert node.acts == ["pause-sync 0", "adjust vm0", "resume-sync 0"]
-    company.look()
+    service.run_once()
     assert (note(here, "vm0").kind, note(here, "vm0").stage) == (FAST, DONE)
 
 
-def test_the_next_one_finishes_what_one_that_died_has_begun(here: Path) -> None:
-    """It died after it had taken the connection away: the replica must not stay alone."""
+def test_a_full_resync_that_a_killed_process_had_begun_is_finished(here: Path) -> None:
+    """Killed after it had disconnected the replica, which must not stay disconnected."""
     node = Node({"vm0": 500})
     node.alone.add("vm0")
     node.held.add("vm0")
     (here / "vm0.sync").write_text(str(ResyncRecord(FULL, "why", INVALIDATING, 5, 0, 500)))
-    company = scheduler.ResyncScheduler(node)
-    assert company.look()
+    service = scheduler.ResyncScheduler(node)
+    assert service.run_once()
     assert node.alone == set()
     assert node.left["vm0"] == SIZE_KIB
-    company.look()
+    service.run_once()
     assert node.held == set()
 
 
-def test_a_good_replica_that_stands_alone_is_only_connected(here: Path) -> None:
+def test_an_up_to_date_replica_without_connection_is_only_connected(here: Path) -> None:
     node = Node({"vm0": 0})
     node.alone.add("vm0")
     (here / "vm0.sync").write_text(str(ResyncRecord(FULL, "why", INVALIDATING, 5, 0, 500)))
-    scheduler.ResyncScheduler(node).look()
+    scheduler.ResyncScheduler(node).run_once()
     assert node.acts[:2] == ["pause-sync 0", "adjust vm0"]
 
 
-def test_hours(here: Path, words: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resync_waits_for_its_hours(
+    here: Path, words: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words["vm0"] = "window=22-06"
     node = Node({"vm0": 500})
-    company = scheduler.ResyncScheduler(node)
+    service = scheduler.ResyncScheduler(node)
     at = time.localtime()
     noon = type(at)((*at[:3], 12, *at[4:]))
     monkeypatch.setattr(time, "localtime", lambda: noon)
-    company.look()
+    service.run_once()
     assert node.held == {"vm0"}
-    assert parse_running(node.told)[0].waits == "until 22:00"
+    assert parse_running(node.published)[0].waits == "until 22:00"
     words["vm0"] = ""
-    company.look()
+    service.run_once()
     assert node.held == set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An order to compare is followed once, and only a standby has what was found sent anew."""
+"""A verify order is carried out once; with DRBD 8.4 only a standby has differences repaired."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def device(order: str = "", policy: str = "") -> Device:
 
 
 class Node(FakeRunner):
-    def __init__(self, told: str = "") -> None:
+    def __init__(self, published: str = "") -> None:
         super().__init__(self._answer)
-        self.told = told
+        self.published = published
 
     def _answer(self, argv: Sequence[str]) -> Answer:
         if argv[1] == "--query":
-            return f'name="sanctl.verify.vm1" host="n2" value="{self.told}"\n'
+            return f'name="sanctl.verify.vm1" host="n2" value="{self.published}"\n'
         return ""
 
     @property
@@ -77,7 +77,7 @@ def latest(here: Path) -> VerifyResult:
     return found
 
 
-def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None:
+def test_an_order_is_carried_out_once_and_the_ranges_that_differ_are_recorded(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     assert verify.begin(node, ordered, ACTIVE)
     assert not verify.begin(node, ordered, ACTIVE)
@@ -86,10 +86,10 @@ def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None
     assert verify.track(node, ordered, going)
     ended = ACTIVE._replace(peers=(PEER._replace(out_of_sync_kib=12),))
     assert not verify.track(node, ordered, ended)
-    told = latest(here)
-    assert (told.result, told.found_kib) == ("differs", 12)
+    result = latest(here)
+    assert (result.result, result.found_kib) == ("differs", 12)
     # Of this device, and found by this verify.
-    assert told.ranges == ("8192+8192", "524288+4096")
+    assert result.ranges == ("8192+8192", "524288+4096")
     assert not verify.begin(node, ordered, ACTIVE)
 
 
@@ -104,26 +104,26 @@ def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None
         ("same", NOW - 60, True),
     ],
 )
-def test_who_serves_after_a_move_does_not_compare_again(
+def test_a_new_primary_does_not_repeat_a_verify_that_is_done(
     here: Path, result: str, number: int, is_begun: bool
 ) -> None:
-    told = VerifyResult(number, result, NOW - 9, NOW - 3, 0)
-    node = Node(told.published)
+    done = VerifyResult(number, result, NOW - 9, NOW - 3, 0)
+    node = Node(done.published)
     assert verify.begin(node, device(str(NOW)), ACTIVE) is is_begun
     if not is_begun:
         asked = len(node.calls)
-        assert latest(here) == told
+        assert latest(here) == done
         assert not verify.begin(node, device(str(NOW)), ACTIVE)
         assert not any(argv[1] == "--query" for argv, _ in node.calls[asked:]), "asked once"
 
 
-def test_differences_that_are_to_be_repaired_are_looked_for_again(here: Path) -> None:
-    told = VerifyResult(NOW, "differs", NOW - 9, NOW - 3, 8)
-    assert verify.begin(Node(told.published), device(f"{NOW}:repair"), ACTIVE)
+def test_a_new_primary_repeats_a_verify_whose_differences_have_to_be_repaired(here: Path) -> None:
+    result = VerifyResult(NOW, "differs", NOW - 9, NOW - 3, 8)
+    assert verify.begin(Node(result.published), device(f"{NOW}:repair"), ACTIVE)
     assert latest(here).result == "running"
 
 
-def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> None:
+def test_a_verify_without_connection_is_interrupted(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
     gone = PEER._replace(connection="Connecting", replication="Off", disk="DUnknown")
@@ -131,8 +131,8 @@ def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> No
     assert latest(here).result == "interrupted"
 
 
-def not_at_its_end(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> None:
-    """What leaves the copies in sync, and a verify that has not looked at all of them."""
+def without_end_in_log(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> None:
+    """What leaves the replicas in sync although the verify did not compare all of them."""
     broken_off = [(number, text) for number, text in LOG if "Online verify" not in text]
     if how == "another's":
         broken_off += [(10, "block drbd4: Online verify done (total 1 sec)")]
@@ -148,25 +148,25 @@ def not_at_its_end(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> Non
 
 
 @pytest.mark.parametrize("how", ["none", "another's", "an earlier one's", "the node crashed"])
-def test_copies_in_sync_are_not_the_same_before_drbd_says_so(
+def test_replicas_in_sync_are_no_proof_before_drbd_logs_the_end(
     here: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Contact was lost and came back between two looks: what is in sync was not compared."""
+    """Connection lost and back between two polls: what is in sync was not compared."""
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
-    not_at_its_end(monkeypatch, here, how)
+    without_end_in_log(monkeypatch, here, how)
     assert not verify.track(node, ordered, ACTIVE)
     assert latest(here).result == "interrupted"
 
 
-def test_what_is_refused_leaves_the_end_of_the_one_before(
+def test_a_verify_that_is_refused_keeps_the_position_of_the_one_before(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, ordered = Node(), device(str(NOW - 9))
     verify.begin(node, ordered, ACTIVE)
     node.answer = CommandError(Problem("SAN-CMD-003", "a verify runs"))
     monkeypatch.setattr(kernel_log, "newest", lambda: 10)
-    monkeypatch.setattr(verify, "_has_been_done", lambda *_: False)
+    monkeypatch.setattr(verify, "_is_done_on_peer", lambda *_: False)
     with pytest.raises(CommandError):
         verify.begin(node, device(str(NOW)), ACTIVE)
     node.answer = node._answer
@@ -174,7 +174,7 @@ def test_what_is_refused_leaves_the_end_of_the_one_before(
     assert latest(here).result == "same"
 
 
-def test_one_that_was_begun_after_the_look_has_not_ended(
+def test_a_verify_begun_after_the_poll_has_not_ended(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, ordered = Node(), device(str(NOW))
@@ -185,7 +185,7 @@ def test_one_that_was_begun_after_the_look_has_not_ended(
     assert latest(here).result == "running"
 
 
-def test_copies_that_are_the_same(here: Path) -> None:
+def test_replicas_that_are_the_same(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
     verify.track(node, ordered, ACTIVE)
@@ -195,14 +195,14 @@ def test_copies_that_are_the_same(here: Path) -> None:
 @pytest.mark.parametrize(
     "state", [standby(), ACTIVE._replace(peers=()), ACTIVE._replace(disk="Inconsistent")]
 )
-def test_nobody_else_compares(here: Path, state: ResourceState) -> None:
+def test_only_a_primary_with_a_good_peer_begins_a_verify(here: Path, state: ResourceState) -> None:
     node = Node()
     assert not verify.begin(node, device(str(NOW)), state)
     assert not verify.begin(node, device(), ACTIVE)
     assert node.calls == []
 
 
-def test_a_schedule_is_followed(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+def test_a_verify_begins_by_schedule(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     hour = time.localtime().tm_hour
     node = Node()
     assert verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
@@ -210,7 +210,7 @@ def test_a_schedule_is_followed(monkeypatch: pytest.MonkeyPatch, here: Path) -> 
     assert not verify.begin(node, device("", f"verify=daily@{(hour + 2) % 24:02}"), ACTIVE)
 
 
-def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
+def test_the_standby_repairs_the_differences_of_this_order(here: Path) -> None:
     number = NOW - 60
     ordered = device(f"{number}:repair")
     node = Node(VerifyResult(number, "differs", 1, 2, 8).published)
@@ -230,10 +230,10 @@ def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
     [
         pytest.param("", standby(replication="SyncTarget"), id="no order"),
         pytest.param(f"{NOW - 50}", standby(replication="SyncTarget"), id="another order"),
-        pytest.param(f"{NOW - 60}:repair", ACTIVE._replace(peers=()), id="it serves"),
+        pytest.param(f"{NOW - 60}:repair", ACTIVE._replace(peers=()), id="Primary"),
     ],
 )
-def test_a_repair_that_is_no_longer_to_be_made_is_over(
+def test_a_repair_that_is_cancelled_is_interrupted(
     here: Path, order: str, state: ResourceState
 ) -> None:
     node = Node(VerifyResult(NOW - 60, "differs", 1, 2, 8).published)
@@ -244,30 +244,30 @@ def test_a_repair_that_is_no_longer_to_be_made_is_over(
 
 
 @pytest.mark.parametrize(
-    ("order", "told", "state"),
+    ("order", "peer_result", "state"),
     [
         pytest.param(f"{NOW - 60}", "differs", standby(), id="no repair was ordered"),
         pytest.param(f"{NOW - 60}:repair", "same", standby(), id="nothing was found"),
         pytest.param(f"{NOW - 60}:repair", "running", standby(), id="not yet found"),
         pytest.param(f"{NOW - 90000}:repair", "differs", standby(), id="too late"),
         pytest.param(f"{NOW - 60}:repair", "differs", standby(kib=0), id="nothing is marked"),
-        pytest.param(f"{NOW - 60}:repair", "differs", ACTIVE, id="it serves"),
+        pytest.param(f"{NOW - 60}:repair", "differs", ACTIVE, id="Primary"),
     ],
 )
-def test_nothing_else_is_repaired(order: str, told: str, state: ResourceState) -> None:
+def test_nothing_else_is_repaired(order: str, peer_result: str, state: ResourceState) -> None:
     number = int(order.partition(":")[0])
-    node = Node(VerifyResult(number, told, 1, 2, 8).published)
+    node = Node(VerifyResult(number, peer_result, 1, 2, 8).published)
     verify.track(node, device(order), state)
     assert node.acts == []
 
 
-def test_the_word_of_another_order_does_not_count() -> None:
+def test_the_result_of_another_order_does_not_count() -> None:
     node = Node(VerifyResult(NOW - 500, "differs", 1, 2, 8).published)
     verify.track(node, device(f"{NOW - 60}:repair"), standby())
     assert node.acts == []
 
 
-def test_the_connection_comes_back_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_replica_is_connected_again_after_any_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError("no more processes")
 
@@ -287,7 +287,7 @@ def nine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def several(**changed: PeerState) -> ResourceState:
-    """The node that serves, and two others."""
+    """The Primary and two peers."""
     peers = {
         name: PEER._replace(name=name, node_id=number) for name, number in (("n3", 2), ("n2", 1))
     } | changed
@@ -301,12 +301,12 @@ def peer(number: int, **more: Any) -> PeerState:
 COMPARE = ["drbdsetup verify vm1 1 0 --start=0", "drbdsetup verify vm1 2 0 --start=0"]
 
 
-def did(node: Node) -> list[str]:
+def drbdsetup_calls(node: Node) -> list[str]:
     return [" ".join(argv) for argv, _ in node.calls if argv[0] == "drbdsetup"]
 
 
 @pytest.mark.usefixtures("nine")
-def test_of_several_each_is_compared(here: Path) -> None:
+def test_drbd_9_compares_with_each_peer(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     assert verify.begin(node, ordered, several())
     assert verify.track(node, ordered, several(n2=peer(1, replication="VerifyS")))
@@ -314,38 +314,38 @@ def test_of_several_each_is_compared(here: Path) -> None:
     assert latest(here).result == "running"
     # What the first comparison found may be forgotten by the second: it was written down.
     assert not verify.track(node, ordered, several(n3=peer(2, out_of_sync_kib=8)))
-    assert did(node) == COMPARE
-    told = latest(here)
-    assert (told.result, told.found_kib) == ("differs", 12)
-    assert told.ranges == ("8192+8192", "524288+4096")
+    assert drbdsetup_calls(node) == COMPARE
+    result = latest(here)
+    assert (result.result, result.found_kib) == ("differs", 12)
+    assert result.ranges == ("8192+8192", "524288+4096")
     assert not verify.track(node, ordered, several())
 
 
 @pytest.mark.usefixtures("nine")
-def test_of_several_each_is_repaired_before_the_next_is_compared(here: Path) -> None:
+def test_drbd_9_repairs_each_peer_before_it_compares_with_the_next(here: Path) -> None:
     number = NOW - 60
     node, ordered = Node(), device(f"{number}:repair")
     verify.begin(node, ordered, several())
     found = several(n2=peer(1, out_of_sync_kib=4))
     assert verify.track(node, ordered, found)
     assert latest(here).result == "repairing"
-    # Not asked twice, and the next one waits.
+    # Not asked twice, and the next peer waits.
     assert verify.track(node, ordered, found)
     assert verify.track(node, ordered, several(n2=peer(1, replication="SyncSource")))
-    assert did(node)[1:] == ["drbdsetup invalidate-remote vm1 1 0 --reset-bitmap=no"]
+    assert drbdsetup_calls(node)[1:] == ["drbdsetup invalidate-remote vm1 1 0 --reset-bitmap=no"]
     assert verify.track(node, ordered, several())
-    assert did(node)[2:] == COMPARE[1:]
+    assert drbdsetup_calls(node)[2:] == COMPARE[1:]
     assert not verify.track(node, ordered, several())
     assert (latest(here).result, latest(here).found_kib) == ("repaired", 4)
 
 
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> None:
+def test_drbd_9_a_peer_that_is_gone_interrupts_the_verify(here: Path, is_marked: bool) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, several())
     state = several(n2=peer(1, connection="Connecting", replication="Off"))
-    if not is_marked:  # the node was started anew
+    if not is_marked:  # the node was restarted
         (here / "devices/vm1/verify-position").unlink()
         state = several()
     assert not verify.track(node, ordered, state)
@@ -354,30 +354,30 @@ def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> Non
 
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("how", ["none", "another peer's", "an earlier one's"])
-def test_of_several_copies_in_sync_are_not_the_same_before_drbd_says_so(
+def test_drbd_9_replicas_in_sync_are_no_proof_before_drbd_logs_the_end(
     here: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     node, ordered = Node(), device(f"{NOW}:repair")
     verify.begin(node, ordered, several())
-    not_at_its_end(monkeypatch, here, how)
+    without_end_in_log(monkeypatch, here, how)
     assert not verify.track(node, ordered, several())
     assert latest(here).result == "interrupted"
 
 
 @pytest.mark.usefixtures("nine")
-def test_of_several_who_serves_no_more_sends_nothing(here: Path) -> None:
-    """It would make the one that serves now a copy that is being filled."""
+def test_drbd_9_a_former_primary_repairs_nothing(here: Path) -> None:
+    """It would make the new Primary's replica the target of a resync."""
     node, ordered = Node(), device(f"{NOW}:repair")
     verify.begin(node, ordered, several())
     moved = several(n2=peer(1, role="Primary", out_of_sync_kib=4))._replace(role="Secondary")
     assert not verify.track(node, ordered, moved)
     assert latest(here).result == "interrupted"
-    assert did(node) == COMPARE[:1]
+    assert drbdsetup_calls(node) == COMPARE[:1]
 
 
 @pytest.mark.usefixtures("nine")
-def test_a_standby_of_several_does_nothing(here: Path) -> None:
+def test_drbd_9_a_standby_begins_and_repairs_nothing(here: Path) -> None:
     node, ordered = Node(), device(f"{NOW}:repair")
     assert not verify.begin(node, ordered, standby())
     assert not verify.track(node, ordered, standby())
-    assert did(node) == []
+    assert drbdsetup_calls(node) == []
