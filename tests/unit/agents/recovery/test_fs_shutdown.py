@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,12 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.recovery.fs_shutdown import FilesystemState
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, loop, node_attributes, pool_mount, pool_notes
+from sanctl.drivers import drbdsetup, node_attributes, pool_mount, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.model.topology import Pool
-from sanctl.system import state_files
 from sanctl.system.files import file_lock
 from sanctl.system.runner import LocalRunner
-from tests.fakes.topology import topology
+from tests.fakes.node import FakeNode
 
 RUNNER = LocalRunner()
 GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
@@ -43,28 +39,24 @@ class Died(Exception):
     """The agent was killed."""
 
 
-@dataclass
-class Node:
+class Node(FakeNode):
     """A node with one pool and two replicas in it, and what the kernel does."""
 
-    folder: Path
-    is_shut: bool = True
-    is_mounted: bool = True
-    answers: bool = True
-    is_damaged: bool = False
-    reports: bool = True
-    root: str = "/"
-    peer: str = "total=1 free=1"
-    files: list[str] = field(default_factory=list)
-    done: list[str] = field(default_factory=list)
-    dies_at: int = -1
-    now_s: float = 0.0
-    released_at_s: float = math.inf
-
-    @property
-    def pool(self) -> Pool:
-        one = topology().pools[0]
-        return replace(one, path=PurePosixPath(self.folder / "pool"))
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.is_shut = self.is_mounted = self.answers = self.reports = True
+        self.is_damaged = False
+        self.root = "/"
+        self.peer = "total=1 free=1"
+        self.done: list[str] = []
+        self.dies_at = -1
+        (self.pool,) = self.topology.pools
+        devices = folder / "pool/devices"
+        devices.mkdir(parents=True)
+        for name in ("vol", "other"):
+            (devices / f"{name}.{'0' * 32}.data").touch()
+        (folder / "pool/.sanctl-pool").write_text(self.pool.uuid)
+        self.attach(self, f"{devices}/vol.{'0' * 32}.data")
 
     @property
     def mount(self) -> pool_mount.Mount:
@@ -78,17 +70,6 @@ class Node:
             raise Died
         self.done.append(what)
 
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def time(self) -> float:
-        return 1_800_000_000.0
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-        if self.now_s >= self.released_at_s:
-            self.files = []
-
     def markers(self) -> list[str]:
         devices = sorted((self.folder / "pool/devices").glob("*.data"))
         return [
@@ -101,53 +82,41 @@ class Node:
 
     def unmount(self, *_args: object) -> None:
         self.does("unmount")
-        assert not self.files, "busy"
+        assert not self.loops, "busy"
         self.is_mounted = self.is_shut = False
 
     def remount(self, *_args: object) -> None:
         self.does("mount")
         self.is_mounted = True
 
+    def detach_all(self, *_args: object) -> None:
+        self.does("release")
+        self.loops.clear()
+
+    def replacements(self) -> list[tuple[object, str, object]]:
+        return [
+            *super().replacements(),
+            (pool_mount, "is_shut_down", lambda _path: self.is_shut),
+            (pool_mount, "reports_shut_down", lambda _path: self.reports and self.is_shut),
+            (pool_mount, "is_damaged", lambda _mount: self.is_damaged),
+            (pool_mount, "mount_of", lambda _path: self.mount),
+            (pool_mount, "is_readable", lambda _source: self.answers),
+            (pool_mount, "unmount", self.unmount),
+            (pool_mount, "mount", self.remount),
+            (node_attributes, "query", lambda _runner, _name, _node: self.peer),
+            (fs_shutdown, "_PEER_CHECKS_WITHIN_S", 0.0),
+            (fs_shutdown, "is_mount_point", lambda _path: self.is_mounted),
+            (fs_shutdown, "check_marker", lambda _path, _uuid: _need(self.is_mounted)),
+            (ocf, "crash_point", self.does),
+            (resource_file, "clear_disk", lambda _name: self.does("clear disk")),
+            (drbdsetup, "force_detach", lambda _runner, minor: self.does(f"detach {minor}")),
+            (parts, "detach_files", self.detach_all),
+        ]
+
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    made = Node(tmp_path)
-    devices = tmp_path / "pool/devices"
-    devices.mkdir(parents=True)
-    for name in ("vol", "other"):
-        (devices / f"{name}.{'0' * 32}.data").touch()
-    (tmp_path / "pool" / ".sanctl-pool").write_text(made.pool.uuid)
-    made.files = [f"{devices}/vol.{'0' * 32}.data"]
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(fs_shutdown, "time", made)
-    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
-    monkeypatch.setattr(pool_mount, "is_shut_down", lambda _path: made.is_shut)
-    monkeypatch.setattr(
-        pool_mount, "reports_shut_down", lambda _path: made.reports and made.is_shut
-    )
-    monkeypatch.setattr(pool_mount, "is_damaged", lambda _mount: made.is_damaged)
-    monkeypatch.setattr(node_attributes, "query", lambda _runner, _name, _node: made.peer)
-    monkeypatch.setattr(fs_shutdown, "_PEER_CHECKS_WITHIN_S", 0.0)
-    monkeypatch.setattr(pool_mount, "mount_of", lambda _path: made.mount)
-    monkeypatch.setattr(pool_mount, "is_readable", lambda _source: made.answers)
-    monkeypatch.setattr(pool_mount, "unmount", made.unmount)
-    monkeypatch.setattr(pool_mount, "mount", made.remount)
-    monkeypatch.setattr(fs_shutdown, "is_mount_point", lambda _path: made.is_mounted)
-    monkeypatch.setattr(fs_shutdown, "check_marker", lambda _path, _uuid: _need(made.is_mounted))
-    monkeypatch.setattr(loop, "backing_files", lambda: made.files)
-    monkeypatch.setattr(ocf, "crash_point", made.does)
-    monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=(made.pool,)))
-    monkeypatch.setattr(resource_file, "clear_disk", lambda _name: made.does("clear disk"))
-    monkeypatch.setattr(
-        drbdsetup, "force_detach", lambda _runner, minor: made.does(f"detach {minor}")
-    )
-
-    def release_all(*_args: object) -> None:
-        made.does("release")
-        made.files = []
-
-    monkeypatch.setattr(parts, "detach_files", release_all)
-    return made
+    return Node(tmp_path).install(monkeypatch)
 
 
 def _need(is_there: bool) -> None:
@@ -202,7 +171,7 @@ def test_a_disk_is_detached_if_a_peer_has_good_data(
     assert release(state) is expected
     assert node.done == done
     assert node.is_noted(), "in every state"
-    if node.files:
+    if node.loops:
         with pytest.raises(CommandError, match="SAN-POOL-023"):
             fs_shutdown.refuse_promotion(DEVICE)
 
@@ -210,11 +179,11 @@ def test_a_disk_is_detached_if_a_peer_has_good_data(
 def test_a_shutdown_that_the_kernel_does_not_report_is_known_from_the_note(node: Node) -> None:
     node.reports = False
     assert release(ATTACHED) is FilesystemState.HEALTHY, "a device's agent tries no write"
-    node.files, files = [], node.files
+    loops, node.loops = node.loops, {}
     node.is_mounted = node.answers = False
     with pytest.raises(CommandError):
         fs_shutdown.remount(RUNNER, node.pool)
-    node.files = files
+    node.loops = loops
     assert release(ATTACHED) is FilesystemState.SHUT_DOWN
 
 
@@ -258,8 +227,8 @@ def test_a_disk_is_detached_also_where_the_note_cannot_be_written(
 def test_files_are_kept_until_the_disk_answers(node: Node) -> None:
     node.answers = False
     release(DISKLESS)
-    assert node.done == [] and node.files
-    node.files = []
+    assert node.done == [] and node.loops
+    node.loops = {}
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*does not answer"):
         fs_shutdown.remount(RUNNER, node.pool)
     assert node.is_mounted
@@ -275,7 +244,7 @@ def test_a_pool_in_use_is_not_unmounted(node: Node) -> None:
 
 def test_a_pool_is_not_unmounted_during_a_start(node: Node) -> None:
     """The start would make its files in a folder that nothing is mounted on."""
-    node.is_shut, node.files = False, []
+    node.is_shut, node.loops = False, {}
     with (
         fs_shutdown.usable_for_start(RUNNER, node.pool),
         fs_shutdown.usable_for_start(RUNNER, node.pool),
@@ -299,7 +268,7 @@ def test_a_pool_is_not_unmounted_during_a_start(node: Node) -> None:
 
 
 def test_a_start_waits_until_other_replicas_release_their_files(node: Node) -> None:
-    node.released_at_s = 2.0
+    node.clock.on_sleep = lambda: node.loops.clear() if node.clock.passed_s >= 2.0 else None
     start(node)
     assert not node.is_shut and node.markers() == [MARKED, MARKED]
 
@@ -311,7 +280,7 @@ def test_a_start_waits_until_other_replicas_release_their_files(node: Node) -> N
 def test_a_pool_that_a_remount_does_not_repair_stays_mounted(
     node: Node, wrong: dict[str, object], why: str
 ) -> None:
-    node.files = []
+    node.loops = {}
     for name, value in wrong.items():
         setattr(node, name, value)
     with pytest.raises(CommandError, match=why):
@@ -320,7 +289,7 @@ def test_a_pool_that_a_remount_does_not_repair_stays_mounted(
 
 
 def test_remounts_per_day_are_limited_except_for_a_start(node: Node) -> None:
-    node.files = []
+    node.loops = {}
     for _ in range(fs_shutdown.MAX_REMOUNTS_PER_DAY):
         node.is_shut = True
         fs_shutdown.remount(RUNNER, node.pool, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
@@ -332,7 +301,7 @@ def test_remounts_per_day_are_limited_except_for_a_start(node: Node) -> None:
 
 
 def test_a_replica_is_restarted_once_its_pool_is_remounted(node: Node) -> None:
-    node.files = []
+    node.loops = {}
     assert release(DISKLESS) is FilesystemState.SHUT_DOWN
     fs_shutdown.remount(RUNNER, node.pool)
     assert release(DISKLESS) is FilesystemState.REMOUNTED
@@ -343,7 +312,7 @@ def test_a_replica_is_restarted_once_its_pool_is_remounted(node: Node) -> None:
 
 
 def test_a_release_that_was_interrupted_is_finished(node: Node) -> None:
-    node.files = [str(node.folder / f"pool/devices/vol.{'0' * 32}.meta")]
+    node.loops = {f"{node.folder}/pool/devices/vol.{'0' * 32}.meta": "/dev/loop1"}
     assert release(DISKLESS) is FilesystemState.SHUT_DOWN
     assert node.done == ["clear disk", "release"]
     assert release(DISKLESS) is FilesystemState.SHUT_DOWN
@@ -352,7 +321,7 @@ def test_a_release_that_was_interrupted_is_finished(node: Node) -> None:
 
 def test_a_kill_after_each_step_is_recovered(node: Node) -> None:
     """After each prefix of the steps: the note is there, or every replica is marked."""
-    node.files = []
+    node.loops = {}
     for dies_at in range(12):
         node.is_shut, node.is_mounted, node.done = True, True, []
         for data in (node.folder / "pool/devices").glob("*.ram"):
@@ -374,7 +343,7 @@ def test_a_kill_after_each_step_is_recovered(node: Node) -> None:
 def test_replicas_are_marked_also_after_a_reboot(node: Node) -> None:
     """The note is there and the filesystem healthy: the first start marks the replicas first."""
     fs_shutdown.record_shutdown("main")
-    node.is_shut, node.files = False, []
+    node.is_shut, node.loops = False, {}
     node.is_mounted = False
     with pytest.raises(CommandError, match="not mounted"):
         start(node)
@@ -386,7 +355,7 @@ def test_replicas_are_marked_also_after_a_reboot(node: Node) -> None:
 
 def test_the_marker_of_an_only_replica_is_cleared(node: Node) -> None:
     fs_shutdown.record_shutdown("main")
-    node.is_shut, node.files = False, []
+    node.is_shut, node.loops = False, {}
     start(node)
     fs_shutdown.trust_only_replica(node.pool, DEVICE)
     assert node.markers() == [MARKED, MARKED], "it has a peer"
@@ -402,7 +371,7 @@ def test_a_replica_in_use_is_not_marked(node: Node) -> None:
 
 
 def test_a_marked_replica_is_suspect(node: Node) -> None:
-    data = node.files[0]
+    (data,) = node.loops
     lost_writes.set_shutdown_marker(data)
     assert lost_writes.is_suspect("vol", data)
     lost_writes.clear_shutdown_marker(data)
@@ -411,14 +380,13 @@ def test_a_marked_replica_is_suspect(node: Node) -> None:
 
 @pytest.mark.parametrize("keyword", ["flexible-meta-disk", "meta-disk"])
 def test_each_device_without_metadata_names_a_path_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyword: str
+    fake_node: FakeNode, keyword: str
 ) -> None:
     """Seen with three devices: drbdadm refused all of them, and a start failed for it."""
-    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
-    (tmp_path / "drbd.d").mkdir()
+    (fake_node.folder / "drbd.d").mkdir()
     named = set()
     for name in ("a", "b"):
-        file = tmp_path / f"drbd.d/{name}.res"
+        file = fake_node.folder / f"drbd.d/{name}.res"
         file.write_text(f"  volume 0 {{\n    disk /dev/dm-1;\n    {keyword} /dev/loop1;\n  }}\n")
         resource_file.clear_disk(name)
         text = file.read_text()
