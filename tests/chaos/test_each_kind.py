@@ -15,6 +15,7 @@ from sanctl.lab.harness.lab_session import LabSession
 REPORT = Path("test-report/chaos")
 # Named after none of the other tests' devices.
 DEVICES = ("kind1", "kind2")
+IDLE = ("kind3",)
 
 
 @pytest.mark.timeout(1800)
@@ -29,8 +30,10 @@ def test_a_fault_of_each_kind_leaves_a_healthy_cluster(bed: LabSession) -> None:
         keep_going=False,
         print_line=print,
         devices=DEVICES,
+        idle=IDLE,
     )
     problems = {result.number: result.problems for result in results if result.problems}
     assert problems == {}
     assert len(results) == len(faults)
+    assert [each for each in results if each.need_operator] == []
     assert acknowledged > 500

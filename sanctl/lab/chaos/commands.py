@@ -14,7 +14,7 @@ import click
 from sanctl.errors import ExitStatus, SanctlError
 from sanctl.lab.chaos import ledgers, report
 from sanctl.lab.chaos.fault import Fault, describe
-from sanctl.lab.chaos.fault_choice import FAULT_LISTS, partitions, random_faults
+from sanctl.lab.chaos.fault_choice import FAULT_LISTS, KINDS, partitions, random_faults
 from sanctl.lab.chaos.fault_runner import FaultResult, FaultRunner, nodes_by_role
 from sanctl.lab.chaos.partition_table import table
 from sanctl.lab.harness.initiator import Initiator
@@ -27,6 +27,7 @@ from sanctl.model.cache_policy import CacheMode
 
 _NAME = "chaos"
 _DEVICES = ("chaos1", "chaos2", "chaos3")
+_IDLE_DEVICES = ("idle1", "idle2")
 # Well below what the laboratory can do: the processors are left to the recovery from faults.
 _WRITES_PER_S = 40.0
 _REGION_BYTES = 8 * 2**20
@@ -70,6 +71,8 @@ def chaos() -> None:
 @click.option("--seed", type=int, help="Repeats the choice of an earlier run. [random]")
 @click.option("--scenario", type=click.Choice(list(FAULT_LISTS)),
               help="A fixed list of faults instead of random ones.")  # fmt: skip
+@click.option("--kind", "kinds", type=click.Choice(sorted(KINDS)), multiple=True,
+              help="Random faults of this kind only; may be given more than once.")  # fmt: skip
 @click.option("--only", type=parse_fault_numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these faults of the list.")  # fmt: skip
 @click.option("--cache", "mode", type=click.Choice([mode.value for mode in CacheMode]),
@@ -85,6 +88,7 @@ def run(
     count: int,
     seed: int | None,
     scenario: str | None,
+    kinds: tuple[str, ...],
     only: tuple[range, ...],
     mode: str,
     keep_going: bool,
@@ -93,14 +97,19 @@ def run(
     """Inject faults one after the other; after each the cluster has to recover by itself.
 
     Exits with 0 only if every promise held after every fault: no acknowledged write lost, never
-    two nodes that serve a device, nothing left over, no I/O error at a host.
+    two nodes that serve a device, nothing left over, no device that needs an operator, no I/O error
+    at a host.
     """
+    if scenario and kinds:
+        raise click.UsageError("--kind is for random faults, not for those of a --scenario")
     lab_host.require_root()
     print_line = TimedLines()
     seed = random.randrange(_SEED_LIMIT) if seed is None else seed  # noqa: S311 - no secret
     words = ["sanctl", "chaos", "run"]
     if scenario is None:
         words += ["--seed", str(seed), "--faults", str(count)]
+        for kind in kinds:
+            words += ["--kind", kind]
     else:
         words += ["--scenario", scenario]
     if mode != CacheMode.NONE:
@@ -109,7 +118,7 @@ def run(
     print_line(repeat)
     bed = _lab(name)
     roles = nodes_by_role(bed)
-    faults = FAULT_LISTS[scenario](roles) if scenario else random_faults(roles, seed, count)
+    faults = FAULT_LISTS[scenario](roles) if scenario else random_faults(roles, seed, count, kinds)
     numbered = select_faults(faults, only)
     for number, fault in numbered:
         print_line(f"planned {number}: {describe(fault)}")
@@ -122,6 +131,7 @@ def run(
         folder=folder,
         keep_going=keep_going,
         print_line=print_line,
+        idle=_IDLE_DEVICES,
         cache=CacheMode(mode),
     )
     print_line(
@@ -189,6 +199,7 @@ def run_faults(
     keep_going: bool,
     print_line: Callable[[str], None],
     devices: Sequence[str] = _DEVICES,
+    idle: Sequence[str] = (),
     cache: CacheMode = CacheMode.NONE,
 ) -> tuple[list[FaultResult], int]:
     """Start the ledgers, inject the faults, write the folder; return results and writes."""
@@ -204,9 +215,13 @@ def run_faults(
         size=_SIZE,
         cache=cache,
     )
-    runner = FaultRunner(bed, loads, print_line)
+    ledgers.create_idle(scenarios, idle, size=_SIZE, cache=cache)
+    runner = FaultRunner(bed, loads, print_line, idle)
     runner.await_recovery()
-    print_line(f"{len(loads)} devices under load from {' and '.join(hosts)}: {runner.serving()}")
+    print_line(
+        f"{len(loads)} devices under load from {' and '.join(hosts)}, {len(idle)} idle:"
+        f" {runner.serving()}"
+    )
     results: list[FaultResult] = []
     acknowledged = 0
 
@@ -232,7 +247,7 @@ def run_faults(
         report.collect_logs(bed, folder / "nodes", began_s)
         save()
     if all(result.is_good for result in results):
-        ledgers.finish(loads, scenarios)
+        ledgers.finish(loads, idle, scenarios)
     return results, acknowledged
 
 
@@ -252,6 +267,8 @@ def _print_result(print_line: Callable[[str], None], result: FaultResult) -> Non
     print_line(f"   recovered after {recovered}; pauses: {pauses}; fenced: {fenced}")
     for problem in result.problems:
         print_line(f"   PROBLEM {problem}")
+    for device, why in result.need_operator.items():
+        print_line(f"   PROBLEM {device} needs an operator: {why}")
 
 
 def _repair(runner: FaultRunner, print_line: Callable[[str], None]) -> bool:

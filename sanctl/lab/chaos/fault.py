@@ -23,6 +23,29 @@ class PowerCut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerCutSeries:
+    """Power cuts one after the other, begun right after the cluster was seen healthy.
+
+    Attributes:
+        cuts: the nodes in the order of the cuts. A node that is to be cut again gets its power back
+            at once, so that the next cut hits it while it is switched off, boots or joins.
+        gaps_s: the time before each cut but the first.
+        power_on: the order in which the nodes get their power back, those not fenced until then.
+        power_on_gap_s: the time between one node's power and the next one's; 0: all at once.
+        after_crash_of: a node that is cut, comes back and is resynced before the series begins;
+            empty: the series begins at once.
+        hold_s: the time between the last cut and the return of power.
+    """
+
+    cuts: tuple[str, ...]
+    gaps_s: tuple[float, ...]
+    power_on: tuple[str, ...]
+    power_on_gap_s: float = 0.0
+    after_crash_of: str = ""
+    hold_s: float = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """On some networks nothing passes between the nodes of `side` and all other machines."""
 
@@ -126,6 +149,7 @@ class DuringResync:
 
 Fault = (
     PowerCut
+    | PowerCutSeries
     | Partition
     | OneWayLoss
     | SlowLink
@@ -145,6 +169,8 @@ def describe(fault: Fault) -> str:
     match fault:
         case PowerCut(nodes=nodes):
             return f"power cut of {_and(nodes)}"
+        case PowerCutSeries():
+            return _describe_series(fault)
         case Partition(networks=networks, side=side):
             return f"{_and(networks)}: {_and(side)} cut off from all others"
         case OneWayLoss(network=network, source=source, target=target, loss_pct=loss):
@@ -191,6 +217,10 @@ def nodes_of(fault: Fault) -> tuple[str, ...]:
     match fault:
         case PowerCut(nodes=nodes):
             return nodes
+        case PowerCutSeries(cuts=cuts, after_crash_of=""):
+            return cuts
+        case PowerCutSeries(cuts=cuts, after_crash_of=node):
+            return (node, *cuts)
         case Partition(side=side):
             return side
         case OneWayLoss(source=source, target=target):
@@ -214,6 +244,19 @@ def is_one_sided(fault: Fault, restarted: Collection[str]) -> bool:
 def as_json(fault: Fault) -> dict[str, Any]:
     """Return a fault as plain values, with its kind."""
     return {"kind": type(fault).__name__, **asdict(fault)}
+
+
+def _describe_series(fault: PowerCutSeries) -> str:
+    first, *later = fault.cuts
+    text = f"power cuts of {first}"
+    for node, gap_s in zip(later, fault.gaps_s, strict=True):
+        text += f", {gap_s:g} s later {node}"
+    text += f"; power back after {fault.hold_s:g} s"
+    if fault.power_on_gap_s:
+        text += f", {fault.power_on_gap_s:g} s apart: {', '.join(fault.power_on)}"
+    if fault.after_crash_of:
+        return f"right after the recovery from a crash of {fault.after_crash_of}: {text}"
+    return text
 
 
 def _and(names: tuple[str, ...]) -> str:

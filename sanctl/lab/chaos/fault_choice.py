@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import get_args
 
 from sanctl.lab.chaos.fault import (
     ACTIVE,
@@ -23,6 +25,7 @@ from sanctl.lab.chaos.fault import (
     OneWayLoss,
     Partition,
     PowerCut,
+    PowerCutSeries,
     Reboot,
     SlowLink,
 )
@@ -48,6 +51,15 @@ _DISKS = ("fail", "flaky", "dust", "slow", "hang")
 # Moments in a move of two to four seconds; at 0 the link is cut before it.
 _MOVE_MOMENTS_S = (0.0, 0.5, 1.0, 1.5, 2.5)
 _ROUNDS = 4
+# Of random faults the first is a series of power cuts, and then every fifth: so every run has one.
+_SERIES_EVERY = 5
+_SERIES = "power-cut-series"
+_LONGEST_GAP_S = 10.0
+
+KINDS: Mapping[str, type[Fault]] = {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind for kind in get_args(Fault)
+}
+"""The kinds of faults by their names on the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +227,7 @@ def quick(roles: NodesByRole) -> tuple[Fault, ...]:
 def each_kind(roles: NodesByRole) -> tuple[Fault, ...]:
     """Return one fault of every kind: the quick ones, then those that cost a node or an agent.
 
-    The fault during a resync has two power cuts in it, so there is no power cut by itself.
+    The series and the fault during a resync have power cuts in them, so there is none by itself.
     """
     return (
         *quick(roles),
@@ -224,6 +236,9 @@ def each_kind(roles: NodesByRole) -> tuple[Fault, ...]:
         Reboot(node=STANDBY),
         Partition(networks=NETWORKS, side=(ACTIVE,), hold_s=10),
         DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE,))),
+        PowerCutSeries(
+            cuts=(WITNESS, STANDBY), gaps_s=(3.0,), power_on=(STANDBY, WITNESS), hold_s=5
+        ),
     )
 
 
@@ -241,18 +256,43 @@ FAULT_LISTS: Mapping[str, Callable[[NodesByRole], tuple[Fault, ...]]] = {
 }
 
 
-def random_faults(roles: NodesByRole, seed: int, count: int) -> tuple[Fault, ...]:
+def random_faults(
+    roles: NodesByRole, seed: int, count: int, kinds: Collection[str] = ()
+) -> tuple[Fault, ...]:
     """Return `count` faults that the seed decides, and nothing else.
 
-    All kinds are equally likely, however many faults there are of each.
+    The first one and then every fifth is a series of power cuts. For the others all kinds are
+    equally likely, however many faults there are of each. With `kinds`, names of `KINDS`, only
+    these kinds are chosen, equally likely.
     """
     choose = random.Random(f"sanctl-chaos/{seed}")  # noqa: S311 - to be repeated, no secret
     makers = _makers(roles)
-    return tuple(choose.choice(makers)(choose) for _ in range(count))
+    allowed = [maker for kind, maker in makers.items() if not kinds or kind in kinds]
+
+    def maker_of(number: int) -> Callable[[random.Random], Fault]:
+        if not kinds and number % _SERIES_EVERY == 0:
+            return makers[_SERIES]
+        return choose.choice(allowed)
+
+    return tuple(maker_of(number)(choose) for number in range(count))
 
 
-def _makers(roles: NodesByRole) -> tuple[Callable[[random.Random], Fault], ...]:
-    """Return a maker of random faults for each kind."""
+def _random_series(choose: random.Random, cluster: tuple[str, ...]) -> PowerCutSeries:
+    """Return two or three power cuts of any members of the cluster, also of one member twice."""
+    cuts = tuple(choose.choices(cluster, k=choose.randint(2, 3)))
+    nodes = sorted(set(cuts))
+    return PowerCutSeries(
+        cuts=cuts,
+        gaps_s=tuple(round(choose.uniform(0, _LONGEST_GAP_S), 1) for _ in cuts[1:]),
+        power_on=tuple(choose.sample(nodes, len(nodes))),
+        power_on_gap_s=choose.choice((0.0, round(choose.uniform(1, 15), 1))),
+        after_crash_of=choose.choice(("", choose.choice(cluster))),
+        hold_s=float(choose.randint(2, 20)),
+    )
+
+
+def _makers(roles: NodesByRole) -> Mapping[str, Callable[[random.Random], Fault]]:
+    """Return a maker of random faults for each of `KINDS`."""
     cluster, storage, hosts = roles.cluster, roles.storage, roles.hosts
 
     def some(choose: random.Random, nodes: tuple[str, ...], at_most: int) -> tuple[str, ...]:
@@ -288,36 +328,39 @@ def _makers(roles: NodesByRole) -> tuple[Callable[[random.Random], Fault], ...]:
     def power_cut(choose: random.Random) -> Fault:
         return PowerCut(nodes=some(choose, cluster, len(cluster)), hold_s=hold_s(choose, 2, 15))
 
-    return (
-        power_cut,
-        lambda choose: Partition(
+    return {
+        "power-cut": power_cut,
+        _SERIES: lambda choose: _random_series(choose, cluster),
+        "partition": lambda choose: Partition(
             networks=choose.choice(network_sets()),
             side=choose.choice(bipartitions(cluster)),
             hold_s=hold_s(choose, 3, 25),
         ),
-        one_way,
-        lambda choose: SlowLink(
+        "one-way-loss": one_way,
+        "slow-link": lambda choose: SlowLink(
             network=choose.choice(NETWORKS),
             node=choose.choice(storage),
             delay_ms=choose.choice((10.0, 50.0, 200.0)),
             hold_s=hold_s(choose, 5, 15),
         ),
-        kill,
-        lambda choose: BadDisk(
+        "daemon-killed": kill,
+        "bad-disk": lambda choose: BadDisk(
             node=choose.choice(storage), does=choose.choice(_DISKS), hold_s=hold_s(choose, 3, 15)
         ),
-        lambda choose: FilesystemFull(
+        "filesystem-full": lambda choose: FilesystemFull(
             node=choose.choice(storage),
             place=choose.choice(("pool", "root")),
             hold_s=hold_s(choose, 5, 15),
         ),
-        lambda choose: ClockJump(
+        "clock-jump": lambda choose: ClockJump(
             node=choose.choice(cluster), seconds=choose.choice((-3600, -60, 60, 3600, 86400))
         ),
-        lambda choose: AgentKilled(step=choose.choice(AGENT_STEPS)),
-        lambda choose: CutDuringMove(
+        "agent-killed": lambda choose: AgentKilled(step=choose.choice(AGENT_STEPS)),
+        "cut-during-move": lambda choose: CutDuringMove(
             after_s=choose.choice(_MOVE_MOMENTS_S), hold_s=hold_s(choose, 3, 15)
         ),
-        lambda choose: Reboot(node=choose.choice(cluster)),
-        lambda choose: DuringResync(node=choose.choice(storage), then=then(choose)),
-    )
+        "reboot": lambda choose: Reboot(node=choose.choice(cluster)),
+        "during-resync": lambda choose: DuringResync(
+            node=choose.choice(storage), then=then(choose)
+        ),
+    }

@@ -23,6 +23,7 @@ from sanctl.lab.chaos.fault import (
     OneWayLoss,
     Partition,
     PowerCut,
+    PowerCutSeries,
     Reboot,
     SlowLink,
 )
@@ -66,6 +67,8 @@ class FaultInjector:
             case PowerCut(nodes=nodes):
                 for node in nodes:
                     self.bed.cut_power(node)
+            case PowerCutSeries():
+                self._cut_one_after_the_other(fault)
             case Partition():
                 network_cuts.change(lab, runner, add=self._partition(fault))
             case OneWayLoss():
@@ -108,6 +111,11 @@ class FaultInjector:
             case PowerCut(nodes=nodes):
                 for node in nodes:
                     self.ensure_power(node)
+            case PowerCutSeries(power_on=nodes, power_on_gap_s=gap_s):
+                for number, node in enumerate(nodes):
+                    # The order and the gaps are a part of the fault.
+                    time.sleep(gap_s if number else 0)
+                    self.ensure_power(node)
             case Partition():
                 network_cuts.change(lab, runner, remove=self._partition(fault))
             case OneWayLoss():
@@ -148,6 +156,14 @@ class FaultInjector:
             lambda: self.bed.sh(host, f"pgrep -x {daemon}", ok=(0, 1)).status == 0,
             within_s=_DAEMON_DEADLINE_S,
         )
+
+    def _cut_one_after_the_other(self, fault: PowerCutSeries) -> None:
+        for number, node in enumerate(fault.cuts):
+            # The gaps are a part of the fault.
+            time.sleep(fault.gaps_s[number - 1] if number else 0)
+            self.bed.cut_power(node)
+            if node in fault.cuts[number + 1 :]:
+                self.ensure_power(node)
 
     def ensure_power(self, node: str) -> None:
         """Switch a node on, unless fencing has done it already."""

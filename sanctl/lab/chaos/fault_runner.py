@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +20,7 @@ from sanctl.lab.chaos.fault import (
     WITNESS,
     AgentKilled,
     Fault,
+    PowerCutSeries,
     Reboot,
     describe,
     is_one_sided,
@@ -57,6 +59,7 @@ _LOG = (
 
 # The findings that degrade `sanctl status`, each with its code; notes do not.
 _CODE = re.compile(r"^  (?:critical|warning): .*\((SAN-[A-Z]+-\d{3})\)$", re.MULTILINE)
+_NOT_RECOVERED = "SAN-CHAOS-001"
 _ACTION_FAILED = frozenset({"SAN-HLT-040"})
 
 PrintLine = Callable[[str], None]
@@ -79,11 +82,12 @@ class FaultResult:
     serving_before: dict[str, str] = field(default_factory=dict)
     serving_after: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    need_operator: dict[str, str] = field(default_factory=dict)  # device -> why
 
     @property
     def is_good(self) -> bool:
         """Whether every promise held."""
-        return not self.problems
+        return not self.problems and not self.need_operator
 
     @property
     def longest_pause_s(self) -> float:
@@ -95,10 +99,15 @@ class FaultRunner:
     """Injects faults into a laboratory under load, one at a time, and checks each."""
 
     def __init__(
-        self, bed: LabSession, loads: Sequence[DeviceLedger], print_line: PrintLine
+        self,
+        bed: LabSession,
+        loads: Sequence[DeviceLedger],
+        print_line: PrintLine,
+        idle: Sequence[str] = (),
     ) -> None:
         self.bed = bed
         self.loads = loads
+        self.devices = (*(load.device for load in loads), *idle)
         self.print_line = print_line
         self.injector = FaultInjector(bed, loads[0].device, print_line)
         self._pool = ThreadPoolExecutor(max_workers=len(bed.lab.machines))
@@ -126,6 +135,8 @@ class FaultRunner:
             self._break_and_mend(result)
         except SanctlError as error:
             result.problems.append(str(error))
+            if _NOT_RECOVERED in {problem.code for problem in error.problems}:
+                result.need_operator = self._find_devices_that_need_an_operator()
         finally:
             watch.stop()
         after = self._boots()
@@ -140,6 +151,8 @@ class FaultRunner:
         return {name: boot.strip() for name, boot in zip(names, found, strict=True) if boot}
 
     def _break_and_mend(self, result: FaultResult) -> None:
+        if isinstance(result.fault, PowerCutSeries):
+            self._await_begin_of(result.fault)
         try:
             self.injector.inject(result.fault)
             # The duration is a part of the fault.
@@ -155,6 +168,17 @@ class FaultRunner:
             self.bed.sh(self.bed.cluster[0].name, "crm_resource --cleanup", timeout_s=90)
         self._await_what_comes_late(result)
         ledgers.await_writing(self.loads, within_s=_WRITING_DEADLINE_S)
+
+    def _await_begin_of(self, fault: PowerCutSeries) -> None:
+        """Return at the first moment at which the cluster is healthy, after a crash if one is due.
+
+        Raises:
+            NotConverged: see `await_recovery`.
+        """
+        if fault.after_crash_of:
+            self.bed.cut_power(fault.after_crash_of)
+            self.injector.ensure_power(fault.after_crash_of)
+        self.await_recovery()
 
     def _judge(self, result: FaultResult, watch: PrimaryWatch) -> None:
         for load in self.loads:
@@ -217,12 +241,24 @@ class FaultRunner:
         return True
 
     def serving(self) -> dict[str, str]:
-        """Return the node that serves each device under load; "none", or several with " and "."""
+        """Return the node that serves each device; "none", or several with " and "."""
         views = collect.kernel_views(self.bed)
         return {
-            load.device: " and ".join(kernel_audit.active_nodes(views, load.device)) or "none"
-            for load in self.loads
+            device: " and ".join(kernel_audit.active_nodes(views, device)) or "none"
+            for device in self.devices
         }
+
+    def _find_devices_that_need_an_operator(self) -> dict[str, str]:
+        """Return each device that does not recover by itself, and why; asked after the deadline."""
+        found = {}
+        for device, serving in self.serving().items():
+            answer = self._read(
+                self.bed.storage[0].name, f"sanctl device heal {device} --output json"
+            )
+            text = operator_need(serving, answer)
+            if text:
+                found[device] = text
+        return found
 
     def await_recovery(
         self, *, within_s: float = RECOVERY_DEADLINE_S, known: Collection[str] = ()
@@ -246,7 +282,7 @@ class FaultRunner:
         except NotConverged as error:
             raise NotConverged(
                 Problem(
-                    "SAN-CHAOS-001",
+                    _NOT_RECOVERED,
                     f"not recovered after {within_s:g} s: {'; '.join(last) or error}",
                 )
             ) from error
@@ -260,7 +296,7 @@ class FaultRunner:
             if report is not None
         }
         storage = [node.name for node in self.bed.storage]
-        replicas = {load.device: storage for load in self.loads}
+        replicas = dict.fromkeys(self.devices, storage)
         found = cleanliness.find_problems(reports, members=members, replicas=replicas)
         if not found:
             status = self.bed.sh(members[0], "sanctl status", timeout_s=60, ok=range(256))
@@ -314,6 +350,26 @@ class FaultRunner:
             return self.bed.sh(node, script, timeout_s=60, ok=(0, 1)).stdout
         except CommandError:
             return None
+
+
+def operator_need(serving: str, heal_answer: str | None) -> str:
+    """Return why a device needs an operator; empty: it does not.
+
+    Args:
+        serving: the nodes that serve it, or "none".
+        heal_answer: the JSON of `sanctl device heal`; None: no answer.
+    """
+    condition = ""
+    if heal_answer:
+        try:
+            condition = json.loads(heal_answer)["data"]["condition"]
+        except (ValueError, KeyError, TypeError):
+            condition = ""
+    if condition not in {"", "sound", "waiting"}:
+        return f"`sanctl device heal` asks for a decision: {condition}"
+    if serving == "none":
+        return f"no node serves it; `sanctl device heal`: {condition or 'no answer'}"
+    return ""
 
 
 def nodes_by_role(bed: LabSession) -> NodesByRole:

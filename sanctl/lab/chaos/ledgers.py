@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The load of a chaos run: a ledger of writes on each of several devices, checked per fault."""
+"""The devices of a chaos run: some with a ledger of writes, checked per fault, some idle."""
 
 from __future__ import annotations
 
@@ -123,18 +123,38 @@ def start(
         return list(pool.map(start_one, enumerate(devices)))
 
 
+def create_idle(
+    scenarios: Sequence[Scenario], devices: Sequence[str], *, size: str, cache: CacheMode
+) -> None:
+    """Create devices that no host writes to, spread over the nodes; no host logs in to them.
+
+    A mark, a missing replica or a failed promotion of a busy device shows at its host's writes. On
+    an idle device only the audit sees them, and no write makes DRBD or an agent act.
+    """
+    for number, device in enumerate(devices):
+        scenario = scenarios[number % len(scenarios)]
+        if scenario.exists(device):
+            scenario.delete(device)
+        prefer = scenario.bed.storage[-1 - number % len(scenario.bed.storage)].name
+        scenario.create(device, size, prefer=prefer, cache=cache.value)
+
+
 def stop_leftover(host: Initiator, device: str) -> None:
     """End the ledger that an earlier run left on a host."""
     host.sh(f"systemctl kill --signal=CONT ledger-{device}; systemctl stop ledger-{device}; true",
             timeout_s=150)  # fmt: skip
 
 
-def finish(loads: Sequence[DeviceLedger], scenarios: Sequence[Scenario]) -> None:
-    """End the ledgers and delete the devices."""
+def finish(
+    loads: Sequence[DeviceLedger], idle: Sequence[str], scenarios: Sequence[Scenario]
+) -> None:
+    """End the ledgers and delete all devices."""
     by_host = {scenario.host.name: scenario for scenario in scenarios}
     for load in loads:
         load.host.stop_ledger(load.run)
         by_host[load.host.name].delete(load.device)
+    for device in idle:
+        scenarios[0].delete(device)
 
 
 def await_writing(loads: Sequence[DeviceLedger], *, within_s: float) -> None:

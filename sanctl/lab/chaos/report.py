@@ -50,6 +50,7 @@ def summary(
         "",
         f"* {len(results)} of {wanted} faults in {took / 60:.1f} min, {len(bad)} with a problem",
         f"* acknowledged writes: {acknowledged}, lost: {lost}; I/O errors at hosts: {errors}",
+        f"* devices that need an operator: {sum(len(r.need_operator) for r in results)}",
     ]
     if pauses:
         lines.append(
@@ -81,6 +82,10 @@ def summary(
         for result in bad:
             lines.append(f"* {result.number}, {describe(result.fault)}")
             lines += [f"  * {problem}" for problem in result.problems]
+            lines += [
+                f"  * {device} needs an operator: {why}"
+                for device, why in result.need_operator.items()
+            ]
     note = "Recovered after: from the end of the fault until no node reported a problem."
     lines += ["", note, ""]
     return "\n".join(lines)
@@ -104,6 +109,7 @@ def results_json(results: Sequence[FaultResult]) -> list[dict[str, Any]]:
             "serving_before": result.serving_before,
             "serving_after": result.serving_after,
             "problems": result.problems,
+            "need_operator": result.need_operator,
         }
         for result in results
     ]

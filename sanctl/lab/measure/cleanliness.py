@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a cluster has recovered: replicas in sync, nothing left over, nothing hung. Pure.
+"""Whether a cluster has recovered: replicas in sync, no mark, nothing left over or hung. Pure.
 
 As in Pacemaker's CTS, every node is checked after every fault: its kernel's state, not the
 cluster's report of it.
@@ -47,7 +47,13 @@ for again in 1 2 3; do
     stuck=$(for each in $stuck; do echo "$now" | grep -xF -- "$each"; done)
 done
 for each in $stuck; do echo "stuck $each"; done
-echo "cib $(cibadmin --query --local --scope configuration 2>/dev/null | md5sum)"
+cib=$(cibadmin --query --local --scope configuration 2>/dev/null)
+echo "cib $(echo "$cib" | md5sum)"
+# Node attributes by which a fence-peer handler marked a replica as outdated.
+echo "$cib" | awk -F'"' '
+    function value(key,  i) { for (i = 1; i < NF; i++) if ($i ~ " " key "=$") return $(i + 1) }
+    /<node / { node = value("uname") }
+    value("name") ~ /^sanctl-outdated-/ { print "mark", substr(value("name"), 17), node }'
 true
 """
 )
@@ -72,6 +78,7 @@ class NodeReport:
     targets: list[str] = field(default_factory=list)
     backstores: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
+    marks: list[tuple[str, str]] = field(default_factory=list)  # device, node of its replica
     cib: str = ""
 
 
@@ -102,6 +109,8 @@ def parse(text: str) -> NodeReport:
                 report.targets.append(iqn)
             case "backstore", [name]:
                 report.backstores.append(name)
+            case "mark", [name, node]:
+                report.marks.append((name, node))
             case "stuck", [process]:
                 report.stuck.append(process)
             case "cib", [digest, *_]:
@@ -141,6 +150,10 @@ def find_problems(
     for node, report in sorted(reports.items()):
         found += _leftovers(node, report, [d for d, nodes in replicas.items() if node in nodes])
         found += [f"{node}: process {each} is stuck in the kernel" for each in report.stuck]
+    marks = {mark for report in reports.values() for mark in report.marks}
+    found += [
+        f"{device}: the replica on {node} is marked as outdated" for device, node in sorted(marks)
+    ]
     digests = {report.cib for report in reports.values()}
     if len(digests) > 1:
         each = ", ".join(f"{node} {report.cib}" for node, report in sorted(reports.items()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl chaos run --only`: which numbered faults are injected."""
+"""`sanctl chaos run --only` and `--kind`: which faults are injected."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from sanctl.lab.chaos.commands import parse_fault_numbers, select_faults
+from sanctl.lab.chaos.commands import chaos, parse_fault_numbers, select_faults
 from sanctl.lab.chaos.fault import Fault, Reboot
 
 FAULTS: tuple[Fault, ...] = tuple(Reboot(node=f"n{k}") for k in range(1, 6))
@@ -28,6 +29,12 @@ def test_numbers_and_ranges(words: tuple[str, ...], meant: list[int]) -> None:
     assert [number for number, _ in found] == meant
     # A fault keeps its number: it is what repeats it.
     assert all(FAULTS[number - 1] is fault for number, fault in found)
+
+
+def test_a_kind_of_a_fixed_list_is_refused() -> None:
+    done = CliRunner().invoke(chaos, ["run", "--scenario", "quick", "--kind", "reboot"])
+    assert done.exit_code == 2
+    assert "--kind is for random faults" in done.output
 
 
 def test_none_at_all_is_refused() -> None:

@@ -15,6 +15,7 @@ from sanctl.lab.chaos.fault import (
     Fault,
     Partition,
     PowerCut,
+    PowerCutSeries,
     Reboot,
     as_json,
     describe,
@@ -24,6 +25,7 @@ from sanctl.lab.chaos.fault import (
 )
 from sanctl.lab.chaos.fault_choice import (
     FAULT_LISTS,
+    KINDS,
     MEMBERSHIP,
     NodesByRole,
     bipartitions,
@@ -57,6 +59,65 @@ def test_a_hundred_faults_are_of_every_kind(roles: NodesByRole) -> None:
 
 
 @ROLES
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 40))
+def test_every_run_has_a_series_of_power_cuts_and_ten_faults_have_two(
+    roles: NodesByRole, seed: int, count: int
+) -> None:
+    found = [isinstance(fault, PowerCutSeries) for fault in random_faults(roles, seed, count)]
+    assert any(found)
+    assert all(sum(found[begin : begin + 10]) >= 2 for begin in range(len(found) - 9))
+
+
+@ROLES
+@given(seed=st.integers(0, 10**6))
+def test_a_series_has_two_or_three_cuts_with_gaps_and_all_get_power_again(
+    roles: NodesByRole, seed: int
+) -> None:
+    for fault in random_faults(roles, seed, 10, ["power-cut-series"]):
+        assert isinstance(fault, PowerCutSeries)
+        assert len(fault.cuts) in {2, 3}
+        assert len(fault.gaps_s) == len(fault.cuts) - 1
+        assert all(0 <= gap_s <= 10 for gap_s in fault.gaps_s)
+        assert sorted(fault.power_on) == sorted(set(fault.cuts))
+        assert set(nodes_of(fault)) <= set(roles.cluster)
+
+
+def test_series_hit_each_node_one_node_twice_and_begin_with_and_without_a_crash() -> None:
+    faults = [
+        fault
+        for fault in random_faults(THREE, 3, 60, ["power-cut-series"])
+        if isinstance(fault, PowerCutSeries)
+    ]
+    assert {fault.cuts[0] for fault in faults} == set(THREE.cluster)
+    assert {len(set(fault.cuts)) == len(fault.cuts) for fault in faults} == {True, False}
+    assert {bool(fault.after_crash_of) for fault in faults} == {True, False}
+    assert {bool(fault.power_on_gap_s) for fault in faults} == {True, False}
+    assert {len(fault.cuts) for fault in faults} == {2, 3}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_of_one_kind_has_no_other(kind: str) -> None:
+    assert {type(fault) for fault in random_faults(THREE, 5, 12, [kind])} == {KINDS[kind]}
+
+
+def test_a_series_names_its_nodes_gaps_and_the_crash_before_it() -> None:
+    fault = PowerCutSeries(
+        cuts=("witness", "standby", "standby"),
+        gaps_s=(3.0, 0.5),
+        power_on=("standby", "witness"),
+        power_on_gap_s=4.0,
+        after_crash_of="active",
+        hold_s=20,
+    )
+    there = resolve(fault, NAMES)
+    assert describe(there) == (
+        "right after the recovery from a crash of n2: power cuts of n3, 3 s later n1, 0.5 s later"
+        " n1; power back after 20 s, 4 s apart: n1, n3"
+    )
+    assert nodes_of(there) == ("n2", "n3", "n1", "n1")
+
+
+@ROLES
 @given(seed=st.integers(0, 10**6))
 def test_random_faults_stay_within_the_lab(roles: NodesByRole, seed: int) -> None:
     everyone = {*roles.cluster, *roles.hosts}
@@ -76,7 +137,8 @@ def test_each_kind_is_each_kind(roles: NodesByRole) -> None:
 def test_the_quick_ones_come_first_and_cut_no_power(roles: NodesByRole) -> None:
     faults = quick(roles)
     assert each_kind(roles)[: len(faults)] == faults
-    assert not [f for f in faults if isinstance(f, PowerCut | DuringResync | Reboot | AgentKilled)]
+    costly = PowerCut | PowerCutSeries | DuringResync | Reboot | AgentKilled
+    assert not [f for f in faults if isinstance(f, costly)]
     # A cut of all that carries the membership ends in a fencing.
     cuts = [set(fault.networks) for fault in faults if isinstance(fault, Partition)]
     assert cuts

@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from sanctl.lab.chaos import partition_table, report
 from sanctl.lab.chaos.fault import DaemonKilled, Fault, Partition
 from sanctl.lab.chaos.fault_choice import NodesByRole
-from sanctl.lab.chaos.fault_runner import FaultResult
+from sanctl.lab.chaos.fault_runner import FaultResult, operator_need
 from sanctl.lab.measure.ledger_latency import Pause
 
 SHAPE = NodesByRole(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1",))
@@ -55,6 +57,42 @@ def test_the_page_shows_how_to_repeat_it_and_what_broke() -> None:
     assert "`again`" in page()
     assert "2 of 3 faults" in page() and "1 with a problem" in page()
     assert "  * vol: Primary on n1 and n2" in page()
+
+
+def test_a_device_that_needs_an_operator_is_a_problem_of_its_own_kind() -> None:
+    assert "* devices that need an operator: 0\n" in page()
+    dead_end = result(3, DaemonKilled(node="n1", daemon="corosync"), "not recovered")
+    dead_end.need_operator["idle1"] = "no node serves it"
+    text = report.summary([GOOD, dead_end], title="T", repeat="r", wanted=2, acknowledged=0)
+    assert "* devices that need an operator: 1\n" in text
+    assert "  * idle1 needs an operator: no node serves it\n" in text
+    dead_end.problems.clear()
+    assert not dead_end.is_good
+
+
+@pytest.mark.parametrize(
+    ("serving", "condition", "needs"),
+    [
+        ("n1", "sound", False),
+        ("none", "sound", True),
+        ("none", "waiting", True),
+        ("none", None, True),
+        ("n1", None, False),
+        ("none", "blocked", True),
+        ("n1", "diverged", True),
+    ],
+)
+def test_an_operator_is_needed_where_none_serves_or_a_choice_is_shown(
+    serving: str, condition: str | None, needs: bool
+) -> None:
+    answer = condition and json.dumps({"schema": 1, "data": {"condition": condition}})
+    assert bool(operator_need(serving, answer)) is needs
+
+
+@pytest.mark.parametrize("answer", ["", "no json", "[]", '{"data": null}'])
+def test_an_answer_that_cannot_be_read_is_none(answer: str) -> None:
+    assert not operator_need("n1", answer)
+    assert "no answer" in operator_need("none", answer)
 
 
 def test_a_page_of_nothing_says_so() -> None:

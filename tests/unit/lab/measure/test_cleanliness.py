@@ -66,6 +66,7 @@ def test_a_recovered_cluster_has_no_problems() -> None:
         (("cib 0123", "target iqn.x:lab.old\ncib 0123"), "target iqn.x:lab.old"),
         (("cib 0123", "backstore sanctl-old\ncib 0123"), "backstore sanctl-old of no device"),
         (("cib 0123", "drbd old disk UpToDate\ncib 0123"), "DRBD resource old"),
+        (("cib 0123", "mark vol n2\ncib 0123"), "vol: the replica on n2 is marked as outdated"),
         (("cib 0123", "cib 9999"), "the CIB is not the same"),
         (("role vol Secondary", "role vol Primary"), "Primary on n1 and n2"),
     ],
