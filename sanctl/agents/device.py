@@ -361,8 +361,8 @@ def monitor() -> int:
     if found.is_standby:
         return ocf.SUCCESS
     ocf.exit_reason(
-        f"parts disagree: gate={found.gate} alua={found.alua} exported={found.exported} "
-        f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.suspended}"
+        f"parts disagree: gate={found.gate} alua={found.alua} exported={found.is_exported} "
+        f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.is_suspended}"
     )
     return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Keeps a copy that is behind, one of four, from meeting anybody but the node that serves.
+"""Connects a stale replica of a four-replica device to the Primary alone until it is UpToDate.
 
-Why, and the rules: sanctl/plan/drbd/connection_limit.py. Whom DRBD connects to is in the resource
-file,
-which names one connection while this goes on; so whatever else has DRBD adjusted goes by it, too.
+The reasons and the rules are in sanctl/plan/drbd/connection_limit.py. The limit is in the DRBD
+resource file, which names one connection while the limit holds; so every `drbdadm adjust` keeps it.
 """
 
 from __future__ import annotations
@@ -27,24 +26,25 @@ _log = DeviceLog("connections")
 
 
 def first_peer(runner: Runner, device: Device) -> str | None:
-    """Return the only node that a replica which is being started connects to; empty: all.
+    """Return the only node that a starting replica connects to; empty: all nodes.
 
-    None: the cluster does not say who serves. Then it connects to nobody; the monitor asks again.
-    A start that failed would keep the replica down until an operator has seen it.
+    None: the cluster does not say which node is Primary. Then the replica connects to no peer, and
+    the monitor asks again. A start that failed would keep the replica down until an operator has
+    cleaned up the failure.
     """
     if not _is_limit_needed(device):
         return ""
     try:
         found = primary_node.find(runner, device)
     except SanctlError as error:
-        _log(device.name, f"connecting to nobody yet: {error}")
+        _log(device.name, f"not connecting yet: {error}")
         return None
     if found is None:
-        _log(device.name, "connecting to nobody yet: without quorum it is not known who serves")
+        _log(device.name, "not connecting yet: without quorum it is not known which node serves")
         return None
     only = plan.initial_limit(device.nodes, os.uname().nodename, found).only
     if only:
-        _log(device.name, f"connecting to {only}, which serves, and to nobody else until in step")
+        _log(device.name, f"connecting only to {only}, which serves, until this replica is in sync")
     return only
 
 
@@ -56,31 +56,34 @@ def bring_up(
     *,
     is_suspect: bool,
 ) -> None:
-    """Attach a replica that is being started, and connect it to whom `first` has told.
+    """Attach a starting replica, and connect it to the node that `first_peer` returned.
 
-    One that has a part of what another node sent is begun anew; the note of that goes last. Where
-    the note cannot be written it connects to nobody, and the monitor tries again.
+    A replica that another node had begun to fill gets new metadata and a full resync; the note of
+    its source is written last. Where the note cannot be written, the replica connects to no peer,
+    and the monitor tries again.
     """
-    is_apart = is_suspect or only is None
-    if only and not is_apart:
+    stays_disconnected = is_suspect or only is None
+    if only and not stays_disconnected:
         if _has_data_of_another_source(device, only):
-            _log(device.name, f"another node had begun to fill it, {only} does from the beginning")
+            _log(
+                device.name, f"another node had begun to fill this replica: full resync from {only}"
+            )
             reinitialize.reset(runner, device)
             _write_source_note(device, only)
             return
         try:
             _write_source_note(device, only)
         except OSError as error:
-            _log(device.name, f"connecting to nobody yet: who fills it cannot be noted: {error}")
-            is_apart = True
-    resource_file.bring_up(runner, device, files, is_apart=is_apart)
+            _log(device.name, f"not connecting yet: the note of the resync source failed: {error}")
+            stays_disconnected = True
+    resource_file.bring_up(runner, device, files, stays_disconnected=stays_disconnected)
 
 
 def apply_rules(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Connect to whom the rules now say; return the state after that.
+    """Set the connection limit that the rules now ask for; return the state after that.
 
     Raises:
-        SanctlError: it could not be done; the next monitor tries again.
+        SanctlError: the limit could not be set; the next monitor tries again.
     """
     if state.is_in_sync and _is_limit_needed(device):
         _write_source_note(device, "")
@@ -99,7 +102,7 @@ def apply_rules(runner: Runner, device: Device, state: ResourceState) -> Resourc
 
 
 def connect_all_peers(runner: Runner, device: Device, *, within_s: float) -> None:
-    """Connect to all peers before a promotion: DRBD counts those that it knows of.
+    """Connect to all peers before a promotion: DRBD counts only peers that it knows.
 
     Raises:
         SanctlError: DRBD did not take it.
@@ -110,10 +113,12 @@ def connect_all_peers(runner: Runner, device: Device, *, within_s: float) -> Non
 
 
 def _connect(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
-    whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
-    is_begun_anew = wanted.must_reinitialize or _has_data_of_another_source(device, wanted.only)
-    anew = "; what it holds of another is given up" if is_begun_anew else ""
-    _log(device.name, f"connecting to {whom}{anew}")
+    peers = f"{wanted.only} alone, which serves" if wanted.only else "all peers"
+    must_reset = wanted.must_reinitialize or _has_data_of_another_source(device, wanted.only)
+    reset = (
+        "; full resync, because another node had begun to fill this replica" if must_reset else ""
+    )
+    _log(device.name, f"connecting to {peers}{reset}")
     if not resource_file.rewrite(runner, device, only=wanted.only):
         raise CommandError(
             Problem(
@@ -122,7 +127,7 @@ def _connect(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
                 "run the playbook again on every node",
             )
         )
-    if is_begun_anew:
+    if must_reset:
         reinitialize.reset(runner, device)
         _write_source_note(device, wanted.only)
     else:
@@ -132,13 +137,13 @@ def _connect(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
 
 
 def _has_data_of_another_source(device: Device, only: str) -> bool:
-    """Whether this replica has a part of what another node than the one it is to meet sent."""
+    """Whether a node other than the one that it is to connect to has begun to fill this replica."""
     path = _source_note_path(device)
     return bool(only) and path is not None and read_text_or(path, "") not in {"", only}
 
 
 def _write_source_note(device: Device, node: str) -> None:
-    """Note on disk who fills this replica alone; nobody when it is in step."""
+    """Note on disk which node fills this replica alone; empty: none, it is in sync."""
     path = _source_note_path(device)
     if path is None:
         return

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Brings DRBD's connections in line with the nodes that hold replicas, under a device that serves.
+"""Follows a changed list of replica nodes: disconnects removed peers, connects new ones.
 
-The cluster changes the parameter `nodes` while a device runs
-(sanctl/plan/replicas/replica_count.py says when that
-is safe). Here the resource file of the nodes before is still in place, and tells who has to be let
-go. The order:
+The cluster changes the parameter `nodes` while a device runs and serves
+(sanctl/plan/replicas/replica_count.py says when that is safe). The resource file on this node still
+has the previous nodes, and so names those to disconnect. The order:
 
-1. A mark on tmpfs. It stays until the last step, so what is interrupted is done again.
-2. Disconnect from nodes that hold no replica any more, by the old resource file, which knows them.
-   An up-to-date peer is told that it is outdated by that (drbd_nl.c, conn_try_disconnect), so DRBD
-   does not freeze I/O to ask about it.
+1. A note on tmpfs. It stays until the last step, so an interrupted change is done again.
+2. Disconnect from nodes that hold no replica any more, by the old resource file, which has their
+   addresses. The disconnect outdates an up-to-date peer (drbd_nl.c, conn_try_disconnect), so DRBD
+   does not freeze I/O to ask about that peer.
 3. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
-   peer has to be fenced. The only replica of a device has none.
-4. DRBD 9 keeps a bitmap for each peer it has met, and has room for three: those of nodes that hold
-   no replica are given up.
+   peer has to be fenced. The only replica of a device has no peer.
+4. DRBD 9 keeps a bitmap for each peer that it has been connected to, and has room for three: those
+   of nodes that hold no replica are given up (forget-peer).
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ from sanctl.system.runner import Runner
 
 
 def apply_replica_nodes(runner: Runner, device: Device) -> bool:
-    """Let DRBD have the connections that the cluster wants; return whether it had others.
+    """Give DRBD the connections that the CIB asks for; return whether it had others.
 
     Raises:
-        CommandError: DRBD refused, or did not answer; the next call goes on.
+        CommandError: DRBD refused, or did not answer; the next call repeats the change.
     """
     if _here() not in device.nodes:
-        return False  # about to be stopped here
+        return False  # The cluster is about to stop this replica.
     known = set(resource_file.replica_nodes(device.name))
     if known == set(device.nodes) and not _change_note(device).exists():
         return False
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
-        return False  # DRBD would connect it, and compare it by what it has lost
+        return False  # DRBD would connect it, and its bitmap misses the lost writes.
     _change_note(device).write()
-    # How many copies there are decides what write-back needs.
+    # The number of replicas decides what write-back requires.
     write_cache.leave_write_back(runner, device.name)
     disconnect_removed(runner, device)
-    where = parts.load_topology().pool(device.pool)
-    if where is None:
+    pool = parts.load_topology().pool(device.pool)
+    if pool is None:
         raise CommandError(
             Problem(
                 "SAN-AGENT-004",
@@ -56,7 +55,7 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
             )
         )
     resource_file.write(
-        runner, device, pool_files.files_of(str(where.path), device.name, device.uuid)
+        runner, device, pool_files.files_of(str(pool.path), device.name, device.uuid)
     )
     resource_file.apply(runner, device)
     forget_removed(runner, device)
@@ -65,17 +64,18 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
 
 
 def disconnect_removed(runner: Runner, device: Device) -> None:
-    """End the connection to a node that holds no replica any more; before the file forgets it.
+    """End the connection to nodes that hold no replica any more, by the old resource file.
 
-    DRBD 9 has a connection to each peer, and `drbdadm adjust` ends those that the file has no more.
+    DRBD 9 has a connection to each peer, and `drbdadm adjust` ends those that the file no longer
+    names.
 
     Raises:
-        CommandError: it did not end.
+        CommandError: a connection did not end.
     """
-    gone = sorted(set(resource_file.replica_nodes(device.name)) - set(device.nodes))
-    if not gone:
+    removed = sorted(set(resource_file.replica_nodes(device.name)) - set(device.nodes))
+    if not removed:
         return
-    # No handler is called for a peer that is let go of: what is in RAM alone is flushed before.
+    # DRBD calls no handler for a peer that is disconnected: writes in RAM alone are flushed before.
     write_cache.leave_write_back(runner, device.name)
     if drbdsetup.generation() >= 9:
         return
@@ -85,19 +85,19 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
         raise CommandError(
             Problem(
                 "SAN-AGENT-010",
-                f"{device.name} is still connected to {', '.join(gone)}, which keeps no replica",
+                f"{device.name} is still connected to {', '.join(removed)}, which keeps no replica",
                 "the monitor tries again",
             )
         )
 
 
 def forget_removed(runner: Runner, device: Device) -> None:
-    """Give up what DRBD 9 keeps of nodes that hold no replica, whenever they ceased to.
+    """Give up the bitmaps that DRBD 9 keeps for nodes that hold no replica any more.
 
-    Also at a start: the node may have been away when the copy was dropped.
+    Also at a start: this node may have been away when the replica was dropped.
 
     Raises:
-        CommandError: one is still connected, or DRBD did not answer.
+        CommandError: such a node is still connected, or DRBD did not answer.
     """
     if drbdsetup.generation() < 9:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who serves a device with a good copy, by what the replicas have told the cluster."""
+"""Finds the node that is Primary with an UpToDate replica, by the replicas' published state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _QUERY_TIMEOUT_S = 8.0
 def find(runner: Runner, device: Device) -> str | None:
     """Return the other node that serves the device; empty if none does.
 
-    None without quorum, where what this node's CIB holds may be long past.
+    None without quorum: this node's CIB may be out of date then.
 
     Raises:
-        SanctlError: the cluster gave no answer.
+        SanctlError: the cluster did not answer.
     """
     if not corosync.membership(runner).is_quorate:
         return None
@@ -35,7 +35,7 @@ def find(runner: Runner, device: Device) -> str | None:
             continue
         for pair in each.iter("nvpair"):
             if pair.get("name") == f"sanctl-{device.name}":
-                told = pair.get("value", "").split()
-                if {"disk=UpToDate", "role=Primary"} <= set(told) and "suspect=1" not in told:
+                fields = pair.get("value", "").split()
+                if {"disk=UpToDate", "role=Primary"} <= set(fields) and "suspect=1" not in fields:
                     return name
     return ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reconnects a peer whose connection DRBD has dropped for good before a resync to it could begin.
+"""Reconnects a StandAlone peer that DRBD dropped before a resync began: handlers' notes, monitor.
 
 DRBD's handlers leave a note of the peer (sanctl/agents/handlers/before_resync_source.py and
 fence_peer.py), and the monitor connects again. DRBD 9 may drop the connection although the handler
-let the resync begin: what the peer has to say of its resyncs from others meets ours as it begins
-(9.3.3: "Can not start OV/resync since it is already active", and StandAlone on this side). So there
-the note stays until the copies are in sync, and the monitor connects again, once for each resync
-that was to begin.
+let the resync begin: the peer's report of its resyncs from other nodes arrives while this one
+begins (9.3.3: "Can not start OV/resync since it is already active", and StandAlone on this side).
+So with DRBD 9 the note stays until the replicas are in sync, and the monitor connects again, once
+for each resync that was to begin.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ _NOTE_KIND = "outdated-unmarked"
 
 
 def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceState:
-    """Connect again where the handler had DRBD drop the connection; return the state after that.
+    """Connect again where a handler's note says so; return the state after that.
 
-    Only there: replicas that have diverged stand alone, too, and stay so until an operator decides.
+    Only there: replicas that have diverged are StandAlone, too, and stay so until an operator
+    decides.
 
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
     noted = state_files.device_suffixes(device, _NOTE_KIND)
     if not noted or lost_writes.is_suspect(device, lost_writes.data_file(device)):
-        return state  # who is suspect would be compared by what it has lost (docs/adr/0027)
-    alone = []
+        return state  # A suspect replica's bitmap misses its lost writes (docs/adr/0027).
+    dropped = []
     for peer in noted:
-        beside = state.with_only_peer(peer)
-        if beside.is_in_sync or (state.peers and not beside.peers):
+        pair = state.with_only_peer(peer)
+        if pair.is_in_sync or (state.peers and not pair.peers):
             _note(device, peer).remove()
-        elif drbdsetup.is_standalone(beside):
-            alone.append(peer)
-    if alone:
+        elif drbdsetup.is_standalone(pair):
+            dropped.append(peer)
+    if dropped:
         if drbdsetup.generation() >= 9:
-            # Should they have diverged, DRBD gives the connection up again, and that is left alone.
-            # Before the attempt: a handler that is called for it leaves a note of its own.
-            for peer in alone:
+            # If the replicas have diverged, DRBD drops the connection again, and no note is left.
+            # Before the attempt: a handler that DRBD calls for it writes a note of its own.
+            for peer in dropped:
                 _note(device, peer).remove()
         try:
             drbdadm.adjust(runner, device)
         except BaseException:
-            for peer in alone:
+            for peer in dropped:
                 write_note(device, peer)
             raise
         journal.write(
-            f"{device}: connecting again: a resync that was to begin has not",
+            f"{device}: connecting again: DRBD had dropped the connection before a resync began",
             priority=journal.NOTICE,
             device=device,
             action="resync",
@@ -66,10 +67,10 @@ def _note(device: str, peer: str) -> state_files.StateFile:
 
 
 def write_note(device: str, peer: str) -> None:
-    """Have the monitor connect to that peer again, should DRBD stand alone towards it."""
+    """Have the monitor connect to that peer again where the connection is StandAlone."""
     _note(device, peer).write()
 
 
 def remove_note(device: str, peer: str) -> None:
-    """Leave that connection alone: the resync has begun."""
+    """Have the monitor leave that connection as it is: the resync has begun."""
     _note(device, peer).remove()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Has DRBD 9 compare a replica with the node that serves once more, where nothing differs.
+"""Reconnects an Outdated replica that has no out-of-sync blocks, so that DRBD 9 makes it UpToDate.
 
-A new copy meets all its peers at once. It may judge one of them before that one has told of its
-disk, wait for a bitmap that nobody sends, and be called Outdated when the resync from the node that
-serves is over; that wait ends with the connection, and Outdated stays (9.3.3, seen: every peer
-Established and UpToDate, nothing out of sync, for eight minutes). Such a copy is never promoted. A
-connection to the Primary that is made anew makes it UpToDate, or shows what it lacks.
+A new replica connects to all its peers at once. DRBD may decide about one of them before that peer
+has sent the state of its disk, wait for a bitmap that no peer sends, and leave the replica Outdated
+after the resync from the Primary; the wait ends with the connection, and Outdated stays (9.3.3,
+seen: every peer Established and UpToDate, nothing out of sync, for eight minutes). Such a replica
+is never promoted. A new connection to the Primary makes it UpToDate, or shows what it lacks.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 
-#: Longer than what a resync that has just ended takes to be told of; two monitors see it. Twice as
-#: long with each try that has not helped.
+#: Longer than the news of the end of a resync takes; two monitors see the replica in that time.
+#: Doubled with each attempt that has not helped.
 _FIRST_WAIT_S = 15.0
 _MAX_WAIT_S = 3600.0
-#: What the rest of a monitor takes.
+#: The time that the rest of a monitor takes.
 _RESERVE_S = 5.0
 
 
 def primary_in_sync(state: ResourceState) -> PeerState | None:
-    """Return the Primary beside an Outdated replica that differs in nothing from any peer.
+    """Return the Primary that an Outdated replica without out-of-sync blocks is connected to.
 
-    All peers have to be there: a Primary that has lost the other copy may count this one.
+    All peers have to be connected: a Primary that has lost another replica may count this one.
     """
     if state.role != "Secondary" or state.disk != "Outdated":
         return None
@@ -45,10 +45,10 @@ def primary_in_sync(state: ResourceState) -> PeerState | None:
 
 
 def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Connect to the node that serves anew, if this replica has been overlooked for a while.
+    """Disconnect from the Primary and connect again, if this replica has been Outdated for a while.
 
-    Only one that the cluster has marked: who takes itself for good by this handshake is promoted by
-    nobody until the Primary has said the same.
+    Only a replica that is marked in the CIB: if the reconnect makes the replica UpToDate by its own
+    view alone, the mark forbids its promotion until the Primary sees the same and clears the mark.
 
     Returns:
         The state after that.
@@ -61,36 +61,36 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         return state
     peer = primary_in_sync(state)
     if peer is None or peer.node_id is None:
-        # Behind, or busy: whatever was seen before, it has not lasted. The tries still count.
+        # Behind, or busy: the wait begins again. The attempts still count.
         _attempts_note(device).touch()
         return state
     if not _is_due(device):
         return state
-    hurried = DeadlineRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
-    if not outdated_marks.read(hurried, device.name, os.uname().nodename).is_marked:
+    deadline_runner = DeadlineRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
+    if not outdated_marks.read(deadline_runner, device.name, os.uname().nodename).is_marked:
         return state
     journal.write(
-        f"{device.name}: Outdated, though nothing differs from {peer.name}: connecting to it anew",
+        f"{device.name}: Outdated, but nothing is out of sync with {peer.name}: reconnecting",
         priority=journal.NOTICE,
         device=device.name,
         action="reconnect",
     )
     _count_attempt(device)
-    # First: should this end half way, the next monitor connects again.
+    # First: if this process dies before it connects, the next monitor connects.
     reconnect_dropped.write_note(device.name, peer.name)
-    drbdsetup.disconnect_peer(hurried, device.name, peer.node_id)
-    drbdadm.adjust(hurried, device.name)
-    return drbdsetup.observe(hurried, device.name) or state
+    drbdsetup.disconnect_peer(deadline_runner, device.name, peer.node_id)
+    drbdadm.adjust(deadline_runner, device.name)
+    return drbdsetup.observe(deadline_runner, device.name) or state
 
 
 def _is_due(device: Device) -> bool:
-    """Note when it was seen first; tell whether that, or the last try, is long enough ago."""
+    """Whether the state was first seen, or the last attempt made, long enough ago."""
     age_s = _attempts_note(device).age_s()
     if age_s is None:
         _attempts_note(device).write("0")
         return False
     wait_s = min(_MAX_WAIT_S, _FIRST_WAIT_S * 2 ** min(_attempts(device), 16))
-    # Not from before the clock was put right either.
+    # A negative age means that the clock has been set back since: due, too.
     return not 0 <= age_s < wait_s
 
 
@@ -104,5 +104,5 @@ def _count_attempt(device: Device) -> None:
 
 
 def _attempts_note(device: Device) -> state_files.StateFile:
-    """How often this has been tried for a replica that is Outdated; as old as the last try."""
+    """The note: the number of attempts for an Outdated replica, written at the last one."""
     return state_files.of_device(device.name, "outdated-since")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What DRBD calls a handler for: resource and peer, as drbdadm puts them into the environment.
+"""DRBD's environment variables for a handler: the resource and the peer that it is called for.
 
-8.4 names the peer. DRBD 9 calls for one of several, and gives its number and who has which number
-(drbdadm_main.c, setenv_node_id_and_uname).
+drbdadm sets them. 8.4 gives the peer's name. DRBD 9 gives the peer's node id, and a name for each
+node id (drbdadm_main.c, setenv_node_id_and_uname).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 
 
 def resource() -> str:
-    """Return the resource's name; empty if DRBD has told none."""
+    """Return the resource's name; empty if DRBD has given none."""
     return os.environ.get("DRBD_RESOURCE", "")
 
 
 def peer() -> str:
-    """Return the name of the node that it is about; empty if DRBD has told none."""
+    """Return the peer's node name; empty if DRBD has given none."""
     number = os.environ.get("DRBD_PEER_NODE_ID", "")
     return os.environ.get("DRBD_PEER", "") or os.environ.get(f"DRBD_NODE_ID_{number}", "")

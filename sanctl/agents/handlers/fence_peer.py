@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD's fence-peer handler: makes sure that a lost peer will not serve, before I/O goes on.
+"""DRBD's fence-peer handler: waits until a lost peer is marked outdated, then lets I/O go on.
 
 DRBD with `fencing resource-and-stonith` freezes a Primary's I/O when it loses its peer, and calls
-fence-peer; what that returns decides whether I/O goes on. A Secondary that is to become Primary
-without its peer asks the same. The question is always: is it certain that the peer will not serve
-this device with the data it has?
+fence-peer; the exit code decides whether I/O goes on. DRBD also calls fence-peer when a Secondary
+is to become Primary without its peer. The question is always: is it certain that the peer will not
+serve this device with the data that the peer has?
 
-DRBD 9 asks it about each peer, at the same time. With three and more copies and `resource-only` it
-freezes nothing by that: its quorum does, where the majority of the copies is gone.
+DRBD 9 calls fence-peer for each peer, at the same time. With three and more replicas and
+`resource-only` DRBD freezes no I/O for that: its quorum does, where the majority of the replicas is
+gone.
 
 The answer is a mark in the CIB (sanctl/agents/fencing/outdate.py). Silence is not absence: while
-the peer is out of the membership and not known to be fenced, this waits, and I/O stays frozen.
+the peer is out of the membership and not known to be fenced, this handler waits, and I/O stays
+frozen.
 
-A node that stays without quorum does not wait for ever: it reboots itself
+A node that stays without quorum does not wait for ever: the node reboots itself
 (sanctl/plan/failover/frozen_io_reboot.py).
 
 Exit codes as in drbd_nl.c (conn_try_outdate_peer): 4 the peer is outdated, 7 the peer was fenced;
@@ -34,10 +36,10 @@ from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
 _DROPPED = frozenset({"Disconnecting", "StandAlone"})
-# A promotion has 60 s; what is left is for the agent to say why it failed.
+# A promotion has 60 s; in the rest the agent reports why it failed.
 _PROMOTION_DEADLINE_S = 40.0
 _LOG_EVERY_S = 30.0
-# Who holds the lock holds it for a few answers of the cluster.
+# A process that holds the lock holds it for a few answers of the cluster.
 _LOCK_WAIT_S = 10.0
 _RUNNER = LocalRunner()
 
@@ -45,57 +47,57 @@ _RUNNER = LocalRunner()
 def main() -> int:
     """Make sure that the peer will not serve the device; return DRBD's code for how.
 
-    Called for a promotion, this gives up before the promotion's own time is over. Called for a
-    Primary whose I/O is frozen it does not give up while that is so: nobody would ask again. It
-    ends that itself, with the node, when nobody else can.
+    Called for a promotion, this gives up before the promotion's timeout. Called for a Primary
+    whose I/O is frozen, it does not give up while I/O is frozen: DRBD would not call it again. It
+    reboots this node when no other node can end the freeze.
     """
     device, peer = drbd_environment.resource(), drbd_environment.peer()
     if not device or not peer:
         journal.write("fence-peer: DRBD named no resource or peer", priority=journal.ERROR)
         return _UNCERTAIN
     begin = time.monotonic()
-    told_s = 0.0
+    logged_s = 0.0
     alone_since: float | None = None
     while True:
         try:
-            # Before the mark: a crash while this flushes must leave the peer's copy to go on with.
+            # Before the mark: a crash during this flush must leave the peer's replica promotable.
             _note_dropped_connection(device, peer)
             write_cache.leave_write_back_unless_two(_RUNNER, device)
             with outdate.locked(device, wait_s=_LOCK_WAIT_S) as is_mine:
                 if is_mine and not outdate.may_mark(_RUNNER, device, peer):
                     return _leave_unmarked(device, peer)
-                standing = outdate.mark_outdated(_RUNNER, device, peer) if is_mine else "unknown"
-            last = "this node has no quorum" if standing == "alone" else f"{peer} is {standing}"
+                membership = outdate.mark_outdated(_RUNNER, device, peer) if is_mine else "unknown"
+            last = "this node has no quorum" if membership == "alone" else f"{peer} is {membership}"
         except Exception as error:
-            # Also an error of this program itself: DRBD calls a handler that ends no second time
-            # while I/O is frozen, so I/O would stay frozen for good.
-            standing, last = _membership_without_pacemaker(_RUNNER), repr(error)
+            # Also an error of this program itself: while I/O is frozen, DRBD does not call the
+            # handler again, so I/O would stay frozen for good.
+            membership, last = _membership_without_pacemaker(_RUNNER), repr(error)
         alone_since = frozen_io_reboot.quorum_lost_since(
-            alone_since, time.monotonic(), is_alone=standing == "alone"
+            alone_since, time.monotonic(), is_alone=membership == "alone"
         )
         waited_s = time.monotonic() - begin
-        if standing == outdate.OWN_MARKED:
+        if membership == outdate.OWN_MARKED:
             journal.write(
-                f"{device}: not promoted: this node's replica is marked as outdated; who marked it"
-                f" has more (for good gone? 'sanctl device heal {device}')",
+                f"{device}: not promoted: this node's replica is marked as outdated; the node that"
+                f" set the mark has newer data (gone for good? 'sanctl device heal {device}')",
                 priority=journal.ERROR,
                 device=device,
                 action="fence-peer",
                 step="marked",
             )
             return _UNCERTAIN
-        if fence_rules.is_certain(standing):
+        if fence_rules.is_certain(membership):
             journal.write(
-                f"{device}: {peer} cannot be promoted any more ({standing}), I/O goes on",
+                f"{device}: {peer} cannot be promoted any more ({membership}), I/O goes on",
                 priority=journal.NOTICE,
                 device=device,
                 action="fence-peer",
-                step=standing,
+                step=membership,
                 duration_ms=round(waited_s * 1000),
             )
-            return fence_rules.handler_exit_code(standing)
-        if waited_s - told_s > _LOG_EVERY_S:
-            told_s = waited_s
+            return fence_rules.handler_exit_code(membership)
+        if waited_s - logged_s > _LOG_EVERY_S:
+            logged_s = waited_s
             journal.write(
                 f"{device}: not certain that {peer} is gone, I/O is frozen: {last}",
                 priority=journal.ERROR,
@@ -108,18 +110,18 @@ def main() -> int:
         if frozen_io_reboot.must_reboot(alone_since, time.monotonic()) and _is_frozen(device, peer):
             self_fence.reboot(
                 _RUNNER,
-                f"{device}: its I/O is frozen and this node has had no quorum for"
-                f" {frozen_io_reboot.REBOOT_AFTER_S:g} s: nobody is going to fence it",
+                f"{device}: I/O is frozen and this node has had no quorum for"
+                f" {frozen_io_reboot.REBOOT_AFTER_S:g} s: no other node is going to fence it",
                 device=device,
             )
         time.sleep(0.2)
 
 
 def _note_dropped_connection(device: str, peer: str) -> None:
-    """Have the monitor connect to a peer again whose connection a Primary that is held gave up.
+    """Have the monitor reconnect a peer that a Primary with minimum redundancy has disconnected.
 
-    DRBD 9.3.3 refuses what would cost it its quorum if it can: that a peer's disk has failed. It
-    then ends the connection for good (drbd_receiver.c, receive_state).
+    DRBD 9.3.3 refuses a change that would cost it its quorum where it can: a peer's report that its
+    disk has failed. DRBD then ends the connection for good (drbd_receiver.c, receive_state).
     """
     if not minimum_redundancy.is_required(device):
         return
@@ -127,7 +129,7 @@ def _note_dropped_connection(device: str, peer: str) -> None:
     if state is None or not state.is_primary:
         return
     if any(each.connection in _DROPPED for each in state.with_only_peer(peer).peers):
-        # Seldom, and this handler is to begin at once.
+        # Imported here: rarely needed, and this handler must start fast.
         from sanctl.agents.connections import reconnect_dropped  # noqa: PLC0415
 
         reconnect_dropped.write_note(device, peer)
@@ -135,7 +137,7 @@ def _note_dropped_connection(device: str, peer: str) -> None:
 
 def _leave_unmarked(device: str, peer: str) -> int:
     journal.write(
-        f"{device}: {peer} is not marked: it is back, or this node is no Primary any more",
+        f"{device}: {peer} is not marked: it is connected, or this node is no Primary any more",
         priority=journal.NOTICE,
         device=device,
         action="fence-peer",
@@ -145,7 +147,7 @@ def _leave_unmarked(device: str, peer: str) -> int:
 
 
 def _is_primary_without_peer(device: str, peer: str) -> bool:
-    """Whether this node is Primary and still without the peer."""
+    """Whether this node is Primary and the peer not connected; True if DRBD does not answer."""
     try:
         state = drbdsetup.observe(_RUNNER, device)
     except Exception:
@@ -154,7 +156,7 @@ def _is_primary_without_peer(device: str, peer: str) -> bool:
 
 
 def _is_frozen(device: str, peer: str) -> bool:
-    """Whether I/O is frozen here for want of the peer; with a majority of the copies it is not."""
+    """Whether I/O is frozen here without the peer; with a majority of the replicas it is not."""
     if not _is_primary_without_peer(device, peer):
         return False
     try:
@@ -165,9 +167,9 @@ def _is_frozen(device: str, peer: str) -> bool:
 
 
 def _membership_without_pacemaker(runner: Runner) -> str:
-    """Return `unknown` for a node of the majority that Pacemaker does not answer, else `alone`.
+    """Return the membership after Pacemaker gave no answer: `unknown` with quorum, else `alone`.
 
-    Who cannot ask corosync cannot show that it is part of the majority.
+    A node that gets no answer from corosync, either, cannot show that it has quorum.
     """
     with contextlib.suppress(Exception):
         if corosync.membership(runner).is_quorate:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The program of sanctl-pool-cache@POOL.service: what comes before a cached pool's mount."""
+"""Program of sanctl-pool-cache@POOL.service: starts a pool's flash cache before the mount."""
 
 from __future__ import annotations
 

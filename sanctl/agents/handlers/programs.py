@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which module each program of /usr/lib/sanctl runs: the names that DRBD and systemd start.
+"""The table from program name in /usr/lib/sanctl (fence-peer, resync, ...) to the module it runs.
 
 One file, resource-agents/handler, is installed under all of these names and calls `main` here, so
 that modules can move from one release to the next while that file stays. A module is imported only
@@ -26,6 +26,6 @@ MODULES = {
 
 
 def main(argv: list[str]) -> int:
-    """Run the program whose name this was called by, and return its exit status."""
+    """Run the module of the program's name, argv[0], and return its exit status."""
     module = importlib.import_module(MODULES[os.path.basename(argv[0])])
     return int(module.main())

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The last look before a node's network goes: takes down replicas that Pacemaker has left up.
+"""At shutdown, takes down replicas that Pacemaker has left up, before the network stops.
 
-Pacemaker stops what it manages, and this finds nothing. It leaves devices up in maintenance mode,
-when they are unmanaged, when it has crashed, or when its own stop ran out of time. A replica that
-is up while the network goes writes down that it lost its peer, and what that entry means later is
-not for a node that is going to decide (LINBIT/drbd issue 145 is such a case).
+Pacemaker stops the resources that it manages, and then no replica is up. Pacemaker leaves devices
+up in maintenance mode, when they are unmanaged, when it has crashed, or when its own stop ran out
+of time. A replica that is up while the network stops records in its metadata that it lost its peer,
+and a node that is shutting down must not decide what that record means later (LINBIT/drbd issue 145
+is such a case).
 
 Run by sanctl-replicas.service, which stops after Pacemaker and Corosync and before the network.
 """
@@ -28,9 +29,9 @@ _RUNNER = LocalRunner()
 
 
 def main() -> int:
-    """Take down every replica that is up; return 0 when nothing is left.
+    """Take down every replica that is up; return 0 when none is left.
 
-    Refuses while the node runs and Pacemaker with it: whatever is up then is Pacemaker's.
+    Refuses while the node is not stopping and Pacemaker runs: Pacemaker manages the replicas then.
     """
     if _is_pacemaker_in_charge(_RUNNER):
         _report("Pacemaker runs and this node is not stopping: its devices are left alone")
@@ -39,10 +40,10 @@ def main() -> int:
     try:
         devices = remaining_devices()
     except OSError as error:
-        _report(f"it is not known what is still up: {error}")
+        _report(f"it is not known which replicas are still up: {error}")
         return 1
     for device in devices:
-        _report(f"{device.name} is still up: Pacemaker has left it; taking it down")
+        _report(f"{device.name} is still up, left by Pacemaker: taking it down")
         try:
             take_down(device)
         except (SanctlError, OSError) as error:
@@ -78,9 +79,9 @@ def remaining_devices() -> list[Device]:
 
 
 def _uuid_of(name: str) -> str:
-    """Read the UUID off the loop devices that stand over the device's files."""
-    mark = re.compile(rf"/{re.escape(name)}\.([0-9a-f]{{32}})\.")
-    return next((hit[1] for hit in map(mark.search, loop.backing_files()) if hit), "none")
+    """Return the device's UUID by the names of its files below loop devices; `none` without any."""
+    pattern = re.compile(rf"/{re.escape(name)}\.([0-9a-f]{{32}})\.")
+    return next((hit[1] for hit in map(pattern.search, loop.backing_files()) if hit), "none")
 
 
 def _is_pacemaker_in_charge(runner: Runner) -> bool:
@@ -95,6 +96,6 @@ def _is_pacemaker_in_charge(runner: Runner) -> bool:
 
 
 def _report(text: str) -> None:
-    """Say it on the console, through the unit's standard output, and in the journal's fields."""
+    """Print to the console, through the unit's standard output, and write to the journal."""
     sys.stdout.write(f"sanctl: {text}\n")
     journal.write(text, priority=journal.WARNING, action="stop-remaining")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD's unfence-peer handler: clears the mark of a peer whose resync from this node has ended."""
+"""DRBD's unfence-peer handler: clears the outdated mark of a peer after a resync from this node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _RUNNER = LocalRunner()
 
 
 def main() -> int:
-    """Let the peers' replicas be promoted again, if they have become the same as this one."""
+    """Clear the marks of the peers that are in sync with this replica; return the exit status."""
     device = drbd_environment.resource()
     peers = drbd_environment.peer().split()
-    # Also to tell the cluster, which would else hear of it from the next monitor.
+    # It also publishes the new state, which the next monitor would publish only later.
     unit.start(_RUNNER)
     try:
         outdate.clear_marks(_RUNNER, device, peers)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which replicas have lost what was in RAM: the marker that says so, and trusting one again.
+"""The marker NAME.UUID.ram: whether a replica has lost acknowledged writes that were in RAM alone.
 
-`NAME.UUID.ram` lies beside the data while acknowledged writes may be in RAM alone, and holds the
-kernel's boot id. Found by another boot, or after a flush that failed, it makes the replica suspect:
-DRBD would take it for good, and it is not. See docs/adr/0027.
+The marker lies beside the data while acknowledged writes may be in RAM alone, and holds the
+kernel's boot id. After another boot, or after a flush that failed, the marker makes the replica
+suspect: DRBD would take its data for good, and they are not. See docs/adr/0027.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sanctl.system.files import exists, fsync_folder, read_text, read_text_or, w
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _SUFFIX = ".data"
 _MARKER = ".ram"
-# In place of a boot id, of which it is none.
+# In place of a boot id: the filesystem has shut down, and with it went acknowledged writes.
 _SHUTDOWN = "shut-down"
 
 
@@ -42,12 +42,12 @@ def set_marker(path: str) -> None:
 
 
 def set_shutdown_marker(path: str) -> None:
-    """Note on stable storage that a copy has lost acknowledged writes with its filesystem."""
+    """Note on stable storage that a filesystem shutdown lost acknowledged writes of the replica."""
     write_atomically(marker_path(path), _SHUTDOWN, mode=0o600)
 
 
 def clear_shutdown_marker(path: str) -> None:
-    """Trust an only copy again that `distrust` is about: there is none to fill it from.
+    """Remove the marker of `set_shutdown_marker` from an only replica: no other could fill it.
 
     As after a power cut, hosts find what they had flushed.
     """
@@ -57,7 +57,7 @@ def clear_shutdown_marker(path: str) -> None:
 
 
 def clear_marker(name: str, path: str) -> None:
-    """Note on stable storage that nothing is in RAM alone, or that what was is made up for."""
+    """Note on stable storage that no write is in RAM alone, or that a resync has restored them."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(marker_path(path))
     fsync_folder(os.path.dirname(path))
@@ -65,15 +65,15 @@ def clear_marker(name: str, path: str) -> None:
 
 
 def record_failed_flush(name: str) -> None:
-    """Remember that a flush failed: no later one tells it again."""
+    """Note that a flush failed: no later flush reports that again."""
     _failed_flush_note(name).write()
 
 
 def is_suspect(name: str, path: str | None) -> bool:
     """Whether a replica has lost writes that it had acknowledged, or may have.
 
-    One whose marker cannot be read does not serve, and is not connected. To throw it away takes
-    more: `is_known_suspect`.
+    A replica whose marker cannot be read does not serve, and is not connected. To discard its data
+    takes more: `is_known_suspect`.
 
     Args:
         name: the device.
@@ -82,7 +82,7 @@ def is_suspect(name: str, path: str | None) -> bool:
     try:
         return is_known_suspect(name, path)
     except OSError:
-        return True  # not known to be whole: the disk does not answer
+        return True  # Not known to be complete: the disk does not answer.
 
 
 def is_known_suspect(name: str, path: str | None) -> bool:
@@ -109,5 +109,5 @@ def has_marker(path: str) -> bool:
 
 
 def _failed_flush_note(name: str) -> state_files.StateFile:
-    # Of the node, not of the device: what was lost stays lost when the device is stopped.
+    # A file of the node, not of the device: lost writes stay lost when the device is stopped.
     return state_files.of_node(f"flush-failed.{name}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One device's replica on this node: its parts, from the device file up to the gate.
+"""A replica's parts on this node (files, loop devices, gate): observe, make, grow, detach.
 
-The agent's actions are put together from these. Each can be run again after an interruption at
-any point and goes on from what is there.
+The device agent's actions are made of these functions. Each can be run again after an interruption
+at any point and goes on from what is there.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Device(NamedTuple):
         pool: the pool's name.
         nodes: the replica nodes.
         minor: the DRBD minor.
-        initiators: who may log in.
-        sync: its sync policy, in words (sanctl/model/sync_policy.py).
-        verify: the latest order to compare its replicas (sanctl/model/verify_result.py).
+        initiators: the initiators that may log in.
+        sync: its sync policy as text (sanctl/model/sync_policy.py).
+        verify: the latest order to verify its replicas (sanctl/model/verify_result.py).
         cache: the cache policy, as the CIB holds it; empty: none.
     """
 
@@ -72,30 +72,30 @@ class Device(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What of a device is there on this node, read from the kernel.
+    """Which parts of a device are up on this node, read from the kernel.
 
     Attributes:
         gate: `absent`, `error`, or what the gate leads onto.
         alua: `absent`, `Standby`, `Active/Optimized`, …
-        exported: the target is enabled.
+        is_exported: the target is enabled.
         drbd: the DRBD resource, None when it is not up.
-        suspended: a device-mapper device holds I/O back.
+        is_suspended: a device-mapper device holds I/O back.
     """
 
     gate: str
     alua: str
-    exported: bool
+    is_exported: bool
     drbd: ResourceState | None
-    suspended: bool
+    is_suspended: bool
 
     @property
     def is_absent(self) -> bool:
-        """Nothing of the device is here."""
+        """No part of the device is up here."""
         return self.gate == "absent" and self.alua == "absent" and self.drbd is None
 
     @property
     def serves(self) -> bool:
-        """Some part says that this node serves the device, or could at once."""
+        """At least one part is in the state of a node that serves, or could at once."""
         return (
             self.alua == "Active/Optimized"
             or self.gate not in {"absent", "error"}
@@ -104,14 +104,14 @@ class Health(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Every part says that this node serves the device."""
+        """Every part is in the state of a node that serves the device."""
         return (
             self.drbd is not None
             and self.drbd.is_primary
             and self.gate.startswith("drbd")
             and self.alua == "Active/Optimized"
-            and self.exported
-            and not self.suspended
+            and self.is_exported
+            and not self.is_suspended
         )
 
     @property
@@ -122,13 +122,13 @@ class Health(NamedTuple):
             and self.drbd is not None
             and self.gate == "error"
             and self.alua == "Standby"
-            and self.exported
-            and not self.suspended
+            and self.is_exported
+            and not self.is_suspended
         )
 
 
 def observe(runner: Runner, device: Device) -> Health:
-    """Read from the kernel what of the device is here.
+    """Read from the kernel which parts of the device are up here.
 
     Raises:
         CommandError: a part did not answer.
@@ -136,9 +136,9 @@ def observe(runner: Runner, device: Device) -> Health:
     return Health(
         gate=gate.gate_table(device.name),
         alua=lio.alua_state(device.name, device.minor),
-        exported=lio.is_exported(device.name),
+        is_exported=lio.is_exported(device.name),
         drbd=drbdsetup.observe(runner, device.name),
-        suspended=gate.is_suspended(device.name),
+        is_suspended=gate.is_suspended(device.name),
     )
 
 
@@ -146,7 +146,7 @@ def load_topology() -> Topology:
     """Read cluster.toml.
 
     Raises:
-        ConfigError: it is missing or wrong.
+        ConfigError: the file is missing or wrong.
     """
     from sanctl.config.cluster import parse  # noqa: PLC0415 - monitors do not pay for it
 
@@ -154,10 +154,10 @@ def load_topology() -> Topology:
 
 
 def load_modules(runner: Runner) -> None:
-    """Load what the data path is made of, where the node's boot has not.
+    """Load the kernel modules of the data path that are not loaded yet.
 
     Raises:
-        CommandError: the kernel has one of them not; `sanctl doctor` names it.
+        CommandError: the kernel lacks one of them; `sanctl doctor` names it.
     """
     present = drbdsetup.is_loaded() and all(
         is_folder(f"/sys/module/{name}") for name in ("loop", "dm_mod", "target_core_iblock")
@@ -178,21 +178,21 @@ def load_modules(runner: Runner) -> None:
 
 
 def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.DeviceFiles:
-    """Make what is missing of the device's files, with loop devices over them.
+    """Make the device's missing files, with loop devices over them.
 
-    A metadata file has its final name only once it holds metadata, and before DRBD attaches it: a
-    start that died between begins again with new metadata, which makes the replica Inconsistent
+    A metadata file gets its final name only once it holds metadata, and before DRBD attaches it: a
+    start that died in between begins again with new metadata, which makes the replica Inconsistent
     and so harmless.
 
     Raises:
-        SanctlError: a loop device could not be made or taken away; the data file lost its end.
-        OSError: it is not known whether a file is there, and so nothing is made or removed; or the
+        SanctlError: a loop device could not be made or removed; the data file lost its end.
+        OSError: it is not known whether a file is there, and so none is made or removed; or the
             pool takes no writes.
     """
     files = pool_files.files_of(pool_path, device.name, device.uuid)
     os.makedirs(os.path.dirname(files.data), mode=0o700, exist_ok=True)
     if not exists(files.data):
-        # First the metadata goes, then the empty file comes: it joins as what it is, Inconsistent.
+        # The metadata goes before the empty data file is made: the replica is then Inconsistent.
         loop.detach(files.metadata)
         pool_files.delete_metadata(files)
     _refuse_truncated(runner, device, files)
@@ -203,7 +203,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
         metadata = loop.attach(runner, files.metadata)
     else:
         loop.detach(f"{files.metadata}.new")
-        # Made anew: the loop device over what was left may be held open, and go only later. It
+        # A new file: the loop device over a left-over one may be held open, and go only later. It
         # would be found for the new metadata, and its number may be another replica's by then.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{files.metadata}.new")
@@ -213,7 +213,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
         loop.grow(runner, data)
         loop.grow(runner, metadata)
     if drbdsetup.observe(runner, device.name) is None:
-        # What is up keeps what it stands on: a replica of an older release, its loop device.
+        # A replica that is up keeps its backing device: one of an older release, its loop device.
         backing_device.create(runner, device.name, over=data)
         ram_cache.remove_parts(runner, device.name)
     return files
@@ -222,10 +222,10 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
 def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFiles) -> None:
     """Make sure that a data file which has to grow is not one that has lost its end.
 
-    Grown back with zeros, it would pass for the up-to-date replica that its metadata calls it.
-    A file too small for the device as it is wanted is normal after a resize; one too small for
-    the device as DRBD knew it is not. Not asked of an attached replica: DRBD holds the metadata
-    then, and would fail the disk itself.
+    Grown back with zeros, such a file would pass for the up-to-date replica that its metadata
+    describes. A file smaller than the wanted size is normal after a resize; a file smaller than the
+    size in DRBD's metadata is not. Not asked of an attached replica: DRBD holds the metadata then,
+    and would fail the disk itself.
     """
     present = pool_files.size_bytes(files.data)
     is_attached = loop.find(files.data) is not None
@@ -248,7 +248,7 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
 
 
 def detach_files(runner: Runner, device: Device) -> None:
-    """Detach every loop device over this device's files, in whatever pool they lie."""
+    """Detach every loop device over this device's files, in whichever pool the files are."""
     backing_device.remove(runner, device.name)
     ram_cache.remove_parts(runner, device.name)
     for path in attached_files(device):
@@ -257,7 +257,7 @@ def detach_files(runner: Runner, device: Device) -> None:
 
 
 def wait_until_detached(device: Device) -> None:
-    """Give loop devices a moment to go: one that a probe holds open goes when the probe ends."""
+    """Wait until loop devices are gone: one that a probe holds open goes when the probe ends."""
     deadline = time.monotonic() + 5.0
     while attached_files(device) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -265,14 +265,14 @@ def wait_until_detached(device: Device) -> None:
 
 def attached_files(device: Device) -> list[str]:
     """Return the device's files that have a loop device."""
-    mark = f"/{device.name}.{device.uuid}."
-    return [path for path in loop.backing_files() if mark in path]
+    prefix = f"/{device.name}.{device.uuid}."
+    return [path for path in loop.backing_files() if prefix in path]
 
 
 def note_path(device: Device, kind: str) -> str | None:
-    """Return the path of a note beside the device's data, None when that is not attached.
+    """Return the path of a note beside the device's data file, None when that is not attached.
 
-    Looked for once in a process: every loop device of the node has to be asked.
+    The path is found once in a process: the search reads every loop device of the node.
     """
     key = f"{device.name}.{device.uuid}"
     if key not in _PATHS_WITHOUT_SUFFIX or not _is_known_to_exist(
@@ -289,11 +289,11 @@ def _is_known_to_exist(path: str) -> bool:
     try:
         return exists(path)
     except OSError:
-        return False  # Not known: the loop devices are asked again, who need no disk to answer.
+        return False  # Not known: the caller reads the loop devices again, which needs no disk.
 
 
 def grow_files(runner: Runner, device: Device) -> bool:
-    """Grow this replica's attached files to what the wanted size needs; return if any was less."""
+    """Grow this replica's attached files to the wanted size; return whether any was smaller."""
     grown = False
     for path in attached_files(device):
         wanted = device.size_bytes
@@ -313,9 +313,9 @@ def grow_files(runner: Runner, device: Device) -> bool:
 
 
 def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> ResourceState | None:
-    """Wait for the peers for a moment, so that the first promotion score tells the truth.
+    """Wait a moment until the peers are connected, so that the first promotion score is right.
 
-    Not for long, and not for success: a peer may be away for good.
+    Not for long, and without an error: a peer may be away for good.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -341,7 +341,7 @@ def make_gate(runner: Runner, device: Device, state: ResourceState | None) -> No
 
 @contextlib.contextmanager
 def _size_loop_device(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
-    """An empty loop device with the limits of a device file, for a moment."""
+    """Make an empty loop device with the limits of a device file; it is removed after use."""
     path = state_files.size_file(name)
     remove_size_loop_device(name)
     pool_files.allocate(path, size_bytes)
@@ -352,14 +352,14 @@ def _size_loop_device(runner: Runner, name: str, size_bytes: int) -> Iterator[st
 
 
 def remove_size_loop_device(name: str) -> None:
-    """Take away the momentary loop device, also one that an interrupted action left."""
+    """Remove the loop device of `_size_loop_device`, also one that an interrupted action left."""
     loop.detach(state_files.size_file(name))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(state_files.size_file(name))
 
 
 def finish_growth(runner: Runner, device: Device, state: ResourceState) -> bool:
-    """Make the device-mapper devices as large as DRBD has become; return whether they were not."""
+    """Grow the device-mapper devices to DRBD's size; return whether they were smaller."""
     size = (state.size_kib or 0) * 1024
     present = gate.size_bytes(device.name)
     if present is None or size <= present:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica begun anew: what it held is no copy any more, and DRBD fills it from one that is."""
+"""Gives a replica new DRBD metadata: its data count for nothing, and a full resync follows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sanctl.system.runner import Runner
 
 
 def reset(runner: Runner, device: Device) -> None:
-    """Make this a replica that holds nothing; DRBD then sends it everything.
+    """Replace the metadata of this replica and connect; DRBD then resyncs all of it.
 
-    Each step leaves what a start completes: metadata that are gone are made anew.
+    A start completes what an interruption leaves after any step: it makes missing metadata.
     """
-    where = parts.load_topology().pool(device.pool)
-    if where is None:
+    pool = parts.load_topology().pool(device.pool)
+    if pool is None:
         return
-    files = pool_files.files_of(str(where.path), device.name, device.uuid)
+    files = pool_files.files_of(str(pool.path), device.name, device.uuid)
     drbdsetup.down(runner, device.name)
-    # Before: another replica here may be given that loop device, and drbdadm takes no two files
-    # that name the same one.
+    # Before the detach: another replica here may get that loop device next, and drbdadm refuses
+    # two resource files that name the same one.
     resource_file.clear_disk(device.name)
     loop.detach(files.metadata)
     pool_files.delete_metadata(files)
     lost_writes.clear_marker(device.name, files.data)
-    parts.prepare_files(runner, device, str(where.path))
+    parts.prepare_files(runner, device, str(pool.path))
     resource_file.write(runner, device, files)
     resource_file.bring_up(runner, device, files)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The DRBD resource file of one device on this node, and DRBD brought in line with it."""
+"""Writes a device's DRBD resource file on this node, and brings DRBD up or adjusts DRBD by it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _METADATA = re.compile(r"^    ((?:flexible-)?meta-disk) [^;]+;$", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 _INCLUDE = "/etc/drbd.d/sanctl.res"
-# As in the drbd.conf that drbd-utils brings, which goes on with all resources.
+# As in the drbd.conf of drbd-utils, which includes this file and then all resources.
 _COMMON = "/etc/drbd.d/global_common.conf"
 _HANDLERS = "/usr/lib/sanctl"
-_SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it lies, not what it is
+_SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - its path, not the secret
 
 
 def write(
@@ -48,9 +48,9 @@ def write(
     """Render the DRBD resource file of the device for this node.
 
     `al_extents` is the size of the activity log of a replica that runs, None for one that starts.
-    `only` is the one node to connect to, empty for all; None: as in the file that is there.
-    Whether its disk is flushed stays as in the file that is there, unless that has become wrong,
-    and so does whether I/O is held without two good copies.
+    `only` is the one node to connect to, empty for all; None: as in the present file. Disk-flushes
+    stay as in the present file, unless that has become wrong. Quorum-minimum-redundancy stays as in
+    the present file.
     """
     # Not for monitors and handlers, which write no such file.
     from sanctl.agents.replica import sync_policy  # noqa: PLC0415
@@ -112,7 +112,7 @@ def write(
 
 
 def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
-    """Render the file of a replica that runs, and may not change its activity log's size.
+    """Write the file of a replica that runs, and keep the size of its activity log.
 
     Returns:
         False where this node does not know the device's pool, and nothing was written.
@@ -132,20 +132,20 @@ def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
 
 
 def replica_nodes(name: str) -> list[str]:
-    """Return the nodes with a copy by the file that is there; none if there is none."""
+    """Return the replica nodes that the present file names; none without a file."""
     return _HOST.findall(read_text_or(path_of(name), ""))
 
 
 def has_disk_flushes(name: str) -> bool:
-    """Whether the file that is there, if there is one, has DRBD flush the disk."""
+    """Whether DRBD flushes the disk by the present file; also without a file."""
     return not _NO_FLUSHES.search(read_text_or(path_of(name), ""))
 
 
 def set_disk_flushes(name: str, *, on: bool) -> bool:
-    """Say in the file that is there whether the disk is flushed, and change nothing else of it.
+    """Write into the present file whether DRBD flushes the disk, and change nothing else of it.
 
     Returns:
-        Whether it says so; not where there is no file.
+        Whether the file says so now; False without a file.
     """
     text = read_text_or(path_of(name), "")
     if not text:
@@ -160,12 +160,12 @@ def set_disk_flushes(name: str, *, on: bool) -> bool:
 
 
 def requires_two(name: str) -> bool:
-    """Whether the file that is there has DRBD hold I/O while there are no two good copies."""
+    """Whether the present file has quorum-minimum-redundancy 2: I/O needs two UpToDate disks."""
     return bool(_REQUIRES_TWO.search(read_text_or(path_of(name), "")))
 
 
 def set_requires_two(name: str, *, on: bool) -> None:
-    """Say in the file that is there whether I/O is held so, and change nothing else of it."""
+    """Write quorum-minimum-redundancy into the present file, or remove it; change nothing else."""
     text = read_text_or(path_of(name), "")
     if not text or requires_two(name) == on:
         return
@@ -178,10 +178,11 @@ def set_requires_two(name: str, *, on: bool) -> None:
 
 
 def clear_disk(name: str) -> None:
-    """Have the file that is there name no disk that exists, for a replica that stays up without.
+    """Make the present file name a disk that does not exist, for a replica that is up without one.
 
-    drbdadm would look into the loop device that it named, which may be over another file by then.
-    What it names instead is the device's own: drbdadm takes no file where two name the same.
+    drbdadm would read the loop device that the file named, which may be over another file by then.
+    The name of the missing disk is made of the device's: drbdadm refuses two files that name the
+    same disk.
     """
     text = read_text_or(path_of(name), "")
     if text:
@@ -195,12 +196,12 @@ def _needs_disk_flushes(name: str, files: pool_files.DeviceFiles) -> bool:
     try:
         held = page_cache.observe(files.data)
     except OSError:
-        return True  # Its file is gone: not known to be stable.
+        return True  # The data file is gone: its writes are not known to be stable.
     return held is None or not held.is_synchronous or not backing_device.refuses_write_zeroes(name)
 
 
 def only_peer(name: str) -> str:
-    """Return the one node that a device's copy here connects to; empty: all, or not started."""
+    """Return the one node that the replica here connects to; empty: all nodes, or not started."""
     found = _HOSTS.search(read_text_or(path_of(name), ""))
     connected = found[1].split() if found else []
     if not 0 < len(connected) < len(replica_nodes(name)):
@@ -215,21 +216,21 @@ def _connection(device: Device, only: str) -> tuple[str, ...]:
 def path_of(name: str) -> str:
     """Return where a device's DRBD resource file lies.
 
-    On tmpfs, because it names loop devices, which are others after a boot: drbdadm refuses all
-    resources when an old file of one names the loop device of another.
+    On tmpfs, because the file names loop devices, whose numbers change with a boot: drbdadm refuses
+    all resources when an old file of one names the loop device of another.
     """
     return f"{drbdadm.RESOURCE_FILES}/{name}.res"
 
 
 def remove(name: str) -> None:
-    """Remove a device's DRBD resource file, the last that is left of a replica."""
+    """Remove a device's DRBD resource file, the last part of a replica that is stopped."""
     for path in (drbdadm.config_path(name), path_of(name)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
 
 def _write_includes(name: str) -> None:
-    """Make an operator's drbdadm read all resource files, and ours, and DRBD's handlers, one."""
+    """Make an operator's drbdadm read all resource files; sanctl's and the handlers' reads one."""
     os.makedirs(drbdadm.RESOURCE_FILES, mode=0o700, exist_ok=True)
     for path, read in (
         (_INCLUDE, (f"{drbdadm.RESOURCE_FILES}/*.res",)),
@@ -241,10 +242,10 @@ def _write_includes(name: str) -> None:
 
 
 def register_for_handlers(device: Device) -> None:
-    """Have DRBD's handlers read the file of a replica that is up, and no other.
+    """Make DRBD's handlers read the resource file of this device alone, if there is one.
 
     Raises:
-        OSError: it could not be put down.
+        OSError: the configuration could not be written.
     """
     if exists(path_of(device.name)):
         _write_includes(device.name)
@@ -252,23 +253,28 @@ def register_for_handlers(device: Device) -> None:
 
 
 def bring_up(
-    runner: Runner, device: Device, files: pool_files.DeviceFiles, *, is_apart: bool = False
+    runner: Runner,
+    device: Device,
+    files: pool_files.DeviceFiles,
+    *,
+    stays_disconnected: bool = False,
 ) -> None:
-    """Write metadata where there is none yet, then attach, and connect what is not to be apart."""
+    """Make missing metadata, attach the disk, and connect unless `stays_disconnected`."""
     if not exists(files.metadata):
         _refuse_claimed(f"{files.metadata}.new")
         drbdadm.create_metadata(runner, device.name, kernel_generation=drbdsetup.generation())
         pool_files.rename(f"{files.metadata}.new", files.metadata)
-    if is_apart:
+    if stays_disconnected:
         drbdadm.attach(runner, device.name, device.minor)
     else:
         apply(runner, device)
 
 
 def _refuse_claimed(path: str) -> None:
-    """Refuse metadata on a loop device that is in use: drbdmeta would write there all the same.
+    """Refuse new metadata on a loop device that is in use: drbdmeta would write there all the same.
 
-    `create-md --force` answers that question of its with yes, too (drbdmeta.c, confirmed).
+    `create-md --force` answers drbdmeta's question about that with yes, too (drbdmeta.c,
+    confirmed).
     """
     metadata = loop.find(path)
     if metadata is None or loop.is_claimed(metadata):
@@ -277,13 +283,13 @@ def _refuse_claimed(path: str) -> None:
             Problem(
                 "SAN-POOL-026",
                 f"{path}: new metadata cannot be written, {why}",
-                "'losetup -l' shows what it is over, 'drbdsetup status' what may have it",
+                "'losetup -l' shows its file, 'drbdsetup status' which resource may use it",
             )
         )
 
 
 def apply(runner: Runner, device: Device) -> None:
-    """Bring DRBD in line with the resource file, also under a device that serves."""
+    """Adjust DRBD to the resource file, also under a device that serves."""
     if len(device.nodes) > 1:
         drbdadm.adjust(runner, device.name)
     else:

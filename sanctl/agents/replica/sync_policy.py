@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which sync policy is wanted and which is in force, with what else is recorded of a device.
+"""The sync policy in force here, recorded on tmpfs with the device's parameters; is it the wanted?
 
-The policy is applied in sanctl/agents/converge.py. What is in force is kept on tmpfs, so that a
-monitor only compares two lines.
+The policy is applied in sanctl/agents/converge.py. A monitor only compares two lines. The record
+also gives handlers and services the parameters of a device, which only Pacemaker's agents get.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from sanctl.errors import SanctlError
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.system import journal, state_files
 
-#: Raised when the resource file of the same policy becomes another one: a replica that was started
-#: by an older release gets it too.
+#: Raised when the same policy is rendered into another resource file: a replica that was started by
+#: an older release gets the new file, too.
 _RENDERING = "1"
 
 
 def policy_of(device: Device) -> SyncPolicy:
-    """Return the device's policy; one that does not read counts as the default.
+    """Return the device's policy; one that cannot be parsed counts as the default.
 
-    A word that only a newer sanctl knows must not keep a replica from being started.
+    A key that only a newer sanctl knows must not keep a replica from being started.
     """
     try:
         return SyncPolicy.parse(device.sync)
     except SanctlError as error:
         journal.write(
-            f"{device.name}: its sync policy cannot be read, the defaults hold: {error}",
+            f"{device.name}: its sync policy cannot be parsed, the defaults hold: {error}",
             priority=journal.WARNING,
             device=device.name,
             action="sync",
@@ -46,15 +46,15 @@ def is_in_force(device: Device) -> bool:
 
 
 def record(device: Device) -> None:
-    """Remember that the resource file in use holds the wanted policy, and whose it is."""
-    whose = f"{device.uuid} {device.minor} {device.size_bytes} {' '.join(device.nodes)}"
-    text = f"{_policy_line(device)}\n{whose}\n{device.verify}\n"
+    """Record that the resource file in use has the wanted policy, with the device's parameters."""
+    parameters = f"{device.uuid} {device.minor} {device.size_bytes} {' '.join(device.nodes)}"
+    text = f"{_policy_line(device)}\n{parameters}\n{device.verify}\n"
     if _record(device.name).read() != text:
         _record(device.name).write(text)
 
 
 def recorded_device(name: str) -> Device | None:
-    """Return a device that is started here as it was last noted, for who is no agent of it."""
+    """Return a device that is started here as last recorded; for handlers and services."""
     lines = _record(name).read().splitlines()
     if len(lines) != 3 or len(lines[1].split()) < 4:
         return None

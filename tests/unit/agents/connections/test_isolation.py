@@ -68,7 +68,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
     monkeypatch.setattr(
         resource_file,
         "bring_up",
-        lambda *_, is_apart: made.done.append("attached" if is_apart else "up"),
+        lambda *_, stays_disconnected: made.done.append("attached" if stays_disconnected else "up"),
     )
     monkeypatch.setattr(drbdsetup, "generation", lambda: made.generation)
     monkeypatch.setattr(drbdadm, "adjust", lambda *_: made.done.append("adjust"))
