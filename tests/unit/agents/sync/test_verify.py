@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +13,11 @@ import pytest
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import drbdadm, drbdsetup, kernel_log
+from sanctl.drivers import drbdadm, kernel_log
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.verify_result import VerifyResult
-from sanctl.system import journal, state_files
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 NOW = int(time.time())
@@ -60,12 +59,9 @@ class Node(FakeRunner):
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+def here(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fake_node.states["vm1"] = None
     monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
-    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n1"}))
-    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(kernel_log, "newest", lambda: 5)
     monkeypatch.setattr(kernel_log, "records", lambda: iter(LOG))
     return tmp_path
@@ -174,13 +170,11 @@ def test_a_verify_that_is_refused_keeps_the_position_of_the_one_before(
     assert latest(here).result == "same"
 
 
-def test_a_verify_begun_after_the_poll_has_not_ended(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verify_begun_after_the_poll_has_not_ended(here: Path, fake_node: FakeNode) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
     going = ACTIVE._replace(peers=(PEER._replace(replication="VerifyS"),))
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: going)
+    fake_node.states["vm1"] = going
     assert verify.track(node, ordered, ACTIVE)
     assert latest(here).result == "running"
 
@@ -282,8 +276,8 @@ def test_the_replica_is_connected_again_after_any_error(monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def nine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+def nine(fake_node: FakeNode) -> None:
+    fake_node.generation = 9
 
 
 def several(**changed: PeerState) -> ResourceState:
