@@ -23,7 +23,7 @@ from sanctl.model.resync_record import (
     ResyncRecord,
     parse_running,
 )
-from sanctl.system import journal, state_files
+from tests.fakes.node import Clock, FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 SIZE_KIB = 1 << 20
@@ -103,10 +103,8 @@ def words() -> dict[str, str]:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
+def clock(fake_node: FakeNode) -> Clock:
+    return fake_node.clock
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +112,7 @@ def here(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: dict[str, str],
-    clock: list[float],
+    clock: Clock,
 ) -> Path:
     def known(name: str) -> Device:
         minor = int(name[-1])
@@ -126,12 +124,7 @@ def here(
     monkeypatch.setattr(replica_state, "publish", lambda *_, **__: None)
     monkeypatch.setattr(replica_state, "has_changed", lambda *_: False)
     monkeypatch.setattr(verify, "track", lambda *_: False)
-    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     monkeypatch.setattr(drbdsetup, "sync_progress", dict)
-    monkeypatch.setattr(scheduler, "_DISCONNECT_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     return tmp_path
 
 
@@ -141,7 +134,7 @@ def note(here: Path, name: str) -> ResyncRecord:
     return latest
 
 
-def test_a_resync_is_recorded_with_reason_and_amount(here: Path, clock: list[float]) -> None:
+def test_a_resync_is_recorded_with_reason_and_amount(here: Path, clock: Clock) -> None:
     node = Node({"vm0": 1000})
     service = scheduler.ResyncScheduler(node)
     assert service.run_once()
@@ -154,7 +147,7 @@ def test_a_resync_is_recorded_with_reason_and_amount(here: Path, clock: list[flo
         1000,
     )
     node.left["vm0"] = 400
-    clock[0] += 4
+    clock.now_s += 4
     service.run_once()
     (running,) = parse_running(node.published)
     assert (running.left_kib, running.total_kib, running.rate_kib_s, running.left_s) == (
@@ -164,7 +157,7 @@ def test_a_resync_is_recorded_with_reason_and_amount(here: Path, clock: list[flo
         3,
     )
     node.left["vm0"] = 0
-    clock[0] += 4
+    clock.now_s += 4
     assert not service.run_once()
     done = note(here, "vm0")
     assert (done.stage, done.changed_kib) == (DONE, 1000)
@@ -206,12 +199,12 @@ def test_resyncs_run_one_after_the_other(here: Path, words: dict[str, str]) -> N
     assert node.held == set()
 
 
-def test_no_resync_waits_for_one_that_is_stuck(clock: list[float]) -> None:
+def test_no_resync_waits_for_one_that_is_stuck(clock: Clock) -> None:
     node = Node({"vm0": 500, "vm1": 100})
     service = scheduler.ResyncScheduler(node)
     service.run_once()
     assert node.held == {"vm0"}
-    clock[0] += 16
+    clock.now_s += 16
     service.run_once()
     assert node.held == set()
     # The first resync advances again: the other one waits again.
