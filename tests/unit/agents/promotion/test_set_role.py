@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
 from sanctl.agents.fencing import outdate
 from sanctl.agents.promotion import set_role
-from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 _TWO = CommandError(Problem("SAN-CMD-003", "(-1) Multiple primaries not allowed by config"))
@@ -29,12 +28,7 @@ exists -
 """  # noqa: E501 - as drbdsetup prints it
 
 
-@pytest.fixture(autouse=True)
-def _loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+pytestmark = pytest.mark.usefixtures("fake_node")
 
 
 def _node(answers: Sequence[Answer], peer: str = "Outdated") -> tuple[FakeRunner, list[str]]:
@@ -82,19 +76,16 @@ def test_a_peer_of_which_nothing_is_certain_is_not_passed_over(peer: str) -> Non
     assert asked == ["primary"]
 
 
-def test_a_peer_that_stays_primary_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+def test_a_peer_that_stays_primary_lives(fake_node: FakeNode) -> None:
     node, _ = _node([_TWO] * 100)
     with pytest.raises(CommandError, match="-1"):
-        set_role.promote(node, "vol1", 1, 130.0)
-    assert 108.0 <= now[0] < 109.0
+        set_role.promote(node, "vol1", 1, time.monotonic() + 30.0)
+    assert 8.0 <= fake_node.clock.passed_s < 9.0
 
 
-def test_while_it_asks_the_handler_knows_of_a_promotion(tmp_path: Path) -> None:
+def test_while_it_asks_the_handler_knows_of_a_promotion() -> None:
     """And afterwards not, whatever came of it: a handler may be late."""
-    note = tmp_path / "devices/vol1/promoting"
+    note = state_files.of_device("vol1", "promoting")
     seen = []
 
     def answer(argv: Sequence[str]) -> Answer:
@@ -107,7 +98,7 @@ def test_while_it_asks_the_handler_knows_of_a_promotion(tmp_path: Path) -> None:
     assert not note.exists()
 
 
-def test_it_becomes_secondary_under_the_handlers_lock(tmp_path: Path) -> None:
+def test_it_becomes_secondary_under_the_handlers_lock() -> None:
     state_files.of_device("vol1", "promoting").write()
     free = []
 
@@ -120,18 +111,15 @@ def test_it_becomes_secondary_under_the_handlers_lock(tmp_path: Path) -> None:
     set_role.demote(node, "vol1", 1, time.monotonic() + 30.0)
     assert [argv for argv, _ in node.calls] == [("drbdsetup", "secondary", "1")]
     assert free == [False]
-    assert not (tmp_path / "devices/vol1/promoting").exists()
+    assert not state_files.of_device("vol1", "promoting").exists()
 
 
-def test_while_a_handler_marks_it_stays_primary(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+def test_while_a_handler_marks_it_stays_primary(fake_node: FakeNode) -> None:
     node = FakeRunner("")
     with (
         outdate.locked("vol1", wait_s=0.0),
         pytest.raises(CommandError, match="has been marking"),
     ):
-        set_role.demote(node, "vol1", 1, 130.0)
+        set_role.demote(node, "vol1", 1, time.monotonic() + 30.0)
     assert node.calls == []
-    assert 130.0 <= now[0] < 131.0
+    assert 30.0 <= fake_node.clock.passed_s < 31.0
