@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from sanctl.agents.fencing import all_marked, outdate
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal, state_files
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 UUID = "c" * 32
@@ -53,11 +50,8 @@ def _patches(node: FakeRunner) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("", "n1", "", "", "")))
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: IDLE)
-    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
+def _local(fake_node: FakeNode) -> None:
+    fake_node.states["vol1"] = IDLE
 
 
 def test_the_peer_is_unmarked_at_the_version_that_was_read() -> None:
@@ -107,12 +101,12 @@ def test_a_device_that_is_served_or_differs_costs_no_question(state: ResourceSta
     assert node.calls == []
 
 
-def test_what_changed_before_the_lock_was_had_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changed_before_the_lock_was_had_counts(fake_node: FakeNode) -> None:
     node = _node(("n1", "n2"))
     lost = IDLE._replace(peers=(GOOD._replace(connection="Connecting"),))
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: lost)
+    fake_node.states["vol1"] = lost
     assert not all_marked.unmark_peer(node, VOL, IDLE)
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: IDLE)
+    fake_node.states["vol1"] = IDLE
     with outdate.locked("vol1", wait_s=0.0) as is_mine:
         assert is_mine
         assert not all_marked.unmark_peer(node, VOL, IDLE), "a handler is marking"
