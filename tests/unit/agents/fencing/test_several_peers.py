@@ -14,7 +14,6 @@ from sanctl.agents.handlers import drbd_environment, fence_peer
 from sanctl.agents.publish import replica_state
 from sanctl.agents.publish.replica_state import published_value
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, lio
 from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.cib import parse_replica_state
@@ -23,7 +22,7 @@ from sanctl.plan.failover.promotion import (
     are_all_blank,
     promotion_score,
 )
-from sanctl.system import state_files
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "drbd9"
@@ -112,12 +111,8 @@ def _marks(node: FakeRunner) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(lio, "initiators", lambda _name: ())
-    monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "n1"}))
+def _local(fake_node: FakeNode) -> None:
+    fake_node.generation = 9
 
 
 @pytest.mark.parametrize(
@@ -161,11 +156,10 @@ def test_after_a_change_the_primary_takes_off_what_it_can() -> None:
     [("no", "gone", True), ("yes", "gone", False), ("no", "good", False)],
 )
 def test_only_frozen_io_is_ended_by_a_reboot(
-    quorum: str, n3: str, frozen: bool, monkeypatch: pytest.MonkeyPatch
+    quorum: str, n3: str, frozen: bool, fake_node: FakeNode
 ) -> None:
     """With a majority of the copies a node goes on; without a peer it waits for that one."""
-    node = _node(_events("Primary", quorum, n2="gone", n3=n3))
-    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    fake_node.programs = _node(_events("Primary", quorum, n2="gone", n3=n3))
     assert fence_peer._is_frozen("vol1", "n3") is frozen
     assert fence_peer._is_primary_without_peer("vol1", "n3") is (n3 == "gone")
 
