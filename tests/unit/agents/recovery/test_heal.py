@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from sanctl.agents.recovery import heal
-from sanctl.agents.replica import lost_writes, parts, reinitialize
+from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal, state_files
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 UUID = "a" * 32
@@ -63,13 +63,10 @@ class Node(FakeRunner):
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(heal, "_CONTACT_S", 0.0)
-    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
-    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: state("Connecting"))
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+def here(fake_node: FakeNode) -> FakeNode:
+    fake_node.name = "n2"
+    fake_node.states["vm1"] = state("Connecting")
+    return fake_node
 
 
 def order(what: str = f"{UUID} {HELD} bitmap", node: str = "n2") -> dict[str, tuple[str, str]]:
@@ -92,9 +89,8 @@ def test_the_permission_to_discard_ends_with_the_attempt() -> None:
     ]
 
 
-def test_a_connection_completes_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heal, "_CONTACT_S", 5.0)
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: state("Connected"))
+def test_a_connection_completes_the_order(here: FakeNode) -> None:
+    here.states["vm1"] = state("Connected")
     node = Node(order())
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
     assert node.acts[-1].startswith("crm_attribute")
@@ -146,7 +142,7 @@ def test_a_stale_order_is_deleted() -> None:
 
 def test_a_suspect_replica_is_never_resynced_by_bitmap(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
-    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
+    lost_writes.record_failed_flush("vm1")
     monkeypatch.setattr(reinitialize, "reset", lambda _, device: begun.append(device.name))
     node = Node(order())
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
@@ -168,13 +164,13 @@ def test_the_kept_replica_reconnects_and_discards_nothing() -> None:
     assert waiting.acts == []
 
 
-def test_only_an_outdated_standby_is_revived(tmp_path: Path) -> None:
+def test_only_an_outdated_standby_is_revived() -> None:
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
     node = Node(wish)
     heal.carry_out_order(node, DEVICE, state("Connecting", disk="Outdated"))
     assert any("primary" in act for act in node.acts)
     assert node.acts[-1].startswith("crm_attribute")
-    trust = tmp_path / "devices/vm1/operator-trust"
+    trust = Path(state_files.of_device("vm1", "operator-trust").path)
     assert trust.exists()
     trust.unlink()
     for disk, role, gi in (
@@ -190,10 +186,10 @@ def test_only_an_outdated_standby_is_revived(tmp_path: Path) -> None:
 
 
 def test_the_operators_trust_is_recorded_before_drbd_calls_its_handler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[bool] = []
-    trust = tmp_path / "devices/vm1/operator-trust"
+    trust = Path(state_files.of_device("vm1", "operator-trust").path)
     monkeypatch.setattr(drbdsetup, "force_up_to_date", lambda *_: seen.append(trust.exists()))
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
     heal.carry_out_order(Node(wish), DEVICE, state("Connecting", disk="Consistent"))
@@ -209,11 +205,8 @@ def test_the_operators_trust_is_recorded_before_drbd_calls_its_handler(
     assert not trust.exists() and not any("crm_attribute" in act for act in node.acts)
 
 
-def test_the_time_without_contact_outlives_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = f"{tmp_path}/vm1.{UUID}.data"
-    monkeypatch.setattr(parts, "attached_files", lambda _: [data])
+def test_the_time_without_contact_outlives_the_process(here: FakeNode, tmp_path: Path) -> None:
+    here.attach(here, f"{tmp_path}/vm1.{UUID}.data")
     node = Node({})
     first = heal.no_contact_fields(node, DEVICE, state("Connecting"))
     (tmp_path / f"vm1.{UUID}.apart").write_text("1800000000\n")
