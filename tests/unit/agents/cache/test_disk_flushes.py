@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD's flushes are spared only while every write is stable, whatever dies in between.
+"""DRBD's disk-flushes are off only while every write is stable, after a kill at any step too.
 
-That DRBD takes these words, and what is then on a disk after a power cut, is shown in
+That DRBD takes these options, and what is then on a disk after a power cut, is shown in
 tests/lab/test_cache_volatile.py.
 """
 
@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from sanctl.agents.cache import write_cache
-from sanctl.agents.replica import lost_writes, resource_file
+from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbdsetup, loop, page_cache
+from sanctl.drivers import backing_device, drbdsetup, page_cache
 from sanctl.drivers.page_cache import WriteState
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal, state_files
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
 UUID = "a" * 32
@@ -35,21 +35,21 @@ class Died(BaseException):
     """The agent was killed."""
 
 
-class Node:
+class Node(FakeNode):
     """What outlives an agent: the data file, the resource file, and what DRBD was told."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = str(folder / f"vm1.{UUID}.data")
+        super().__init__(folder)
+        self.attach(self, f"{folder}/vm1.{UUID}.data")
         self.is_synchronous = self.is_buffered = self.is_dirty = False
         self.file_flushes = self.drbd_flushes = self.is_obedient = True
         self.has_ordinary_zeros = True
         self.is_up = self.has_file = True
-        self.generation = 8
         self.dies_after: int | None = None
         self.said: list[str] = []
 
     def step(self, word: str) -> None:
-        """Hold the rule after each effect, and die there if asked."""
+        """Check the rule after each effect, and raise Died there if set."""
         self.said.append(word)
         if not self.drbd_flushes:
             assert self.is_synchronous, f"not stable, not flushed: {self.said}"
@@ -59,7 +59,7 @@ class Node:
             if self.dies_after < 0:
                 raise Died
 
-    def observe(self, _: str) -> WriteState:
+    def held(self, _: str) -> WriteState:
         return WriteState(self.is_buffered, self.is_synchronous)
 
     def set_synchronous(self, _: str, *, on: bool) -> None:
@@ -90,7 +90,7 @@ class Node:
             self.drbd_flushes = on
         self.step(f"drbd-{on}")
 
-    def state(self, *_: object) -> ResourceState | None:
+    def observe(self, *_: object) -> ResourceState | None:
         peer = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
         ordering = "flush" if self.drbd_flushes else "drain"
         found = ResourceState("vm1", "Secondary", "no", "UpToDate", 1024, (peer,), minor=3)
@@ -100,34 +100,31 @@ class Node:
         """Attach anew by the resource file, as a start does that finds DRBD up or down."""
         self.drbd_flushes = self.file_flushes
 
+    def replacements(self) -> list[tuple[object, str, object]]:
+        names = ("set_synchronous", "set_buffered", "drain", "flush")
+        return [
+            *super().replacements(),
+            *((page_cache, name, getattr(self, name)) for name in names),
+            (page_cache, "observe", self.held),
+            (page_cache, "set_dirty_limit", lambda *_, **__: None),
+            (page_cache, "usage", lambda _: None),
+            (page_cache, "flush_rate_bytes_s", lambda _: None),
+            (drbdsetup, "set_disk_flushes", self.set_flushing),
+            (resource_file, "set_disk_flushes", self.set_flushes),
+            (backing_device, "refuses_write_zeroes", lambda _: self.has_ordinary_zeros),
+        ]
+
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    made = Node(tmp_path)
-    boot = tmp_path / "boot_id"
-    boot.write_text("this boot\n")
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(lost_writes, "_BOOT_ID", str(boot))
-    monkeypatch.setattr(loop, "backing_files", lambda: [made.path])
-    for name in ("observe", "set_synchronous", "set_buffered", "drain", "flush"):
-        monkeypatch.setattr(page_cache, name, getattr(made, name))
-    monkeypatch.setattr(page_cache, "set_dirty_limit", lambda *_, **__: None)
-    monkeypatch.setattr(page_cache, "usage", lambda _: None)
-    monkeypatch.setattr(page_cache, "flush_rate_bytes_s", lambda _: None)
-    monkeypatch.setattr(drbdsetup, "observe", made.state)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: made.generation)
-    monkeypatch.setattr(drbdsetup, "set_disk_flushes", made.set_flushing)
-    monkeypatch.setattr(resource_file, "set_disk_flushes", made.set_flushes)
-    monkeypatch.setattr(backing_device, "refuses_write_zeroes", lambda _: made.has_ordinary_zeros)
-    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    return made
+    return Node(tmp_path).install(monkeypatch)
 
 
 def settle(node: Node, policy: str, **changes: Any) -> None:
-    write_cache.apply_policy(FakeRunner(), device(policy)._replace(**changes), node.state())
+    write_cache.apply_policy(FakeRunner(), device(policy)._replace(**changes), node.observe())
 
 
-def test_write_through_ceases_to_flush_and_others_begin_again(node: Node) -> None:
+def test_flushes_are_off_in_write_through_only(node: Node) -> None:
     settle(node, "write-through")
     assert node.said == ["synchronous", "drain", "flush", "file-False", "drbd-False"]
     settle(node, "write-through")
@@ -144,7 +141,7 @@ def test_write_through_ceases_to_flush_and_others_begin_again(node: Node) -> Non
 @pytest.mark.parametrize(
     ("before", "after"), list(itertools.permutations(POLICIES, 2)), ids="-".join
 )
-def test_whoever_dies_at_any_step_leaves_nothing_unflushed(
+def test_a_kill_at_any_step_leaves_nothing_unflushed(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
 ) -> None:
     """Every prefix of a change, then every policy, with a restart between or without."""
@@ -168,16 +165,16 @@ def test_whoever_dies_at_any_step_leaves_nothing_unflushed(
         assert not node.is_dirty or then != "write-through"
 
 
-def test_a_replica_that_is_down_is_told_by_its_file(node: Node) -> None:
+def test_the_resource_file_of_a_replica_that_is_down_is_changed(node: Node) -> None:
     settle(node, "write-through")
-    node.is_up, node.drbd_flushes = False, True  # What it was told is gone with it.
+    node.is_up, node.drbd_flushes = False, True  # DRBD's setting is gone with it.
     settle(node, "none")
     assert node.file_flushes and not node.is_synchronous
 
 
 @pytest.mark.parametrize("what", ["zeros", "nine", "one copy", "not attached", "down"])
-def test_flushes_go_on_where_something_is_missing(node: Node, what: str) -> None:
-    wanted, state = device("write-through"), node.state()
+def test_flushes_stay_on_where_a_condition_is_missing(node: Node, what: str) -> None:
+    wanted, state = device("write-through"), node.observe()
     assert state is not None
     found: ResourceState | None = state
     if what == "zeros":
@@ -209,15 +206,15 @@ def test_writes_stay_stable_where_drbd_does_not_flush_again(node: Node) -> None:
         assert node.is_synchronous and not node.file_flushes and not node.is_buffered
 
 
-def test_the_kernel_is_believed_and_not_the_file(node: Node) -> None:
-    """A file that was written anew and not applied."""
+def test_the_kernels_setting_counts_and_not_the_files(node: Node) -> None:
+    """A file that was written again and not applied."""
     settle(node, "write-through")
     node.file_flushes = True
     settle(node, "none")
     assert node.drbd_flushes and not node.is_synchronous
 
 
-def test_a_replica_that_is_told_late_not_to_flush_does_so_again(node: Node) -> None:
+def test_flushes_turned_off_by_a_late_adjust_are_turned_on_again(node: Node) -> None:
     """By an adjust that had read the file before it was changed."""
     settle(node, "write-through")
     settle(node, "none")
@@ -226,7 +223,7 @@ def test_a_replica_that_is_told_late_not_to_flush_does_so_again(node: Node) -> N
     assert node.drbd_flushes and not node.is_synchronous
 
 
-def test_without_a_file_it_goes_on_as_it_was(node: Node) -> None:
+def test_without_a_resource_file_flushes_stay_on(node: Node) -> None:
     node.has_file = False
     settle(node, "write-through")
     assert node.drbd_flushes and node.is_synchronous
