@@ -193,7 +193,7 @@ def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
     assert re.search(rf"device {NAME}\s+n1\s+write-through \(one replica is in sync", status)
     bed.ensure_power("n2")
     await_log(bed, "n2", began_s, "a full resync begins", within_s=300)
-    await_log(bed, "n2", began_s, "cache: write-back: two copies", within_s=300)
+    await_log(bed, "n2", began_s, "cache: write-back: two replicas", within_s=300)
 
 
 def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
@@ -209,7 +209,7 @@ def test_the_node_that_serves_loses_its_power(load: LedgerLoad) -> None:
     ), "it served before it had flushed"
     bed.ensure_power(active)
     await_log(bed, active, began_s, "a full resync begins", within_s=300)
-    await_log(bed, other, began_s, "cache: write-back: two copies", within_s=300)
+    await_log(bed, other, began_s, "cache: write-back: two replicas", within_s=300)
 
 
 def test_a_standby_that_stops_in_order_leaves_no_node_in_write_back(load: LedgerLoad) -> None:

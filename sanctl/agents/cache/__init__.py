@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The write cache and the read cache of a replica."""
+"""Write cache and read cache of a replica, and the DRBD options that go with them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is dirty in RAM on this node: its limit, how much it is, how fast it could be flushed."""
+"""Limit of dirty memory for write-back on this node (vm.dirty_bytes), its amount and flush rate."""
 
 from __future__ import annotations
 
@@ -9,62 +9,62 @@ from sanctl.drivers import page_cache
 from sanctl.drivers.page_cache import Usage
 from sanctl.system import state_files
 
-_LIMIT = "dirty-limit"
-#: Flushing less than this tells nothing of how fast a disk is.
-_TELLING_BYTES = 1 << 20
+_KIND = "dirty-limit"
+#: The time of a smaller flush says nothing about how fast a disk is.
+_MIN_MEASURED_BYTES = 1 << 20
 _STEPS = 16
-#: A fifth of a node's RAM: what the kernel lets be dirty where nobody says anything
-#: (vm.dirty_ratio). More would make a flush as long as somebody mistyped.
-_MOST_OF_RAM = 5
+#: A fifth of a node's RAM, the kernel's default (vm.dirty_ratio). A larger limit, mistyped for
+#: example, would make flushes too long.
+_RAM_DIVISOR = 5
 
 
 def set_limit(name: str, limit_bytes: int | None) -> None:
-    """Limit what is dirty on this node to what its devices in write-back may have together.
+    """Limit this node's dirty memory to the sum of the limits of its devices in write-back.
 
     Args:
         name: the device.
-        limit_bytes: its share; None: it has none any more.
+        limit_bytes: the device's limit; None when it has none any more.
     """
-    note = state_files.of_device(name, _LIMIT)
+    file = state_files.of_device(name, _KIND)
     text = "" if limit_bytes is None else str(limit_bytes)
-    if note.read() == text:
+    if file.read() == text:
         return
     with state_files.locked(state_files.node_lock("dirty")):
-        wanted = _wanted_bytes(beside=name) + (limit_bytes or 0)
+        wanted = _wanted_bytes(without=name) + (limit_bytes or 0)
         page_cache.set_dirty_limit(
             min(wanted, max_bytes()) or None, saved_in=state_files.of_node("dirty-before")
         )
-        # Noted once the kernel has been told: whoever is killed before comes here again.
+        # Written once the kernel has the limit: after a kill before, the next call sets it again.
         if limit_bytes is None:
-            note.remove()
+            file.remove()
         else:
-            note.write(text)
+            file.write(text)
 
 
-def _wanted_bytes(*, beside: str = "") -> int:
-    """What the devices in write-back, all or all beside one, may have dirty by their policies."""
+def _wanted_bytes(*, without: str = "") -> int:
+    """Return the sum of the limits of the devices in write-back, without the one named."""
     return sum(
-        int(state_files.of_device(name, _LIMIT).read() or 0)
-        for name in state_files.devices_with(_LIMIT)
-        if name != beside
+        int(state_files.of_device(name, _KIND).read() or 0)
+        for name in state_files.devices_with(_KIND)
+        if name != without
     )
 
 
 def max_bytes() -> int:
-    """Return what may be dirty on this node at most: a fifth of its RAM, whatever is wanted."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MOST_OF_RAM
+    """Return the highest limit on this node, a fifth of its RAM, whatever the policies want."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _RAM_DIVISOR
 
 
-def record_flush_rate(used: Usage | None, took_s: float) -> None:
-    """Remember how fast a flush was, if it tells anything."""
-    if used is not None and used.dirty_bytes >= _TELLING_BYTES:
-        _rate().write(str(max(round(used.dirty_bytes / took_s), 1)))
+def record_flush_rate(used: Usage | None, duration_s: float) -> None:
+    """Write down how fast a flush was, if it was large enough to measure."""
+    if used is not None and used.dirty_bytes >= _MIN_MEASURED_BYTES:
+        _flush_rate_file().write(str(max(round(used.dirty_bytes / duration_s), 1)))
 
 
 def published_fields(path: str, limit_bytes: int) -> str:
-    """Return what is published of a device in write-back, ` key=value` each.
+    """Return the fields published of a device in write-back, ` key=value` each.
 
-    In sixteenths of the limit: it must not be news with every monitor.
+    Amounts are in sixteenths of the limit: they must not change with every monitor.
     """
     used, rate = page_cache.usage(path), _flush_rate(path)
     text = f" limit={limit_bytes}"
@@ -79,10 +79,10 @@ def published_fields(path: str, limit_bytes: int) -> str:
 
 
 def _flush_rate(path: str) -> int | None:
-    """Bytes a second: as measured in the last flush, or else as the kernel reckons."""
-    measured = _rate().read()
+    """Return bytes per second as measured in the last flush, or else the kernel's estimate."""
+    measured = _flush_rate_file().read()
     return int(measured) if measured.isdecimal() else page_cache.flush_rate_bytes_s(path)
 
 
-def _rate() -> state_files.StateFile:
+def _flush_rate_file() -> state_files.StateFile:
     return state_files.of_node("flush-rate")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Spares a standby's disk the flushes that do nothing: where each write is stable by itself.
+"""DRBD's disk-flushes: off in write-through, where every write is stable, on again before others.
 
 DRBD has a standby flush its disk whenever a host sends a write after it had the answer to another.
-In write-through nothing is there to be flushed. DRBD is told so in an order in which whoever dies
-half way leaves flushes behind that are not needed, and never the opposite:
+In write-through there is nothing to flush. The order of the steps is such that a kill half way
+leaves flushes on that are not needed, and never off where they are:
 
-* cease: the resource file says so, then the kernel is told;
-* begin: the kernel is told, and asked, then the file says so; and only then may writes cease to be
+* disable: the resource file is written, then the kernel is set;
+* enable: the kernel is set, and asked, then the file is written; only then may writes cease to be
   stable.
 
-Nothing else of the file is touched: what changes the nodes in it has an order of its own. See
+Nothing else in the file is changed: a change of the nodes in it has an order of its own. See
 docs/adr/0040.
 """
 
@@ -24,16 +24,16 @@ from sanctl.system.runner import Runner
 
 
 def disable(runner: Runner, device: Device, state: ResourceState | None) -> bool:
-    """Have DRBD flush no more, if it may; every write of the data file is stable from now on.
+    """Turn DRBD's flushes off, if allowed; every write of the data file is already stable.
 
-    Only DRBD 8.4: what the ninth generation does without flushes was not looked into. And only
-    where zeros come as writes, too. A disk that is not attached is left for later.
+    Only DRBD 8.4: what DRBD 9 does without flushes was not examined. And only where zeros arrive
+    as writes, too. A disk that is not attached is left for later.
 
     Returns:
-        Whether DRBD was told so now.
+        Whether flushes were turned off now.
 
     Raises:
-        SanctlError: it could not be told; it goes on flushing.
+        SanctlError: DRBD did not take it; it goes on flushing.
     """
     if state is None or state.write_ordering != ORDERED_BY_FLUSH or not state.is_attached:
         return False
@@ -48,11 +48,11 @@ def disable(runner: Runner, device: Device, state: ResourceState | None) -> bool
 
 
 def enable(runner: Runner, device: Device, state: ResourceState | None) -> ResourceState | None:
-    """Have DRBD flush, before writes of the data file may cease to be stable; return its state.
+    """Turn DRBD's flushes on, before writes of the data file cease to be stable; return its state.
 
-    The kernel is believed and not the file: a file may have been written and not applied. Whether
-    it flushes then is for the caller to look at: a disk whose flush has failed is not flushed again
-    (`plan.caching.flushes`).
+    The kernel's state counts, not the file's: a file may have been written and not applied. The
+    caller has to check whether DRBD flushes then: a disk whose flush has failed is not flushed
+    again (`is_ordered_by_flush` in sanctl/plan/cache/allowed_mode.py).
 
     Raises:
         SanctlError: DRBD did not answer, or did not take it.

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Three and more copies: what keeps write-back safe that goes on with two of them.
+"""DRBD 9's quorum-minimum-redundancy 2 for write-back with three or four replicas.
 
-With two copies DRBD freezes a Primary that loses its peer, and the fence-peer handler ends
-write-back before I/O goes on. With more a majority goes on at once: a copy that is good could be
-lost while one that is still being filled is connected, and what is acknowledged next would be in
-the RAM of one good copy alone. So while the copy of a Primary may be in write-back DRBD is told to
-freeze I/O whenever fewer than two good copies are connected (docs/adr/0043):
+With two replicas DRBD freezes a Primary that loses its peer, and the fence-peer handler ends
+write-back before I/O goes on. With more a majority goes on at once: an UpToDate replica could be
+lost while one that is still the target of a resync is connected, and the next acknowledged writes
+would be in the RAM of one UpToDate replica alone. So while a Primary's replica may be in write-back
+DRBD has to freeze I/O whenever fewer than two UpToDate replicas are connected (docs/adr/0043):
 
-* hold: the resource file says so, then the kernel is told; only what is seen after that counts.
-* release: once nothing is in RAM alone the kernel is told, then the file says so.
+* require two: the resource file is written, then the kernel is set; only DRBD states that are
+  observed after that count.
+* clear: once nothing is in RAM alone the kernel is set, then the file is written.
 
-So an adjust of DRBD to its file takes nothing back, and whoever dies half way leaves a hold that is
-not needed, which the next monitor takes off.
+So `drbdadm adjust` takes nothing back, and a kill half way leaves a requirement that is not needed,
+which the next monitor clears.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from sanctl.system.runner import Runner
 
 
 def is_required(name: str) -> bool:
-    """Whether I/O is held here while fewer than two good copies are connected."""
+    """Whether the resource file requires two UpToDate replicas for I/O."""
     return resource_file.requires_two(name)
 
 
 def require_two(runner: Runner, name: str) -> None:
-    """Hold I/O from now on whenever there are fewer than two; told again does no harm.
+    """Make DRBD freeze I/O whenever fewer than two replicas are UpToDate; may be repeated.
 
     Raises:
-        SanctlError: DRBD did not take it; nothing may be in RAM.
+        SanctlError: DRBD did not take it; write-back is not allowed.
     """
     resource_file.set_requires_two(name, on=True)
     drbdsetup.require_two(runner, name)
 
 
 def is_missing(state: ResourceState | None) -> bool:
-    """Whether a Primary in write-back has to be held and is not: an older release began it."""
+    """Whether a Primary in write-back lacks the requirement, as an older release left it."""
     return (
         state is not None
         and must_require_two_replicas(state, may_be_write_back=True)
@@ -48,11 +49,11 @@ def is_missing(state: ResourceState | None) -> bool:
 
 
 def require_two_and_observe(runner: Runner, name: str) -> ResourceState | None:
-    """Return DRBD's state, seen with the hold on where there has to be one.
+    """Require two replicas where write-back needs that, and return DRBD's state after it.
 
-    Told each time it is needed, not only where the file does not say so: who wrote that may have
-    died before it told the kernel. Never without two good copies: DRBD would refuse every change
-    of state that a peer tells of, and give up its connection.
+    The kernel is set each time, not only where the file lacks the line: the process that wrote the
+    file may have died before it set the kernel. Never without two UpToDate replicas: DRBD would
+    refuse every state change that a peer sends, and give up that connection.
     """
     state = drbdsetup.observe(runner, name)
     if state is None or not must_require_two_replicas(state, may_be_write_back=True):
@@ -64,7 +65,7 @@ def require_two_and_observe(runner: Runner, name: str) -> ResourceState | None:
 
 
 def clear(runner: Runner, name: str) -> None:
-    """Let a majority be enough; I/O that was held only for this goes on.
+    """Let a majority be enough again; I/O that was frozen only for this goes on.
 
     Raises:
         SanctlError: DRBD did not take it; the next monitor tries again.
@@ -75,12 +76,12 @@ def clear(runner: Runner, name: str) -> None:
 
 
 def force_clear(runner: Runner, name: str) -> None:
-    """As `release`, also where the file says that nothing is held.
+    """As `clear`, also where the file does not have the requirement.
 
-    An adjust of DRBD beside a release may have told the kernel what the file had said before.
+    A `drbdadm adjust` at the time of a `clear` may have given the kernel the file's old text.
 
     Raises:
-        SanctlError: see `release`.
+        SanctlError: see `clear`.
     """
     drbdsetup.require_majority(runner, name, replica_count=len(resource_file.replica_nodes(name)))
     resource_file.set_requires_two(name, on=False)

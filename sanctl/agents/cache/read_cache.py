@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A read cache in RAM on the node that serves a device: put in and taken out while hosts read.
+"""Read cache in RAM of the active node (`--read-cache SIZE`): inserted, resized, removed live.
 
-By the monitor, so some seconds after a takeover, and never in its way. It begins cold each time.
+The monitor does it, so the cache comes some seconds after a takeover and never delays one. It is
+empty each time. While a device has one, hosts may not unmap.
 """
 
 from __future__ import annotations
@@ -21,126 +22,132 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _STEPS = 16
-# What is in flight has to end before a swap, and all that is new waits for it.
+# I/O in flight has to end before the data file's device is exchanged, and new I/O waits for that.
 _SWAP_S = 4.0
-# No disk may take longer, or DRBD gives its node up (ko-count in sanctl/render/drbd.py).
-_UNMAP_ENDS_S = 13.0
+# No disk may take longer, or DRBD disconnects its node (ko-count in sanctl/render/drbd.py).
+_UNMAP_TIMEOUT_S = 13.0
 
 
 def apply_policy(runner: Runner, device: Device, state: ResourceState) -> None:
-    """Have reads cached as the policy wants it; what does not work is told, and tried again."""
+    """Bring the read cache to the wanted size; an error is logged, and the next monitor retries."""
     try:
-        if not _policy(device).read_bytes and not _is_here(device.name):
+        if not _policy(device).read_bytes and not _has_any_part(device.name):
             return
-        if not _is_to_change(runner, device, state):
+        if not _must_resize(runner, device, state):
             return
-        # Another device's may wait for a disk that hangs: the next monitor looks again.
+        # Another device's change may wait for a disk that hangs: the next monitor tries again.
         with ram_cache.locked(wait=False) as is_mine:
             if is_mine:
-                _follow(runner, device, state)
+                _resize(runner, device, state)
     except (SanctlError, OSError) as error:
-        write_cache.log(device.name, f"its read cache could not be changed: {error}", step="read")
+        write_cache.log(device.name, f"the read cache could not be changed: {error}", step="read")
 
 
-def _is_here(name: str) -> bool:
+def _has_any_part(name: str) -> bool:
     return bool(ram_cache.size_bytes(name)) or ram_cache.exists_any(name)
 
 
-def _is_to_change(runner: Runner, device: Device, state: ResourceState) -> bool:
-    present, due, _ = _compare(runner, device, state)
-    return due != present or (not present and ram_cache.exists_any(device.name))
+def _must_resize(runner: Runner, device: Device, state: ResourceState) -> bool:
+    present, allowed, _ = _compare(runner, device, state)
+    return allowed != present or (not present and ram_cache.exists_any(device.name))
 
 
 def _compare(
     runner: Runner, device: Device, state: ResourceState
 ) -> tuple[int, int, ReadCacheReason | None]:
-    """Return the size there is, the one that is due, and why it is not the one that is wanted."""
+    """Return the present size, the allowed size, and why that is not the wanted one."""
     present = ram_cache.size_bytes(device.name)
-    due, reason = _due(device, state, present)
+    allowed, reason = _allowed_size(device, state, present)
     if present > 0 and ram_cache.usage(runner, device.name) is None:
         return present, 0, ReadCacheReason.FAILED
-    return present, due, reason
+    return present, allowed, reason
 
 
-def _follow(runner: Runner, device: Device, state: ResourceState) -> None:
+def _resize(runner: Runner, device: Device, state: ResourceState) -> None:
     path = lost_writes.data_file(device.name)
-    over = loop.find(path) if path else None
-    if over is None:
+    loop_device = loop.find(path) if path else None
+    if loop_device is None:
         return
-    present, due, reason = _compare(runner, device, state)
-    if due == present:
+    present, allowed, reason = _compare(runner, device, state)
+    if allowed == present:
         if not present and ram_cache.exists_any(device.name):
-            ram_cache.remove_parts(runner, device.name)  # Left by one that died half way.
+            ram_cache.remove_parts(runner, device.name)  # Left by an agent that was killed.
         return
     if present:
-        ram_cache.remove(runner, device.name, over=over, within_s=_SWAP_S)
-    if due:
-        ram_cache.insert(runner, device.name, over=over, size=due, within_s=_SWAP_S)
-    what = f"up to {due} bytes are cached for reads" if due else "reads are not cached any more"
+        ram_cache.remove(runner, device.name, over=loop_device, within_s=_SWAP_S)
+    if allowed:
+        ram_cache.insert(runner, device.name, over=loop_device, size=allowed, within_s=_SWAP_S)
+    what = (
+        f"up to {allowed} bytes are cached for reads"
+        if allowed
+        else "reads are not cached any more"
+    )
     write_cache.log(device.name, f"{what}{f' ({reason.value})' if reason else ''}", step="read")
 
 
 def offers_unmap(device: Device) -> bool:
-    """Whether hosts may unmap: below a read cache it would be as slow as writing zeros."""
+    """Whether hosts may unmap: with a read cache it would be as slow as writing zeros."""
     return not _policy(device).read_bytes
 
 
 def update_unmap_offer(device: Device) -> None:
-    """Tell hosts whether they may unmap, and remember when they were told that they may not.
+    """Offer UNMAP to hosts, or no longer, and write down when that changed.
 
     Raises:
         CommandError: the kernel refused.
     """
     wanted = offers_unmap(device)
     if lio.is_unmap_offered(device.name, device.minor) is not wanted:
-        # First, because whoever dies in between is followed by one that finds nothing to tell.
-        _changed_at(device.name).write(str(time.monotonic()))
+        # First: after a kill between the two the target already agrees with the policy, and no
+        # later monitor would write the time.
+        _unmap_offer_changed_at(device.name).write(str(time.monotonic()))
         lio.offer_unmap(device.name, device.minor, on=wanted)
 
 
 def _may_unmap_still(device: Device) -> bool:
-    """Whether a host's UNMAP may be under way, from before it was told that it cannot.
+    """Whether an UNMAP of a host may be in flight, from before UNMAP was no longer offered.
 
-    It would be lost in the swap: what it is sent to then offers none, and says so too late for
-    DRBD to write zeros instead (block/blk-lib.c, blkdev_issue_discard takes that for done).
+    It would be lost in the exchange: the device that it then reaches offers no discard, and says
+    so too late for DRBD to write zeros instead (block/blk-lib.c, blkdev_issue_discard takes that
+    for done).
     """
-    text = _changed_at(device.name).read()
+    text = _unmap_offer_changed_at(device.name).read()
     if not text:
-        return False  # Since the target is there.
+        return False  # No change since the target was made.
     since_s = time.monotonic() - float(text)
     ages = [each.age_s for each in drbdsetup.oldest_requests(device.name)]
-    return since_s < _UNMAP_ENDS_S or max(ages, default=0.0) >= since_s
+    return since_s < _UNMAP_TIMEOUT_S or max(ages, default=0.0) >= since_s
 
 
-def _changed_at(name: str) -> state_files.StateFile:
-    """When hosts were told whether they may unmap, on the monotonic clock; none since the start."""
+def _unmap_offer_changed_at(name: str) -> state_files.StateFile:
+    """When the offer of UNMAP changed, on the monotonic clock; no file if not since the start."""
     return state_files.of_device(name, "unmap-offer")
 
 
 def remove(runner: Runner, device: Device) -> None:
-    """Have reads go to the data file: before something else is to read it.
+    """Remove the read cache, so that reads go to the data file; a verify has to read the disk.
 
     Raises:
-        CommandError: it is still in use.
+        CommandError: the cache is still in use.
     """
     path = lost_writes.data_file(device.name)
-    over = loop.find(path) if path else None
-    if over is not None and ram_cache.size_bytes(device.name):
+    loop_device = loop.find(path) if path else None
+    if loop_device is not None and ram_cache.size_bytes(device.name):
         with ram_cache.locked():
-            ram_cache.remove(runner, device.name, over=over)
+            ram_cache.remove(runner, device.name, over=loop_device)
 
 
 def published_fields(runner: Runner, device: Device, state: ResourceState | None) -> str:
-    """Return what is published of the read cache, ` key=value` each; nothing where none is wanted.
+    """Return the fields published of the read cache, ` key=value` each; empty if none is wanted.
 
-    What it holds in sixteenths of its size: it must not be news with every monitor.
+    The amount cached is in sixteenths of the size: it must not change with every monitor.
     """
     try:
         policy = _policy(device)
         if not policy.read_bytes or state is None or not state.is_primary:
             return ""
         present = ram_cache.size_bytes(device.name)
-        _, reason = _due(device, state, present)
+        _, reason = _allowed_size(device, state, present)
         text = f" read={max(present, 0)}"
         if reason:
             text += f" read-why={reason.value}"
@@ -154,21 +161,23 @@ def published_fields(runner: Runner, device: Device, state: ResourceState | None
     return f"{text} read-hit={100 * used.hits // used.reads}" if used.reads else text
 
 
-def _due(device: Device, state: ResourceState, present: int) -> tuple[int, ReadCacheReason]:
-    due, reason = allowed_read_cache(
+def _allowed_size(
+    device: Device, state: ResourceState, present: int
+) -> tuple[int, ReadCacheReason]:
+    allowed, reason = allowed_read_cache(
         _policy(device).read_bytes, state, has_place=backing_device.exists(device.name)
     )
-    if due and not present and _may_unmap_still(device):
+    if allowed and not present and _may_unmap_still(device):
         return 0, ReadCacheReason.WAITS
-    if due > present and not _fits(device.name, due):
+    if allowed > present and not _fits_in_ram(device.name, allowed):
         return 0, ReadCacheReason.NO_RAM
-    return due, reason
+    return allowed, reason
 
 
-def _fits(name: str, size: int) -> bool:
-    """Whether there is room for a cache of that size in the place of the one there is."""
-    told = dict(line.split(":", 1) for line in read_text_or("/proc/meminfo", "").splitlines())
-    available, total = (int(told[key].split()[0]) * 1024 for key in ("MemAvailable", "MemTotal"))
+def _fits_in_ram(name: str, size: int) -> bool:
+    """Whether a cache of that size, in place of the present one, leaves enough RAM."""
+    meminfo = dict(line.split(":", 1) for line in read_text_or("/proc/meminfo", "").splitlines())
+    available, total = (int(meminfo[key].split()[0]) * 1024 for key in ("MemAvailable", "MemTotal"))
     needed = ram_cache.needed_bytes(size) - ram_cache.ram_bytes(name)
     return leaves_enough_ram(needed, ram_cache.reserved_bytes(), available, total)
 
@@ -177,4 +186,4 @@ def _policy(device: Device) -> CachePolicy:
     try:
         return parse_cache_policy(device.cache)
     except ValueError:
-        return CachePolicy()  # `cache.settle` says so.
+        return CachePolicy()  # `write_cache.apply_policy` raises the error.

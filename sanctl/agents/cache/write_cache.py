@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica's write cache in RAM: entered when two copies are in sync, left before one is alone.
+"""Write cache mode of a replica: write-back while two replicas are in sync, else write-through.
 
-Every replica decides by itself, from what its own kernel says; nothing here asks another node.
-The orders that keep data safe (docs/adr/0026):
+Every replica decides by itself, from its own kernel's state; nothing here asks another node. The
+order of the steps keeps data safe (docs/adr/0026):
 
-* enter: with three and more copies the hold (sanctl/agents/cache/minimum_redundancy.py); marker on
-  disk, limit,
-  buffered, no longer synchronous; then look again whether the copies are still in sync.
-* leave: synchronous, flush, direct; hold off; marker off. Once `leave` has returned, nothing
-  acknowledged is in RAM alone.
+* enter write-back: with three and more replicas require two of them (minimum_redundancy.py); marker
+  on disk, dirty limit, buffered, no longer synchronous; then check again that two are in sync.
+* leave write-back: synchronous, flush, direct; clear the requirement; clear the marker. Once
+  `_leave` has returned, nothing acknowledged is in RAM alone.
 
 Both under one lock, which DRBD's fence-peer handler takes too.
 """
@@ -51,9 +50,9 @@ def prepare_start(
 ) -> None:
     """Put a replica that is being started into a mode that needs no peer.
 
-    A replica that is to get new metadata holds nothing that could be lost.
+    A replica without metadata gets a full resync and has no data that could be lost.
     """
-    _set(_power_protected(), is_set=is_protected)
+    _set_note(_power_protected(), is_set=is_protected)
     if not exists(files.metadata):
         lost_writes.clear_marker(device.name, files.data)
     apply_policy(runner, device, None)
@@ -63,7 +62,7 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
     """Bring a replica into the mode that its policy and DRBD's state allow.
 
     Raises:
-        SanctlError: it could not be done, or a flush failed.
+        SanctlError: the mode could not be changed, or a flush failed.
     """
     policy = wanted_policy(device)
     path = lost_writes.data_file(device.name)
@@ -73,9 +72,9 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
     if held is None:
         return
     stays_stable = policy.mode is CacheMode.WRITE_THROUGH and not is_power_protected()
-    # Before the lock is taken, for which the fence-peer handler may wait: DRBD may take its time.
-    # Also where writes are not stable any more, if DRBD is up: an adjust that was under way may
-    # have taken what the file had said before.
+    # Before the lock is taken, for which the fence-peer handler may wait: DRBD may be slow.
+    # Also where writes are not stable any more, if DRBD is up: a `drbdadm adjust` that was running
+    # may have applied the file's old text.
     is_stale = state is not None and held.mode is CacheMode.NONE
     if not stays_stable and (held.is_synchronous or is_stale):
         state = disk_flushes.enable(runner, device, state)
@@ -88,8 +87,8 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
             return
     with _locked(device.name, wait=False) as is_mine:
         if not is_mine:
-            return  # The fence-peer handler, or another monitor; the next one looks again.
-        # Before: what follows may fail, where the disk has.
+            return  # The fence-peer handler or another monitor has it; the next monitor retries.
+        # First: the steps that follow may fail where the disk has failed.
         if not must_require_two_replicas(state, may_be_write_back=lost_writes.has_marker(path)):
             if (
                 state is not None
@@ -100,12 +99,12 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
                 minimum_redundancy.force_clear(runner, device.name)
             else:
                 minimum_redundancy.clear(runner, device.name)
-        _settle(runner, device, state, policy, path)
+        _apply_mode(runner, device, state, policy, path)
     if stays_stable:
-        _spare(runner, device, path, state)
+        _disable_flushes(runner, device, path, state)
 
 
-def _settle(
+def _apply_mode(
     runner: Runner, device: Device, state: ResourceState | None, policy: CachePolicy, path: str
 ) -> None:
     held = page_cache.observe(path)
@@ -113,12 +112,13 @@ def _settle(
     if held is None or (held.mode is policy.mode is CacheMode.NONE and not is_marked):
         return
     if held.mode is CacheMode.WRITE_BACK and has_flush_failed(state):
-        _check(runner, device.name, path)
+        _refuse_failed_flush(runner, device.name, path)
     target = _allowed(policy, device.name, path, state)
     if target is CacheMode.WRITE_BACK and (
         held.mode is not CacheMode.WRITE_BACK or minimum_redundancy.is_missing(state)
     ):
-        # Seen under the lock: whoever loses the peer after this waits for it, and leaves.
+        # Observed under the lock: if the peer is lost after this, the fence-peer handler waits for
+        # the lock, and leaves write-back.
         state = minimum_redundancy.require_two_and_observe(runner, device.name)
         target = _allowed(policy, device.name, path, state)
     if target is CacheMode.WRITE_BACK:
@@ -136,25 +136,24 @@ def _settle(
 
 
 def leave_write_back(runner: Runner, name: str) -> None:
-    """Leave write-back, whatever is wanted: this copy may be the only one from now on.
+    """Leave write-back, whatever the policy: this replica may be the only one from now on.
 
-    For whatever ends the contact to a peer on purpose.
+    For every action that ends the connection to a peer on purpose.
 
     Raises:
-        CommandError: writes that were acknowledged could not be flushed; nobody may go on with
-            this copy.
+        CommandError: acknowledged writes could not be flushed; this replica must not serve.
     """
-    _secure(runner, name, lambda: False)
+    _leave_if_marked(runner, name, lambda: False)
 
 
 def leave_write_back_unless_two(runner: Runner, name: str) -> None:
-    """As `secure`, unless another good copy is there: for DRBD's fence-peer handler.
+    """As `leave_write_back`, unless another replica is in sync: for DRBD's fence-peer handler.
 
-    A Primary has to have the hold on already, as its I/O may not be frozen now. Of two copies the
-    handler is called for the only peer.
+    A Primary has to have the requirement of two replicas already, as its I/O may not be frozen now.
+    With two replicas the handler is called for the only peer.
 
     Raises:
-        CommandError: see `secure`.
+        CommandError: see `leave_write_back`.
     """
 
     def has_two() -> bool:
@@ -166,14 +165,14 @@ def leave_write_back_unless_two(runner: Runner, name: str) -> None:
             and are_two_replicas_in_sync(state)
         )
 
-    _secure(runner, name, has_two)
+    _leave_if_marked(runner, name, has_two)
 
 
 def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
-    """As `secure`, if there is no peer in sync: before a node that was promoted serves.
+    """As `leave_write_back`, if no peer is in sync: before a node that was promoted serves.
 
     Raises:
-        CommandError: see `secure`.
+        CommandError: see `leave_write_back`.
     """
     path = lost_writes.data_file(name)
     if path is None or not lost_writes.has_marker(path):
@@ -181,46 +180,47 @@ def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
     try:
         has_two = _in_sync(minimum_redundancy.require_two_and_observe(runner, name))
         if not has_two:
-            # The gate is shut: nothing has to be held while this flushes.
+            # The gate is closed: no I/O comes, so none has to be frozen during the flush.
             minimum_redundancy.clear(runner, name)
     except SanctlError as error:
         has_two = False
-        log(name, f"it serves in write-through, as it could not be held: {error}", step="held")
+        log(name, f"write-through, as two replicas could not be required: {error}", step="held")
     if has_two:
         refuse_suspect(name, path)
-        _check(runner, name, path)
+        _refuse_failed_flush(runner, name, path)
     else:
         leave_write_back(runner, name)
 
 
 def resume_io_before_demotion(runner: Runner, name: str) -> None:
-    """Let I/O go on that is held for want of two good copies: a gate does not close over it.
+    """Resume I/O that minimum redundancy has frozen: the gate cannot close while I/O is in flight.
 
-    The handler has done so where it was called and is alive. If this fails, closing the gate will.
+    The fence-peer handler has done so, unless it was not called or was killed. An error is logged:
+    closing the gate then fails.
     """
     if not minimum_redundancy.is_required(name):
         return
     try:
         leave_write_back_unless_two(runner, name)
     except SanctlError as error:
-        log(name, f"I/O stays held: {error}", step="held")
+        log(name, f"I/O stays frozen: {error}", step="held")
 
 
 def clear_minimum_redundancy(runner: Runner, name: str) -> None:
-    """Take off what holds a Primary's I/O: this node is none, and must not need two to be one.
+    """Clear the requirement on a node that is not Primary: it must not need two to become Primary.
 
-    If that fails the next monitor does it.
+    An error is logged, and the next monitor tries again.
     """
     try:
         minimum_redundancy.clear(runner, name)
     except (SanctlError, OSError) as error:
-        log(name, f"it would still need two good copies to serve: {error}", step="held")
+        log(name, f"it still requires two replicas to serve: {error}", step="held")
 
 
-def _secure(runner: Runner, name: str, may_stay: Callable[[], bool]) -> None:
+def _leave_if_marked(runner: Runner, name: str, may_stay: Callable[[], bool]) -> None:
     try:
         path = lost_writes.data_file(name)
-        # Marked, not "in write-back": a process may have died on the way there, or back.
+        # The marker counts, not the mode: a process may have been killed while entering or leaving.
         if path is None:
             return
         with _locked(name):
@@ -237,23 +237,23 @@ def refuse_suspect(name: str, path: str | None = None) -> None:
     """Refuse to go on with a replica that has lost acknowledged writes.
 
     Raises:
-        CommandError: it has.
+        CommandError: it has lost some.
     """
     if lost_writes.is_suspect(name, path or lost_writes.data_file(name)):
         raise CommandError(
             Problem(
                 "SAN-CACHE-003",
                 f"{name}: this replica lost writes that it had acknowledged; it must not serve",
-                f"its peer serves and fills it; if no copy may: 'sanctl device heal {name}'",
+                f"its peer serves and resyncs it; if none may serve: 'sanctl device heal {name}'",
             )
         )
 
 
 def before_stop(runner: Runner, device: Device) -> None:
-    """Before a replica is stopped: make its peer flush before it goes on alone.
+    """Leave write-back before a stop, and make the peer flush before the peer goes on alone.
 
-    DRBD calls no handler on a Primary that its peer takes leave of. One whose connection is cut
-    freezes, and calls fence-peer, which leaves write-back before I/O goes on.
+    DRBD calls no handler on a Primary whose peer disconnects in an orderly way. A Primary whose
+    connection is cut freezes, and calls fence-peer, which leaves write-back before I/O goes on.
     """
     may_be = _is_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
     if not may_be:
@@ -262,22 +262,22 @@ def before_stop(runner: Runner, device: Device) -> None:
     try:
         leave_write_back(runner, device.name)
     except SanctlError as error:
-        # The marker stays, and tells the next start what this replica is worth.
-        log(device.name, f"stopped with writes lost: {error}", step="lost")
+        # The marker stays, so that the next start takes this replica for suspect.
+        log(device.name, f"stopped, and acknowledged writes are lost: {error}", step="lost")
     if not must_cut_connection(state, may_be_write_back=may_be):
         return
     try:
         drbdadm.force_disconnect(runner, device.name)
     except SanctlError as error:
-        # It is stopped all the same: its peer's monitor ends write-back, some seconds later.
+        # The stop goes on: the peer's monitor leaves write-back some seconds later.
         log(device.name, f"the peer may stay in write-back for a moment: {error}", step="cut")
 
 
 def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> None:
-    """End the contact of a standby that is to come back: so that its Primary flushes before.
+    """Disconnect a standby that will reconnect, so that its Primary flushes before it goes on.
 
     Raises:
-        CommandError: the contact did not end.
+        CommandError: the connection did not end.
     """
     may_be = _is_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
     if must_cut_connection(state, may_be_write_back=may_be):
@@ -287,15 +287,15 @@ def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> 
 
 
 def after_stop(name: str) -> None:
-    """Take a device that is stopped here out of the node's limit for dirty memory."""
+    """Take a device that is stopped here out of the node's limit of dirty memory."""
     dirty_limit.set_limit(name, None)
 
 
 def wanted_policy(device: Device) -> CachePolicy:
-    """Return what is wanted of a device's cache.
+    """Return a device's cache policy.
 
     Raises:
-        CommandError: it does not read.
+        CommandError: the policy cannot be parsed.
     """
     try:
         return parse_cache_policy(device.cache)
@@ -306,7 +306,7 @@ def wanted_policy(device: Device) -> CachePolicy:
 def decide_mode(
     policy: CachePolicy, name: str, path: str, state: ResourceState | None
 ) -> tuple[CacheMode, ModeReason]:
-    """Return the mode that a replica may be in now, and why it is not the wanted one."""
+    """Return the mode that a replica may be in now, and why that is not the wanted one."""
     return allowed_mode(
         policy.mode,
         state,
@@ -327,12 +327,12 @@ def _in_sync(state: ResourceState | None) -> bool:
     return state is not None and are_two_replicas_in_sync(state)
 
 
-def _check(runner: Runner, name: str, path: str) -> None:
-    """Find out whether DRBD has met a flush that failed; such a replica counts as lost.
+def _refuse_failed_flush(runner: Runner, name: str, path: str) -> None:
+    """Refuse a replica if DRBD has met a failed flush; the replica is suspect from then on.
 
-    Asked of DRBD now: one that failed since somebody looked would be told by nobody else.
+    DRBD is asked now: no other place reports a flush that failed since DRBD was last observed.
     """
-    # Said once: what is known to be lost is to get out of write-back and be replaced.
+    # Only once: a replica that is known to be suspect has to leave write-back and be resynced.
     if not lost_writes.is_suspect(name, path) and has_flush_failed(drbdsetup.observe(runner, name)):
         lost_writes.record_failed_flush(name)
         refuse_suspect(name)
@@ -347,7 +347,7 @@ def _enter(runner: Runner, name: str, path: str) -> None:
     ocf.crash_point("cache-entered")
     log(
         name,
-        "write-back: two copies are in sync",
+        "write-back: two replicas are in sync",
         step=CacheMode.WRITE_BACK.value,
         duration_s=time.monotonic() - begun,
     )
@@ -364,15 +364,16 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
         lost_writes.record_failed_flush(name)
         raise
     dirty_limit.record_flush_rate(used, time.monotonic() - begun)
-    # The kernel tells a failed flush once, to who asks first: if that was DRBD, this one succeeds.
-    _check(runner, name, path)
+    # The kernel reports a failed flush once, to the first caller: if that was DRBD, the flush above
+    # has succeeded.
+    _refuse_failed_flush(runner, name, path)
     ocf.crash_point("cache-flushed")
     _writes_stable(name).write()
     page_cache.set_buffered(runner, path, on=False)
     dirty_limit.set_limit(name, None)
-    # A flush that succeeds after one that failed proves nothing: I/O stays held.
+    # A flush that succeeds after one that failed proves nothing: I/O stays frozen.
     if not lost_writes.is_suspect(name, path):
-        # Before the marker: whoever dies here is followed by one that leaves again.
+        # Before the marker: after a kill here the next monitor leaves write-back again.
         minimum_redundancy.clear(runner, name)
         lost_writes.clear_marker(name, path)
     amount = "" if used is None else f" ({used.dirty_bytes} bytes)"
@@ -386,7 +387,7 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
 
 
 def _set_stable(name: str, path: str, target: CacheMode) -> None:
-    """Make writes synchronous, or no longer, where nothing is held back in RAM."""
+    """Make writes synchronous, or no longer, where the replica is not in write-back."""
     wanted = target is CacheMode.WRITE_THROUGH and not is_power_protected()
     held, note = page_cache.observe(path), _writes_stable(name)
     if held is None or (held.is_synchronous == wanted and (not wanted or note.exists())):
@@ -396,21 +397,23 @@ def _set_stable(name: str, path: str, target: CacheMode) -> None:
     note.remove()
     page_cache.set_synchronous(path, on=wanted)
     if wanted:
-        # What was written before is to be as stable as what follows, also what is under way.
+        # Earlier writes have to be as stable as later ones, also those in flight.
         page_cache.drain(path)
         page_cache.flush(path)
-        # Noted, because whoever dies before this has to be followed by one that flushes.
+        # Last: after a kill before this the next monitor flushes.
         note.write()
     log(name, target.value, step=target.value)
 
 
-def _spare(runner: Runner, device: Device, path: str, state: ResourceState | None) -> None:
+def _disable_flushes(
+    runner: Runner, device: Device, path: str, state: ResourceState | None
+) -> None:
     held = page_cache.observe(path)
     if held is None or not held.is_synchronous or not _writes_stable(device.name).exists():
         return
     try:
         if disk_flushes.disable(runner, device, state):
-            log(device.name, "each write is stable, so DRBD flushes no more", step="not-flushing")
+            log(device.name, "each write is stable: DRBD's flushes are off", step="not-flushing")
     except SanctlError as error:
         log(device.name, f"DRBD goes on flushing: {error}", step="flushing")
 
@@ -425,11 +428,11 @@ def _power_protected() -> state_files.StateFile:
 
 
 def _writes_stable(name: str) -> state_files.StateFile:
-    """There while all that was acknowledged is on the disk, and each write is stable by itself."""
+    """Exists while all acknowledged writes are on the disk and each further write is stable."""
     return state_files.of_device(name, "writes-stable")
 
 
-def _set(note: state_files.StateFile, *, is_set: bool) -> None:
+def _set_note(note: state_files.StateFile, *, is_set: bool) -> None:
     if is_set:
         note.write()
     else:
@@ -437,6 +440,6 @@ def _set(note: state_files.StateFile, *, is_set: bool) -> None:
 
 
 def _locked(name: str, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
-    """Hold the device's cache lock; without `wait` only if nobody else does."""
+    """Hold the device's cache lock; without `wait` only if it is free."""
     path = state_files.device_lock(name, "cache")
     return state_files.locked(path, wait_s=None if wait else 0.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is published of a replica's write cache."""
+"""The published fields of a replica's write cache: mode, reason, dirty amount, suspect."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sanctl.plan.cache.allowed_mode import ModeReason
 
 
 def published_fields(device: Device, state: ResourceState | None) -> str:
-    """Return what is published of the cache, ` key=value` each; nothing where there is none."""
+    """Return the write cache's published fields, ` key=value` each; empty without a data file."""
     try:
-        return _told(device, state)
+        return _fields(device, state)
     except (SanctlError, OSError) as error:
         return f" cache=? cache-why={type(error).__name__}"
 
 
-def _told(device: Device, state: ResourceState | None) -> str:
+def _fields(device: Device, state: ResourceState | None) -> str:
     path = lost_writes.data_file(device.name)
     if path is None:
         return ""
@@ -34,7 +34,7 @@ def _told(device: Device, state: ResourceState | None) -> str:
         and policy.mode is not CacheMode.NONE
         and write_cache.is_power_protected()
     ):
-        # On a node whose power is protected the disk's own cache is as good as the disk.
+        # On a node with protected power the disk's own cache is as safe as the disk.
         mode = CacheMode.WRITE_THROUGH
     text = f" cache={mode.value}"
     if lost_writes.is_suspect(device.name, path):

@@ -237,10 +237,11 @@ def _conclude(
     elif is_repaired:
         _log(device.name, f"repaired: {done.found_kib} KiB were sent again")
     else:
-        where = ", ".join(done.ranges[:8]) + (" ..." if len(done.ranges) > 8 else "")
+        ranges = ", ".join(done.ranges[:8]) + (" ..." if len(done.ranges) > 8 else "")
+        where = ranges or "ranges no longer in the kernel log"
         _log(
             device.name,
-            f"verify: {done.found_kib} KiB differ, at {where or 'ranges no longer in the kernel log'}",
+            f"verify: {done.found_kib} KiB differ, at {where}",
             priority=journal.ERROR,
         )
 

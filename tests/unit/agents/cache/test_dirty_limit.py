@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What may be dirty on a node: what its devices want together, and never more than RAM allows."""
+"""The limit of dirty memory is the sum of the devices' limits, and at limit a fifth of RAM."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from sanctl.drivers import page_cache
 from sanctl.system import state_files
 
 MIB = 2**20
-MOST = 100 * MIB
+MAX_BYTES = 100 * MIB
 
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int | None]:
-    """What the kernel was told, in order."""
-    told: list[int | None] = []
+    """The limits that the kernel was given, in order."""
+    limits_set: list[int | None] = []
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(dirty_limit, "max_bytes", lambda: MOST)
-    monkeypatch.setattr(page_cache, "set_dirty_limit", lambda most, saved_in: told.append(most))
+    monkeypatch.setattr(dirty_limit, "max_bytes", lambda: MAX_BYTES)
+    monkeypatch.setattr(
+        page_cache, "set_dirty_limit", lambda limit, saved_in: limits_set.append(limit)
+    )
     monkeypatch.setattr(page_cache, "usage", lambda _path: None)
     monkeypatch.setattr(page_cache, "flush_rate_bytes_s", lambda _path: None)
-    return told
+    return limits_set
 
 
-def test_it_is_the_sum_of_what_the_devices_want(limits: list[int | None]) -> None:
+def test_the_limit_is_the_sum_of_the_devices_limits(limits: list[int | None]) -> None:
     dirty_limit.set_limit("a", 32 * MIB)
     dirty_limit.set_limit("b", 64 * MIB)
     dirty_limit.set_limit("b", 64 * MIB)
@@ -36,25 +38,25 @@ def test_it_is_the_sum_of_what_the_devices_want(limits: list[int | None]) -> Non
     assert limits == [32 * MIB, 96 * MIB, 64 * MIB, None]
 
 
-def test_it_is_never_more_than_the_node_allows(limits: list[int | None]) -> None:
+def test_the_limit_is_never_above_the_nodes_maximum(limits: list[int | None]) -> None:
     dirty_limit.set_limit("a", 7 << 50)
-    assert limits == [MOST]
-    assert f" limit={7 << 50} node-limit={MOST}" in dirty_limit.published_fields("a", 7 << 50)
+    assert limits == [MAX_BYTES]
+    assert f" limit={7 << 50} node-limit={MAX_BYTES}" in dirty_limit.published_fields("a", 7 << 50)
     dirty_limit.set_limit("a", 8 * MIB)
     assert dirty_limit.published_fields("a", 8 * MIB) == f" limit={8 * MIB}"
 
 
 @pytest.mark.parametrize("change", [64 * MIB, 8 * MIB, None])
-def test_what_the_kernel_was_not_told_is_told_again(
+def test_a_limit_is_set_again_after_a_kill_or_an_error(
     limits: list[int | None], monkeypatch: pytest.MonkeyPatch, change: int | None
 ) -> None:
-    """Killed, or refused, before it was told or after: the next call is the same."""
+    """Killed or refused, before or after the kernel had the limit: the next call sets it."""
     dirty_limit.set_limit("a", 32 * MIB)
     for dies_before in (True, False):
 
-        def dies(most: int | None, saved_in: str, *, dies_before: bool = dies_before) -> None:
+        def dies(limit: int | None, saved_in: str, *, dies_before: bool = dies_before) -> None:
             if not dies_before:
-                limits.append(most)
+                limits.append(limit)
             raise OSError("refused")
 
         with monkeypatch.context() as patched:
@@ -66,6 +68,6 @@ def test_what_the_kernel_was_not_told_is_told_again(
     assert limits == [32 * MIB, change, change]
 
 
-def test_a_node_allows_a_fifth_of_its_ram() -> None:
+def test_the_maximum_is_a_fifth_of_ram() -> None:
     total_kib = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1])
     assert dirty_limit.max_bytes() == pytest.approx(total_kib * 1024 / 5, rel=0.01)

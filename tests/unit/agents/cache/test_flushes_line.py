@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The one line of a resource file that says that a disk is not flushed."""
+"""The line `disk-flushes no` is added to a resource file and removed; nothing else changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return rendered
 
 
-def test_it_comes_and_goes_and_nothing_else_changes(text: str) -> None:
+def test_only_the_line_is_added_and_removed(text: str) -> None:
     path = Path(resource_file.path_of("vol1"))
     assert resource_file.has_disk_flushes("vol1")
     for _ in range(2):
@@ -49,7 +49,9 @@ def test_it_comes_and_goes_and_nothing_else_changes(text: str) -> None:
     assert path.read_text() == text
 
 
-def test_what_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_resource_file_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     assert not resource_file.set_disk_flushes("vol1", on=False)
     assert resource_file.has_disk_flushes("vol1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Of three copies two may be in write-back, and never one: whatever is lost, or dies, and when.
+"""Of three replicas two may stay in write-back, never one, after losses and kills at any step.
 
 A model of what the agents touch: the data file, the resource file, and of DRBD 9 the part that
 counts copies, as drbd_state.c has it (calc_quorum) and drbd_main.c (set_resource_options). The real
@@ -48,7 +48,7 @@ class Died(BaseException):
 
 
 class Node:
-    """The node that serves, and the copies it sees."""
+    """The node under test, and the peers' replicas that it sees."""
 
     def __init__(self, folder: Path, n2: str, n3: str) -> None:
         self.path = str(folder / f"vm1.{UUID}.data")
@@ -67,14 +67,14 @@ class Node:
     # What the kernel does by itself.
 
     def judge(self) -> None:
-        """Count the copies, as at a change of state."""
+        """Count the replicas, as DRBD does at a change of state."""
         unknown = GONE in self.copies.values()
         there = 1 + sum(copy in CONNECTED for copy in self.copies.values())
         voters = 3 if unknown else there
         self.is_frozen = there < voters // 2 + 1 or (self.needs_two and self.good < 2)
 
     def become(self, peer: str, to: str) -> None:
-        """A copy is lost, comes back to be filled, or loses its disk."""
+        """A replica is lost, comes back and is resynced, or loses its disk."""
         was = self.copies[peer]
         if to == DISKLESS and was not in CONNECTED:
             return
@@ -99,7 +99,7 @@ class Node:
         return 1 + sum(copy == GOOD for copy in self.copies.values())
 
     def check(self) -> None:
-        """What is acknowledged now is in the RAM of two, or stable."""
+        """Writes acknowledged now are in the RAM of two replicas, or stable."""
         if self.is_primary and not self.is_frozen and not self.is_synchronous:
             assert self.good >= 2, f"{self.copies} after {self.steps}"
 
@@ -136,7 +136,7 @@ class Node:
             has_quorum=not self.is_frozen,
             write_ordering="flush",
         )
-        # What happens now happens after it was seen.
+        # Events of this step happen after DRBD was observed.
         self.step("looks")
         return state
 
@@ -179,7 +179,7 @@ class Node:
         write_cache.apply_policy(FakeRunner(), device(), self.observe())
 
     def handler(self) -> None:
-        """Fence-peer for each copy that is gone: when it may, it marks."""
+        """Fence-peer for each replica that is gone: mark it if write-back could be left."""
         for peer, copy in self.copies.items():
             if copy == GONE:
                 write_cache.leave_write_back_unless_two(FakeRunner(), "vm1")
@@ -242,7 +242,7 @@ def text_of(nodes: tuple[str, ...], *, requires_two: bool = False, generation: i
 TEXT = text_of(NODES)
 
 
-def test_two_of_three_stay_in_write_back(make: Callable[..., Node]) -> None:
+def test_two_of_three_replicas_stay_in_write_back(make: Callable[..., Node]) -> None:
     node = make()
     node.monitor()
     assert (
@@ -269,10 +269,10 @@ def test_two_of_three_stay_in_write_back(make: Callable[..., Node]) -> None:
     assert node.mode is CacheMode.WRITE_BACK
 
 
-def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
+def test_a_failed_disk_of_a_peer_ends_write_back(
     make: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DRBD ends the connection for good, which is to be made anew all the same."""
+    """DRBD gives the connection up (StandAlone), and it has to be connected again later."""
     node = make(n3=MARKED)
     node.monitor()
     node.become("n2", DISKLESS)
@@ -283,12 +283,12 @@ def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
     assert noted == [("vm1", "n2")]
     node.handler()
     assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
-    # As replicas that have diverged, which nobody is to connect again.
+    # Replicas that have diverged are StandAlone, too, and must not be connected again.
     fence_peer._note_dropped_connection("vm1", "n2")
     assert len(noted) == 1
 
 
-def test_a_standby_does_not_stay_beside_a_primary_that_lives_by_it(
+def test_a_standby_leaves_write_back_if_its_primary_has_no_disk(
     make: Callable[..., Node],
 ) -> None:
     node = make()
@@ -303,8 +303,8 @@ def test_a_standby_does_not_stay_beside_a_primary_that_lives_by_it(
     assert CacheMode(node.mode) is CacheMode.WRITE_THROUGH
 
 
-def test_after_a_flush_that_failed_nothing_goes_on(make: Callable[..., Node]) -> None:
-    """The kernel tells it once: the next flush succeeds, and proves nothing."""
+def test_io_stays_frozen_after_a_failed_flush(make: Callable[..., Node]) -> None:
+    """The kernel reports it once: the next flush succeeds, and proves nothing."""
     node = make(n3=BEHIND)
     node.monitor()
     node.become("n2", GONE)
@@ -317,7 +317,7 @@ def test_after_a_flush_that_failed_nothing_goes_on(make: Callable[..., Node]) ->
     assert node.is_frozen and node.needs_two and minimum_redundancy.is_required("vm1")
 
 
-def test_a_primary_that_an_older_release_left_in_write_back_is_held(
+def test_two_replicas_are_required_for_a_write_back_begun_by_an_older_release(
     make: Callable[..., Node],
 ) -> None:
     node = make()
@@ -334,7 +334,7 @@ def test_a_primary_that_an_older_release_left_in_write_back_is_held(
     assert not node.needs_two and not node.is_frozen
 
 
-def test_a_demotion_waits_for_nobody_to_release(make: Callable[..., Node]) -> None:
+def test_a_demotion_resumes_frozen_io_by_itself(make: Callable[..., Node]) -> None:
     """The handler was killed, and the cluster has cancelled the monitor."""
     node = make(n3=BEHIND)
     node.monitor()
@@ -344,7 +344,7 @@ def test_a_demotion_waits_for_nobody_to_release(make: Callable[..., Node]) -> No
     assert not node.is_frozen and node.mode is CacheMode.WRITE_THROUGH
 
 
-def test_a_disk_that_fails_here_leaves_the_others_serving(make: Callable[..., Node]) -> None:
+def test_a_failed_disk_here_clears_the_requirement(make: Callable[..., Node]) -> None:
     node = make(n3=MARKED)
     node.monitor()
     node.has_disk_failed = True
@@ -354,10 +354,10 @@ def test_a_disk_that_fails_here_leaves_the_others_serving(make: Callable[..., No
 
 
 @pytest.mark.parametrize("before", [(GOOD, GOOD), (GOOD, BEHIND), (MARKED, GOOD)], ids=str)
-def test_whatever_is_lost_at_whichever_step(
+def test_losses_after_any_steps_leave_data_safe_and_io_running(
     make: Callable[..., Node], before: tuple[str, str]
 ) -> None:
-    """One copy is lost after one step of the agent, another after another, and one may die."""
+    """Two replicas are lost, each after some step of the agent, and the agent may be killed."""
     ends = set()
     for first, second, gap in itertools.product(EVENTS, EVENTS, range(2)):
         for at, dies in itertools.product(range(1, 9), (False, True)):
@@ -386,7 +386,9 @@ def _die() -> None:
 
 
 @pytest.mark.parametrize("n3", [GOOD, BEHIND, MARKED])
-def test_one_that_takes_over_holds_before_it_serves(make: Callable[..., Node], n3: str) -> None:
+def test_a_new_primary_requires_two_replicas_before_it_serves(
+    make: Callable[..., Node], n3: str
+) -> None:
     node = make(n3=n3)
     node.is_primary = False
     node.monitor()
@@ -404,8 +406,10 @@ def test_one_that_takes_over_holds_before_it_serves(make: Callable[..., Node], n
     assert not node.needs_two and not minimum_redundancy.is_required("vm1")
 
 
-def test_who_died_before_it_held_does_not_stay(make: Callable[..., Node]) -> None:
-    """Made Primary, and killed before it was ready to serve; and then a copy is lost."""
+def test_a_primary_killed_before_it_required_two_leaves_write_back(
+    make: Callable[..., Node],
+) -> None:
+    """Made Primary, killed before it was ready to serve, and then a replica is lost."""
     node = make()
     node.is_primary = False
     node.monitor()
@@ -415,7 +419,9 @@ def test_who_died_before_it_held_does_not_stay(make: Callable[..., Node]) -> Non
     assert node.mode is CacheMode.WRITE_THROUGH
 
 
-def test_the_line_comes_and_goes_and_nothing_else_changes(make: Callable[..., Node]) -> None:
+def test_only_the_line_quorum_minimum_redundancy_is_added_and_removed(
+    make: Callable[..., Node],
+) -> None:
     make()
     path = Path(resource_file.path_of("vm1"))
     text = path.read_text()
@@ -434,7 +440,7 @@ def test_the_line_comes_and_goes_and_nothing_else_changes(make: Callable[..., No
         assert "redundancy" not in text_of(nodes, requires_two=True, generation=generation)
 
 
-def test_what_is_not_there_is_not_held(make: Callable[..., Node]) -> None:
+def test_nothing_is_required_without_a_resource_file(make: Callable[..., Node]) -> None:
     make()
     resource_file.remove("vm1")
     resource_file.set_requires_two("vm1", on=True)
@@ -444,7 +450,7 @@ def test_what_is_not_there_is_not_held(make: Callable[..., Node]) -> None:
     assert runner.calls == []
 
 
-def test_drbd_is_told_in_an_order_that_counts_anew() -> None:
+def test_clearing_the_requirement_makes_drbd_count_quorum_again() -> None:
     runner = FakeRunner()
     drbdsetup.require_two(runner, "vm1")
     drbdsetup.require_majority(runner, "vm1", replica_count=4)

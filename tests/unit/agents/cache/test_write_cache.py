@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The cache of one replica, on a kernel that remembers what was done to it, and in what order.
+"""The write cache mode of a replica, on a fake kernel that records the order of the steps.
 
 What real kernels do with these calls is shown in tests/lab/test_cache_policies.py.
 """
@@ -142,7 +142,7 @@ def enter(kernel: Kernel, runner: FakeRunner) -> None:
     kernel.done.clear()
 
 
-def test_a_device_without_a_cache_is_left_alone(kernel: Kernel, runner: FakeRunner) -> None:
+def test_a_device_without_a_cache_policy_is_left_alone(kernel: Kernel, runner: FakeRunner) -> None:
     for policy in ("", "none"):
         write_cache.apply_policy(runner, device(policy), state())
         write_cache.leave_write_back(runner, "vm1")
@@ -152,9 +152,9 @@ def test_a_device_without_a_cache_is_left_alone(kernel: Kernel, runner: FakeRunn
     assert write_cache_status.published_fields(device("none"), state()) == " cache=none"
 
 
-def test_write_through_flushes_what_came_before(kernel: Kernel, runner: FakeRunner) -> None:
+def test_write_through_flushes_earlier_writes(kernel: Kernel, runner: FakeRunner) -> None:
     write_cache.apply_policy(runner, device("write-through"), ALONE)
-    # What is under way began before the file was synchronous, and may end without being stable.
+    # A write in flight began before the file was synchronous, and may end without being stable.
     assert kernel.done == ["synchronous", "drain", "flush"]
     write_cache.apply_policy(runner, device("write-through"), ALONE)
     assert len(kernel.done) == 3
@@ -174,7 +174,7 @@ def test_write_back_is_entered_and_left(kernel: Kernel, runner: FakeRunner) -> N
     assert kernel.done == ["synchronous", "flush", "direct", "free"]
 
 
-def test_another_limit_is_set_live(kernel: Kernel, runner: FakeRunner) -> None:
+def test_a_changed_limit_is_set_in_write_back(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
     write_cache.apply_policy(runner, device(f"{BACK},dirty=8388608"), state())
     assert kernel.limit == 8 << 20 and kernel.done == []
@@ -183,7 +183,7 @@ def test_another_limit_is_set_live(kernel: Kernel, runner: FakeRunner) -> None:
 @pytest.mark.parametrize(
     "seen", [[ALONE], [state(), ALONE], [state(), state("Inconsistent")]], ids=len
 )
-def test_a_peer_lost_meanwhile_ends_it_at_once(
+def test_write_back_ends_at_once_if_the_peer_is_lost_meanwhile(
     kernel: Kernel, runner: FakeRunner, seen: list[ResourceState | None]
 ) -> None:
     kernel.drbd = list(seen)
@@ -195,7 +195,7 @@ def test_a_peer_lost_meanwhile_ends_it_at_once(
     )
 
 
-def test_the_survivor_is_secured(kernel: Kernel, runner: FakeRunner) -> None:
+def test_the_only_replica_left_leaves_write_back(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
     write_cache.leave_write_back(runner, "vm1")
     assert kernel.done == ["synchronous", "flush", "direct"]
@@ -203,7 +203,7 @@ def test_the_survivor_is_secured(kernel: Kernel, runner: FakeRunner) -> None:
 
 
 @pytest.mark.parametrize("step", ["synchronous", "flush", "direct"])
-def test_whoever_dies_half_way_out_is_finished(
+def test_leaving_write_back_is_finished_after_a_kill(
     kernel: Kernel, runner: FakeRunner, step: str
 ) -> None:
     enter(kernel, runner)
@@ -218,22 +218,22 @@ def test_whoever_dies_half_way_out_is_finished(
 
 
 @pytest.mark.parametrize("step", ["buffered", "free"])
-@pytest.mark.parametrize("how", ["secure", "settle"])
-def test_whoever_dies_half_way_in_is_taken_back(
+@pytest.mark.parametrize("how", ["leave", "policy"])
+def test_entering_write_back_is_undone_after_a_kill(
     kernel: Kernel, runner: FakeRunner, step: str, how: str
 ) -> None:
     kernel.dies_at = step
     with pytest.raises(KeyboardInterrupt):
         write_cache.apply_policy(runner, device(BACK), state())
     kernel.dies_at = ""
-    if how == "secure":
+    if how == "leave":
         write_cache.leave_write_back(runner, "vm1")
     else:
         write_cache.apply_policy(runner, device("write-through"), ALONE)
     assert kernel.mode is CacheMode.WRITE_THROUGH and not lost_writes.has_marker(kernel.path)
 
 
-def test_a_flush_that_fails_is_never_forgotten(kernel: Kernel, runner: FakeRunner) -> None:
+def test_a_replica_stays_suspect_after_a_failed_flush(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
     kernel.flush_fails = True
     for _ in range(3):
@@ -245,10 +245,10 @@ def test_a_flush_that_fails_is_never_forgotten(kernel: Kernel, runner: FakeRunne
         write_cache.refuse_suspect("vm1")
 
 
-def test_a_flush_that_failed_before_it_was_left_is_found(
+def test_a_flush_that_failed_in_drbd_before_leaving_is_found(
     kernel: Kernel, runner: FakeRunner
 ) -> None:
-    """DRBD met it after the monitor had looked at DRBD."""
+    """DRBD met it after the monitor had observed DRBD."""
     enter(kernel, runner)
     kernel.drbd = [state()._replace(write_ordering="drain")]
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
@@ -258,10 +258,10 @@ def test_a_flush_that_failed_before_it_was_left_is_found(
 
 
 @pytest.mark.parametrize("policy", ["write-through", BACK])
-def test_what_is_known_to_be_lost_gets_out_of_write_back(
+def test_a_replica_known_to_be_suspect_leaves_write_back(
     kernel: Kernel, runner: FakeRunner, policy: str
 ) -> None:
-    """Refused at each monitor, it would keep the monitor from having it replaced."""
+    """Refused at each monitor, the replica would never be resynced by a later step of it."""
     enter(kernel, runner)
     failed = state()._replace(write_ordering="drain")
     kernel.drbd = [failed]
@@ -274,7 +274,7 @@ def test_what_is_known_to_be_lost_gets_out_of_write_back(
 
 
 @pytest.mark.parametrize("is_in_sync", [True, False])
-def test_a_flush_that_drbd_swallowed_is_found_before_it_serves(
+def test_a_flush_that_failed_in_drbd_is_found_before_the_node_serves(
     kernel: Kernel, runner: FakeRunner, is_in_sync: bool
 ) -> None:
     enter(kernel, runner)
@@ -284,7 +284,9 @@ def test_a_flush_that_drbd_swallowed_is_found_before_it_serves(
         write_cache.leave_write_back_unless_in_sync(runner, "vm1")
 
 
-def test_another_boot_finds_a_suspect(kernel: Kernel, runner: FakeRunner, tmp_path: Path) -> None:
+def test_after_a_reboot_in_write_back_the_replica_is_suspect(
+    kernel: Kernel, runner: FakeRunner, tmp_path: Path
+) -> None:
     enter(kernel, runner)
     (tmp_path / "boot_id").write_text("the next boot\n")
     kernel.held = WriteState(is_buffered=False, is_synchronous=False)
@@ -299,16 +301,16 @@ def test_another_boot_finds_a_suspect(kernel: Kernel, runner: FakeRunner, tmp_pa
     )
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
         write_cache.leave_write_back(runner, "vm1")
-    # A stop is no judgement on it, and must not fail.
+    # A stop changes nothing about that, and must not fail.
     write_cache.before_stop(runner, device(BACK))
     assert lost_writes.is_suspect("vm1", kernel.path)
-    # With new metadata it holds nothing that could pass for good.
+    # With new metadata the replica has no data that counts.
     os.unlink(files.metadata)
     write_cache.prepare_start(runner, device(BACK), files, is_protected=False)
     assert not lost_writes.is_suspect("vm1", kernel.path)
 
 
-def test_the_same_boot_finds_what_it_left(kernel: Kernel, runner: FakeRunner) -> None:
+def test_in_the_same_boot_the_pages_are_flushed(kernel: Kernel, runner: FakeRunner) -> None:
     """As after a crash of Pacemaker: the pages are still there, and only have to be flushed."""
     enter(kernel, runner)
     kernel.held = WriteState(is_buffered=False, is_synchronous=False)
@@ -316,7 +318,9 @@ def test_the_same_boot_finds_what_it_left(kernel: Kernel, runner: FakeRunner) ->
     assert "flush" in kernel.done and not lost_writes.has_marker(kernel.path)
 
 
-def test_where_direct_io_is_refused_synchronous_stays(kernel: Kernel, runner: FakeRunner) -> None:
+def test_writes_stay_synchronous_where_direct_io_is_refused(
+    kernel: Kernel, runner: FakeRunner
+) -> None:
     enter(kernel, runner)
     kernel.refuses_direct = True
     write_cache.apply_policy(runner, device("none"), state())
@@ -335,17 +339,23 @@ def test_protected_power_makes_a_disks_own_cache_as_good_as_the_disk(
     )
     write_cache.apply_policy(runner, device(BACK), state())
     write_cache.leave_write_back(runner, "vm1")
-    assert kernel.mode is CacheMode.WRITE_THROUGH, "what flushes does not rely on it"
+    assert kernel.mode is CacheMode.WRITE_THROUGH, (
+        "leaving write-back does not rely on protected power"
+    )
 
 
-def test_a_standby_that_stops_cuts_its_primary_off(kernel: Kernel, runner: FakeRunner) -> None:
+def test_a_standby_that_stops_cuts_the_connection_to_its_primary(
+    kernel: Kernel, runner: FakeRunner
+) -> None:
     enter(kernel, runner)
     write_cache.before_stop(runner, device(BACK))
     assert kernel.done[:2] == ["synchronous", "flush"]
     assert [argv[:3] for argv, _ in runner.calls] == [("drbdadm", "disconnect", "--force")]
 
 
-def test_a_primary_that_stops_flushes_and_takes_leave(kernel: Kernel, runner: FakeRunner) -> None:
+def test_a_primary_that_stops_flushes_and_disconnects_in_order(
+    kernel: Kernel, runner: FakeRunner
+) -> None:
     enter(kernel, runner)
     kernel.drbd = [state(role="Secondary")]
     write_cache.before_stop(runner, device(BACK))
@@ -359,16 +369,16 @@ def test_a_stop_goes_on_after_a_flush_that_fails(kernel: Kernel, runner: FakeRun
     assert lost_writes.is_suspect("vm1", kernel.path)
 
 
-def cib(told: str) -> str:
+def cib(published: str) -> str:
     return (
         '<node_state uname="n1"><transient_attributes><instance_attributes>'
-        f'<nvpair name="sanctl-vm1" value="{told}"/>'
+        f'<nvpair name="sanctl-vm1" value="{published}"/>'
         "</instance_attributes></transient_attributes></node_state>"
     )
 
 
 @pytest.mark.parametrize(
-    ("told", "quorate", "replaced"),
+    ("published", "quorate", "is_refilled"),
     [
         ("disk=UpToDate role=Primary cache=write-through", "Yes", True),
         ("disk=UpToDate role=Primary cache=write-through", "No", False),
@@ -378,37 +388,37 @@ def cib(told: str) -> str:
         ("", "Yes", False),
     ],
 )
-def test_a_suspect_is_replaced_once_another_serves(
+def test_a_suspect_replica_is_refilled_once_another_serves(
     kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
-    told: str,
+    published: str,
     quorate: str,
-    replaced: bool,
+    is_refilled: bool,
 ) -> None:
     def answer(argv: Sequence[str]) -> Answer:
         if argv[0] == "corosync-quorumtool":
             return f"Quorate:          {quorate}\n"
-        return cib(told) if told else (105, "", "no such object")
+        return cib(published) if published else (105, "", "no such object")
 
     begun: list[str] = []
     monkeypatch.setattr(reinitialize, "reset", lambda _, it: begun.append(it.name))
     lost_writes.record_failed_flush("vm1")
     runner = FakeRunner(answer)
     refill_suspect.refill_if_suspect(runner, device(BACK), ALONE)
-    assert begun == (["vm1"] if replaced else [])
+    assert begun == (["vm1"] if is_refilled else [])
     lost_writes.clear_marker("vm1", kernel.path)
     begun.clear()
     refill_suspect.refill_if_suspect(runner, device(BACK), ALONE)
     assert begun == []
 
 
-def test_a_primary_is_never_replaced(kernel: Kernel, runner: FakeRunner) -> None:
+def test_a_suspect_primary_is_never_refilled(kernel: Kernel, runner: FakeRunner) -> None:
     lost_writes.record_failed_flush("vm1")
     refill_suspect.refill_if_suspect(runner, device(BACK), ALONE._replace(role="Primary"))
     assert runner.calls == []
 
 
-def test_a_policy_that_does_not_read_changes_nothing(kernel: Kernel, runner: FakeRunner) -> None:
+def test_a_policy_that_cannot_be_parsed_changes_nothing(kernel: Kernel, runner: FakeRunner) -> None:
     with pytest.raises(CommandError, match="SAN-CACHE-004"):
         write_cache.apply_policy(runner, device("writeback"), state())
     assert kernel.done == []
