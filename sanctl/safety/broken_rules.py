@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Each rule of the safety model broken on its own, and the counterexample that must be found then.
+"""Every broken variant of the safety model, one rule each, and the counterexample expected of it.
 
 A rule that can be broken without a counterexample is not explored, or not needed. All other rules
 are kept, so that the counterexample is due to the broken one.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The named rules of the safety model, shipped values as defaults, each of which can be broken.
+"""The safety model's named rules: decisions of sanctl, promises of others; each can be broken.
 
 Sanctl's own decisions are not copied: these are the functions that the agents call.
 """

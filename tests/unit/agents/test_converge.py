@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What cannot be applied keeps nothing else from being applied."""
+"""Converging a replica: a change that fails does not keep the other changes from being applied."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEVICE = Device("vm1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ("iqn.a",))
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was applied, in order; `lio` and `cache` fail where told to."""
+    """What was applied, in order; `lio` and `cache` fail where the test says so."""
     told: list[str] = []
 
     def acts(name: str, outcome: object = None) -> Callable[..., object]:
@@ -72,7 +72,7 @@ def run(suspended: str = "no") -> None:
     ],
 )
 @pytest.mark.parametrize("error", [CommandError(Problem("SAN-CMD-003", "no")), OSError(5, "EIO")])
-def test_the_rest_is_applied(
+def test_a_failed_change_does_not_keep_the_others_from_being_applied(
     done: list[str], monkeypatch: pytest.MonkeyPatch, where: str, what: str, error: Exception
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -91,7 +91,7 @@ def test_the_rest_is_applied(
     assert ("sanctl.drivers.lio.set_initiators" in done) is is_cache
 
 
-def test_what_changes_drbd_goes_no_further_than_it_can(
+def test_a_failed_change_of_drbd_ends_the_rest(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A disk that fails while a replica is started: nothing is made anew, removed or trusted."""
+"""A disk that fails during a start: no file is made, removed or trusted."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def held(files: pool_files.DeviceFiles) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("part", ["data", "metadata"])
-def test_a_start_makes_nothing_of_a_file_that_it_cannot_see(
+def test_a_start_makes_no_file_where_an_existing_one_cannot_be_read(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, part: str, number: int
 ) -> None:
-    """An intact copy came back Inconsistent: its metadata had been deleted, or made anew."""
+    """An intact replica came back Inconsistent: its metadata had been deleted, or made again."""
     before, path = held(files), getattr(files, part)
     faults = Faults(monkeypatch)
     faults.at(path, number)
@@ -86,7 +86,7 @@ def test_a_start_makes_nothing_of_a_file_that_it_cannot_see(
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_no_metadata_are_written_over_ones_that_cannot_be_seen(
+def test_no_metadata_are_written_over_unreadable_metadata(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(drbdadm, "create_metadata", refuse)
@@ -98,10 +98,10 @@ def test_no_metadata_are_written_over_ones_that_cannot_be_seen(
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_suspect_copy_stays_suspect(
+def test_a_suspect_replica_stays_suspect(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Its marker was cleared: with no metadata it would have held nothing that could be lost."""
+    """Its marker was cleared, as if the replica had no metadata and so no data to lose."""
     monkeypatch.setattr(write_cache, "apply_policy", lambda *_: None)
     faults = Faults(monkeypatch)
     faults.at(files.metadata, number)
@@ -112,7 +112,7 @@ def test_a_suspect_copy_stays_suspect(
 
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("where", ["marker", "flush"])
-def test_a_copy_that_may_be_suspect_does_not_serve_and_is_not_thrown_away(
+def test_a_replica_that_may_be_suspect_does_not_serve_and_is_not_discarded(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int, where: str
 ) -> None:
     Path(lost_writes.marker_path(files.data)).unlink()
@@ -179,7 +179,7 @@ def test_a_marker_that_cannot_be_read_is_not_one_that_is_missing(
 def test_an_error_of_the_kernel_costs_no_monitor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What only saves a question, or is there for tests, is not worth a restart."""
+    """A file that only saves a query, or is there for tests, is no reason for a restart."""
     faults = Faults(monkeypatch)
     monkeypatch.setattr(os, "unlink", _failing(os.unlink))
     ocf.crash_point("gate")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Files of deleted devices are removed by order of a quorate cluster only."""
+"""Files of deleted devices are removed only by a tombstone in the CIB, and with quorum."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def reap(monkeypatch: pytest.MonkeyPatch, noted: dict[str, str], *, is_quorate: 
     agent._delete_files_of_deleted_devices({"main": "/srv/sanctl/main"}, noted)
 
 
-def test_the_mark_goes_with_the_files_and_the_order_last(
+def test_the_outdated_mark_is_removed_after_the_files_and_the_tombstone_last(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reap(monkeypatch, NOTED, is_quorate=True)
     assert done == ["files", "sanctl-outdated-vol1", "sanctl-delete-vol1"]
 
 
-def test_the_mark_of_another_device_of_that_name_stays(
+def test_the_outdated_mark_of_another_device_of_that_name_stays(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reap(monkeypatch, NOTED | {"sanctl-outdated-vol1": "1" * 32}, is_quorate=True)
@@ -50,12 +50,12 @@ def test_the_mark_of_another_device_of_that_name_stays(
 def test_a_node_that_was_cut_off_changes_nothing(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its CIB would become newer with each change, and could outrank the others'."""
+    """The CIB of such a node would become newer with each change, and could replace the others'."""
     reap(monkeypatch, NOTED, is_quorate=False)
     assert done == []
 
 
-def test_corosync_is_asked_only_where_there_is_something_to_do(
+def test_corosync_is_asked_only_if_there_is_a_tombstone(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unasked(_runner: object) -> Membership:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A copy that is behind has a resource file with one connection, and gets the others later."""
+"""A stale replica of four connects to the Primary alone, and to all peers once it is in sync."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_STEP = BEHIND._replace(
 
 
 class Node:
-    """This node, n3: what is in the resource file, who serves, what was done."""
+    """This node, n3: its resource file, the Primary, and the calls made."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -81,7 +81,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
     return made
 
 
-def test_it_starts_with_the_node_that_serves(node: Node) -> None:
+def test_a_stale_replica_connects_to_the_primary_alone_at_its_start(node: Node) -> None:
     assert node.first() == "n1"
     node.serving = ""
     assert node.first() == ""
@@ -91,7 +91,7 @@ def test_it_starts_with_the_node_that_serves(node: Node) -> None:
     assert node.first() == ""
 
 
-def test_who_was_filled_in_part_by_another_begins_anew(node: Node) -> None:
+def test_a_replica_that_another_node_began_to_fill_is_reset(node: Node) -> None:
     assert node.bring_up("n1") == ["up"] and node.source.read_text() == "n1"
     assert node.bring_up("n1") == ["up"]
     assert node.bring_up("") == ["up"] and node.source.read_text() == "n1"
@@ -103,7 +103,7 @@ def test_who_was_filled_in_part_by_another_begins_anew(node: Node) -> None:
     assert not node.source.exists(), "what is in step is whole"
 
 
-def test_the_note_of_another_stays_until_what_it_is_about_is_gone(
+def test_the_source_note_changes_only_after_the_reset(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies(*_: object) -> None:
@@ -119,7 +119,7 @@ def test_the_note_of_another_stays_until_what_it_is_about_is_gone(
     assert node.source.read_text() == "n1"
 
 
-def test_the_others_follow_when_it_is_in_step(node: Node) -> None:
+def test_the_other_peers_are_connected_once_the_replica_is_in_sync(node: Node) -> None:
     node.only = "n1"
     assert node.follow(BEHIND) == []
     assert node.follow(IN_STEP) == ["file all", "adjust"]
@@ -133,7 +133,7 @@ def test_a_change_that_was_interrupted_is_done_again(node: Node) -> None:
     assert node.follow(still_all._replace(disk="Outdated")) == ["file n1", "adjust"]
 
 
-def test_who_was_started_apart_is_connected_later(node: Node) -> None:
+def test_a_replica_started_without_connections_is_connected_later(node: Node) -> None:
     apart = BEHIND._replace(disk="Consistent", peers=())
     assert node.follow(apart) == ["file n1", "adjust"]
     node.only, node.serving = "", ""
@@ -144,7 +144,7 @@ def test_who_was_started_apart_is_connected_later(node: Node) -> None:
     assert node.follow(apart) == ["file n4", "anew"] and node.source.read_text() == "n4"
 
 
-def test_a_full_pool_keeps_it_apart_and_not_down(
+def test_a_full_pool_keeps_a_replica_disconnected_and_not_down(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -164,13 +164,13 @@ def test_a_start_does_not_fail_where_the_cluster_gives_no_answer(
     assert node.first() is None
 
 
-def test_another_that_serves_fills_it_from_the_beginning(node: Node) -> None:
+def test_a_new_primary_fills_the_replica_from_the_beginning(node: Node) -> None:
     node.only, node.serving = "n1", "n4"
     lost = BEHIND._replace(peers=(N1._replace(connection="Connecting"),))
     assert node.follow(lost) == ["file n4", "anew"]
 
 
-def test_who_has_nobody_left_asks_the_cluster_and_nobody_else_does(
+def test_only_an_isolated_replica_asks_the_cluster(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lonely = IN_STEP._replace(peers=tuple(
@@ -189,14 +189,16 @@ def test_who_has_nobody_left_asks_the_cluster_and_nobody_else_does(
 
 
 @pytest.mark.parametrize("quorum", [True, False])
-def test_without_quorum_and_with_a_suspect_nothing_is_changed(node: Node, quorum: bool) -> None:
+def test_without_quorum_or_with_a_suspect_replica_nothing_is_changed(
+    node: Node, quorum: bool
+) -> None:
     node.only = "n1"
     node.serving = "n4" if quorum else None
     node.is_suspect = quorum
     assert node.follow(BEHIND) == []
 
 
-def test_all_are_met_before_a_promotion(node: Node) -> None:
+def test_all_peers_are_connected_before_a_promotion(node: Node) -> None:
     isolation.connect_all_peers(LocalRunner(), FOUR, within_s=1.0)
     assert node.done == []
     node.only = "n1"
@@ -204,7 +206,7 @@ def test_all_are_met_before_a_promotion(node: Node) -> None:
     assert node.done == ["file all", "adjust", "wait"]
 
 
-def test_the_file_tells_whom_it_connects_to(
+def test_the_resource_file_holds_the_single_connection(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))

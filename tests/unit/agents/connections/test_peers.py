@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD's connections follow the nodes that hold copies; killed anywhere, the next call goes on."""
+"""DRBD's connections follow the list of replica nodes; an interrupted change is done again."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_nothing_is_asked_while_nothing_changes(node: Node) -> None:
     assert not node.asked
 
 
-def test_a_copy_comes(node: Node) -> None:
+def test_a_replica_is_added(node: Node) -> None:
     configured(node, "n1")
     assert "fencing dont-care" in text()
     assert peers.apply_replica_nodes(node, device("n1", "n2"))
@@ -87,14 +87,14 @@ def test_a_copy_comes(node: Node) -> None:
     assert "fencing resource-and-stonith" in text() and "on n2 {" in text()
 
 
-def test_a_copy_that_lost_writes_is_not_connected(node: Node) -> None:
+def test_a_replica_that_lost_writes_is_not_connected(node: Node) -> None:
     configured(node, "n1")
     lost_writes.record_failed_flush("vol1")
     assert not peers.apply_replica_nodes(node, device("n1", "n2"))
     assert node.asked == []
 
 
-def test_a_copy_goes(node: Node) -> None:
+def test_a_replica_is_removed(node: Node) -> None:
     configured(node, "n1", "n2")
     assert peers.apply_replica_nodes(node, device("n1"))
     assert node.asked == [
@@ -119,7 +119,7 @@ def test_what_was_interrupted_is_done_again(node: Node, failing: str) -> None:
     assert not peers.apply_replica_nodes(node, device("n1"))
 
 
-def test_a_connection_that_does_not_end_keeps_the_file_that_knows_it(node: Node) -> None:
+def test_a_connection_that_does_not_end_keeps_the_old_resource_file(node: Node) -> None:
     configured(node, "n1", "n2")
     node.failing = "disconnect"
     with pytest.raises(CommandError):
@@ -133,7 +133,7 @@ def test_the_node_that_is_dropped_does_nothing(node: Node) -> None:
     assert not node.asked
 
 
-def test_drbd_9_ends_connections_by_itself_and_forgets_who_is_gone(node: Node) -> None:
+def test_drbd_9_ends_connections_by_adjust_and_forgets_removed_peers(node: Node) -> None:
     node.generation, node.topology = 9, node.with_own_pool(wide_topology())
     configured(node, "n1", "n2", "n3")
     node.failing = "forget-peer"

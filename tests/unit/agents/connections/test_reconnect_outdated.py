@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica that DRBD 9 calls behind, and that is not, meets the node that serves once more."""
+"""An Outdated replica with nothing out of sync is reconnected to the Primary (DRBD 9)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def look(node: FakeNode, state: ResourceState) -> ResourceState:
     return reconnect_outdated.reconnect(node, DEVICE, state)
 
 
-def test_the_second_look_connects_to_the_node_that_serves(node: FakeNode) -> None:
+def test_the_second_monitor_reconnects_to_the_primary(node: FakeNode) -> None:
     assert look(node, OVERLOOKED) is OVERLOOKED
     node.age("vol", "outdated-since", 10)
     assert look(node, OVERLOOKED) is OVERLOOKED
@@ -62,7 +62,7 @@ def test_the_second_look_connects_to_the_node_that_serves(node: FakeNode) -> Non
     assert node.commands() == RECONNECT * 2
 
 
-def test_one_that_stops_half_way_is_connected_again_by_the_next_monitor(
+def test_an_interrupted_reconnect_is_finished_by_the_next_monitor(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look(node, OVERLOOKED)
@@ -75,7 +75,7 @@ def test_one_that_stops_half_way_is_connected_again_by_the_next_monitor(
     assert state_files.of_device("vol", "outdated-unmarked.n1").exists()
 
 
-def test_who_is_not_marked_could_be_promoted_by_a_mistake_and_is_left_alone(
+def test_an_unmarked_replica_could_be_promoted_wrongly_and_is_left_alone(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_Marked, "is_marked", False)
@@ -85,14 +85,14 @@ def test_who_is_not_marked_could_be_promoted_by_a_mistake_and_is_left_alone(
     assert node.calls == []
 
 
-def test_a_clock_put_right_does_not_hold_it_up(node: FakeNode) -> None:
+def test_a_clock_set_back_does_not_delay_the_reconnect(node: FakeNode) -> None:
     look(node, OVERLOOKED)
     node.age("vol", "outdated-since", -3600)
     look(node, OVERLOOKED)
     assert node.commands() == RECONNECT
 
 
-def test_what_was_interrupted_has_not_lasted(node: FakeNode) -> None:
+def test_an_interrupted_state_restarts_the_wait(node: FakeNode) -> None:
     look(node, OVERLOOKED)
     node.age("vol", "outdated-since", 60)
     look(node, OVERLOOKED._replace(peers=(OTHER, SERVING._replace(replication="SyncTarget"))))
@@ -100,7 +100,7 @@ def test_what_was_interrupted_has_not_lasted(node: FakeNode) -> None:
     assert node.calls == []
 
 
-def test_what_passes_is_forgotten(node: FakeNode) -> None:
+def test_the_note_is_removed_when_the_state_ends(node: FakeNode) -> None:
     look(node, OVERLOOKED)
     node.age("vol", "outdated-since", 60)
     assert look(node, GOOD) is GOOD
@@ -125,14 +125,16 @@ def test_what_passes_is_forgotten(node: FakeNode) -> None:
         OVERLOOKED._replace(peers=(OTHER, SERVING._replace(connection="Connecting", role="?"))),
     ],
 )
-def test_who_is_behind_or_busy_is_left_alone(node: FakeNode, state: ResourceState) -> None:
+def test_a_replica_that_is_behind_or_busy_is_left_alone(
+    node: FakeNode, state: ResourceState
+) -> None:
     for _ in range(2):
         assert look(node, state) is state
         assert not state_files.of_device("vol", "outdated-since").exists()
     assert node.calls == []
 
 
-def test_8_4_knows_no_such_state(node: FakeNode) -> None:
+def test_drbd_8_4_is_left_alone(node: FakeNode) -> None:
     node.generation = 8
     for _ in range(2):
         assert look(node, OVERLOOKED) is OVERLOOKED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every replica is marked, and none differs: one node removes its peer's mark."""
+"""All replicas are marked and in sync: one node removes its peer's outdated mark."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_peer_is_unmarked_at_the_version_that_was_read() -> None:
     ],
     ids=["no mark", "its own alone", "the peer's alone", "no quorum", "the peer is no member"],
 )
-def test_else_no_mark_goes(node: FakeRunner) -> None:
+def test_no_mark_is_removed_otherwise(node: FakeRunner) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outdate, "is_fenced", lambda _state: False)
         # The peer is no member, and the cluster may not know it.
@@ -95,13 +95,13 @@ def test_else_no_mark_goes(node: FakeRunner) -> None:
         IDLE._replace(peers=(GOOD._replace(replication="SyncSource", disk="Inconsistent"),)),
     ],
 )
-def test_a_device_that_is_served_or_differs_costs_no_question(state: ResourceState) -> None:
+def test_nothing_is_asked_for_a_device_that_is_served_or_out_of_sync(state: ResourceState) -> None:
     node = _node(("n1", "n2"))
     assert not all_marked.unmark_peer(node, VOL, state)
     assert node.calls == []
 
 
-def test_what_changed_before_the_lock_was_had_counts(fake_node: FakeNode) -> None:
+def test_the_state_is_read_again_under_the_lock(fake_node: FakeNode) -> None:
     node = _node(("n1", "n2"))
     lost = IDLE._replace(peers=(GOOD._replace(connection="Connecting"),))
     fake_node.states["vol1"] = lost

@@ -59,18 +59,18 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kernel:
     return Kernel(tmp_path).install(monkeypatch)
 
 
-def test_nothing_waits(kernel: Kernel) -> None:
+def test_without_hung_requests_there_is_no_reboot(kernel: Kernel) -> None:
     assert kernel.look(()) == 0
     assert kernel.look(state=PRIMARY._replace(role="Secondary")) == 0
     assert not kernel.journal
 
 
-def test_a_forgotten_request_ends_the_node_when_seen_twice(kernel: Kernel) -> None:
+def test_a_hung_request_that_is_seen_twice_reboots_the_node(kernel: Kernel) -> None:
     assert kernel.look((LOST,), ()) == 0
     assert kernel.look((LOST,), (LOST,)) == 1
 
 
-def test_without_an_answer_the_second_time_nothing_ends(kernel: Kernel) -> None:
+def test_no_reboot_if_drbd_does_not_answer_the_second_time(kernel: Kernel) -> None:
     kernel.states["vol"] = None
     assert kernel.look((LOST,)) == 0
     del kernel.states["vol"]
@@ -79,7 +79,7 @@ def test_without_an_answer_the_second_time_nothing_ends(kernel: Kernel) -> None:
     assert kernel.commands("drbdsetup")
 
 
-def test_alone_it_ends_only_once_nothing_is_answered(kernel: Kernel) -> None:
+def test_without_a_peer_the_node_reboots_only_once_no_request_is_answered(kernel: Kernel) -> None:
     alone = kernel.states["vol"] = PRIMARY._replace(peers=())
     assert kernel.look((LOST,), state=alone) == 0
     assert "no other node can serve" in kernel.journal[-1]
@@ -103,7 +103,7 @@ LOOKS_S = 10.0
         (PendingRequests(0, 0, 0), None),
     ],
 )
-def test_without_debugfs_what_is_counted_tells(
+def test_without_debugfs_the_request_counters_decide(
     kernel: Kernel, outstanding: PendingRequests, after_s: float | None
 ) -> None:
     kernel.outstanding = outstanding
@@ -115,7 +115,7 @@ def test_without_debugfs_what_is_counted_tells(
             return
 
 
-def test_an_answer_or_a_freeze_begins_the_wait_anew(kernel: Kernel) -> None:
+def test_an_answered_request_or_a_freeze_restarts_the_wait(kernel: Kernel) -> None:
     kernel.outstanding = PendingRequests(1, 0, 0)
     frozen = PRIMARY._replace(suspended="fencing")
     for number in range(40):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Quorums that need have no node in common: when the word "fenced" is not enough."""
+"""Quorums that need share no node: a fenced peer does not prove that this replica is newest."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_member_is_a_member(fake_node: FakeNode) -> None:
         ("UpToDate", TWO_NODE, "member"),
     ],
 )
-def test_a_member_of_corosync_alone_says_nothing_to_an_untried_replica(
+def test_a_member_of_corosync_alone_is_unknown_to_a_replica_never_connected(
     fake_node: FakeNode, disk: str, flags: Collection[str], expected: str
 ) -> None:
     assert weigh(fake_node, "member", disk=disk, flags=flags, has_joined=False) == expected
@@ -82,7 +82,7 @@ def test_a_member_of_corosync_alone_says_nothing_to_an_untried_replica(
         (None, False),
     ],
 )
-def test_who_has_joined(state: dict[str, str] | None, expected: bool) -> None:
+def test_which_node_state_has_joined(state: dict[str, str] | None, expected: bool) -> None:
     element = None if state is None else ET.Element("node_state", state)
     assert quorum_overlap.has_joined(element) is expected
 
@@ -100,7 +100,7 @@ def test_who_has_joined(state: dict[str, str] | None, expected: bool) -> None:
         ("Consistent", {"Quorate"}, "fenced"),
     ],
 )
-def test_a_replica_that_has_not_met_its_peer_is_not_trusted(
+def test_a_replica_that_was_never_connected_is_not_trusted(
     fake_node: FakeNode, disk: str | None, flags: Collection[str], expected: str
 ) -> None:
     assert weigh(fake_node, "fenced", disk=disk, flags=flags) == expected
@@ -109,10 +109,10 @@ def test_a_replica_that_has_not_met_its_peer_is_not_trusted(
 @pytest.mark.parametrize(
     ("flags", "expected"), [(TWO_NODE, "unknown"), ({"Quorate"}, "fenced")], ids=["two", "majority"]
 )
-def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
+def test_with_drbd_9_the_note_of_a_connection_decides(
     fake_node: FakeNode, flags: Collection[str], expected: str
 ) -> None:
-    """DRBD 9 may call a survivor of a Primary Consistent: heartbeat would not take over."""
+    """DRBD 9 may call the survivor of a Primary Consistent: it could not take over by that."""
     seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):
         assert weigh(fake_node, "fenced", disk=disk, **seen) == expected
@@ -122,7 +122,7 @@ def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
         quorum_overlap.remove_notes("vol1")
 
 
-def test_an_operators_word_holds_until_the_replica_is_started_anew(fake_node: FakeNode) -> None:
+def test_an_operators_trust_holds_until_the_replica_is_restarted(fake_node: FakeNode) -> None:
     peer = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", "Consistent", 1024, (peer,), minor=1)
     for generation in (8, 9):
@@ -148,7 +148,7 @@ def test_an_operators_word_holds_until_the_replica_is_started_anew(fake_node: Fa
         ({"fencing": "false", "file": MAJORITY_OF_NODES}, "unknown"),
     ],
 )
-def test_silence_is_absence_only_where_that_was_accepted(
+def test_a_silent_peer_is_gone_only_where_fencing_is_off(
     fake_node: FakeNode, seen: dict[str, Any], expected: str
 ) -> None:
     assert weigh(fake_node, "unknown", **seen) == expected
@@ -167,7 +167,7 @@ def test_silence_is_absence_only_where_that_was_accepted(
         ("Consistent", "Connecting", ({"Quorate"}, {"n1", "n3"}), True),
     ],
 )
-def test_nobody_is_promoted_in_vain(
+def test_no_promotion_is_tried_that_the_handler_must_refuse(
     fake_node: FakeNode,
     disk: str,
     connection: str,
@@ -223,7 +223,9 @@ def be_in(node: FakeNode, life: Path) -> None:
     (node.folder / "unit").symlink_to(life)
 
 
-def test_a_replica_left_from_before_is_found(fake_node: FakeNode, lives: list[Path]) -> None:
+def test_a_replica_from_before_the_cluster_start_is_found(
+    fake_node: FakeNode, lives: list[Path]
+) -> None:
     assert left_over(fake_node, LEFT)
     # As after `crm_resource --cleanup`, which probes, too: it has lost its peer in this life.
     quorum_overlap.record_connection("vol1")
@@ -244,27 +246,29 @@ def test_a_replica_left_from_before_is_found(fake_node: FakeNode, lives: list[Pa
     [{"role": "Primary"}, {"disk": "Consistent"}, {"disk": "Outdated"}, {"peers": ()}],
     ids=str,
 )
-def test_what_cannot_be_promoted_for_it_is_left_alone(
+def test_a_replica_that_cannot_be_promoted_wrongly_is_left_alone(
     fake_node: FakeNode, lives: list[Path], change: dict[str, Any]
 ) -> None:
     assert not left_over(fake_node, LEFT._replace(**change))
 
 
-def test_where_votes_keep_notes_nothing_is_started_anew(
+def test_where_quorums_intersect_no_replica_is_restarted(
     fake_node: FakeNode, lives: list[Path]
 ) -> None:
     assert not left_over(fake_node, LEFT, flags={"Quorate"})
     assert not left_over(fake_node, LEFT, generation=9)
 
 
-def test_drbd_9_has_met_nobody_in_a_new_life(fake_node: FakeNode, lives: list[Path]) -> None:
+def test_with_drbd_9_a_new_cluster_start_has_no_connection_noted(
+    fake_node: FakeNode, lives: list[Path]
+) -> None:
     quorum_overlap.record_connection("vol1")
     assert weigh(fake_node, "fenced", generation=9) == "fenced"
     be_in(fake_node, lives[1])
     assert weigh(fake_node, "fenced", generation=9) == "unknown"
 
 
-def test_without_a_word_for_its_life_a_note_counts_for_the_boot(
+def test_without_a_cluster_start_id_a_note_counts_for_the_boot(
     fake_node: FakeNode, lives: list[Path]
 ) -> None:
     be_in(fake_node, lives[0] / "not there")

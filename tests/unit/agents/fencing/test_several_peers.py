@@ -130,13 +130,13 @@ def _local(fake_node: FakeNode) -> None:
         ("", "", "unknown"),
     ],
 )
-def test_what_is_certain_about_one_that_is_gone(events: str, flags: str, expected: str) -> None:
+def test_when_a_lost_peer_is_certain(events: str, flags: str, expected: str) -> None:
     node = _node(events, ["n2"], flags)
     assert mark_outdated(node, "vol1", "n3") == expected
     assert _marks(node) == (["mark n3"] if expected == "fenced" else [])
 
 
-def test_the_mark_is_taken_off_who_is_in_sync_and_nobody_else() -> None:
+def test_only_the_mark_of_a_peer_in_sync_is_cleared() -> None:
     node = _node(_events("Primary", "yes", n2="good", n3="syncing"), ["n2", "n3"])
     assert clear_marks(node, "vol1", ["n2"])
     assert not clear_marks(node, "vol1", ["n3"])
@@ -144,7 +144,7 @@ def test_the_mark_is_taken_off_who_is_in_sync_and_nobody_else() -> None:
     assert _marks(node) == ["clear n2"]
 
 
-def test_after_a_change_the_primary_takes_off_what_it_can() -> None:
+def test_after_a_change_the_primary_clears_the_marks_that_it_may() -> None:
     state = _state("Primary", "yes", n2="gone", n3="good")
     node = _node(_events("Primary", "yes", n2="gone", n3="good"), ["n2", "n3"])
     replica_state.publish(node, DEVICE, state)
@@ -155,16 +155,16 @@ def test_after_a_change_the_primary_takes_off_what_it_can() -> None:
     ("quorum", "n3", "frozen"),
     [("no", "gone", True), ("yes", "gone", False), ("no", "good", False)],
 )
-def test_only_frozen_io_is_ended_by_a_reboot(
+def test_only_frozen_io_leads_to_a_reboot(
     quorum: str, n3: str, frozen: bool, fake_node: FakeNode
 ) -> None:
-    """With a majority of the copies a node goes on; without a peer it waits for that one."""
+    """With a majority of the replicas a node goes on; without one I/O is frozen."""
     fake_node.programs = _node(_events("Primary", quorum, n2="gone", n3=n3))
     assert fence_peer._is_frozen("vol1", "n3") is frozen
     assert fence_peer._is_primary_without_peer("vol1", "n3") is (n3 == "gone")
 
 
-def test_what_is_published_names_each_peer() -> None:
+def test_the_published_state_names_each_peer() -> None:
     text = published_value(_state("Primary", "yes", n2="good", n3="gone"), nodes=3)
     assert "connection=Connected,Connecting" in text
     assert "peers=n2,n3" in text
@@ -174,7 +174,7 @@ def test_what_is_published_names_each_peer() -> None:
     assert state.brief() == "UpToDate n3 Connecting"
 
 
-def test_an_only_peer_is_published_as_ever() -> None:
+def test_a_single_peer_is_published_in_the_old_form() -> None:
     assert "peers=" not in published_value(_state("Primary", "yes", n2="good"), nodes=2)
 
 
@@ -200,7 +200,7 @@ RENDERED = GOLDEN / "rendered"
         ("blank.n1", None, False),
     ],
 )
-def test_what_is_made_of_captured_states(name: str, score: int | None, frozen: bool) -> None:
+def test_scores_of_captured_states(name: str, score: int | None, frozen: bool) -> None:
     state = parse_events2((RENDERED / f"{name}.txt").read_text())["vol1"]
     assert promotion_score(state, is_new=False) == score
     assert parse_replica_state(published_value(state, nodes=3)).is_frozen is frozen

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whoever is about to be filled by a resync is marked first, or not filled."""
+"""The before-resync-source handler: the target of a resync is marked, or the resync refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def clock(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Clock:
 def _source(
     monkeypatch: pytest.MonkeyPatch, node: FakeNode, standing: Sequence[str], events: str = _WAITING
 ) -> None:
-    """A node about to fill its peer, and the peer's standing each time somebody asks."""
+    """A node that is to be the source of a resync, and the peer's membership at each query."""
     left = list(standing)
 
     def secure(runner: object, device: str, peer: str) -> str:
@@ -78,7 +78,7 @@ def test_a_resync_begins_when_its_target_is_marked(
     assert not _is_noted()
 
 
-def test_drbd_9_may_drop_a_resync_that_was_let_begin(
+def test_drbd_9_may_drop_the_connection_of_an_allowed_resync(
     fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its monitor connects again, once for each resync that was to begin."""
@@ -102,10 +102,10 @@ def test_drbd_9_may_drop_a_resync_that_was_let_begin(
 
 
 @pytest.mark.parametrize(("standing", "status"), [("member", 0), ("alone", 1)])
-def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
+def test_a_note_that_a_monitor_removes_meanwhile_is_written_again(
     standing: str, status: int, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It connected another peer again: this one's resync has not begun yet."""
+    """The monitor reconnected another peer: the resync of this one has not begun yet."""
     fake_node.generation = 9
     _source(monkeypatch, fake_node, [standing])
     told = outdate.mark_outdated
@@ -130,7 +130,7 @@ def test_while_the_mark_is_not_certain_there_is_no_resync(
     assert _is_noted()
 
 
-def test_when_the_connection_is_gone_nobody_is_marked_and_fence_peer_not_kept_waiting(
+def test_without_a_connection_the_peer_is_not_marked_and_fence_peer_need_not_wait(
     fake_node: FakeNode, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _source(monkeypatch, fake_node, [], _LOST)
@@ -139,7 +139,7 @@ def test_when_the_connection_is_gone_nobody_is_marked_and_fence_peer_not_kept_wa
     assert _is_noted()
 
 
-def test_it_waits_for_the_lock_no_longer_than_for_anything_else(
+def test_the_deadline_holds_for_the_lock_too(
     fake_node: FakeNode, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _source(monkeypatch, fake_node, [])
@@ -149,12 +149,12 @@ def test_it_waits_for_the_lock_no_longer_than_for_anything_else(
     assert clock.passed_s < 17.0
 
 
-def test_without_a_name_nothing_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_resource_or_peer_name_no_resync_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRBD_PEER")
     assert before_resync_source.main() == 1
 
 
-def test_the_monitor_connects_again_what_the_handler_had_dropped() -> None:
+def test_the_monitor_reconnects_a_peer_that_the_handler_refused() -> None:
     node = FakeRunner(_WAITING)
     reconnect_dropped.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
@@ -175,10 +175,10 @@ _THREE = (
 )
 
 
-def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
+def test_of_several_peers_only_the_noted_one_is_reconnected(
     fake_node: FakeNode, tmp_path: Path
 ) -> None:
-    """n3 diverged: that n2 is about to be filled is no reason to ask it again."""
+    """n3 has diverged: a resync to n2 is no reason to reconnect n3."""
     fake_node.generation = 9
     reconnect_dropped.write_note("vol1", "n2")
     reconnect_dropped.write_note("vol1", "gone")
@@ -193,7 +193,7 @@ def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
     assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
 
 
-def test_a_suspect_replica_is_not_connected_again() -> None:
+def test_a_suspect_replica_is_not_reconnected() -> None:
     lost_writes.record_failed_flush("vol1")
     reconnect_dropped.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
@@ -206,8 +206,8 @@ def test_a_suspect_replica_is_not_connected_again() -> None:
     [(_STANDALONE, False, False), (_WAITING, True, True), (_IN_SYNC, True, False)],
     ids=["diverged", "at-work", "done"],
 )
-def test_nothing_else_is_connected_again(events: str, is_noted: bool, stays: bool) -> None:
-    """Replicas that diverged stand alone until an operator decides."""
+def test_no_other_peer_is_reconnected(events: str, is_noted: bool, stays: bool) -> None:
+    """Replicas that diverged are StandAlone until an operator decides."""
     node = FakeRunner("")
     if is_noted:
         reconnect_dropped.write_note("vol1", "n2")
@@ -217,7 +217,7 @@ def test_nothing_else_is_connected_again(events: str, is_noted: bool, stays: boo
     assert _is_noted() == stays
 
 
-def test_what_a_stop_drops() -> None:
+def test_a_stop_removes_the_note() -> None:
     reconnect_dropped.write_note("vol1", "n2")
     state_files.remove_device("vol1")
     state_files.remove_device("vol1")
@@ -232,7 +232,7 @@ def _slow(clock: Clock) -> FakeRunner:
     return FakeRunner(answer)
 
 
-def test_a_hurried_runner_starts_nothing_after_its_time(clock: Clock) -> None:
+def test_a_deadline_runner_starts_nothing_after_its_deadline(clock: Clock) -> None:
     node = _slow(clock)
     hurried = DeadlineRunner(node, clock.now_s + 5.0)
     hurried.run(["a"], timeout_s=20.0)

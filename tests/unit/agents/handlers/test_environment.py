@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""For which peer a handler is called, as the two generations of DRBD say it."""
+"""The peer that a handler is called for, by the environment of DRBD 8.4 and 9."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from sanctl.agents.handlers import drbd_environment
         ({}, ""),
     ],
 )
-def test_who_it_is_about(monkeypatch: pytest.MonkeyPatch, told: dict[str, str], peer: str) -> None:
+def test_the_peer_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, str], peer: str
+) -> None:
     for name in [name for name in os.environ if name.startswith("DRBD_")]:
         monkeypatch.delenv(name)
     for name, value in told.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the cluster says of a peer, in the words of Pacemaker 2.1.5 and of 3.0."""
+"""Membership of a peer by Pacemaker 2.1.5 and 3.0, outdated marks, the fence-peer handler."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_silence_is_not_absence(gone: dict[str, str], change: dict[str, str]) ->
     assert peer_membership(_cluster("", {**gone, **change}), "n2") == "unknown"
 
 
-def test_no_word_of_the_node_is_no_conclusion() -> None:
+def test_a_node_without_state_in_the_cib_is_an_error() -> None:
     with pytest.raises(CommandError):
         peer_membership(_cluster("", None), "n2")
     assert peer_membership(_cluster("", {}), "n2") == "unknown"
@@ -183,7 +183,7 @@ def test_a_primary_in_sync_clears_its_peers_marks() -> None:
 
 @pytest.mark.parametrize("standing", ["No/n1", "No/n2", "Yes/n1"])
 def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
-    """Found by the safety model: a lonely mark and its lonely clearing made the newer CIB."""
+    """Found by the safety model: a mark and its clearing without quorum made the newer CIB."""
     node = _node(_events("Primary", "Connected", "UpToDate"), [standing])
     assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []
@@ -199,8 +199,8 @@ def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
     ],
     ids=["standby", "link-lost", "peer-behind", "down"],
 )
-def test_nobody_else_clears_a_mark(events: str) -> None:
-    """A standby may still believe in a link that its Primary has gone on without."""
+def test_only_a_primary_in_sync_clears_a_mark(events: str) -> None:
+    """A standby may not have noticed yet that its Primary has gone on without it."""
     node = _node(events)
     assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []
@@ -252,7 +252,7 @@ _LOST = _events("Primary", "Connecting", "DUnknown")
 
 
 def test_the_mark_of_a_fenced_peer_makes_this_cib_the_newest() -> None:
-    """Whatever the peer wrote into its own CIB when it was alone; a member shares this one."""
+    """Newer than any change the peer made to its own CIB while alone; a member shares this CIB."""
     node = _node(_LOST, ["Yes/n1", "Yes/n1"], _Cib(_GONE_NEW))
     assert mark_outdated(node, "vol1", "n2") == "fenced"
     assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 4)
@@ -268,7 +268,7 @@ def test_a_peer_that_was_fenced_while_it_was_marked_is_marked_again() -> None:
 
 
 def test_a_mark_that_did_not_last_does_not_count() -> None:
-    """Partitions that meet keep one of their CIBs, and it may be the other one."""
+    """Partitions that join keep one of their CIBs, which may be the other partition's."""
     node = _node("", ["Yes/n2", "Yes/n2"], _Cib(_HERE, keeps=False))
     assert mark_outdated(node, "vol1", "n2") == "unknown"
     assert _done(node) == ["mark n2"]
@@ -299,7 +299,7 @@ def _frozen(clock: Clock, standing: Callable[[float], str], role: str = "Primary
 
 
 class _Frozen(FakeRunner):
-    """Keeps the marks that it was asked to set."""
+    """A CIB that keeps the marks that were set."""
 
     def __init__(self, answer: Callable[[Sequence[str]], Answer], events: str) -> None:
         super().__init__(answer)
@@ -314,7 +314,7 @@ class _Frozen(FakeRunner):
 
 
 @pytest.mark.parametrize("told", ["No/n1", "silent"])
-def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
+def test_a_frozen_primary_without_quorum_reboots_after_its_time(
     told: str, clock: Clock, fake_node: FakeNode
 ) -> None:
     fake_node.programs = _frozen(clock, lambda _passed: told)
@@ -326,7 +326,7 @@ def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
 def test_an_error_of_the_kernel_does_not_end_the_handler(
     clock: Clock, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DRBD calls it once: I/O would stay frozen for good."""
+    """DRBD calls the handler once: I/O would stay frozen for good."""
     fake_node.programs = _frozen(clock, lambda _passed: "Yes/n1")
     looks = iter([OSError(errno.ENOMEM, "Cannot allocate memory")] * 3)
 
@@ -341,7 +341,7 @@ def test_an_error_of_the_kernel_does_not_end_the_handler(
 
 
 @pytest.mark.parametrize("told", ["Yes/n1", "Yes/mute"])
-def test_one_with_quorum_waits_for_as_long_as_it_takes(
+def test_a_frozen_primary_with_quorum_waits_as_long_as_necessary(
     told: str, clock: Clock, fake_node: FakeNode
 ) -> None:
     """Also when Pacemaker does not answer: only corosync says who is the majority."""
@@ -350,7 +350,7 @@ def test_one_with_quorum_waits_for_as_long_as_it_takes(
     assert clock.passed_s > 600
 
 
-def test_quorum_that_comes_back_begins_the_time_anew(clock: Clock, fake_node: FakeNode) -> None:
+def test_quorum_that_comes_back_restarts_the_time(clock: Clock, fake_node: FakeNode) -> None:
     def told(passed: float) -> str:
         return "Yes/n1" if 50 <= passed < 51 else "No/n1"
 
@@ -382,17 +382,15 @@ def test_a_promotion_that_is_certain_may_go_on(clock: Clock, fake_node: FakeNode
     ],
     ids=["demoted", "link-back", "down"],
 )
-def test_a_handler_that_is_late_marks_nobody(
-    events: str, clock: Clock, fake_node: FakeNode
-) -> None:
-    """The peer may have been promoted meanwhile: then nobody could be promoted any more."""
+def test_a_late_handler_sets_no_mark(events: str, clock: Clock, fake_node: FakeNode) -> None:
+    """The peer may have been promoted meanwhile: then no replica could be promoted any more."""
     node = _node(events, ["Yes/n2", "Yes/n2"])
     fake_node.programs = node
     assert fence_peer.main() == 1
     assert _done(node) == []
 
 
-def test_a_promotion_that_is_called_off_marks_nobody(clock: Clock, fake_node: FakeNode) -> None:
+def test_a_cancelled_promotion_sets_no_mark(clock: Clock, fake_node: FakeNode) -> None:
     node = _node(_events("Secondary", "Connecting", "DUnknown"), ["Yes/n2", "Yes/n2"])
     fake_node.programs = node
     with outdate.promoting("vol1"):
@@ -402,7 +400,7 @@ def test_a_promotion_that_is_called_off_marks_nobody(clock: Clock, fake_node: Fa
 
 
 @pytest.mark.parametrize(("told", "reboots"), [("No/n1", True), ("Yes/n1", False), ("", False)])
-def test_a_failed_stop_without_quorum_has_nobody_to_fence_it(
+def test_a_failed_stop_without_quorum_reboots_the_node(
     told: str, reboots: bool, clock: Clock
 ) -> None:
     node = _frozen(clock, lambda _passed: told or "silent")

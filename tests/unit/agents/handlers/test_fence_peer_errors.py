@@ -29,7 +29,7 @@ class _Ended(Exception):
     ["", "<cib", "<cib/>", "\0", OSError(errno.EAGAIN, "fork"), MemoryError(), KeyError("id")],
     ids=repr,
 )
-def test_it_goes_on_asking(
+def test_the_handler_asks_again_after_any_error(
     broken: Answer | BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     asked = 0

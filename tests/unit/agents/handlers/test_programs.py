@@ -95,7 +95,7 @@ def test_this_release_is_run_by_the_programs_name(tmp_path: Path) -> None:
 
 
 def test_fence_peer_imports_no_other_program() -> None:
-    """It runs while I/O is frozen."""
+    """fence-peer runs while I/O is frozen."""
     listing = (
         "import sys; sys.path.insert(0, sys.argv[1]); import sanctl.agents.handlers.fence_peer"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is taken down before the network goes, and when it is left alone."""
+"""Replicas that are taken down before the network stops, and when they are left alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch, *, system: str, pacemaker: str) -> 
     ("system", "pacemaker"),
     [("stopping", "deactivating"), ("stopping", "inactive"), ("running", "failed")],
 )
-def test_one_that_hangs_does_not_keep_the_others_up(
+def test_a_device_that_hangs_does_not_keep_the_others_up(
     taken: list[tuple[str, str, int]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -68,13 +68,15 @@ def test_one_that_hangs_does_not_keep_the_others_up(
 def test_a_running_cluster_is_left_alone(
     taken: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch, pacemaker: str
 ) -> None:
-    """Somebody stops the unit by hand: the devices that are up are being served."""
+    """The unit is stopped by hand: the devices that are up are in use."""
     systemd(monkeypatch, system="running", pacemaker=pacemaker)
     assert stop_remaining.main() == 1
     assert taken == []
 
 
-def test_nothing_is_left_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_resource_files_nothing_is_taken_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     systemd(monkeypatch, system="stopping", pacemaker="inactive")
     assert stop_remaining.main() == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Failures that are over are cleaned up, each once, and no others."""
+"""Failures whose cause is gone are cleaned up, each once, and no others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def age(folder: Path, by_s: float = 11.0) -> None:
 
 
 def asked(during: Callable[[], Answer] = lambda: "") -> list[str]:
-    """Have the agent of the pools look, with pool main there; return what it ran."""
+    """Run the pool agent's cleanup, with pool main usable; return the programs it ran."""
 
     def run(_argv: Sequence[str]) -> Answer:
         return during()
@@ -76,7 +76,7 @@ def cleanup(name: str, operation: str = START, interval: str = "0ms") -> str:
     )
 
 
-def test_starts_whose_pool_is_there_and_once(runtime: Path) -> None:
+def test_a_failed_start_is_cleaned_up_once_its_pool_is_usable(runtime: Path) -> None:
     fail("b")
     fail("a")
     fail("elsewhere", "other")
@@ -89,7 +89,7 @@ def test_starts_whose_pool_is_there_and_once(runtime: Path) -> None:
 
 
 @pytest.mark.parametrize(("age_s", "is_asked"), [(3.0, False), (11.0, True), (-3600.0, True)])
-def test_what_the_cluster_may_not_have_heard_of_yet_waits(
+def test_a_failure_that_may_not_be_in_the_cib_yet_waits(
     runtime: Path, age_s: float, is_asked: bool
 ) -> None:
     fail("a")
@@ -97,7 +97,7 @@ def test_what_the_cluster_may_not_have_heard_of_yet_waits(
     assert asked() == ([cleanup("a")] if is_asked else [])
 
 
-def test_its_age_counts_from_the_failure(runtime: Path) -> None:
+def test_the_age_of_a_note_counts_from_the_failure(runtime: Path) -> None:
     """A start may wait for its pool for longer than that."""
     with (
         pytest.raises(CommandError, match="not mounted"),
@@ -116,7 +116,7 @@ def test_a_start_that_succeeds_has_no_failure(runtime: Path) -> None:
     assert asked() == []
 
 
-def test_a_start_that_is_killed_as_it_waits_for_its_pool_has_one(runtime: Path) -> None:
+def test_a_start_that_is_killed_while_it_waits_for_its_pool_has_a_failure(runtime: Path) -> None:
     with pytest.raises(KeyboardInterrupt), failure_cleanup.note_start_failure(device("a")):
         raise KeyboardInterrupt
     age(runtime)
@@ -134,7 +134,7 @@ def test_a_start_that_is_killed_as_it_waits_for_its_pool_has_one(runtime: Path) 
         (None, False),
     ],
 )
-def test_a_restart_is_over_once_it_is_a_standby_in_sync(
+def test_a_failed_monitor_is_cleaned_up_once_the_replica_is_a_standby_in_sync(
     runtime: Path, monkeypatch: pytest.MonkeyPatch, state: ResourceState | None, is_over: bool
 ) -> None:
     fail_monitor("a", monkeypatch)
@@ -151,8 +151,8 @@ def test_a_cleanup_that_fails_is_tried_again(runtime: Path) -> None:
     assert asked() == []
 
 
-def test_one_that_fails_again_meanwhile_stays_noted(runtime: Path) -> None:
-    """The cluster may have started it, and it may have failed, before the cleanup returns."""
+def test_a_start_that_fails_again_meanwhile_stays_noted(runtime: Path) -> None:
+    """The cluster may start the device, and the start may fail, before the cleanup returns."""
     fail("a")
     age(runtime)
 
@@ -165,7 +165,7 @@ def test_one_that_fails_again_meanwhile_stays_noted(runtime: Path) -> None:
     assert len(asked()) == 1
 
 
-def test_one_that_started_meanwhile_is_not_noted_again(runtime: Path) -> None:
+def test_a_start_that_succeeded_meanwhile_is_not_noted_again(runtime: Path) -> None:
     fail("a")
     age(runtime)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node follows what the cluster wishes, in its own files only, and tells how it counts."""
+"""A node applies the wanted vote mode in its own files only, and publishes the present one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
-def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
+def test_without_a_wanted_mode_the_present_one_is_published_once(machine: Machine) -> None:
     before = machine.conf.read_text(), machine.toml.read_text()
     machine.cast()
     machine.cast()
@@ -101,7 +101,7 @@ def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
     assert len(machine.published) == 3
 
 
-def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> None:
+def test_qdevice_is_stopped_before_the_file_is_written(machine: Machine) -> None:
     machine.cast()
     machine.cast(WantedVotes(vote_mode=MAJORITY_OF_NODES, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]
@@ -119,7 +119,7 @@ def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> No
     assert machine.conf.read_text().endswith("logging {\n}\n")
 
 
-def test_a_daemon_that_is_left_over_is_stopped(machine: Machine) -> None:
+def test_a_left_over_qdevice_daemon_is_stopped(machine: Machine) -> None:
     machine.socket.touch()
     machine.live = MAJORITY_OF_NODES
     machine.cast()
@@ -127,7 +127,7 @@ def test_a_daemon_that_is_left_over_is_stopped(machine: Machine) -> None:
 
 
 def test_nodes_that_a_rollout_has_just_written_are_not_undone(machine: Machine) -> None:
-    """From heartbeat to a witness: the file already has one, the wish is still the old one."""
+    """From heartbeat to a witness: the file already has a witness, the attribute does not yet."""
     machine.toml.write_text(CLUSTER_TOML)
     machine.conf.write_text(machine.conf.read_text().replace(quorum_section(DEVICE), ""))
     machine.conf.write_text(machine.conf.read_text() + quorum_section(TWO))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Becoming Primary where the cluster knew of a crash before DRBD did."""
+"""A promotion after a crash that the cluster noticed before DRBD did, and the demotion."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def _become(node: FakeRunner) -> None:
     set_role.promote(node, "vol1", 1, time.monotonic() + 30.0)
 
 
-def test_it_waits_until_drbd_has_noticed() -> None:
+def test_a_promotion_waits_until_drbd_has_noticed_the_dead_peer() -> None:
     node, asked = _node([_TWO, _TWO, ""])
     _become(node)
     assert asked == ["primary"] * 3
 
 
-def test_noticed_in_the_last_try_it_is_asked_again() -> None:
+def test_a_dead_peer_noticed_in_the_last_attempt_gets_one_more() -> None:
     """What broke: the handler had said 'fenced', and the promotion failed all the same."""
     node, asked = _node([_TWO, _NOT_OUTDATED, ""])
     _become(node)
     assert asked == ["primary"] * 3
 
 
-def test_but_only_once() -> None:
+def test_only_one_more_attempt_is_made() -> None:
     node, asked = _node([_NOT_OUTDATED, _NOT_OUTDATED, ""])
     with pytest.raises(CommandError, match="-7"):
         _become(node)
@@ -69,22 +69,22 @@ def test_but_only_once() -> None:
 
 
 @pytest.mark.parametrize("peer", ["DUnknown", "UpToDate"])
-def test_a_peer_of_which_nothing_is_certain_is_not_passed_over(peer: str) -> None:
+def test_no_promotion_without_certainty_about_the_peer(peer: str) -> None:
     node, asked = _node([_NOT_OUTDATED, ""], peer)
     with pytest.raises(CommandError, match="-7"):
         _become(node)
     assert asked == ["primary"]
 
 
-def test_a_peer_that_stays_primary_lives(fake_node: FakeNode) -> None:
+def test_no_promotion_while_the_peer_stays_primary(fake_node: FakeNode) -> None:
     node, _ = _node([_TWO] * 100)
     with pytest.raises(CommandError, match="-1"):
         set_role.promote(node, "vol1", 1, time.monotonic() + 30.0)
     assert 8.0 <= fake_node.clock.passed_s < 9.0
 
 
-def test_while_it_asks_the_handler_knows_of_a_promotion() -> None:
-    """And afterwards not, whatever came of it: a handler may be late."""
+def test_a_note_tells_the_handler_of_a_running_promotion() -> None:
+    """The note is removed afterwards, also after a failure: a handler may be late."""
     note = state_files.of_device("vol1", "promoting")
     seen = []
 
@@ -98,7 +98,7 @@ def test_while_it_asks_the_handler_knows_of_a_promotion() -> None:
     assert not note.exists()
 
 
-def test_it_becomes_secondary_under_the_handlers_lock() -> None:
+def test_the_demotion_holds_the_fencing_lock() -> None:
     state_files.of_device("vol1", "promoting").write()
     free = []
 
@@ -114,7 +114,7 @@ def test_it_becomes_secondary_under_the_handlers_lock() -> None:
     assert not state_files.of_device("vol1", "promoting").exists()
 
 
-def test_while_a_handler_marks_it_stays_primary(fake_node: FakeNode) -> None:
+def test_no_demotion_while_a_handler_marks_the_peer(fake_node: FakeNode) -> None:
     node = FakeRunner("")
     with (
         outdate.locked("vol1", wait_s=0.0),

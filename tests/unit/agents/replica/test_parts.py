@@ -17,10 +17,10 @@ VOL = Device(
 )
 
 
-def test_metadata_is_made_in_no_file_that_was_left(
+def test_metadata_are_not_made_in_a_left_over_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A loop device that is still held open is over that one, and goes in some moment."""
+    """A loop device that is still held open is over the left-over file, and goes later."""
     new = tmp_path / "devices" / f"vol.{'0' * 32}.meta.new"
     new.parent.mkdir()
     new.write_bytes(b"left" * 1024)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What lies beside a resource file, and on what no metadata are made."""
+"""The include files beside a resource file, and new metadata on a loop device in use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_replica_of_an_older_release_gets_a_file_for_its_handlers(folder: Path
     ("device", "is_claimed", "refused"),
     [("/dev/loop9", False, ""), ("/dev/loop9", True, "in use"), (None, False, "is gone")],
 )
-def test_no_metadata_on_a_device_that_is_another_replicas(
+def test_no_metadata_on_a_loop_device_of_another_replica(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     device: str | None,

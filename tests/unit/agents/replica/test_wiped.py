@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node's attributes that the CIB has lost are written to it again, and only then."""
+"""Node attributes that the CIB has lost are written again, and only then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THERE = {"sanctl-pool-main": "total=1 free=1"}
         ({}, "main=total=1", False, 0),
     ],
 )
-def test_only_what_was_told_and_is_gone(
+def test_only_published_attributes_that_the_cib_lacks(
     monkeypatch: pytest.MonkeyPatch,
     noted: dict[str, str],
     published: str,
