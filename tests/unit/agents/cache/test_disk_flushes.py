@@ -36,7 +36,7 @@ class Died(BaseException):
 
 
 class Node(FakeNode):
-    """What outlives an agent: the data file, the resource file, and what DRBD was told."""
+    """What outlives an agent: the data file, the resource file, and DRBD's setting."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -97,7 +97,7 @@ class Node(FakeNode):
         return found._replace(write_ordering=ordering) if self.is_up else None
 
     def restart_drbd(self) -> None:
-        """Attach anew by the resource file, as a start does that finds DRBD up or down."""
+        """Attach again by the resource file, as a start does that finds DRBD up or down."""
         self.drbd_flushes = self.file_flushes
 
     def replacements(self) -> list[tuple[object, str, object]]:

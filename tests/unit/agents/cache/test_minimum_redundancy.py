@@ -325,7 +325,7 @@ def test_two_replicas_are_required_for_a_write_back_begun_by_an_older_release(
     minimum_redundancy.clear(FakeRunner(), "vm1")
     node.monitor()
     assert node.needs_two and node.mode is CacheMode.WRITE_BACK
-    # And what the kernel was told beside the file is found by what it does.
+    # A requirement that only the kernel has is found by its effect: I/O is frozen.
     node.become("n3", MARKED)
     node.become("n2", MARKED)
     node.monitor()
@@ -454,8 +454,8 @@ def test_clearing_the_requirement_makes_drbd_count_quorum_again() -> None:
     runner = FakeRunner()
     drbdsetup.require_two(runner, "vm1")
     drbdsetup.require_majority(runner, "vm1", replica_count=4)
-    told = [" ".join(argv[2:]) for argv, _ in runner.calls]
-    assert told == [
+    options = [" ".join(argv[2:]) for argv, _ in runner.calls]
+    assert options == [
         "vm1 --quorum-minimum-redundancy=2",
         "vm1 --quorum-minimum-redundancy=off --quorum=3",
         "vm1 --quorum-minimum-redundancy=off --quorum=majority",

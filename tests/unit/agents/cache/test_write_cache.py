@@ -91,7 +91,7 @@ class Kernel:
     def flush(self, path: str) -> None:
         self.step("flush")
         if self.flush_fails:
-            self.flush_fails = False  # The kernel tells it once.
+            self.flush_fails = False  # The kernel reports it once.
             raise CommandError(Problem("SAN-CACHE-001", f"{path} could not be flushed"))
 
     def set_limit(self, limit: int | None, *, saved_in: str) -> None:
