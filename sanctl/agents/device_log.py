@@ -12,7 +12,7 @@ class DeviceLog:
     Args:
         action: the field SANCTL_ACTION.
         priority: of a line that is given none of its own.
-        about: a word between the device's name and the text.
+        about: the subject, between the device's name and the text.
     """
 
     def __init__(self, action: str, *, priority: int = journal.NOTICE, about: str = "") -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reconnects a StandAlone peer that DRBD dropped before a resync began: handlers' notes, monitor.
+"""Reconnects a StandAlone peer whose connection DRBD dropped before a resync to it began.
 
 DRBD's handlers leave a note of the peer (sanctl/agents/handlers/before_resync_source.py and
 fence_peer.py), and the monitor connects again. DRBD 9 may drop the connection although the handler

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Doubts that a fenced peer cannot have newer data where two quorums need share no node (two_node).
+"""Where two quorums may share no node (two_node): when a fenced peer may still have newer data.
 
 With a majority of nodes, a partition that goes on alone and the partition that comes after it have
 a node in common, and that node has the marks of outdated replicas in its CIB. Two nodes that are
@@ -43,7 +43,7 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
-# A new folder for each start of the unit; its inode number tells one start from another.
+# A new folder for each start of the unit; its inode number is not known to be used again.
 _PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Corosync's vote mode on this node: writes the wanted one to corosync.conf, publishes the present.
+"""The vote mode of this node: writes the wanted one to corosync.conf, publishes the present one.
 
 The wanted vote mode is a permanent attribute of each node, set for all nodes in one change of the
 CIB (`sanctl cluster strategy set`). This module only ever changes the node's own files. A written

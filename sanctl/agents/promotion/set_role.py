@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes DRBD Primary or Secondary here: repeats while DRBD has not noticed a dead peer yet."""
+"""Makes DRBD Primary (again if DRBD had not noticed a dead peer yet) or Secondary on this node."""
 
 from __future__ import annotations
 

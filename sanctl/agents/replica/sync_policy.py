@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The sync policy in force here, recorded on tmpfs with the device's parameters; is it the wanted?
+"""The record on tmpfs of the sync policy in force here, with the parameters of the device.
 
 The policy is applied in sanctl/agents/converge.py. A monitor only compares two lines. The record
 also gives handlers and services the parameters of a device, which only Pacemaker's agents get.

@@ -112,7 +112,7 @@ def test_a_replica_that_was_never_connected_is_not_trusted(
 def test_with_drbd_9_the_note_of_a_connection_decides(
     fake_node: FakeNode, flags: Collection[str], expected: str
 ) -> None:
-    """DRBD 9 may call the survivor of a Primary Consistent: it could not take over by that."""
+    """DRBD 9 may call the survivor of a Primary Consistent: with heartbeat none took over."""
     seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):
         assert weigh(fake_node, "fenced", disk=disk, **seen) == expected
