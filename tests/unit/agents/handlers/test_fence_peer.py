@@ -238,7 +238,7 @@ def test_no_promotion_begins_where_its_own_replica_is_marked() -> None:
         # Of a device that had the name before.
         ("beef", True, "member"),
         ("", True, "member"),
-        # A Primary that is marked has gone on; who marked it has waited for that.
+        # A Primary that is marked has gone on; the node that marked it has waited for that.
         (_UUID, False, "member"),
     ):
         node = _node("", ["Yes/n2", "Yes/n2"])
