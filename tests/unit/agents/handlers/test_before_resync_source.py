@@ -197,8 +197,9 @@ def test_a_suspect_replica_is_not_reconnected() -> None:
     lost_writes.record_failed_flush("vol1")
     reconnect_dropped.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
-    assert reconnect_dropped.reconnect(FakeRunner(""), "vol1", alone) == alone
-    assert _is_noted()
+    node = FakeRunner()
+    assert reconnect_dropped.reconnect(node, "vol1", alone) == alone
+    assert node.calls == [] and _is_noted()
 
 
 @pytest.mark.parametrize(
