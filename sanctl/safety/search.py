@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Breadth-first search of any finite state machine: all states, or the shortest counterexample.
 
-Independent of the machine that is explored. States are hashable values; a machine says which follow.
+Independent of the machine that is explored. States are hashable values; a machine says which
+follow.
 """
 
 from __future__ import annotations
