@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,12 @@ import pytest
 from sanctl.agents.connections import isolation, primary_node
 from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup
+from sanctl.drivers import drbdadm
 from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
+from tests.fakes.node import FakeNode
 
 FOUR = Device("vol", "0" * 32, 0, "main", ("n1", "n2", "n3", "n4"), 0, ())
 N1 = PeerState("n1", "Connected", "Primary", "SyncTarget", "UpToDate", 8)
@@ -26,14 +25,16 @@ IN_STEP = BEHIND._replace(
 )
 
 
-class Node:
+class Node(FakeNode):
     """This node, n3: its resource file, the Primary, and the calls made."""
 
-    def __init__(self, source: Path) -> None:
-        self.source = source
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.name, self.generation = "n3", 9
+        self.states["vol"] = IN_STEP
+        self.source = folder / "vol.source"
         self.only = ""
         self.serving: str | None = "n1"
-        self.generation = 9
         self.is_suspect = False
         self.done: list[str] = []
 
@@ -56,29 +57,27 @@ class Node:
         isolation.apply_rules(LocalRunner(), device, state)
         return self.done
 
+    def replacements(self) -> list[tuple[object, str, object]]:
+        return [
+            *super().replacements(),
+            (parts, "note_path", lambda *_: str(self.source)),
+            (parts, "wait_until_settled", lambda *_: self.done.append("wait")),
+            (primary_node, "find", lambda *_: self.serving),
+            (resource_file, "only_peer", lambda _: self.only),
+            (resource_file, "rewrite", self.rewrite),
+            (resource_file, "bring_up", self.start),
+            (drbdadm, "adjust", lambda *_: self.done.append("adjust")),
+            (reinitialize, "reset", lambda *_: self.done.append("anew")),
+            (lost_writes, "is_suspect", lambda *_: self.is_suspect),
+        ]
+
+    def start(self, *_: object, stays_disconnected: bool) -> None:
+        self.done.append("attached" if stays_disconnected else "up")
+
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
-    made = Node(tmp_path / "vol.source")
-    monkeypatch.setattr(parts, "note_path", lambda *_: str(made.source))
-    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))
-    monkeypatch.setattr(primary_node, "find", lambda *_: made.serving)
-    monkeypatch.setattr(resource_file, "only_peer", lambda _: made.only)
-    monkeypatch.setattr(resource_file, "rewrite", made.rewrite)
-    monkeypatch.setattr(
-        resource_file,
-        "bring_up",
-        lambda *_, stays_disconnected: made.done.append("attached" if stays_disconnected else "up"),
-    )
-    monkeypatch.setattr(drbdsetup, "generation", lambda: made.generation)
-    monkeypatch.setattr(drbdadm, "adjust", lambda *_: made.done.append("adjust"))
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: IN_STEP)
-    monkeypatch.setattr(parts, "wait_until_settled", lambda *_: made.done.append("wait"))
-    monkeypatch.setattr(reinitialize, "reset", lambda *_: made.done.append("anew"))
-    monkeypatch.setattr(lost_writes, "data_file", lambda _: "")
-    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: made.is_suspect)
-    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    return made
+    return Node(tmp_path).install(monkeypatch)
 
 
 def test_a_stale_replica_connects_to_the_primary_alone_at_its_start(node: Node) -> None:
@@ -206,12 +205,10 @@ def test_all_peers_are_connected_before_a_promotion(node: Node) -> None:
     assert node.done == ["file all", "adjust", "wait"]
 
 
-def test_the_resource_file_holds_the_single_connection(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))
-    file = tmp_path / "vol.res"
-    monkeypatch.setattr(resource_file, "path_of", lambda _: str(file))
+def test_the_resource_file_holds_the_single_connection(fake_node: FakeNode) -> None:
+    fake_node.name = "n3"
+    file = Path(resource_file.path_of("vol"))
+    file.parent.mkdir()
     assert resource_file.only_peer("vol") == "" and resource_file.replica_nodes("vol") == []
     hosts = "".join(f"  on {name} {{\n  }}\n" for name in FOUR.nodes)
     file.write_text(f"{hosts}  connection-mesh {{\n    hosts n1 n2 n3 n4;\n  }}\n")
