@@ -181,12 +181,12 @@ class FaultRunner:
         self.await_recovery()
 
     def _judge(self, result: FaultResult, watch: PrimaryWatch) -> None:
+        before_check_s = time.time()
         for load in self.loads:
             try:
                 load.fetch()
             except SanctlError as error:
                 result.problems.append(f"{load.device}: the ledger's log cannot be read: {error}")
-        before_check_s = time.time()
         # Lost writes are looked for after a problem, too, unless a device does not answer.
         if not result.problems or self._writes():
             result.checks = ledgers.check_all(self.loads)

@@ -8,7 +8,7 @@ import json
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sanctl.errors import CommandError
@@ -57,11 +57,23 @@ class DeviceLedger:
         return fresh
 
     def pause_since(self, begin_s: float, end_s: float) -> Pause | None:
-        """Return the longest pause that began in a stretch of time; None if nothing was written."""
+        """Return the longest pause that began in a stretch of time; None if nothing was written.
+
+        A pause that has not ended counts with its time so far. The records must have been fetched
+        after `end_s`, or a write that was not yet fetched would be taken for one without an answer.
+        """
         try:
-            return find_pause(self.records, begin_s, end_s)
+            pause = find_pause(self.records, begin_s, end_s)
         except ValueError:
             return None
+        last_s = max(
+            record.wall_ns / 1e9
+            for record in self.records
+            if record.kind is ledger_writer.RecordKind.ACK
+        )
+        if end_s - last_s <= pause.longest_gap_s:
+            return pause
+        return replace(pause, longest_gap_s=end_s - last_s, gap_began_wall_s=last_s)
 
     def forget_before(self, wall_s: float) -> None:
         """Drop records that are older than any later fault."""
