@@ -9,7 +9,8 @@ import pytest
 
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbdsetup, loop, ram_cache
+from sanctl.drivers import backing_device, loop, ram_cache
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
 VOL = Device(
@@ -18,7 +19,7 @@ VOL = Device(
 
 
 def test_metadata_are_not_made_in_a_left_over_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop device that is still held open is over the left-over file, and goes later."""
     new = tmp_path / "devices" / f"vol.{'0' * 32}.meta.new"
@@ -31,11 +32,8 @@ def test_metadata_are_not_made_in_a_left_over_file(
         over.append(Path(path).stat().st_ino)
         return "/dev/loop1"
 
-    monkeypatch.setattr(loop, "find", lambda _path: None)
-    monkeypatch.setattr(loop, "detach", lambda _path: None)
     monkeypatch.setattr(loop, "attach", attach)
-    monkeypatch.setattr(loop, "grow", lambda *_: None)
-    monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
+    fake_node.states["vol"] = None
     monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
     monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
     with held:
