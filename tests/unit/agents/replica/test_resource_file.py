@@ -9,8 +9,9 @@ import pytest
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, loop, pool_files
+from sanctl.drivers import pool_files
 from sanctl.errors import CommandError
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
 VOL = Device(
@@ -19,13 +20,9 @@ VOL = Device(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "registry").mkdir()
-    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
-    monkeypatch.setattr(drbdadm, "_REGISTRY", str(tmp_path / "registry"))
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
-    monkeypatch.setattr(resource_file, "_INCLUDE", str(tmp_path / "sanctl.res"))
-    return tmp_path
+def folder(fake_node: FakeNode) -> Path:
+    (fake_node.folder / "registry").mkdir()
+    return fake_node.folder
 
 
 def test_a_replica_of_an_older_release_gets_a_file_for_its_handlers(folder: Path) -> None:
@@ -47,17 +44,17 @@ def test_a_replica_of_an_older_release_gets_a_file_for_its_handlers(folder: Path
     [("/dev/loop9", False, ""), ("/dev/loop9", True, "in use"), (None, False, "is gone")],
 )
 def test_no_metadata_on_a_loop_device_of_another_replica(
-    folder: Path,
+    fake_node: FakeNode,
     monkeypatch: pytest.MonkeyPatch,
     device: str | None,
     is_claimed: bool,
     refused: str,
 ) -> None:
-    monkeypatch.setattr(loop, "find", lambda _path: device)
-    monkeypatch.setattr(loop, "is_claimed", lambda _device: is_claimed)
     renamed: list[str] = []
     monkeypatch.setattr(pool_files, "rename", lambda _old, new: renamed.append(new))
-    files = pool_files.files_of(str(folder), VOL.name, VOL.uuid)
+    files = pool_files.files_of(str(fake_node.folder), VOL.name, VOL.uuid)
+    fake_node.loops = {f"{files.metadata}.new": device} if device else {}
+    fake_node.claimed = {"/dev/loop9"} if is_claimed else set()
     runner = FakeRunner()
     if refused:
         with pytest.raises(CommandError, match=rf"SAN-POOL-026.*{refused}"):
