@@ -8,6 +8,7 @@ and follows the attributes of the node: a test sets these, at any time.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -79,7 +80,6 @@ class FakeNode(FakeRunner):
         membership: what corosync says; None: what corosync-quorumtool is answered.
         loops: the loop devices, by the path of their backing file.
         claimed: loop devices that are in use by another than the loop driver.
-        initiators: the access list of each LUN.
         flash_cache: what the kernel says of the slow disk under a flash cache.
         journal: the lines in the journal.
         programs: answers the agents that have a LocalRunner of their own; the node itself.
@@ -91,12 +91,10 @@ class FakeNode(FakeRunner):
         self.name = "n1"
         self.topology = self.with_own_pool(topology())
         self.generation = 8
-        self.is_loaded = True
         self.states: dict[str, ResourceState | None] = {}
         self.membership: Membership | None = None
         self.loops: dict[str, str] = {}
         self.claimed: set[str] = set()
-        self.initiators: tuple[str, ...] = ()
         self.flash_cache: bcache.OriginState | None = None
         self.journal: list[str] = []
         self.clock = Clock()
@@ -125,7 +123,7 @@ class FakeNode(FakeRunner):
             (parts, "load_topology", lambda: self.topology),
             (reattach_disk, "load_topology", lambda: self.topology),
             (drbdsetup, "generation", lambda: self.generation),
-            (drbdsetup, "is_loaded", lambda: self.is_loaded),
+            (drbdsetup, "is_loaded", lambda: True),
             (drbdsetup, "observe", self.observe),
             (corosync, "CONF", f"{self.folder}/corosync.conf"),
             (corosync, "membership", lambda runner: self.membership or _membership(runner)),
@@ -136,7 +134,7 @@ class FakeNode(FakeRunner):
             (loop, "detach", lambda path: self.loops.pop(path, None)),
             (loop, "grow", lambda *_: None),
             (bcache, "observe", lambda _origin: self.flash_cache),
-            (lio, "initiators", lambda _name: self.initiators),
+            (lio, "initiators", lambda _name: ()),
             (self_fence, "reboot", self._reboot),
             (journal, "write", lambda text, **_: self.journal.append(text)),
         ]
@@ -156,7 +154,9 @@ class FakeNode(FakeRunner):
 
     def attach(self, _runner: Runner, path: str, *, direct_io: bool = True) -> str:
         """Put a loop device over a file."""
-        return self.loops.setdefault(path, f"/dev/loop{len(self.loops)}")
+        taken = set(self.loops.values())
+        free = (name for number in itertools.count() if (name := f"/dev/loop{number}") not in taken)
+        return self.loops.setdefault(path, next(free))
 
     def attach_files(self, device: Device) -> pool_files.DeviceFiles:
         """Put loop devices over a replica's files in the pool, which need not exist."""
@@ -165,14 +165,10 @@ class FakeNode(FakeRunner):
             self.attach(self, path)
         return files
 
-    def device_file(self, device: str, kind: str) -> Path:
-        """Return the path of a state file of a device."""
-        return Path(state_files.of_device(device, kind).path)
-
     def age(self, device: str, kind: str, age_s: float) -> None:
         """Have a state file of a device be as old as that."""
         then = time.time() - age_s
-        os.utime(self.device_file(device, kind), (then, then))
+        os.utime(state_files.of_device(device, kind).path, (then, then))
 
     def commands(self, *programs: str) -> list[str]:
         """Return the command lines so far; of these programs only, where any are named."""

@@ -55,8 +55,7 @@ class Node(FakeNode):
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    made = Node(tmp_path)
-    made.install(monkeypatch)
+    made = Node(tmp_path).install(monkeypatch)
     made.attach_files(device("n1"))
     return made
 
