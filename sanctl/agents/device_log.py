@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Journal lines about one device, with SANCTL_DEVICE, SANCTL_ACTION, SANCTL_STEP and a duration."""
+"""Binds system.journal to one device and one agent action, and adds the step's duration."""
 
 from __future__ import annotations
 

@@ -155,7 +155,6 @@ _CODES = {
     "kernel has DRBD 8.4 loaded; the node where the device was created has DRBD 9.",
     "SAN-DRBD-004": "A replica's DRBD minor is used by another resource on this node, for example "
     "by one that was left up from a deleted device. The replica's disk was not attached.",
-    "SAN-FEN-001": "The output of stonith_admin is not the expected XML.",
     "SAN-FEN-002": "This node asked a fencing device for its status and got no answer. Nothing "
     "was switched. If the device's node fails now, no other node can make sure that it is off.",
     "SAN-FEN-003": "Fencing was ordered and not confirmed. The node may or may not be off: other "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Messages about a pool whose disk or flash is missing, cannot be read or is half prepared."""
+"""Errors that the pool drivers raise, as Problems: flash missing, unreadable, half prepared."""
 
 from __future__ import annotations
 

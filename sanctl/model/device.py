@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A device's wanted settings, published states of replicas and pools, tombstones, marks."""
+"""What the CIB holds of a device, as values: settings, published states, tombstones, marks."""
 
 from __future__ import annotations
 

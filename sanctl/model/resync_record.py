@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica's latest resync (kind, reason, KiB), and the progress of resyncs on a node, as text."""
+"""Text forms of a replica's latest resync and of a node's running resyncs; computes nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `device move`: sets a constraint for a node, waits, removes the constraint."""
+"""`sanctl device move` carried out: sets the constraint that plan.device.alteration made, waits."""
 
 from __future__ import annotations
 

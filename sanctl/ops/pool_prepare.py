@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `pool prepare`: makes a pool with flash on this node, or attaches its flash.
+"""`sanctl pool prepare` carried out: mkfs, bcache format, mount, marker, in the planned order.
 
 Which step is next is decided in sanctl/plan/pool/preparation.py; this module carries it out.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Limit of dirty memory for write-back on this node (vm.dirty_bytes), its amount and flush rate."""
+"""Node-wide vm.dirty_bytes for write-back: set for the first device, put back after the last."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read cache in RAM of the active node (`--read-cache SIZE`): inserted, resized, removed live.
+"""Inserts, resizes, removes the read cache in RAM, as plan.cache.read_cache says.
 
 The monitor does it, so the cache comes some seconds after a takeover and never delays one. It is
 empty each time. While a device has one, hosts may not unmap.

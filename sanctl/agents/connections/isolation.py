@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Connects a stale replica of a four-replica device to the Primary alone until it is UpToDate.
+"""Cuts and makes the connections of a stale replica as plan.drbd.connection_limit says.
 
 The reasons and the rules are in sanctl/plan/drbd/connection_limit.py. The limit is in the DRBD
 resource file, which names one connection while the limit holds; so every `drbdadm adjust` keeps it.

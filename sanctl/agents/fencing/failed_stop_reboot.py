@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reboots this node after a failed stop without quorum, when no other node can fence this one."""
+"""The reboot after a failed stop: asks plan.failover.frozen_io_reboot, then reboots this node."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reboots this node when I/O of hosts hangs here: measures unanswered requests, then acts.
+"""Measures unanswered host requests here, asks plan.failover.hung_io_reboot, reboots this node.
 
 The rules are in sanctl/plan/failover/hung_io_reboot.py.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD's before-resync-source handler: marks the peer as outdated before a resync to it begins.
+"""DRBD's before-resync-source handler: marks the target, and how long it waits for certainty.
 
 A resync ends on its target a moment before the source hears of it. If the link breaks in that
 moment, the source takes the peer for Inconsistent, and as a Primary goes on alone without calling

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Cleans up Pacemaker failures whose cause is gone: start without its pool, monitor for a restart.
+"""Decides which Pacemaker failures have lost their cause (pool back, ...), and cleans them up.
 
 Pacemaker keeps a failure until it is cleaned up, and does not repeat a failed start on that node
 before (start-failure-is-fatal, pacemaker-schedulerd(7)). For a fault of the device that is right:

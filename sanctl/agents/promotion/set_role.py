@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes DRBD Primary (again if DRBD had not noticed a dead peer yet) or Secondary on this node."""
+"""DRBD's role alone, without gate and LIO: makes the replica here Primary, or Secondary."""
 
 from __future__ import annotations
 

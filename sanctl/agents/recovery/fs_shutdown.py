@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Remounts a pool whose filesystem shut itself down after a disk error (SAN-POOL-023).
+"""When, and how often a day, a pool is remounted whose filesystem shut itself down.
 
 A disk that fails for a moment costs the filesystem its journal: it takes no writes until it is
 remounted. What it had not committed is gone, and with it writes that DRBD had acknowledged to its

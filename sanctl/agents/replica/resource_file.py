@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Writes a device's DRBD resource file on this node, and brings DRBD up or adjusts DRBD by it."""
+"""Stores a device's DRBD resource file on this node (text: render.drbd), brings DRBD up by it."""
 
 from __future__ import annotations
 

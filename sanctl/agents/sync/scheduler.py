@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sanctl-resync.service: runs this node's resyncs one at a time, and publishes their progress.
+"""sanctl-resync.service: orders this node's resyncs, measures their rate, publishes progress.
 
 DRBD's handlers and the monitors start the service (sanctl/agents/sync/unit.py); it polls DRBD once
 a second, and exits when nothing runs any more. The process holds no state that it must not lose:

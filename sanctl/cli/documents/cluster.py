@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of `sanctl cluster ...`: votes, links, strategy."""
+"""Declares the JSON fields of `sanctl cluster ...`: votes, links, strategy."""
 
 from __future__ import annotations
 

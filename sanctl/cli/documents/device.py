@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of a device, its replicas and caches, and of `sanctl device create`, `move`, ..."""
+"""Declares the JSON fields of a device, its replicas and caches, and of `device create`, ..."""
 
 from __future__ import annotations
 

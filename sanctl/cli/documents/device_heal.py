@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of `sanctl device heal`: the replicas, and what keeping each would lose."""
+"""Declares the JSON fields of `sanctl device heal`: the replicas, what keeping each loses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of `sanctl doctor`: the checks and their findings."""
+"""Declares the JSON fields of `sanctl doctor`: the checks and their findings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of `sanctl explain`: a code and its meaning."""
+"""Declares the JSON fields of `sanctl explain`: a code and its meaning."""
 
 from __future__ import annotations
 

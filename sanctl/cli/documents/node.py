@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of a node, and of `sanctl node standby`, `drain`, `fence`, `replace`."""
+"""Declares the JSON fields of a node, and of `sanctl node standby`, `drain`, `fence`, `replace`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of a pool on a node with its flash cache, and of `sanctl pool cache` and `prepare`."""
+"""Declares the JSON fields of a pool on a node, of `sanctl pool cache` and `prepare`."""
 
 from __future__ import annotations
 

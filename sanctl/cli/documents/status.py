@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of `sanctl status`, and of a finding."""
+"""Declares the JSON fields of `sanctl status`, and of a finding."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of `sanctl sync status`: resyncs, verifies, and a sync policy."""
+"""Declares the JSON fields of `sanctl sync status`: resyncs, verifies, and a sync policy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON of `sanctl target ...`: portals, WWID, access list."""
+"""Declares the JSON fields of `sanctl target ...`: portals, WWID, access list."""
 
 from __future__ import annotations
 

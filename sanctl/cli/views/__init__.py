@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""JSON data and table rows of objects that several commands show."""
+"""Builders of JSON data and table rows of what several commands show."""

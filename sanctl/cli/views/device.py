@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A device and its replicas as JSON data and table rows, with their caches; state of a device."""
+"""Builds JSON data and table rows of a device and its replicas, with their caches."""
 
 from __future__ import annotations
 

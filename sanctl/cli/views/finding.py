@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A finding of `sanctl status` and `sanctl doctor` as JSON data."""
+"""Builds JSON data of a finding of `sanctl status` and `sanctl doctor`."""
 
 from __future__ import annotations
 

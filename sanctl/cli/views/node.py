@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node and its pools as JSON data and table rows."""
+"""Builds JSON data and table rows of a node and its pools."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Result of `device replicas` and `node replace` as JSON data and text."""
+"""Builds JSON data and text of what `device replicas` and `node replace` did."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Resyncs and verifies as JSON data and text: progress bar, rate, time left, latest result."""
+"""Builds JSON data and text of resyncs and verifies: progress bar, published rate, time left."""
 
 from __future__ import annotations
 

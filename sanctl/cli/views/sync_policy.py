@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A device's sync policy as JSON data and as one line of text."""
+"""Builds JSON data and the line of text of a device's sync policy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kinds of faults as values (power cut, partition, bad disk ...) and their text. Pure.
+"""Every kind of fault as a value (new kinds go here): power cuts, partitions, bad disks, ...
 
 Where a fault names a node it may also say `active` or `standby`: the node that serves the bench's
 first device when the fault's turn comes, and the one that does not.

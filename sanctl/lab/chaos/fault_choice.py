@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which faults a chaos run injects: fixed lists by name, random ones from a seed. Pure."""
+"""Which of the known faults a chaos run injects, and where: lists by name, random by seed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: how large a Primary's read cache in RAM may be now, and why smaller than wanted or off."""
+"""Rules: how large a Primary's read cache in RAM may be now, and why smaller, or off."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a create, move, resize, access, policy or standby change has taken effect yet."""
+"""Rules: whether a command's change (create, move, resize, ...) has taken effect yet."""
 
 from __future__ import annotations
 

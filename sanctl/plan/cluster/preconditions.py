@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Preconditions of any change: device and node exist, quorum, no maintenance, not unmanaged."""
+"""Preconditions common to all commands: device and node exist, quorum, no maintenance."""
 
 from __future__ import annotations
 

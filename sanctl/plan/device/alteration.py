@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes of an existing device: resize, allow or deny an initiator, sync policy, move."""
+"""Rules: whether a resize, move, allow, deny or sync policy is permitted, and its CIB change."""
 
 from __future__ import annotations
 

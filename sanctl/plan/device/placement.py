@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Chooses nodes for new replicas by site, rack, room and load; what room a pool has.
+"""Rules: ranks nodes for new replicas by site, rack, room and load; what room a pool has.
 
 Device files are sparse: a pool's free space shrinks only as hosts write. What counts is therefore
 what is free *and not promised*: what the devices on that pool may still write is subtracted from

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: a stale replica of a four-replica device connects to the Primary alone until in sync.
+"""Rules: to which peers a stale replica of four may connect: the Primary alone, or all.
 
 The hole this closes (DRBD 9.3.3, docs/adr/0039): two replicas are behind by the same generation,
 and a third, good replica has resynced one of them in part already. When the other stale replica

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compares two replicas by DRBD's generation UUIDs: which one is ahead, or that they diverged.
+"""Rules: which of two replicas is ahead by DRBD's generation UUIDs, or that they diverged.
 
 DRBD gives the data a new generation UUID whenever a Primary goes on without a peer. A replica knows
 its current UUID, the one its bitmap counts from (0: it is in sync), and two older ones. The rules

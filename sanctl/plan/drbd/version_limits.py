@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How many replicas of one device the loaded DRBD version can keep: 8.4 two, 9 four."""
+"""Rules: how many replicas of a device the loaded DRBD can keep: 8.4 two, 9 four."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: when a node reboots itself over a request that hangs at its disk or in DRBD.
+"""Rules: after how long a request that hangs in DRBD or its disk makes a node reboot itself.
 
 Frozen I/O is ended elsewhere (sanctl/plan/failover/frozen_io_reboot.py). A request that hangs while
 nothing is frozen holds the host that sent it, and the gate, the demotion and the stop of the

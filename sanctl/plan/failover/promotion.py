@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: which promotion score a replica gets from its DRBD state, or that it gets none.
+"""Rules: which promotion score a DRBD state earns, or none (numbers: model.promotion_score).
 
 Pacemaker promotes the instance with the highest promotion score. An instance that may not be
 promoted publishes -INFINITY: no score counts as -1, which a preference for its node outweighs. The

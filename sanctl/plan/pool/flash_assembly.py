@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a pool's slow disk and flash are assembled at boot: attach, empty first, alone, or refuse.
+"""Rules: how slow disk and flash are assembled at boot: attach, empty first, alone, or refuse.
 
 The invariant: a slow disk is never used without data that is on flash alone, and flash is never
 used with a disk that has changed without it.

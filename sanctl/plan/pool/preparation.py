@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Next step of `pool prepare` with a flash cache: format, attach flash, mount, mark, or refuse.
+"""Rules: which step of `pool prepare` comes next (format, mkfs, mount, mark), or a refusal.
 
 The invariant: a device is formatted only where what is to be overwritten was read and is blank, or
 where sanctl had begun to format it and nothing can have been stored; and never where the pool was

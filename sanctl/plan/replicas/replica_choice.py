@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Chooses the nodes for a requested number of replicas: named with --add and --drop, or by room.
+"""Rules: which nodes `device replicas` adds and drops: named ones, else by placement's ranks.
 
 The choice has to be the same while a change is under way, as it is made again before each step and
 by the same command run again: an added replica counts as chosen, a dropped one as gone.
