@@ -61,11 +61,16 @@ def cut(*, name: str, cable: str, source: str, target: str, loss: float) -> None
 @click.argument("node")
 @click.argument("does", metavar="[" + "|".join(_ACTIONS.choices) + "]", type=_ACTIONS)
 @click.option("--disk", "number", type=int, default=1, show_default=True, help="Which data disk.")
-def disk(*, name: str, node: str, does: str, number: int) -> None:
+@click.option("--sector", "sectors", type=click.IntRange(min=0), multiple=True, metavar="N",
+              help="With bad: this sector of 512 bytes cannot be read; more than once for more.",
+              )  # fmt: skip
+def disk(*, name: str, node: str, does: str, number: int, sectors: tuple[int, ...]) -> None:
     """Make a data disk fail, hang or work again, beneath its mounted filesystem."""
     host.require_root()
     lab = require_up(name)
-    faults.break_disk(lab, lab.spec.node(node), number, faults.Disk(does), LocalRunner())
+    faults.break_disk(
+        lab, lab.spec.node(node), number, faults.Disk(does), LocalRunner(), sectors=sectors
+    )
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

@@ -7,7 +7,7 @@ nothing was broken: `heal` runs all of it on every node that has power.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 
@@ -34,6 +34,8 @@ class Disk(StrEnum):
     FAIL = "fail"  # an error, every time
     FLAKY = "flaky"  # works for some seconds, fails for some
     DUST = "dust"  # reads fail in one stretch of sectors until they are written
+    BAD = "bad"  # reads of chosen sectors fail until they are written
+    UNREADABLE = "unreadable"  # every read fails, writes succeed
     SLOW = "slow"
     HANG = "hang"  # no answer
     SPINNING = "spinning"  # as slow as a disk that turns, its own write cache off
@@ -59,12 +61,17 @@ _TABLES = {
     Disk.FAIL: "0 $size error",
     Disk.FLAKY: f"0 $size flakey $disk 0 {_FLAKY_UP_S} {_FLAKY_DOWN_S}",
     Disk.DUST: "0 $size dust $disk 0 512",
+    Disk.BAD: "0 $size dust $disk 0 512",
+    # Never up; `error_reads` came with Linux 6.4.
+    Disk.UNREADABLE: "0 $size flakey $disk 0 0 1 1 error_reads",
     Disk.SLOW: f"0 $size delay $disk 0 {_SLOW_MS}",
     Disk.SPINNING: f"0 $size delay $disk 0 {SPINNING_MS} $disk 0 {SPINNING_MS} $disk 0 0",
 }
 _MODULES = {
     Disk.FLAKY: "dm-flakey",
     Disk.DUST: "dm-dust",
+    Disk.BAD: "dm-dust",
+    Disk.UNREADABLE: "dm-flakey",
     Disk.SLOW: "dm-delay",
     Disk.SPINNING: "dm-delay",
 }
@@ -98,8 +105,8 @@ done
 """
 
 
-def disk_script(number: int, does: Disk) -> str:
-    """Return the script that makes a data disk behave in a way."""
+def disk_script(number: int, does: Disk, *, sectors: Sequence[int] = ()) -> str:
+    """Return the script that makes a data disk behave in a way; `sectors` are the bad ones."""
     name = f"{DISK_PREFIX}{number}"
     if does is Disk.HANG:
         return f"{_SUSPEND} {name}"
@@ -115,26 +122,46 @@ def disk_script(number: int, does: Disk) -> str:
         f'dmsetup load {name} --table "{_TABLES[does]}"',
         f"dmsetup resume {name}",
     ]
-    if does is Disk.DUST:
+    if does in {Disk.DUST, Disk.BAD}:
         # A stretch every 4 MiB of the first 64 MiB: whatever lies there, something is hit.
+        bad = " ".join(map(str, sectors)) if does is Disk.BAD else "$(seq 8192 8192 131072)"
         lines += [
-            f"for block in $(seq 8192 8192 131072); do dmsetup message {name} 0 addbadblock $block"
-            " >/dev/null; done",
+            f"for block in {bad}; do dmsetup message {name} 0 addbadblock $block >/dev/null; done",
             f"dmsetup message {name} 0 enable",
         ]
     return "\n".join(lines)
 
 
-def break_disk(lab: Lab, node: NodeSpec, number: int, does: Disk, runner: Runner) -> None:
+def break_disk(
+    lab: Lab,
+    node: NodeSpec,
+    number: int,
+    does: Disk,
+    runner: Runner,
+    *,
+    sectors: Sequence[int] = (),
+) -> None:
     """Make a data disk of a node behave in a way, at once and beneath a mounted filesystem.
 
+    Args:
+        lab: the laboratory.
+        node: one of its storage nodes.
+        number: which of its data disks; the flash is the last one.
+        does: what it does from now on.
+        runner: starts programs.
+        sectors: with `Disk.BAD`, those of 512 bytes that cannot be read.
+
     Raises:
-        UsageError: the node has no such disk.
+        UsageError: the node has no such disk, or sectors are named or missing against `does`.
         CommandError: the node did not do it (labs made before this existed cannot).
     """
     if node.role is not Role.STORAGE or not 1 <= number <= lab.spec.all_disks:
         raise UsageError(Problem("SAN-LAB-007", f"{node.name} has no data disk {number}"))
-    _run(lab, node, disk_script(number, does), runner)
+    if bool(sectors) is not (does is Disk.BAD):
+        raise UsageError(
+            Problem("SAN-LAB-007", f"--sector and {does.value}", "bad has --sector, no other has")
+        )
+    _run(lab, node, disk_script(number, does, sectors=sectors), runner)
 
 
 def jump_clock(lab: Lab, node: NodeSpec, seconds: int, runner: Runner) -> None:

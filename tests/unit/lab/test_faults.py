@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.errors import UsageError
 from sanctl.lab import faults, guest
 from sanctl.lab.spec import LabSpec
 from sanctl.lab.state import Lab
+from sanctl.system.runner import LocalRunner
 
 SPEC = LabSpec(nodes=3, initiators=1, disks=2)
 
@@ -30,6 +32,16 @@ def test_a_broken_disk_is_swapped_beneath_its_filesystem(does: faults.Disk) -> N
         assert script.index("suspend") < script.index("load") < script.index("resume")
 
 
+def test_the_sectors_that_are_bad_are_those_that_were_named(lab: Lab) -> None:
+    script = faults.disk_script(1, faults.Disk.BAD, sectors=(8, 18))
+    assert "for block in 8 18; do dmsetup message lab-disk1 0 addbadblock $block" in script
+    assert script.index("resume") < script.index("addbadblock") < script.index("enable")
+    runner = LocalRunner()
+    for does, sectors in ((faults.Disk.BAD, ()), (faults.Disk.FAIL, (8,))):
+        with pytest.raises(UsageError, match="--sector and"):
+            faults.break_disk(lab, SPEC.node("n1"), 1, does, runner, sectors=sectors)
+
+
 def test_healing_touches_only_what_the_node_has(lab: Lab) -> None:
     storage = faults.heal_script(lab, SPEC.node("n1"))
     assert "lab-disk1" in storage and "lab-disk2" in storage
@@ -40,7 +52,7 @@ def test_healing_touches_only_what_the_node_has(lab: Lab) -> None:
 
 def test_every_script_is_shell(lab: Lab) -> None:
     scripts = [faults.heal_script(lab, SPEC.node("n1"))]
-    scripts += [faults.disk_script(1, does) for does in faults.Disk]
+    scripts += [faults.disk_script(1, does, sectors=(8,)) for does in faults.Disk]
     identity = guest.identity_files(
         SPEC, SPEC.node("n1"), machine_id="m", host_key="k", login_key="l"
     )
