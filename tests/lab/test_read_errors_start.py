@@ -90,7 +90,7 @@ def mark_suspect(kept: Kept) -> None:
 
 
 def await_failed_start(kept: Kept, since_s: float) -> str:
-    return unreadable.await_line(kept.bed, NODE, since_s, r"SAN-|rror", within_s=120)
+    return unreadable.await_line(kept.bed, NODE, since_s, r"SAN-|rrno|nput/output", within_s=60)
 
 
 def assert_unreadable(kept: Kept, path: str) -> None:
