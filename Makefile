@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 # Every target sets up what it needs: on a fresh Debian machine `make demo` is enough.
 .DEFAULT_GOAL := help
 .PHONY: help setup fmt lint type check unit model test test-faults chaos demo lab-down docs
@@ -28,10 +29,10 @@ check: setup ## All checks that need no laboratory: lint, types, unit tests (und
 
 # Beside the linters, and the model of safety after these: so two cores are busy for equally long.
 unit: setup
-	@timeout 180 $(BIN)/pytest -q tests/unit --ignore=tests/unit/plan/test_safety.py
+	@timeout 180 $(BIN)/pytest -q tests/unit --ignore=tests/unit/safety/test_safety.py
 
 model: setup
-	@timeout 180 $(BIN)/pytest -q tests/unit/plan/test_safety.py
+	@timeout 180 $(BIN)/pytest -q tests/unit/safety/test_safety.py
 
 test: lint ## Everything CI runs: check, then the tests in the laboratory (25 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
@@ -50,5 +51,6 @@ demo: setup ## A cluster that fails over before your eyes; the lab stays up to p
 lab-down: setup ## End the demo's laboratory
 	@$(ROOT) $(BIN)/sanctl lab down
 
-docs: setup ## Check that every link of the documentation leads somewhere
+docs: setup ## Write the index of the decisions; check that every link leads somewhere
+	@$(BIN)/python scripts/adr_index.py
 	@$(BIN)/python scripts/check_links.py

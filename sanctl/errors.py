@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Every error sanctl raises on purpose, with its stable code and exit status.
 
 A code is part of the interface: scripts match on it, `sanctl explain CODE` describes it, and it

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Checks that every relative link of the documentation leads to a file, and every #anchor there.
 
 Links to other places are left alone: whether a site answers today is no property of this tree.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Settings for all tests."""
 
 from __future__ import annotations
@@ -8,4 +9,4 @@ from hypothesis import settings
 settings.register_profile("sanctl", deadline=None)
 settings.load_profile("sanctl")
 
-pytest_plugins = ["tests.laboratory"]
+pytest_plugins = ["tests.support.laboratory"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Brings a running replica in line with what the CIB says of its device."""
 
 from __future__ import annotations
@@ -6,19 +7,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from sanctl.agents import (
-    cache,
-    escort,
-    membership,
-    ocf,
-    policy,
-    readcache,
-    replica,
-    resource_file,
-    verify,
-)
-from sanctl.agents.replica import Device
-from sanctl.drivers import backing, drbd, lio
+from sanctl.agents import ocf
+from sanctl.agents.cache import read_cache, write_cache
+from sanctl.agents.connections import peers
+from sanctl.agents.replica import parts, resource_file, sync_policy
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.sync import scheduler, verify
+from sanctl.drivers import backing_device, drbd, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -39,7 +34,7 @@ def converge(
         SanctlError: the rest could not be done; the next monitor tries again.
     """
     with _by_itself(device, "device below DRBD"):
-        backing.release(runner, device.name)
+        backing_device.release(runner, device.name)
     with _by_itself(device, "DRBD handlers"):
         resource_file.register(device)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
@@ -47,36 +42,36 @@ def converge(
     is_frozen = state.suspended != "no"
     # First: this ends write-back where it has to.
     with _by_itself(device, "cache policy"):
-        cache.settle(runner, device, state)
+        write_cache.settle(runner, device, state)
     with _by_itself(device, "access list"):
         if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
             lio.set_initiators(device.name, device.initiators)
             steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
-    if not is_frozen and membership.follow(runner, device):
+    if not is_frozen and peers.follow(runner, device):
         steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
         state = drbd.observe(runner, device.name) or state
-    if not policy.is_in_force(device) and policy.apply(runner, device, state):
+    if not sync_policy.is_in_force(device) and sync_policy.apply(runner, device, state):
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
-    if policy.is_in_force(device):
-        policy.note(device)
-    readcache.tell_hosts(device)
+    if sync_policy.is_in_force(device):
+        sync_policy.note(device)
+    read_cache.tell_hosts(device)
     has_begun = verify.begin(runner, device, state)
-    if has_begun or escort.wants_company(device, state):
-        escort.kick(runner)
+    if has_begun or scheduler.wants_company(device, state):
+        scheduler.kick(runner)
     if has_begun:
         state = drbd.observe(runner, device.name) or state
     if (state.size_kib or 0) * 1024 < device.size_bytes:
-        if replica.grow_files(runner, device):
+        if parts.grow_files(runner, device):
             steps.done("files", "device files grown")
         if state.is_primary:
             # Refused until the peers' files have grown too.
             with contextlib.suppress(SanctlError):
                 drbd.resize(runner, device.minor, has_peers=len(device.nodes) > 1)
         state = drbd.observe(runner, device.name) or state
-    if replica.finish_growth(runner, device, state):
+    if parts.finish_growth(runner, device, state):
         steps.done("grown", "grown to the size that DRBD has")
     if (state.size_kib or 0) * 1024 >= device.size_bytes:
-        readcache.follow(runner, device, state)
+        read_cache.follow(runner, device, state)
     return state
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """ocf:sanctl:device: one replica of one device on this node.
 
 Pacemaker runs an action as one short process. Each may be killed after any step and run again:
@@ -19,41 +20,24 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import (
-    aground,
-    announce,
-    birth,
-    cache,
-    escort,
-    fencing,
-    handshake,
-    healing,
-    meeting,
-    membership,
-    newborn,
-    ocf,
-    pair,
-    policy,
-    primary,
-    readcache,
-    reattach,
-    replacement,
-    replica,
-    resource_file,
-    resync,
-    retry,
-    stuck,
-    suspicion,
-    verify,
-)
+from sanctl.agents import ocf
+from sanctl.agents.cache import read_cache, write_cache
+from sanctl.agents.connections import isolation, peers, reconnect_outdated
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
-from sanctl.agents.replica import Device
-from sanctl.drivers import backing, dm, drbd, lio, pool, ramcache
+from sanctl.agents.fencing import before_resync_source, fence_peer, hung_io_reboot, quorum_overlap
+from sanctl.agents.node import failure_cleanup
+from sanctl.agents.promotion import activation_record, first_activation, set_role
+from sanctl.agents.publish import replica_state
+from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
+from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.sync import scheduler, verify
+from sanctl.drivers import backing_device, drbd, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.cache import parse_policy
+from sanctl.model.cache_policy import parse_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.promotion import is_blank
+from sanctl.plan.failover.promotion import is_blank
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner
 
@@ -85,16 +69,16 @@ def start() -> int:
     """Bring the replica up: standby, exported, in contact with its peers."""
     device = _device()
     steps = ocf.Steps(device.name, "start")
-    os.makedirs(replica.RUNTIME, mode=0o700, exist_ok=True)
-    found = replica.observe(_RUNNER, device)
+    os.makedirs(parts.RUNTIME, mode=0o700, exist_ok=True)
+    found = parts.observe(_RUNNER, device)
     if found.is_standby:
-        announce.publish(_RUNNER, device, found.drbd)
+        replica_state.publish(_RUNNER, device, found.drbd)
         return ocf.SUCCESS
     if found.serves:
         # Left by a crash of the cluster software on this node: the cluster asked for a standby.
         _demote(device, steps)
-    replica.load_modules(_RUNNER)
-    topology = replica.load_topology()
+    parts.load_modules(_RUNNER)
+    topology = parts.load_topology()
     here = topology.node(os.uname().nodename)
     where = topology.pool(device.pool)
     if here is None or where is None:
@@ -106,30 +90,30 @@ def start() -> int:
             )
         )
     with contextlib.ExitStack() as mounted:
-        with retry.noted(device):
-            mounted.enter_context(aground.admitted(_RUNNER, where))
-            pool.check(str(where.path), where.uuid)
-        aground.trust_only_copy(where, device)
-        membership.part(_RUNNER, device)
+        with failure_cleanup.noted(device):
+            mounted.enter_context(fs_shutdown.admitted(_RUNNER, where))
+            pool_files.check(str(where.path), where.uuid)
+        fs_shutdown.trust_only_copy(where, device)
+        peers.part(_RUNNER, device)
         if found.drbd is None:
             # An interrupted action may have left it; its loop devices may be others' by now.
             resource_file.forget_disk(device.name)
-        files = replica.prepare_files(_RUNNER, device, str(where.path))
+        files = parts.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    first = meeting.first(_RUNNER, device)
+    first = isolation.first(_RUNNER, device)
     resource_file.write(_RUNNER, device, files, only=first or "")
-    pair.forget(device.name)
-    cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
-    is_suspect = suspicion.is_suspect(device.name, files.data)
-    meeting.bring_up(_RUNNER, device, files, first, is_suspect=is_suspect)
-    membership.forget_peers(_RUNNER, device)
-    policy.note(device)
+    quorum_overlap.forget(device.name)
+    write_cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
+    is_suspect = lost_writes.is_suspect(device.name, files.data)
+    isolation.bring_up(_RUNNER, device, files, first, is_suspect=is_suspect)
+    peers.forget_peers(_RUNNER, device)
+    sync_policy.note(device)
     how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
     steps.done("drbd", f"DRBD attached{how}")
     state = drbd.observe(_RUNNER, device.name)
-    if not dm.is_complete(device.name) or dm.is_suspended(device.name):
+    if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)
-        replica.make_gate(_RUNNER, device, state)
+        parts.make_gate(_RUNNER, device, state)
     steps.done("gate", "gate closed")
     lio.create(
         lio.Target(
@@ -140,15 +124,15 @@ def start() -> int:
             uuid=device.uuid,
             portals=tuple(_portal(str(address)) for address in here.iscsi),
             initiators=device.initiators,
-            offers_unmap=readcache.offers_unmap(device),
+            offers_unmap=read_cache.offers_unmap(device),
         ),
-        dm.target_device(device.name),
+        gate.target_device(device.name),
     )
     steps.done("target", "target exported, Standby")
     verify.tell(_RUNNER, device)
-    state = replica.wait_until_settled(_RUNNER, device, _SETTLE_S)
-    announce.publish(_RUNNER, device, state)
-    steps.ended(f"standby, {announce.published_value(state)}")
+    state = parts.wait_until_settled(_RUNNER, device, _SETTLE_S)
+    replica_state.publish(_RUNNER, device, state)
+    steps.ended(f"standby, {replica_state.published_value(state)}")
     return ocf.SUCCESS
 
 
@@ -162,32 +146,32 @@ def promote() -> int:
     steps = ocf.Steps(device.name, "promote")
     deadline = time.monotonic() + ocf.remaining_s(50.0)
     state = drbd.observe(_RUNNER, device.name)
-    size = dm.size_bytes(device.name)
+    size = gate.size_bytes(device.name)
     if state is None or size is None:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
-    cache.refuse_suspect(device.name)
-    aground.refuse(device)
-    if newborn.is_new(_RUNNER, device):
+    write_cache.refuse_suspect(device.name)
+    fs_shutdown.refuse(device)
+    if activation_record.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
-        meeting.complete(_RUNNER, device, within_s=_SETTLE_S)
+        isolation.complete(_RUNNER, device, within_s=_SETTLE_S)
         # Left by one that was killed; the handler of the promotion could not take it off.
-        cache.release_standby(_RUNNER, device.name)
-        primary.become(_RUNNER, device.name, device.minor, deadline)
+        write_cache.release_standby(_RUNNER, device.name)
+        set_role.become(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
-    cache.secure_unless_in_sync(_RUNNER, device.name)
-    if not dm.gate_table(device.name).startswith("drbd"):
-        dm.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
+    write_cache.secure_unless_in_sync(_RUNNER, device.name)
+    if not gate.gate_table(device.name).startswith("drbd"):
+        gate.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
-    dm.release(_RUNNER, device.name)
+    gate.release(_RUNNER, device.name)
     lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
     # Told before the action ends: until then the other node's score is the higher one, and the
     # cluster would move the device there.
-    found = replica.observe(_RUNNER, device)
-    announce.publish(_RUNNER, device, found.drbd)
+    found = parts.observe(_RUNNER, device)
+    replica_state.publish(_RUNNER, device, found.drbd)
     if not found.is_active:
         raise CommandError(
             Problem("SAN-AGENT-007", f"{device.name} was promoted, but does not serve: {found}")
@@ -214,7 +198,7 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
         raise CommandError(
             Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")
         )
-    newborn.has_lived(_RUNNER, device)
+    activation_record.has_lived(_RUNNER, device)
     steps.done("not-new", "the cluster knows that the device has been active")
 
 
@@ -222,7 +206,7 @@ def demote() -> int:
     """Make this node a standby."""
     device = _device()
     steps = ocf.Steps(device.name, "demote")
-    if not dm.exists_any(device.name) and not lio.exists_any(device.name, device.minor):
+    if not gate.exists_any(device.name) and not lio.exists_any(device.name, device.minor):
         return ocf.NOT_RUNNING
     _demote(device, steps)
     # The state is published by the monitor that follows: the other node is waiting.
@@ -232,24 +216,24 @@ def demote() -> int:
 
 def _demote(device: Device, steps: ocf.Steps) -> None:
     deadline = time.monotonic() + ocf.remaining_s(50.0)
-    cache.before_demotion(_RUNNER, device.name)
+    write_cache.before_demotion(_RUNNER, device.name)
     if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
         lio.set_alua_state(device.name, device.minor, lio.STANDBY)
         steps.done("alua", "ALUA Standby")
-    size = dm.size_bytes(device.name)
-    if dm.gate_table(device.name) not in {"absent", "error"} or dm.is_suspended(device.name):
+    size = gate.size_bytes(device.name)
+    if gate.gate_table(device.name) not in {"absent", "error"} or gate.is_suspended(device.name):
         if size is None:
             # Only a gate, nothing above it: an interrupted start.
-            dm.remove(_RUNNER, device.name)
+            gate.remove(_RUNNER, device.name)
         else:
             left = max(1.0, deadline - time.monotonic())
-            dm.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=left)
+            gate.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=left)
             # After the gate, so that what was held back fails here and reaches nothing.
-            dm.release(_RUNNER, device.name)
+            gate.release(_RUNNER, device.name)
         steps.done("gate", "gate closed")
     if drbd.is_loaded():
-        primary.resign(_RUNNER, device.name, device.minor, deadline)
-        cache.release_standby(_RUNNER, device.name)
+        set_role.resign(_RUNNER, device.name, device.minor, deadline)
+        write_cache.release_standby(_RUNNER, device.name)
         steps.done("secondary", "DRBD Secondary")
 
 
@@ -258,8 +242,8 @@ def stop() -> int:
     device = _device()
     try:
         take_down(device)
-    except SanctlError as error:
-        fencing.end_of_failed_stop(_RUNNER, device.name, str(error))
+    except (SanctlError, OSError) as error:
+        fence_peer.end_of_failed_stop(_RUNNER, device.name, str(error))
         raise
     return ocf.SUCCESS
 
@@ -271,13 +255,13 @@ def take_down(device: Device) -> None:
         SanctlError: something of it is left.
     """
     steps = ocf.Steps(device.name, "stop")
-    aground.before_stop(device)
+    fs_shutdown.before_stop(device)
     _demote(device, steps)
     lio.remove(device.name, device.minor)
     steps.done("target", "target removed")
-    dm.remove(_RUNNER, device.name)
+    gate.remove(_RUNNER, device.name)
     steps.done("gate", "gate removed")
-    cache.part(_RUNNER, device)
+    write_cache.part(_RUNNER, device)
     try:
         drbd.down(_RUNNER, device.name)
     except CommandError:
@@ -288,31 +272,31 @@ def take_down(device: Device) -> None:
         drbd.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     resource_file.forget_disk(device.name)
-    replica.detach_files(_RUNNER, device)
+    parts.detach_files(_RUNNER, device)
     resource_file.drop(device.name)
-    announce.withdraw(_RUNNER, device)
-    newborn.forget(device)
-    fencing.forget(device.name)
-    resync.forget(device.name)
-    healing.forget(device)
-    policy.forget(device)
-    escort.forget(device)
-    stuck.forget(device)
-    reattach.forget(device)
-    handshake.forget(device)
-    readcache.forget(device)
+    replica_state.withdraw(_RUNNER, device)
+    activation_record.forget(device)
+    fence_peer.forget(device.name)
+    before_resync_source.forget(device.name)
+    heal.forget(device)
+    sync_policy.forget(device)
+    scheduler.forget(device)
+    hung_io_reboot.forget(device)
+    reattach_disk.forget(device)
+    reconnect_outdated.forget(device)
+    read_cache.forget(device)
     verify.forget(_RUNNER, device)
-    membership.forget(device)
-    cache.end(device.name)
-    replica.wait_until_detached(device)
-    left = replica.observe(_RUNNER, device)
+    peers.forget(device)
+    write_cache.end(device.name)
+    parts.wait_until_detached(device)
+    left = parts.observe(_RUNNER, device)
     if (
         not left.is_absent
-        or dm.exists_any(device.name)
-        or backing.exists(device.name)
-        or ramcache.exists_any(device.name)
+        or gate.exists_any(device.name)
+        or backing_device.exists(device.name)
+        or ram_cache.exists_any(device.name)
         or lio.exists_any(device.name, device.minor)
-        or replica.attached_files(device)
+        or parts.attached_files(device)
     ):
         raise CommandError(
             Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
@@ -323,11 +307,15 @@ def take_down(device: Device) -> None:
 def monitor() -> int:
     """Tell the true role, apply what changed, publish the replica's state."""
     device = _device()
-    found = birth.observe(_RUNNER, device, within_s=ocf.remaining_s(30.0) / 2)
+    found = first_activation.observe(_RUNNER, device, within_s=ocf.remaining_s(30.0) / 2)
     if found.is_absent:
         return ocf.NOT_RUNNING
-    if found.drbd is not None and ocf.is_probe() and pair.is_left_over(_RUNNER, found.drbd):
-        retry.note(device, retry.MONITOR)
+    if (
+        found.drbd is not None
+        and ocf.is_probe()
+        and quorum_overlap.is_left_over(_RUNNER, found.drbd)
+    ):
+        failure_cleanup.note(device, failure_cleanup.MONITOR)
         ocf.exit_reason(
             "it was up while the cluster software was not, and is without its peer: it may be old,"
             " and is started anew"
@@ -337,27 +325,27 @@ def monitor() -> int:
         state: ResourceState | None = found.drbd
         apart = ""
         try:
-            verdict = aground.give_up(_RUNNER, device, found.drbd)
-            if verdict is aground.Verdict.START_ANEW:
-                retry.note(device, retry.MONITOR)
-                ocf.exit_reason(aground.WHY_ANEW)
+            verdict = fs_shutdown.give_up(_RUNNER, device, found.drbd)
+            if verdict is fs_shutdown.Verdict.START_ANEW:
+                failure_cleanup.note(device, failure_cleanup.MONITOR)
+                ocf.exit_reason(fs_shutdown.WHY_ANEW)
                 return ocf.ERR_GENERIC
             if not is_blank(found.drbd, copies=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
-                newborn.is_new(_RUNNER, device)
-            if verdict is aground.Verdict.AGROUND:
+                activation_record.is_new(_RUNNER, device)
+            if verdict is fs_shutdown.Verdict.AGROUND:
                 state = drbd.observe(_RUNNER, device.name) or state
             elif found.is_active or found.is_standby:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)
-                state = healing.obey(_RUNNER, device, state)
-                state = meeting.follow(_RUNNER, device, state)
-                state = resync.reconnect(_RUNNER, device.name, state)
-                state = replacement.replace_if_suspect(_RUNNER, device, state)
-                state = reattach.reattach(_RUNNER, device, state)
-                state = handshake.repeat(_RUNNER, device, state)
-                apart = healing.parting(_RUNNER, device, state)
+                state = heal.obey(_RUNNER, device, state)
+                state = isolation.follow(_RUNNER, device, state)
+                state = before_resync_source.reconnect(_RUNNER, device.name, state)
+                state = refill_suspect.replace_if_suspect(_RUNNER, device, state)
+                state = reattach_disk.reattach(_RUNNER, device, state)
+                state = reconnect_outdated.repeat(_RUNNER, device, state)
+                apart = heal.parting(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
             journal.write(
@@ -366,8 +354,8 @@ def monitor() -> int:
                 device=device.name,
                 action="monitor",
             )
-        announce.publish(_RUNNER, device, state, apart=apart)
-        stuck.look(_RUNNER, device, found.drbd)
+        replica_state.publish(_RUNNER, device, state, apart=apart)
+        hung_io_reboot.look(_RUNNER, device, found.drbd)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:
@@ -390,20 +378,20 @@ def reload_agent() -> int:
     deadline = time.monotonic() + min(_GROWTH_PATIENCE_S, ocf.remaining_s(50.0))
     while True:
         state = drbd.observe(_RUNNER, device.name)
-        if state is None or dm.size_bytes(device.name) is None:
+        if state is None or gate.size_bytes(device.name) is None:
             raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
         try:
             state = converge(_RUNNER, device, steps, state)
         except (SanctlError, OSError) as error:
             steps.done("refused", f"a change could not be applied: {error}; the monitor goes on")
             break
-        if (dm.size_bytes(device.name) or 0) >= device.size_bytes:
+        if (gate.size_bytes(device.name) or 0) >= device.size_bytes:
             break
         if time.monotonic() > deadline:
             steps.done("waiting", "not grown yet: not all replicas are ready; the monitor goes on")
             break
         time.sleep(0.3)
-    announce.publish(_RUNNER, device, state)
+    replica_state.publish(_RUNNER, device, state)
     steps.ended("applied")
     return ocf.SUCCESS
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The meta-data of ocf:sanctl:device (OCF Resource Agent API 1.1)."""
 
 METADATA = """\

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What every OCF agent of sanctl shares: exit codes, parameters from the environment, dispatch.
 
 OCF Resource Agent API 1.1. Agents are short processes on the failover path: this module and what
@@ -6,6 +7,7 @@ it imports stay small.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -65,9 +67,11 @@ def stop_here_if_asked(step: str) -> None:
 
     The folder is on tmpfs and only root can make it: tests of interruption put a file there.
     """
-    if os.path.exists(f"/run/sanctl/die-after/{step}"):
+    try:
         os.unlink(f"/run/sanctl/die-after/{step}")
-        os.kill(os.getpid(), 9)
+    except OSError:
+        return  # Not there; or not known, which must not end a promotion that goes well.
+    os.kill(os.getpid(), 9)
 
 
 def parameter(name: str, default: str | None = None) -> str:
@@ -105,6 +109,15 @@ def exit_reason(text: str) -> None:
     sys.stderr.write(f"ocf-exit-reason:{text}\n")
 
 
+def _reason(error: OSError) -> str:
+    """Say what failed, with its path and errno where the error has them."""
+    if error.errno is None:
+        return str(error) or type(error).__name__
+    where = f"{error.filename}: " if error.filename else ""
+    name = errno.errorcode.get(error.errno, str(error.errno))
+    return f"{where}{error.strerror or os.strerror(error.errno)} ({name})"
+
+
 def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata: str) -> int:
     """Carry out the action named on the command line and return its OCF exit code.
 
@@ -129,7 +142,7 @@ def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata:
     except SanctlError as error:
         reason = "; ".join(str(problem) for problem in error.problems)
     except OSError as error:
-        reason = f"{error.filename or ''}: {error.strerror or error}"
+        reason = _reason(error)
     exit_reason(reason)
     journal.write(
         f"{resource}: {action} failed: {reason}",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """ocf:sanctl:pool: the pools of this node.
 
 A clone that runs on every storage node. It tells the cluster how much room each pool has,
@@ -12,13 +13,18 @@ import time
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from sanctl.agents import aground, ballot, ocf, replica, retry, told
-from sanctl.drivers import attributes, flash, loop, marks, pool
+from sanctl.agents import ocf
+from sanctl.agents.node import failure_cleanup, votes
+from sanctl.agents.publish import attrd_cache
+from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.replica import parts
+from sanctl.drivers import flash_cache, loop, node_attributes, outdated_marks, pool_files
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
-from sanctl.model.poolcache import WISH, parse_wish
-from sanctl.model.quorum import ATTRIBUTE
+from sanctl.model.pool_cache import WISH, parse_wish
+from sanctl.model.vote_mode import ATTRIBUTE
 from sanctl.system import journal
+from sanctl.system.files import exists
 from sanctl.system.runner import HurriedRunner, LocalRunner
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ _STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
 # What a monitor needs beside mounting a filesystem anew.
 _REST_S = 8.0
-_MARK = marks.attribute("")
+_MARK = outdated_marks.attribute("")
 _POOL = "sanctl-pool-"
 
 METADATA = """\
@@ -64,23 +70,23 @@ def start() -> int:
     with open(_RUNNING, "w", encoding="utf-8") as file:
         file.write("")
     # The cluster forgets what a node published when the node leaves.
-    ballot.forget()
+    votes.forget()
     _look(may_mount=False)
     return ocf.SUCCESS
 
 
 def stop() -> int:
     """Cease to watch; pools and devices are not touched."""
-    if os.path.exists(_RUNNING):
+    if exists(_RUNNING):
         os.unlink(_RUNNING)
-    told.forget("pools")
-    ballot.forget()
+    attrd_cache.forget("pools")
+    votes.forget()
     return ocf.SUCCESS
 
 
 def monitor() -> int:
     """Publish and reap, if running."""
-    if not os.path.exists(_RUNNING):
+    if not exists(_RUNNING):
         return ocf.NOT_RUNNING
     if not ocf.is_probe():
         _look()
@@ -95,9 +101,7 @@ def validate_all() -> int:
 
 def _pools_here() -> list[Pool]:
     here = os.uname().nodename
-    return [
-        one for one in replica.load_topology().pools if here in {str(node) for node in one.nodes}
-    ]
+    return [one for one in parts.load_topology().pools if here in {str(node) for node in one.nodes}]
 
 
 def _look(*, may_mount: bool = True) -> None:
@@ -115,11 +119,11 @@ def _look(*, may_mount: bool = True) -> None:
         try:
             cache = _cache_words(one, noted)
             if may_mount:
-                aground.refloat(hurried, one, most_a_day=aground.MOST_A_DAY)
-            pool.check(path, one.uuid)
-            total, free = pool.space_bytes(path)
+                fs_shutdown.refloat(hurried, one, most_a_day=fs_shutdown.MOST_A_DAY)
+            pool_files.check(path, one.uuid)
+            total, free = pool_files.space_bytes(path)
             step = max(total // _STEPS, 1)
-            allocated = -(-pool.allocated_bytes(path) // step) * step
+            allocated = -(-pool_files.allocated_bytes(path) // step) * step
             words.append(
                 f"{name}=total={total} free={free // step * step} allocated={allocated}{cache}"
             )
@@ -132,7 +136,7 @@ def _look(*, may_mount: bool = True) -> None:
     _reap(usable, noted)
     if may_mount:
         _clean_up(hurried, usable)
-    ballot.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
+    votes.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
 
 
 def _hurried() -> HurriedRunner:
@@ -145,7 +149,7 @@ def _cache_words(one: Pool, noted: dict[str, str]) -> str:
     if one.cache is None:
         return ""
     wish = parse_wish(noted.get(f"{WISH}{one.name}", ""), one.cache.mode)
-    return f" {flash.follow(one, wish, at=ocf.stop_here_if_asked)}"
+    return f" {flash_cache.follow(one, wish, at=ocf.stop_here_if_asked)}"
 
 
 def _have_written_again(noted: dict[str, str]) -> None:
@@ -156,34 +160,38 @@ def _have_written_again(noted: dict[str, str]) -> None:
     promotion scores would be missing for good (docs/adr/0036).
     """
     is_in_cib = any(name.startswith(_POOL) for name in noted)
-    has_published = len(told.words("pools")) > 1
-    if is_in_cib or not has_published or not told.is_settled("pools", told.listener()):
+    has_published = len(attrd_cache.words("pools")) > 1
+    if (
+        is_in_cib
+        or not has_published
+        or not attrd_cache.is_settled("pools", attrd_cache.listener())
+    ):
         return
     journal.write(
         "the CIB has lost this node's attributes: having them written again",
         priority=journal.WARNING,
         action="attributes",
     )
-    attributes.write_all(_RUNNER)
+    node_attributes.write_all(_RUNNER)
 
 
 def _clean_up(runner: HurriedRunner, usable: dict[str, str]) -> None:
     try:
-        failures = retry.over(runner, usable)
+        failures = failure_cleanup.over(runner, usable)
         if failures and _is_quorate():
-            retry.have_forgotten(runner, failures)
+            failure_cleanup.have_forgotten(runner, failures)
     except (SanctlError, OSError) as error:
         journal.write(f"failures: {error}", priority=journal.WARNING, action="retry")
 
 
 def _publish(words: list[str]) -> None:
-    text, listener = "\n".join(words), told.listener()
-    if told.is_known("pools", listener, text):
+    text, listener = "\n".join(words), attrd_cache.listener()
+    if attrd_cache.is_known("pools", listener, text):
         return
     for line in words:
         name, _, value = line.partition("=")
-        attributes.publish(_RUNNER, f"{_POOL}{name}", value)
-    told.note("pools", listener, text)
+        node_attributes.publish(_RUNNER, f"{_POOL}{name}", value)
+    attrd_cache.note("pools", listener, text)
 
 
 def _notes_of_this_node() -> dict[str, str]:
@@ -238,7 +246,7 @@ def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
         path = usable.get(pool_name)
         if path is None or len(uuid) != 32:
             continue
-        files = pool.files_of(path, device, uuid)
+        files = pool_files.files_of(path, device, uuid)
         if any(loop.find(file) for file in files):
             journal.write(
                 f"{device}: deleted, but still in use here; its files stay for now",
@@ -247,13 +255,15 @@ def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
                 action="reap",
             )
             continue
-        pool.delete(files)
+        pool_files.delete(files)
         # Copies that go together fill each other once more, and mark each other for it, when the
         # command that drops them has cleared their marks already.
-        if noted.get(marks.attribute(device)) == uuid:
-            attributes.forget(_RUNNER, os.uname().nodename, marks.attribute(device), timeout_s=20.0)
-        attributes.forget(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
-        retry.forget(device, retry.START, retry.MONITOR)
+        if noted.get(outdated_marks.attribute(device)) == uuid:
+            node_attributes.forget(
+                _RUNNER, os.uname().nodename, outdated_marks.attribute(device), timeout_s=20.0
+            )
+        node_attributes.forget(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
+        failure_cleanup.forget(device, failure_cleanup.START, failure_cleanup.MONITOR)
         journal.write(
             f"{device}: deleted, files removed from pool {pool_name}",
             priority=journal.NOTICE,

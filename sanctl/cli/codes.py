@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What every code means. `sanctl explain` and docs/reference/errors.md are made from this."""
 
 from __future__ import annotations
@@ -320,8 +321,8 @@ _CODES = {
     "docs/howto/pool-cache.md.",
     "SAN-POOL-017": "The disk that the inventory names for a cached pool holds something else.",
     "SAN-POOL-018": "The pool has no flash cache in cluster.toml.",
-    "SAN-POOL-019": "A device that is to become part of a pool holds something. Nothing is "
-    "overwritten that sanctl does not know.",
+    "SAN-POOL-019": "A device that is to become part of a pool holds something: blkid finds it, or "
+    "its first MiB is not zero. Nothing is overwritten that sanctl does not know.",
     "SAN-POOL-020": "Making a pool anew throws its copies away, so each of its devices has to be "
     "good on another node.",
     "SAN-POOL-021": "The pool's files are in use on this node. A node in standby uses none.",
@@ -335,6 +336,16 @@ _CODES = {
     "SAN-POOL-025": "A loop device could not be taken off its file; the line says why.",
     "SAN-POOL-026": "New metadata were to be written to a loop device that something has in use. "
     "Nothing was written.",
+    "SAN-POOL-027": "A device of a cached pool cannot be read. That is none that is blank: "
+    "nothing was written to it.",
+    "SAN-POOL-028": "'sanctl pool prepare NAME --anew' was interrupted on this node: what is on "
+    "the slow disk is part of what was there. It is not used until the same command has ended.",
+    "SAN-POOL-029": "The pool was made on this node before, and now its slow disk or its "
+    "filesystem is blank, or another's, or its marker is gone. The disk may have been replaced, or "
+    "read wrongly. It is never made anew by itself: 'sanctl pool prepare NAME --anew' does that, "
+    "and the replicas are filled from their peers.",
+    "SAN-POOL-030": "Preparing a pool does not get on. What it had done stays, and it may be run "
+    "again.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "
     "has; the nodes' files are already those of the next step, which is safe.",
     "SAN-QUO-002": "A strategy is changed only with every storage node there. One that is away "

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What a command works with on this machine; tests put another in its place."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sanctl.cli.progress import make_reporter
-from sanctl.drivers.host import Host, HostPort
+from sanctl.drivers.node_facts import Host, HostPort
 from sanctl.drivers.pacemaker import Pacemaker, PacemakerPort
 from sanctl.drivers.stonith import Stonith, StonithPort
 from sanctl.errors import ConfigError, Problem, SanctlError

@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The `sanctl` command: dispatches, and is the only place that catches everything."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import traceback
 from typing import Any
@@ -13,34 +15,43 @@ from sanctl import __version__
 from sanctl.cli.output import wants_json, write_json
 from sanctl.errors import ExitStatus, Problem, SanctlError
 
-# Each command lives in its own module and is imported only when asked for, so that
-# `sanctl status` does not pay for the laboratory's imports, nor need its packages.
+# Each command lives in a module of its own and is imported only when it is used.
 COMMANDS = {
-    "bench": "sanctl.demo.bench:bench",
-    "chaos": "sanctl.chaos.cli:chaos",
-    "cluster": "sanctl.cli.cluster:cluster",
-    "device": "sanctl.cli.device:device",
-    "doctor": "sanctl.cli.doctor:doctor",
-    "explain": "sanctl.cli.explain:explain",
-    "demo": "sanctl.demo.cli:demo",
-    "lab": "sanctl.lab.cli:lab",
-    "node": "sanctl.cli.node:node",
-    "pool": "sanctl.cli.pool:pool",
-    "status": "sanctl.cli.status:status",
-    "sync": "sanctl.cli.sync:sync",
-    "target": "sanctl.cli.target:target",
+    "cluster": "sanctl.cli.commands.cluster:cluster",
+    "device": "sanctl.cli.commands.device:device",
+    "doctor": "sanctl.cli.commands.doctor:doctor",
+    "explain": "sanctl.cli.commands.explain:explain",
+    "node": "sanctl.cli.commands.node:node",
+    "pool": "sanctl.cli.commands.pool:pool",
+    "status": "sanctl.cli.commands.status:status",
+    "sync": "sanctl.cli.commands.sync:sync",
+    "target": "sanctl.cli.commands.target:target",
 }
+# A checkout has the laboratory, too; the release on a node does not (build_wheel.py).
+LABORATORY_COMMANDS = {
+    "bench": "sanctl.lab.bench.commands:bench",
+    "chaos": "sanctl.lab.chaos.commands:chaos",
+    "demo": "sanctl.lab.demo.commands:demo",
+    "lab": "sanctl.lab.machines.commands:lab",
+}
+
+
+def _commands() -> dict[str, str]:
+    has_laboratory = importlib.util.find_spec("sanctl.lab") is not None
+    return COMMANDS | LABORATORY_COMMANDS if has_laboratory else COMMANDS
 
 
 class _LazyGroup(click.Group):
     """A group whose subcommands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *COMMANDS})
+        return sorted({*super().list_commands(ctx), *_commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = COMMANDS.get(cmd_name)
+        target = _commands().get(cmd_name)
         if target is None:
+            if cmd_name in LABORATORY_COMMANDS:
+                ctx.fail(f"'{cmd_name}' is part of a checkout of sanctl, not of a node's release")
             return super().get_command(ctx, cmd_name)
         module, attribute = target.split(":")
         command: Any = getattr(importlib.import_module(module), attribute)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """How results and errors are written: text for people, JSON with a stable frame for programs.
 
 JSON is one object: {"schema": 1, "status", "data", "problems"}. It is written for failures too, on

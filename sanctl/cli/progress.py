@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Shows on standard error what a command waits for: a spinner for people, lines for logs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What commands show of resyncs and verifies."""
 
 from __future__ import annotations
@@ -6,11 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sanctl.model.names import format_bytes
-from sanctl.model.resync import DONE, Resync, Running
-from sanctl.model.verification import Verification
+from sanctl.model.resync_record import DONE, Resync, Running
+from sanctl.model.verify_result import Verification
 
 if TYPE_CHECKING:
-    from sanctl.cli import sync_documents
+    from sanctl.cli.documents import sync
 
 _BAR = 20
 
@@ -20,7 +21,7 @@ def time_text(seconds: int) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
 
 
-def running_data(running: Running) -> sync_documents.Running:
+def running_data(running: Running) -> sync.Running:
     """Return what runs for the JSON output."""
     return {
         "kind": running.kind,
@@ -34,7 +35,7 @@ def running_data(running: Running) -> sync_documents.Running:
     }
 
 
-def resync_data(latest: Resync) -> sync_documents.Resync:
+def resync_data(latest: Resync) -> sync.Resync:
     """Return the latest resync for the JSON output."""
     return {
         "kind": latest.kind,
@@ -46,7 +47,7 @@ def resync_data(latest: Resync) -> sync_documents.Resync:
     }
 
 
-def verification_data(told: Verification) -> sync_documents.Verification:
+def verification_data(told: Verification) -> sync.Verification:
     """Return a verify for the JSON output."""
     return {
         "result": told.result,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What commands show of the cluster: the data of the JSON output, and the rows of tables."""
 
 from __future__ import annotations
@@ -5,23 +6,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sanctl.cli.sync_policy import policy_data
+from sanctl.cli.commands.sync_policy import policy_data
 from sanctl.cli.sync_views import resync_data
-from sanctl.model.cache import Mode
+from sanctl.model.cache_policy import Mode
 from sanctl.model.cluster import PRESENT, Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.health import Finding, Severity
+from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Pool, Topology
-from sanctl.plan.cache_change import cache_words as device_cache_words
-from sanctl.plan.cache_change import reason_of
-from sanctl.plan.device_health import device_findings
-from sanctl.plan.placement import room_bytes
-from sanctl.plan.pool_cache import mode_wish, node_words, told_state, unknown_reason
-from sanctl.plan.unfinished import unfinished
+from sanctl.plan.cache.policy_change import cache_words as device_cache_words
+from sanctl.plan.cache.policy_change import reason_of
+from sanctl.plan.device.placement import room_bytes
+from sanctl.plan.health.device_health import device_findings
+from sanctl.plan.pool.flash_mode import mode_wish, node_words, told_state, unknown_reason
+from sanctl.plan.replicas.pending_change import unfinished
 
 if TYPE_CHECKING:
-    from sanctl.cli import documents, pool_documents
+    from sanctl.cli.documents import contract, pool
 
 UNKNOWN = "?"
 
@@ -41,7 +42,7 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
 
 def device_data(
     cluster: Cluster, device: DeviceSpec, topology: Topology | None = None
-) -> documents.Device:
+) -> contract.Device:
     """Return a device for the JSON output."""
     move = cluster.cib.move(device.name)
     left = unfinished(cluster, device)
@@ -72,7 +73,7 @@ def device_data(
     }
 
 
-def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> documents.Replica:
+def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> contract.Replica:
     state = cluster.mon.state(node)
     replica = cluster.replica(device.name, node)
     known = state in PRESENT
@@ -129,7 +130,7 @@ def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
 CACHE_COLUMNS = ("CACHE", "NODE", "NOW")
 
 
-def cache_rows(cluster: Cluster, nodes: Sequence[documents.Node]) -> Iterator[tuple[str, ...]]:
+def cache_rows(cluster: Cluster, nodes: Sequence[contract.Node]) -> Iterator[tuple[str, ...]]:
     """Return the rows of CACHE_COLUMNS: devices with something in RAM, and pools with flash.
 
     A device with neither a write cache nor a read cache has none. What is wanted of flash is told
@@ -153,9 +154,9 @@ def cache_rows(cluster: Cluster, nodes: Sequence[documents.Node]) -> Iterator[tu
 NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")
 
 
-def node_data(cluster: Cluster, topology: Topology | None) -> list[documents.Node]:
+def node_data(cluster: Cluster, topology: Topology | None) -> list[contract.Node]:
     """Return all nodes for the JSON output."""
-    data: list[documents.Node] = []
+    data: list[contract.Node] = []
     for node in sorted(cluster.cib.nodes, key=lambda n: n.name):
         entry = topology.node(node.name) if topology else None
         state = cluster.mon.state(node.name)
@@ -178,7 +179,7 @@ def node_data(cluster: Cluster, topology: Topology | None) -> list[documents.Nod
     return data
 
 
-def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.Pool:
+def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.Pool:
     """Return a pool on a node for the JSON output."""
     usage = cluster.pool(pool.name, node)
     known = usage is not None and usage.error is None
@@ -192,7 +193,7 @@ def pool_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.Po
     }
 
 
-def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.PoolCache | None:
+def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool.PoolCache | None:
     wish, state = mode_wish(cluster, pool, node), told_state(cluster, pool, node)
     if wish is None:
         return None
@@ -207,7 +208,7 @@ def _cache_data(cluster: Cluster, pool: Pool, node: NodeName) -> pool_documents.
     }
 
 
-def node_rows(data: Sequence[documents.Node]) -> Iterable[tuple[str, ...]]:
+def node_rows(data: Sequence[contract.Node]) -> Iterable[tuple[str, ...]]:
     """Return the rows of NODE_COLUMNS."""
     for node in data:
         pools = ", ".join(
@@ -225,7 +226,7 @@ def node_rows(data: Sequence[documents.Node]) -> Iterable[tuple[str, ...]]:
         )
 
 
-def finding_data(finding: Finding) -> documents.Finding:
+def finding_data(finding: Finding) -> contract.Finding:
     """Return a finding for the JSON output."""
     return {
         "code": finding.code,

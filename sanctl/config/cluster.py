@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Between the text of cluster.toml and a Topology, naming everything that is wrong with it."""
 
 from __future__ import annotations

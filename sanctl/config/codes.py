@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What each SAN-CONF code means, for `sanctl explain` and for the tests that keep them complete."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads values out of a parsed document and notes what is wrong, instead of stopping at the first.
 
 A value that is missing or of the wrong kind is noted once and reads as None; checks that would

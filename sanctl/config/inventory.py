@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Turns an Ansible inventory into cluster.toml, naming all that is wrong with its variables.
 
 The rollout's only validator: what it lets through is what the loader on the nodes accepts, because
@@ -11,10 +12,10 @@ from typing import Any
 
 from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
-from sanctl.config.fences import FENCE_VARIABLES, check_fencing
+from sanctl.config.fencing import FENCE_VARIABLES, check_fencing
 from sanctl.config.nodes import DOMAINS, NETWORKS
-from sanctl.config.watch import check_reach, check_sbd
-from sanctl.model.poolcache import mount_unit
+from sanctl.config.sbd_reach import check_reach, check_sbd
+from sanctl.model.pool_cache import mount_unit
 from sanctl.model.topology import RISK_NO_FENCING, Role, Strategy
 
 NODES = "sanctl_nodes"

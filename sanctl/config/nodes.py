@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads the nodes of a cluster.toml."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads the pools of a cluster.toml."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import PurePosixPath
 from sanctl.config.document import Document
 from sanctl.config.nodes import Taken
 from sanctl.errors import UsageError
-from sanctl.model.cache import Mode
+from sanctl.model.cache_policy import Mode
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.topology import Pool, PoolCache, Role
 

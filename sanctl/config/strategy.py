@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads the failover strategy of a cluster.toml, and judges whether the nodes go with it."""
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The flash cache under a pool's filesystem: bcache, driven through its superblocks and sysfs.
 
-Nothing here decides anything: see sanctl/plan/assembly.py. No program of bcache-tools is used: its
+Nothing here decides anything: see sanctl/plan/pool/flash_assembly.py. No program of bcache-tools
+is used: its
 udev rules would register whatever hosts have written onto their devices (docs/adr/0031).
 
 The superblock is that of bcache_ondisk.h, 4 KiB into a device; sysfs is that of
@@ -10,6 +12,7 @@ Documentation/admin-guide/bcache.rst of the kernel.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import struct
@@ -17,14 +20,16 @@ import time
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache import Mode
-from sanctl.model.poolcache import Attachment, Superblock
-from sanctl.system.files import read_text_or
+from sanctl.model.cache_policy import Mode
+from sanctl.model.pool_cache import Attachment, Superblock
+from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _SYSFS = "/sys/fs/bcache"
 _BLOCK = 4096
 _AT = 4096
+# So much is zero where a disk is made anew, and asked for to be.
+_BLANK_BYTES = 1 << 20
 _MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 _FLASH, _ORIGIN = 0, 1
 _CACHE_VERSIONS = frozenset({0, 3, 5})
@@ -85,6 +90,33 @@ def read_superblock(device: str) -> Superblock | None:
             if os.preadv(handle, [buffer], _AT) < _LAYOUT.size:
                 return None
             return parse_superblock(buffer[: _LAYOUT.size])
+    finally:
+        os.close(handle)
+
+
+def begins_blank(device: str) -> bool:
+    """Whether the first MiB of a device, or all of a smaller one, was read and is zero.
+
+    Past the page cache, which may hold what the disk does not give any more.
+
+    Raises:
+        OSError: the device is not there, or cannot be read.
+    """
+    import mmap  # noqa: PLC0415 - as above
+
+    handle = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        with mmap.mmap(-1, _BLANK_BYTES) as buffer:
+            length = 0
+            while length < _BLANK_BYTES:
+                with memoryview(buffer) as whole, whole[length:] as rest:
+                    count = os.preadv(handle, [rest], length)
+                if not count:
+                    break
+                length += count
+            if not length:
+                raise OSError(errno.ENODATA, "it has no first block", device)
+            return not any(buffer[:length])
     finally:
         os.close(handle)
 
@@ -191,9 +223,13 @@ def format_origin(device: str, uuid: bytes, label: str) -> None:
 def _write(device: str, superblock: bytes) -> None:
     handle = os.open(device, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
     try:
-        # The first blocks of data too: a filesystem that was there must not be found again.
+        # The first MiB of data too: a filesystem that was there must not be found again.
         os.pwrite(handle, bytes(_AT), 0)
-        os.pwrite(handle, superblock.ljust(_BLOCK, b"\0") + bytes(64 << 10), _AT)
+        left = memoryview(superblock.ljust(_BLOCK, b"\0") + bytes(_BLANK_BYTES))
+        at = _AT
+        while left:
+            count = os.pwrite(handle, left, at)
+            left, at = left[count:], at + count
         os.fsync(handle)
     finally:
         os.close(handle)
@@ -214,7 +250,7 @@ def load_module(runner: Runner) -> None:
     Raises:
         CommandError: this kernel has none.
     """
-    if not os.path.isdir(_SYSFS):
+    if not is_folder(_SYSFS):
         runner.run(["modprobe", "bcache"], timeout_s=30.0)
 
 
@@ -369,7 +405,7 @@ def _folder(device: str) -> str | None:
     except FileNotFoundError:
         return None
     path = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/bcache"
-    return path if os.path.isdir(path) else None
+    return path if is_folder(path) else None
 
 
 def _registered(device: str) -> str:
@@ -382,7 +418,7 @@ def _registered(device: str) -> str:
 
 
 def _is(path: str) -> bool:
-    return os.path.exists(path)
+    return exists(path)
 
 
 def _count(path: str) -> int:

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Asks corosync how it counts and what it sees, and has it read its configuration again."""
 
 from __future__ import annotations
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.quorum import Tally
+from sanctl.model.vote_mode import Tally
 from sanctl.parse.corosync import (
     Link,
     Membership,

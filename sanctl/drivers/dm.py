@@ -1,138 +1,155 @@
-"""The two device-mapper devices between the target and DRBD.
-
-`sanctl-NAME` is what LIO opens and never changes below a session; it stands on
-`sanctl-NAME-gate`, which is `error` on a standby node and `linear` onto DRBD on the active one.
-Two, because a device's limits (write cache, discard, block sizes) are computed when its table is
-loaded: swapping the gate leaves those of the upper device as they were, so that every path of a
-device tells a host the same, on a standby node too. A host that learns "no write cache" from a
-standby path would send no flush through it after a failover.
-"""
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Device-mapper devices by their names: what the kernel says of them, and dmsetup(8)."""
 
 from __future__ import annotations
 
-from sanctl.drivers import mapper
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+
+from sanctl.errors import CommandError, Problem
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
+TIMEOUT_S = 20.0
+SECTOR_BYTES = 512
+_FOLDER = "/dev/mapper"
+# linux/dm-ioctl.h: DM_TABLE_DEPS; struct dm_ioctl, and the numbers of devices that follow it.
+_TABLE_DEPS, _IOCTL_BYTES = 0xC138FD0B, 1024
+_IOCTL, _COUNT, _DEVICE = struct.Struct("=3I2IIi3IQ128s129s7x"), struct.Struct("=I4x"), "=Q"
+_NO_SUCH_DEVICE = (errno.ENOENT, errno.ENXIO, errno.ENODEV)
 
-def target_device(name: str) -> str:
-    """Return the path that the target's backstore opens."""
-    return mapper.path(_upper(name))
+
+def path(dm_name: str) -> str:
+    """Return the node by which a device is opened."""
+    return f"{_FOLDER}/{dm_name}"
 
 
-def gate_table(name: str) -> str:
-    """Return what the gate of the device leads to, from the kernel: no process, no open.
+def kernel_name(dm_name: str) -> str | None:
+    """Return `dm-N` of a device, None where the kernel has none of that name.
 
-    One of `absent`, `error`, or the name of the block device below it (`drbd1`, `loop3`).
+    The node in /dev/mapper is only a hint: udev may make or remove it late, so the kernel's own
+    list decides.
     """
-    below = mapper.below(_gate(name))
-    if below is None:
-        return "absent"
-    return below or "error"
+    with contextlib.suppress(FileNotFoundError):
+        hint = f"dm-{os.minor(os.stat(path(dm_name)).st_rdev)}"
+        if read_text_or(f"/sys/block/{hint}/dm/name", "").strip() == dm_name:
+            return hint
+    for entry in os.listdir("/sys/block"):
+        if entry.startswith("dm-") and (
+            read_text_or(f"/sys/block/{entry}/dm/name", "").strip() == dm_name
+        ):
+            return entry
+    return None
 
 
-def is_complete(name: str) -> bool:
-    """Whether both devices exist."""
-    return mapper.below(_upper(name)) is not None and mapper.below(_gate(name)) is not None
+def below(dm_name: str) -> str | None:
+    """Return the name of the block device that a device leads onto; no process, no open of it.
 
-
-def is_suspended(name: str) -> bool:
-    """Whether one of the two devices holds I/O back: a growth or a swap was interrupted."""
-    return mapper.is_suspended(_upper(name)) or mapper.is_suspended(_gate(name))
-
-
-def exists_any(name: str) -> bool:
-    """Whether one of the two devices exists."""
-    return mapper.below(_upper(name)) is not None or mapper.below(_gate(name)) is not None
-
-
-def size_bytes(name: str) -> int | None:
-    """Return the size of the device that LIO opens, or None when it does not exist."""
-    return mapper.size_bytes(_upper(name))
-
-
-def _upper(name: str) -> str:
-    return f"sanctl-{name}"
-
-
-def _gate(name: str) -> str:
-    return f"sanctl-{name}-gate"
-
-
-def _error_table(size_bytes: int) -> str:
-    return f"0 {size_bytes // mapper.SECTOR_BYTES} error"
-
-
-def _linear_table(size_bytes: int, below: str) -> str:
-    return f"0 {size_bytes // mapper.SECTOR_BYTES} linear {below} 0"
-
-
-def open_gate(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
-    """Lead the gate onto a block device: from now on I/O reaches it."""
-    mapper.swap(runner, _gate(name), _linear_table(size_bytes, below))
-
-
-def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) -> None:
-    """Make the gate fail all I/O, after what is in flight below it has ended.
-
-    The swap suspends the gate and waits for its I/O. Where that I/O hangs, so does the swap.
+    Empty where it leads onto none; None where there is no such device. The kernel is asked for the
+    table in force: sysfs (`slaves`) also shows what one leads onto that was only loaded.
 
     Raises:
-        CommandError: not done within `timeout_s` seconds; the gate may still lead onto DRBD.
+        CommandError: the kernel did not tell.
     """
-    mapper.swap(runner, _gate(name), _error_table(size_bytes), timeout_s=timeout_s)
+    try:
+        handle = os.open(f"{_FOLDER}/control", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _NO_SUCH_DEVICE:
+            return None  # No device-mapper, so nothing of it.
+        raise _untold(dm_name, error) from error
+    asked = _IOCTL.pack(4, 0, 0, _IOCTL_BYTES, _IOCTL.size, 0, 0, 0, 0, 0, 0, dm_name.encode(), b"")
+    try:
+        told = fcntl.ioctl(handle, _TABLE_DEPS, asked.ljust(_IOCTL_BYTES, b"\0"))
+    except OSError as error:
+        if error.errno in _NO_SUCH_DEVICE:
+            return None
+        raise _untold(dm_name, error) from error
+    finally:
+        os.close(handle)
+    at = _IOCTL.unpack_from(told)[4]
+    if not _COUNT.unpack_from(told, at)[0]:
+        return ""
+    (number,) = struct.unpack_from(_DEVICE, told, at + _COUNT.size)
+    device = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+    return os.path.basename(os.path.realpath(device))
 
 
-def release(runner: Runner, name: str) -> None:
-    """Let I/O through the upper device to the gate, where an interrupted growth holds it back."""
-    if mapper.is_suspended(_upper(name)):
-        mapper.resume(runner, _upper(name))
+def _untold(dm_name: str, error: OSError) -> CommandError:
+    return CommandError(
+        Problem("SAN-DM-001", f"device-mapper does not tell of {dm_name}: {error.strerror}")
+    )
 
 
-def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
-    """Make both devices, with the limits of `shape`, and the gate closed.
+def is_suspended(dm_name: str) -> bool:
+    """Whether a device holds I/O back."""
+    return read_text_or(f"/sys/block/{kernel_name(dm_name)}/dm/suspended", "0").strip() == "1"
 
-    Args:
-        runner: starts dmsetup.
-        name: the device's name.
-        shape: path of an empty block device with the limits that hosts are to see, at least as
-            large. The gate leads onto it for the moment in which the upper device's limits are
-            computed; nothing that a host could reach stands above it yet.
-        size_bytes: the device's size.
+
+def size_bytes(dm_name: str) -> int | None:
+    """Return a device's size, None where there is none."""
+    node = kernel_name(dm_name)
+    text = read_text_or(f"/sys/block/{node}/size", "") if node else ""
+    return int(text) * SECTOR_BYTES if text.strip() else None
+
+
+def limit(dm_name: str, which: str) -> str:
+    """Return a limit of a device's queue (sysfs-block, queue/*), empty where it is not told."""
+    return read_text_or(f"/sys/block/{kernel_name(dm_name)}/queue/{which}", "").strip()
+
+
+def create(runner: Runner, dm_name: str, table: str) -> None:
+    """Make a device.
+
+    Raises:
+        CommandError: there is one of that name, or the kernel refused the table.
     """
-    gate, upper = _gate(name), _upper(name)
-    remove(runner, name)
-    mapper.create(runner, gate, _linear_table(size_bytes, shape))
-    mapper.create(runner, upper, _linear_table(size_bytes, mapper.path(gate)))
-    mapper.swap(runner, gate, _error_table(size_bytes))
+    # No udev rules: they would open and probe the device while it leads somewhere. --verifyudev
+    # makes libdm make the node itself then, which it otherwise leaves to udev.
+    runner.run(
+        ["dmsetup", "create", dm_name, "--noudevrules", "--verifyudev", "--table", table],
+        timeout_s=TIMEOUT_S,
+    )
 
 
-def grow_active(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
-    """Grow both devices on the active node; I/O goes on."""
-    open_gate(runner, name, below=below, size_bytes=size_bytes)
-    mapper.swap(runner, _upper(name), _linear_table(size_bytes, mapper.path(_gate(name))))
+def swap(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Give a device another table, after what is in flight below it has ended.
 
-
-def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
-    """Grow both devices on a standby node, keeping the limits that hosts have seen.
-
-    The upper device is suspended until the gate is suspended over `shape` and then fails all I/O
-    again, so that no I/O can reach `shape`.
-
-    Args:
-        runner: starts dmsetup.
-        name: the device's name.
-        shape: path of an empty block device with the limits to keep, at least as large.
-        size_bytes: the new size.
+    Raises:
+        CommandError: refused, or not done in time; it may still lead where it led.
     """
-    gate, upper = _gate(name), _upper(name)
-    mapper.suspend(runner, upper)
-    mapper.swap(runner, gate, _linear_table(size_bytes, shape))
-    mapper.suspend(runner, gate)
-    mapper.swap(runner, upper, _linear_table(size_bytes, mapper.path(gate)))
-    mapper.swap(runner, gate, _error_table(size_bytes))
+    runner.run(["dmsetup", "reload", dm_name, "--table", table], timeout_s=TIMEOUT_S)
+    try:
+        # Resuming a device with a loaded table suspends it, swaps and resumes: one call, not three.
+        # --noudevsync: nothing here waits for udev's links, and udev must not hold up a failover.
+        runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=timeout_s)
+    except CommandError:
+        # The kernel keeps the loaded table, and with it a hold on what that leads onto.
+        drop_loaded(runner, dm_name)
+        raise
 
 
-def remove(runner: Runner, name: str) -> None:
-    """Remove both devices; what is already gone is fine."""
-    mapper.remove(runner, _upper(name))
-    mapper.remove(runner, _gate(name))
+def drop_loaded(runner: Runner, dm_name: str) -> None:
+    """Have the kernel forget a table that was loaded and is not in force, if there is one."""
+    runner.run(["dmsetup", "clear", dm_name], timeout_s=TIMEOUT_S, ok=range(256))
+
+
+def suspend(runner: Runner, dm_name: str) -> None:
+    """Hold all I/O of a device back."""
+    runner.run(["dmsetup", "suspend", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
+
+
+def resume(runner: Runner, dm_name: str) -> None:
+    """Let I/O through again that was held back."""
+    runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
+
+
+def remove(runner: Runner, dm_name: str) -> None:
+    """Remove a device; one that is gone is fine."""
+    if kernel_name(dm_name) is not None:
+        # --retry: a probe of udev or blkid may hold it for a moment.
+        runner.run(["dmsetup", "remove", "--retry", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path(dm_name))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """DRBD through its own tools: drbdadm for what needs the resource file, drbdsetup for the rest.
 
 drbdadm is given the one file of the resource that it is asked about: by itself it reads all of the
@@ -21,7 +22,7 @@ from sanctl.parse.drbd import (
     parse_outstanding,
     parse_proc,
 )
-from sanctl.system.files import read_text_or
+from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
@@ -176,7 +177,7 @@ def configuration_of(name: str) -> str:
 def _adm(name: str, *words: str) -> list[str]:
     path = configuration_of(name)
     # A replica that an older release has started has none, until its file is written again.
-    only = ["--config-file", path] if os.path.exists(path) else []
+    only = ["--config-file", path] if exists(path) else []
     return ["drbdadm", *only, *words, name]
 
 
@@ -190,7 +191,7 @@ def register(name: str, minor: int) -> None:
         OSError: it could not be put down.
     """
     path = configuration_of(name)
-    if not os.path.isdir(_REGISTRY) or not os.path.exists(path):
+    if not is_folder(_REGISTRY) or not exists(path):
         return  # drbdadm has put down nothing yet on this node, and does it for the first one.
     for link in (f"{_REGISTRY}/drbd-{it}.conf" for it in (f"resource-{name}", f"minor-{minor}")):
         with contextlib.suppress(OSError):

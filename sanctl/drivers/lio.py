@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """LIO targets, through configfs.
 
 Written against the kernel's interface (drivers/target/target_core_configfs.c) rather than through
@@ -20,7 +21,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import read_text, read_text_or
+from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
 _DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same told by every path
@@ -92,7 +93,7 @@ def _entries(path: str) -> list[str]:
 
 
 def _folders(path: str) -> list[str]:
-    return [entry for entry in _entries(path) if os.path.isdir(f"{path}/{entry}")]
+    return [entry for entry in _entries(path) if is_folder(f"{path}/{entry}")]
 
 
 def backstore_folder(name: str, minor: int) -> str:
@@ -122,7 +123,7 @@ def _is_ours(folder: str, name: str) -> bool:
         if tpg.startswith("tpgt_")
         for lun in _folders(f"{folder}/{tpg}/lun")
         for entry in _entries(f"{folder}/{tpg}/lun/{lun}")
-        if os.path.islink(f"{folder}/{tpg}/lun/{lun}/{entry}")
+        if is_link(f"{folder}/{tpg}/lun/{lun}/{entry}")
     )
 
 
@@ -169,7 +170,7 @@ def is_exported(name: str) -> bool:
 
 def exists_any(name: str, minor: int) -> bool:
     """Whether anything of the device is left in configfs."""
-    return bool(find_targets(name)) or os.path.isdir(backstore_folder(name, minor))
+    return bool(find_targets(name)) or is_folder(backstore_folder(name, minor))
 
 
 def create(target: Target, block_device: str) -> None:
@@ -299,7 +300,7 @@ def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:
     # busy", when the second target is enabled). 16 bits: enough for 2046 minors on 32 nodes.
     # Settable since Linux 6.4; before that the kernel counts them itself.
     for path in (f"{tpg}/rtpi", f"{tpg}/attrib/rtpi"):
-        if os.path.exists(path):
+        if exists(path):
             _set(path, str(minor * 32 + node_id))
             return
 
@@ -353,7 +354,7 @@ def _remove_acl(acl: str) -> None:
 
 def _remove_links(folder: str) -> None:
     for entry in _entries(folder):
-        if os.path.islink(f"{folder}/{entry}"):
+        if is_link(f"{folder}/{entry}"):
             os.unlink(f"{folder}/{entry}")
 
 
@@ -379,7 +380,7 @@ def remove(name: str, minor: int) -> None:
     for group in _folders(f"{backstore}/alua"):
         if group != "default_tg_pt_gp":
             os.rmdir(f"{backstore}/alua/{group}")
-    if os.path.isdir(backstore):
+    if is_folder(backstore):
         os.rmdir(backstore)
         with contextlib.suppress(OSError):
             os.rmdir(os.path.dirname(backstore))

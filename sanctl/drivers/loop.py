@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Loop devices over device files (losetup(8), sysfs-block-loop)."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from sanctl.errors import CommandError, Problem
-from sanctl.system import apart
+from sanctl.system import isolated_call
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -142,7 +143,7 @@ def detach(path: str) -> None:
     for device, backing in _all():
         if backing.removesuffix(_DELETED) != path:
             continue
-        number = apart.error_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
+        number = isolated_call.error_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
         if number not in {0, errno.ENXIO}:  # over no file any more, or being taken off
             why = "no answer" if number is None else os.strerror(number)
             raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}", _WHO))

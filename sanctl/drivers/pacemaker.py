@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Talks to Pacemaker through its own tools: read the CIB, read the status, apply a patchset."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Asks fencing devices, and has Pacemaker's fencer fence nodes (stonith_admin(8))."""
 
 from __future__ import annotations

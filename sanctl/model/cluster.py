@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The cluster at one moment: what the CIB wants, and what Pacemaker says is so.
 
 Unknown is a value here. A node that is away tells nothing: its replicas are unknown, not gone.
@@ -12,8 +13,8 @@ from typing import Self
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName, PoolName
-from sanctl.model.quorum import ATTRIBUTE, Ballot, Wish
-from sanctl.model.verification import Verification
+from sanctl.model.verify_result import Verification
+from sanctl.model.vote_mode import ATTRIBUTE, Ballot, Wish
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"

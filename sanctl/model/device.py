@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A device: what is wanted of it, and what its replicas say of themselves."""
 
 from __future__ import annotations
@@ -5,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sanctl.model.cache import NO_CACHE, Policy
+from sanctl.model.cache_policy import NO_CACHE, Policy
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
-from sanctl.model.poolcache import CacheState
-from sanctl.model.resync import Resync
-from sanctl.model.sync import DEFAULT, SyncPolicy
+from sanctl.model.pool_cache import CacheState
+from sanctl.model.resync_record import Resync
+from sanctl.model.sync_policy import DEFAULT, SyncPolicy
 
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
 MINOR_FIRST = 1

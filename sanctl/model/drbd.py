@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What DRBD says about one resource of this node.
 
 NamedTuples, not dataclasses: the agents import this on every monitor, and `dataclasses` would be

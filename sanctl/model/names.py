@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Names and sizes that cannot hold an invalid value: parse them once, at the edge.
 
 Everything here is light on purpose (the resource agents may import it) and touches nothing.

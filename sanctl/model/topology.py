@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The static shape of a cluster: networks, nodes and pools, as cluster.toml states them.
 
 Light on purpose: values only. What may stand in the file, and what is wrong with one that holds
@@ -11,9 +12,9 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import PurePosixPath
 
-from sanctl.model.cache import Mode
+from sanctl.model.cache_policy import Mode
 from sanctl.model.names import DeviceName, Iqn, NodeName, PoolName
-from sanctl.model.quorum import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import PLAIN, Tally, Votes
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

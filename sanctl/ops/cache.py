@@ -1,15 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Changes a device's cache policy while hosts use it."""
 
 from __future__ import annotations
 
-from sanctl.model.change import Change
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
 from sanctl.ops.device import Outcome
 from sanctl.ops.session import Session
-from sanctl.plan.cache_change import cache_applied, plan_cache
-from sanctl.plan.cache_policy import PolicyChange
-from sanctl.plan.existing import existing_device
+from sanctl.plan.cache.policy_change import cache_applied, plan_cache
+from sanctl.plan.cache.policy_request import PolicyChange
+from sanctl.plan.cluster.preconditions import existing_device
 
 
 def set_cache(

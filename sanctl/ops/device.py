@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Creates, deletes, resizes and moves devices, and changes who may use them."""
 
 from __future__ import annotations
@@ -7,16 +8,23 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from sanctl.errors import NotConverged, Problem, Refused, Unreachable, UsageError
-from sanctl.model.change import Change, CompleteDevice
+from sanctl.model.cib_change import Change, CompleteDevice
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
-from sanctl.plan.alteration import plan_allow, plan_deny, plan_move, plan_move_end, plan_resize
-from sanctl.plan.completion import plan_completion
-from sanctl.plan.creation import CreateRequest, Wish, draft, objections, read_request
-from sanctl.plan.deletion import (
+from sanctl.plan.cluster.convergence import Progress, access_applied, created, moved, resized
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.alteration import (
+    plan_allow,
+    plan_deny,
+    plan_move,
+    plan_move_end,
+    plan_resize,
+)
+from sanctl.plan.device.creation import CreateRequest, Wish, draft, objections, read_request
+from sanctl.plan.device.deletion import (
     AskStop,
     AwaitReap,
     AwaitStop,
@@ -26,8 +34,7 @@ from sanctl.plan.deletion import (
     check_deletion,
     next_step,
 )
-from sanctl.plan.existing import existing_device
-from sanctl.plan.goal import Progress, access_applied, created, moved, resized
+from sanctl.plan.device.upgrade import plan_completion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Checks this node and the cluster: what is wrong, why it matters, what to do."""
 
 from __future__ import annotations
@@ -5,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sanctl.drivers.host import HostPort
+from sanctl.drivers.node_facts import HostPort
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
-from sanctl.model.health import Finding, Severity, sorted_findings
+from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Role, Topology
 from sanctl.ops.fencing import ask_devices, silent
 from sanctl.ops.session import Session
-from sanctl.plan.health import judge
+from sanctl.plan.health.cluster_health import judge
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
 AGENTS = ("/usr/lib/ocf/resource.d/sanctl/device", "/usr/lib/ocf/resource.d/sanctl/pool")

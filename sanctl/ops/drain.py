@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Empties a node that is about to leave the cluster, within a bounded time, and takes that back.
 
 Run by sanctl-drain.service when the node stops, so nothing here may refuse: whoever shuts a node
@@ -12,9 +13,9 @@ from sanctl.errors import NotConverged
 from sanctl.model.cluster import DRAINED, Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
-from sanctl.plan.draining import CONSTRAINT, Stranded, outlook, unserved, why_stranded
-from sanctl.plan.goal import Progress
-from sanctl.plan.nodes import existing_node
+from sanctl.plan.cluster.convergence import Progress
+from sanctl.plan.cluster.draining import CONSTRAINT, Stranded, outlook, unserved, why_stranded
+from sanctl.plan.cluster.node_service import existing_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

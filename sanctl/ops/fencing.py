@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Proves that fencing works, and fences on request."""
 
 from __future__ import annotations
@@ -8,11 +9,16 @@ from dataclasses import dataclass
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cluster import PRESENT, Cluster
-from sanctl.model.health import Finding, Severity
+from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.node import put_in_standby
 from sanctl.ops.session import Session
-from sanctl.plan.nodes import ACCEPT_STOP, check_fencing, plan_online, stranded_devices
+from sanctl.plan.cluster.node_service import (
+    ACCEPT_STOP,
+    check_fencing,
+    plan_online,
+    stranded_devices,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

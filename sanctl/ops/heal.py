@@ -1,17 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Heals a device whose replicas have diverged, or of which none may be served."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from sanctl.model.change import Change
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
-from sanctl.plan.existing import existing_device
-from sanctl.plan.goal import Progress, describe
-from sanctl.plan.healing import Diagnosis, diagnose, plan_heal
+from sanctl.plan.cluster.convergence import Progress, describe
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.replicas.heal import Diagnosis, diagnose, plan_heal
 
 
 def examine_replicas(session: Session, name: DeviceName) -> Diagnosis:

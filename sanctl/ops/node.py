@@ -1,15 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Takes nodes out of service and back, and waits until that has happened."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from sanctl.model.change import Change
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
-from sanctl.plan.goal import back_online, in_standby
-from sanctl.plan.nodes import plan_online, plan_standby, stranded_devices
+from sanctl.plan.cluster.convergence import back_online, in_standby
+from sanctl.plan.cluster.node_service import plan_online, plan_standby, stranded_devices
 
 
 def put_in_standby(

@@ -1,33 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Pools with a flash cache: their mode, and making one on this node."""
 
 from __future__ import annotations
 
-import os
-
-from sanctl.drivers import bcache, flash, loop
-from sanctl.drivers import pool as pools
-from sanctl.errors import CommandError, NotConverged, Problem, Refused
-from sanctl.model.cache import Mode
-from sanctl.model.change import Change
+from sanctl.drivers import bcache, flash_cache, loop, pool_notes
+from sanctl.drivers.pool_problems import service_of
+from sanctl.errors import NotConverged, Problem, Refused
+from sanctl.model.cache_policy import Mode
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.poolcache import mount_unit
-from sanctl.model.topology import Pool, PoolCache, Topology
+from sanctl.model.pool_cache import mount_unit
+from sanctl.model.topology import Pool, Topology
+from sanctl.ops.pool_preparation import Preparation, look_at
 from sanctl.ops.session import Session
-from sanctl.plan.pool_cache import (
+from sanctl.plan.pool.flash_mode import (
     away_problems,
     existing_pool,
     mode_applied,
     plan_mode,
     renewal_problems,
 )
-from sanctl.system.files import sync_folder, write_atomically
+from sanctl.plan.pool.preparation import Holds
+from sanctl.system.files import is_mount_point
 from sanctl.system.runner import Runner
 
-_MKFS_TIMEOUT_S = 600.0
 _UNIT_TIMEOUT_S = 150.0
 _TOOL_TIMEOUT_S = 60.0
-_NOTHING_FOUND = 2  # blkid(8)
 
 
 def set_mode(
@@ -63,8 +62,8 @@ def set_mode(
 def prepare(runner: Runner, topology: Topology, name: PoolName, node: str) -> tuple[str, ...]:
     """Make a pool with a flash cache on this node, or give one that is there its flash.
 
-    What holds anything that is not the pool's is refused. Run again after an interruption it
-    goes on from what is there.
+    What holds anything that is not the pool's is refused, and so is what cannot be read, and what
+    is blank where the pool was. Run again after an interruption it goes on from what is there.
 
     Args:
         runner: starts programs.
@@ -76,47 +75,11 @@ def prepare(runner: Runner, topology: Topology, name: PoolName, node: str) -> tu
         What was done; nothing where all was there.
 
     Raises:
-        Refused: the pool is not on this node; a device holds something else, or is not there.
+        Refused: the pool is not on this node; a device holds something else, or is not there, or
+            cannot be read.
         SanctlError, OSError: a step failed.
     """
-    pool = _pool_here(topology, name, node)
-    cache = flash.cached(pool)
-    bcache.load_module(runner)
-    done: list[str] = []
-    if os.path.ismount(pool.path):
-        seen = bcache.observe(str(cache.origin))
-        if seen is not None and not seen.has_flash:
-            _refuse_foreign(runner, pool, str(cache.flash))
-            flash.forget_loss(pool)
-            flash.attach_flash(pool)
-            done.append(f"{cache.flash} is its flash")
-        return (*done, *_mark(pool))
-    origin = flash.superblock(str(cache.origin))
-    if origin is None or origin.label != flash.label_of(pool):
-        _refuse_foreign(runner, pool, str(cache.flash))
-        _refuse_foreign(runner, pool, str(cache.origin))
-        _format(pool, cache)
-        done.append(f"{cache.origin} is its disk, {cache.flash} its flash")
-    found = flash.superblock(str(cache.flash))
-    if found is None or found.label != flash.label_of(pool):
-        _refuse_foreign(runner, pool, str(cache.flash))
-        flash.empty(pool, str(cache.flash))
-        done.append(f"{cache.flash} is its flash")
-    runner.run(["systemctl", "restart", flash.service_of(pool)], timeout_s=_UNIT_TIMEOUT_S)
-    seen = bcache.observe(str(cache.origin))
-    if seen is None or not seen.disk:
-        raise CommandError(flash.lost_problem(pool))
-    disk = f"/dev/{seen.disk}"
-    if _is_blank(runner, disk):
-        # Its uuid is the pool's: with it a marker that is missing is one not written yet.
-        runner.run(["mkfs.ext4", "-q", "-F", "-U", pool.uuid, disk], timeout_s=_MKFS_TIMEOUT_S)
-        runner.run(
-            ["udevadm", "trigger", "--action=change", "--settle", disk], timeout_s=_TOOL_TIMEOUT_S
-        )
-        done.append("a filesystem was made")
-    os.makedirs(pool.path, exist_ok=True)
-    runner.run(["systemctl", "start", mount_unit(str(pool.path))], timeout_s=_UNIT_TIMEOUT_S)
-    return (*done, *_mark(pool))
+    return Preparation(runner, _pool_here(topology, name, node)).carry_out()
 
 
 def refuse_renewal(cluster: Cluster, topology: Topology, name: PoolName, node: str) -> None:
@@ -143,23 +106,33 @@ def refuse_renewal(cluster: Cluster, topology: Topology, name: PoolName, node: s
 def clear(runner: Runner, topology: Topology, name: PoolName) -> None:
     """Throw away what a pool of this node holds; `prepare` then makes it anew.
 
+    Interrupted, it is begun again: until its end nothing uses the disk.
+
     Raises:
+        Refused: the slow disk or the flash holds something else, or cannot be read.
         SanctlError, OSError: the filesystem or the disk is still used.
     """
     pool = existing_pool(topology, name)
-    cache = flash.cached(pool)
-    unit = mount_unit(str(pool.path))
+    cache = flash_cache.cached(pool)
+    origin, unit = str(cache.origin), mount_unit(str(pool.path))
+    for device, is_flash in ((origin, False), (str(cache.flash), True)):
+        found = look_at(runner, pool, device, is_flash=is_flash)
+        if found.holds not in {Holds.OURS, Holds.BLANK}:
+            raise Refused(found.problem)
     runner.run(["systemctl", "stop", unit], timeout_s=_UNIT_TIMEOUT_S)
-    if os.path.ismount(pool.path):
+    if is_mount_point(pool.path):
         runner.run(["umount", str(pool.path)], timeout_s=_TOOL_TIMEOUT_S)
-    runner.run(["systemctl", "stop", flash.service_of(pool)], timeout_s=_UNIT_TIMEOUT_S)
-    bcache.stop(str(cache.origin), within_s=_TOOL_TIMEOUT_S)
+    runner.run(["systemctl", "stop", service_of(pool)], timeout_s=_UNIT_TIMEOUT_S)
+    bcache.stop(origin, within_s=_TOOL_TIMEOUT_S)
     if bcache.set_of(str(cache.flash)) is not None:
         bcache.release_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
-    bcache.format_origin(str(cache.origin), flash.origin_uuid(pool), flash.label_of(pool))
+    # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
+    pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
+    pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
+    bcache.format_origin(origin, flash_cache.origin_uuid(pool), flash_cache.label_of(pool))
     # The last step: until here the notes say that the disk alone must not be used.
-    flash.forget_notes(pool)
-    flash.forget_loss(pool)
+    flash_cache.forget_notes(pool)
+    flash_cache.forget_loss(pool)
 
 
 def _pool_here(topology: Topology, name: PoolName, node: str) -> Pool:
@@ -173,57 +146,3 @@ def _pool_here(topology: Topology, name: PoolName, node: str) -> Pool:
             )
         )
     return pool
-
-
-def _format(pool: Pool, cache: PoolCache) -> None:
-    """Make both devices the pool's; the slow disk last, by which a run knows that this is done."""
-    flash.empty(pool, str(cache.flash))
-    bcache.format_origin(str(cache.origin), flash.origin_uuid(pool), flash.label_of(pool))
-
-
-def _refuse_foreign(runner: Runner, pool: Pool, device: str) -> None:
-    if not os.path.exists(device):
-        raise Refused(
-            Problem(
-                "SAN-POOL-022", f"{device} is not there", "is it plugged in, and its name right?"
-            )
-        )
-    found = flash.superblock(device)
-    if found is not None and found.label == flash.label_of(pool):
-        return
-    if found is not None or not _is_blank(runner, device):
-        raise Refused(
-            Problem(
-                "SAN-POOL-019",
-                f"{device} holds something that is not pool {pool.name}'s",
-                f"if nobody needs it: 'wipefs --all {device}', then again",
-            )
-        )
-
-
-def _is_blank(runner: Runner, device: str) -> bool:
-    """Whether blkid finds nothing at all on a device."""
-    found = runner.run(
-        ["blkid", "--probe", device], timeout_s=_TOOL_TIMEOUT_S, ok=(0, _NOTHING_FOUND)
-    )
-    return found.status == _NOTHING_FOUND
-
-
-def _mark(pool: Pool) -> tuple[str, ...]:
-    """Write the marker into a filesystem that was made for the pool and never had one."""
-    marker, devices = f"{pool.path}/{pools.MARKER}", f"{pool.path}/devices"
-    if os.path.exists(marker) and os.path.isdir(devices):
-        return ()
-    if not os.path.exists(marker):
-        if os.path.lexists(devices):
-            raise Refused(
-                Problem(
-                    "SAN-POOL-001",
-                    f"{marker} is missing, and {devices} is there: not touched",
-                    "find out what removed it",
-                )
-            )
-        write_atomically(marker, f"{pool.uuid}\n")
-    os.makedirs(devices, mode=0o700, exist_ok=True)
-    sync_folder(str(pool.path))
-    return ("it is marked",)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A command and the cluster: observe, change by compare-and-swap, wait for effects."""
 
 from __future__ import annotations
@@ -7,14 +8,14 @@ from typing import Protocol
 
 from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
-from sanctl.model.change import Change
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import SYNCING_CONNECTIONS
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.model.resync import RUNNING_ATTRIBUTE, Running, parse_running
+from sanctl.model.resync_record import RUNNING_ATTRIBUTE, Running, parse_running
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.goal import Progress, failure_problem, new_failures
+from sanctl.plan.cluster.convergence import Progress, failure_problem, new_failures
 from sanctl.render.cib import render_patchset
 from sanctl.system.clock import Clock
 

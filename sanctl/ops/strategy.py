@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Changes the failover strategy of the running cluster, and waits for every node to follow."""
 
 from __future__ import annotations
@@ -7,13 +8,13 @@ from dataclasses import replace
 from sanctl.config import parse, render
 from sanctl.drivers import corosync
 from sanctl.errors import NotConverged, Problem, Refused
-from sanctl.model.change import Change, SetNodeAttribute
+from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import POOL_RESOURCE, Cluster, NodeState
 from sanctl.model.cluster import Role as MonRole
-from sanctl.model.quorum import ATTRIBUTE, Ballot, Tally, Wish
 from sanctl.model.topology import Strategy, Topology
+from sanctl.model.vote_mode import ATTRIBUTE, Ballot, Tally, Wish
 from sanctl.ops.session import Session
-from sanctl.plan.strategy import Act, Step, next_step
+from sanctl.plan.cluster.strategy import Act, Step, next_step
 from sanctl.system.runner import Runner
 
 _POLL_S = 0.5

@@ -1,17 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Changes how a device is synced."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sanctl.model.change import Change
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.names import DeviceName
 from sanctl.ops.device import Outcome
 from sanctl.ops.session import Session
-from sanctl.plan.alteration import plan_sync_policy
-from sanctl.plan.existing import existing_device
-from sanctl.plan.goal import policy_applied
+from sanctl.plan.cluster.convergence import policy_applied
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.alteration import plan_sync_policy
 
 
 def change_policy(

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Has a device's replicas compared, and waits for what comes of it."""
 
 from __future__ import annotations
@@ -5,22 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sanctl.errors import Refused
-from sanctl.model.change import Change, SetParameter
+from sanctl.model.cib_change import Change, SetParameter
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
-from sanctl.model.verification import (
-    DIFFERS,
-    INTERRUPTED,
-    REPAIRED,
-    SAME,
-    Order,
-    Verification,
-)
+from sanctl.model.verify_result import DIFFERS, INTERRUPTED, REPAIRED, SAME, Order, Verification
 from sanctl.ops.session import Session
-from sanctl.plan.alteration import unready_replicas
-from sanctl.plan.existing import existing_device, refuse_unless_changeable
-from sanctl.plan.goal import Progress
+from sanctl.plan.cluster.convergence import Progress
+from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.alteration import unready_replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads what `attrd_updater --query` prints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads the text of `cibadmin --query` into what the planner works with.
 
 Lenient where operators and other tools write (unknown elements are ignored), strict about our own
@@ -11,7 +12,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from sanctl.errors import Problem, SanctlError, Unreachable
-from sanctl.model.cache import parse_policy
+from sanctl.model.cache_policy import parse_policy
 from sanctl.model.cluster import (
     DRAINED,
     POOLS_CLONE,
@@ -31,11 +32,11 @@ from sanctl.model.device import (
     Tombstone,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
-from sanctl.model.poolcache import parse_state
-from sanctl.model.quorum import ATTRIBUTE, Ballot
-from sanctl.model.resync import Resync
-from sanctl.model.sync import SyncPolicy
-from sanctl.model.verification import Verification, parse_shown
+from sanctl.model.pool_cache import parse_state
+from sanctl.model.resync_record import Resync
+from sanctl.model.sync_policy import SyncPolicy
+from sanctl.model.verify_result import Verification, parse_shown
+from sanctl.model.vote_mode import ATTRIBUTE, Ballot
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"

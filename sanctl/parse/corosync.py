@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Text of corosync's own tools, and its configuration, to values."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sanctl.model.quorum import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import PLAIN, Tally, Votes
 
 
 class Membership(NamedTuple):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Reads the text of `crm_mon --output-as=xml` (Pacemaker 2.1 and 3.0)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Text of `drbdsetup events2` to values.
 
 `drbdsetup events2 --now --statistics RESOURCE` prints the same keys for DRBD 8.4 and 9

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Writes changes of the CIB as one patchset that applies to the version it was planned on, or not.
 
 Compare-and-swap: the patchset names the configuration version it starts from, and Pacemaker refuses
@@ -14,7 +15,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import assert_never
 
-from sanctl.model.change import (
+from sanctl.model.cib_change import (
     AddDevice,
     AddMove,
     Change,
@@ -32,7 +33,7 @@ from sanctl.model.change import (
 from sanctl.model.cluster import clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.render.elements import (
+from sanctl.render.device_elements import (
     PRIORITY,
     constraint_elements,
     device_element,

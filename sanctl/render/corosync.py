@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Writes the part of corosync.conf that says how votes are counted (corosync.conf(5))."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from sanctl.model.quorum import Tally, Votes
+from sanctl.model.vote_mode import Tally, Votes
 
 # How often corosync-qdevice proves to corosync, and at 0.8 of it to qnetd, that it lives; qnetd
 # takes a node for dead after 1.5 of that. With the default of 10 s a failover would wait 12 s for

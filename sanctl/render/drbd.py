@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A device's DRBD resource file, for DRBD 8.4 and 9.
 
 Every number that differs from DRBD's default is set on purpose; the reason stands beside it here
@@ -12,7 +13,7 @@ import hmac
 from typing import NamedTuple
 
 from sanctl.model.drbd import has_majority
-from sanctl.model.sync import SyncPolicy
+from sanctl.model.sync_policy import SyncPolicy
 
 PORT_BASE = 7800
 
@@ -147,7 +148,7 @@ _OPTIONS = (("on-no-data-accessible", "suspend-io"),)
 # what is written without a majority waits for it, as above, instead of failing.
 _OPTIONS_9 = (("auto-promote", "no"), ("on-no-quorum", "suspend-io"))
 
-#: While what was acknowledged may be in RAM (sanctl/agents/redundancy.py).
+#: While what was acknowledged may be in RAM (sanctl/agents/cache/minimum_redundancy.py).
 HOLDS_TWO = ("quorum-minimum-redundancy", "2")
 
 _GIB = 1 << 30

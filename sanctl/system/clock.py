@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Looks at the clock, and waits, so that everything above can be tested without waiting."""
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Reads and writes files: whole, atomic and durable where it matters."""
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Reads and writes files: whole, atomic and durable where it matters; tells what is not there.
+
+`os.path.exists` and its kin answer False to any error. A disk that fails for a moment, or a kernel
+without memory, would pass for a file that is missing, and what is missing is made anew. So these
+functions take two answers for absence, ENOENT and ENOTDIR, and pass every other error on.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,10 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 _DM_IS_GONE = {errno.EINVAL, errno.EIO}
 
 
@@ -31,13 +39,65 @@ def read_text_or(path: str, default: str) -> str:
     """
     try:
         return read_text(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except _ABSENT:
         return default
     except OSError as error:
         is_dm = path.startswith("/sys/block/dm-") and "/dm/" in path
-        if error.errno not in ({errno.ENODEV} | (_DM_IS_GONE if is_dm else set())):
+        is_gone = path.startswith("/sys/") and error.errno == errno.ENODEV
+        if not is_gone and not (is_dm and error.errno in _DM_IS_GONE):
             raise
         return default
+
+
+def exists(path: str | os.PathLike[str], *, follow_symlinks: bool = True) -> bool:
+    """Whether there is something at a path; a symbolic link that leads nowhere is nothing.
+
+    Without `follow_symlinks` such a link is something.
+
+    Raises:
+        OSError: it is not known.
+    """
+    return _status(path, follow_symlinks=follow_symlinks) is not None
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to a folder, also by symbolic links.
+
+    Raises:
+        OSError: it is not known.
+    """
+    found = _status(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def is_link(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a symbolic link at a path.
+
+    Raises:
+        OSError: it is not known.
+    """
+    found = _status(path, follow_symlinks=False)
+    return found is not None and stat.S_ISLNK(found.st_mode)
+
+
+def is_mount_point(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is the root of what is mounted there, as mountpoint(1) sees it.
+
+    Raises:
+        OSError: it is not known: the root of a filesystem whose disk fails is mounted, too.
+    """
+    found = _status(path, follow_symlinks=False)
+    if found is None or not stat.S_ISDIR(found.st_mode):
+        return False
+    above = os.stat(os.path.join(path, ".."), follow_symlinks=False)
+    return found.st_dev != above.st_dev or found.st_ino == above.st_ino
+
+
+def _status(path: str | os.PathLike[str], *, follow_symlinks: bool = True) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=follow_symlinks)
+    except _ABSENT:
+        return None
 
 
 def write_atomically(path: str, text: str, *, mode: int = 0o644) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Writes to the journal with fields, so that one query tells a device's story.
 
     journalctl SYSLOG_IDENTIFIER=sanctl SANCTL_DEVICE=NAME

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Starts programs. The only module of sanctl outside the laboratory that does.
 
 `subprocess` is imported when a program is first started: the agents' monitor path often starts

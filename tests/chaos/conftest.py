@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Every test of this folder is audited, besides what the bench does itself."""
 
 from __future__ import annotations
@@ -7,4 +8,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _audited(audited: None) -> None:
-    """See tests/laboratory.py."""
+    """See tests/support/laboratory.py."""

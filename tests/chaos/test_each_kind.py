@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """One fault of each kind on real kernels: the bench's short run, in every test run."""
 
 from __future__ import annotations
@@ -6,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.chaos.choose import each_kind
-from sanctl.chaos.cli import inflict_all
-from sanctl.chaos.run import shape_of
-from sanctl.demo.bed import Bed
+from sanctl.lab.chaos.commands import inflict_all
+from sanctl.lab.chaos.fault_choice import each_kind
+from sanctl.lab.chaos.run import shape_of
+from sanctl.lab.harness.lab_session import Bed
 
 REPORT = Path("test-report/chaos")
 # Named after none of the other tests' devices.

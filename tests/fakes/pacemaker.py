@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A cluster in memory: applies patchsets as Pacemaker does, and plays scheduler and agents.
 
 It refuses what a real cluster punishes: removing a resource that still runs (its stop would fail
@@ -12,11 +13,11 @@ from pathlib import Path
 
 from sanctl.drivers.pacemaker import StaleCib
 from sanctl.errors import Problem, Refused, Unreachable
-from sanctl.model.cache import Mode, parse_policy
+from sanctl.model.cache_policy import Mode, parse_policy
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
 from sanctl.model.names import Iqn
-from sanctl.model.verification import DIFFERS, REPAIRED, SAME, Order, Verification
+from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, Order, Verification
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
 NODES = ("n1", "n2", "n3")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A runner that starts nothing: it answers as real programs would, and remembers what was asked."""
 
 from __future__ import annotations

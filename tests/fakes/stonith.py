@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A fencer in memory."""
 
 from __future__ import annotations

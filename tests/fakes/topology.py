@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A cluster.toml as the laboratory has it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The device agent alone, on real kernels: every action in every state, killed after every step.
 
 No Pacemaker is involved: the agent is called as Pacemaker would call it. Each action is killed
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
 
 NAME = "agenttest"
 UUID = "a" * 32

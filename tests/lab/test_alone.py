@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """All power is lost, and only the node that did not serve last comes back.
 
 Where the votes keep no notes (heartbeat, a quorum device) nobody can tell it whether the other went
@@ -15,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
-from sanctl.lab import state
-from sanctl.lab.process import Process
-from sanctl.lab.spec import LabSpec, Witness
-from tests.laboratory import laboratory
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import lab_state
+from sanctl.lab.machines.process import Process
+from sanctl.lab.machines.spec import LabSpec, Witness
+from tests.support.laboratory import laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -38,7 +39,7 @@ REFUSED = ("diverged", "unrelated")
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """In place of the session's laboratory, whose witness has notes."""
-    found = state.find(OWN_LAB) if OWN_LAB else None
+    found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is not Witness.NODE
     spec = LabSpec(name=OWN_LAB if is_own else "testduo", nodes=2, witness=Witness.NONE.value)
     yield from laboratory(request, spec, is_own=is_own)
@@ -69,7 +70,7 @@ def active(bed: Bed) -> str | None:
 @pytest.mark.timeout(1800)
 def test_the_one_that_comes_back_serves_when_it_is_told_to(bed: Bed, path: str) -> None:
     host = Host(bed, "i1")
-    wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=SOON_S)
+    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=SOON_S)
     host.sh(
         f"yes flushed | dd of={path} bs=1M count={WRITTEN // MIB} oflag=direct iflag=fullblock"
         " conv=fsync,notrunc",
@@ -127,13 +128,13 @@ def test_the_other_may_come_back_after_all(bed: Bed, path: str) -> None:
         bed.give_power("n1")
     wait_for(
         "n1 in contact, or refused",
-        lambda: observe.in_sync(bed, "n2", NAME) or case(bed)["condition"] in REFUSED,
+        lambda: collect.in_sync(bed, "n2", NAME) or case(bed)["condition"] in REFUSED,
         within_s=BACK_S,
         every_s=3.0,
     )
     if case(bed)["condition"] in REFUSED:
         bed.sh("n2", f"sanctl device heal {NAME} --keep n2 --yes", timeout_s=240)
-    wait_for("both copies", lambda: observe.in_sync(bed, "n2", NAME), within_s=BACK_S, every_s=3.0)
+    wait_for("both copies", lambda: collect.in_sync(bed, "n2", NAME), within_s=BACK_S, every_s=3.0)
     assert active(bed) == "n2"
     assert flushed(Host(bed, "i1"), path) == WRITTEN // len("flushed\n")
 

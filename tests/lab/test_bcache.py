@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """bcache on a real kernel, over two files: what sanctl/drivers/bcache.py and ADR 31 build on."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.demo.bed import Bed
+from sanctl.lab.harness.lab_session import Bed
 
 pytestmark = pytest.mark.faults
 
@@ -16,7 +17,7 @@ _SCRIPT = """
 import os, sys, time
 sys.path.insert(0, os.path.realpath("/opt/sanctl/current"))
 from sanctl.drivers import bcache
-from sanctl.model.cache import Mode
+from sanctl.model.cache_policy import Mode
 from sanctl.system.runner import LocalRunner
 
 disk, flash = "/dev/mapper/btest-disk", "/dev/mapper/btest-flash"
@@ -79,7 +80,8 @@ assert failed < 10, failed
 within(lambda: not bcache.observe(disk).has_flash, "flash that failed is let go")
 write(seen.disk, b"N" * 8192)
 assert on_disk() == b"N" * 8192, "and the disk goes on"
-# What the rule in sanctl/plan/assembly.py is for: on disk it still belongs to that flash.
+# What the rule in sanctl/plan/pool/flash_assembly.py is for: on disk it still belongs to that
+# flash.
 print("STATE", bcache.read_superblock(disk).state.value)
 bcache.stop(disk, within_s=20)
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Cache policies on real kernels: what an acknowledged write survives in each of them.
 
 Rows of the table in docs/explanation/cache.md. One device through all of them, in file order, and a
@@ -14,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from sanctl.bench import ledger
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab.spec import Network
-from tests.steps import kernel_mode
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import ledger_latency
+from tests.support.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
 
@@ -104,7 +105,7 @@ def steps(bed: Bed, node: str, since_s: float) -> list[tuple[float, str, str]]:
     """What an agent or handler on a node did, in the order of time: when, action, words."""
     found = [
         (entry.at_s, entry.message)
-        for entry in observe.journals(bed, [node], since_s)
+        for entry in collect.journals(bed, [node], since_s)
         if NAME in entry.message
     ]
     return [(at_s, node, message) for at_s, message in sorted(found)]
@@ -142,7 +143,7 @@ def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: Load) -> None
         assert ("" not in boots) is (mode == "write-back"), boots
         assert told_caches(load) == told
     assert load.host.sessions(load.target) == sessions
-    pause = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     print(f"  longest pause in five changes: {pause.seconds:.2f} s")
     assert pause.errors == 0
 
@@ -207,7 +208,7 @@ def give_power(bed: Bed, *nodes: str) -> None:
 def test_the_node_that_serves_loses_its_power(load: Load) -> None:
     bed = load.bed
     write_back(load)
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     other = next(node.name for node in bed.storage if node.name != active)
     began_s = bed.cut_power(active)
     await_log(bed, other, began_s, "promote: serving", within_s=240)
@@ -223,7 +224,7 @@ def test_the_node_that_serves_loses_its_power(load: Load) -> None:
 def test_a_standby_that_stops_in_order_leaves_nobody_in_write_back(load: Load) -> None:
     bed = load.bed
     write_back(load)
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     other = next(node.name for node in bed.storage if node.name != active)
     began_s = time.time()
     bed.sh("n3", f"sanctl node standby {other}", timeout_s=180)
@@ -255,7 +256,7 @@ def test_power_is_cut_at_a_step_of_a_change(load: Load, step: str, mode: str, wh
         bed.sh("n3", f"sanctl device cache {NAME} write-through", timeout_s=150)
     else:
         write_back(load)
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     standby = next(node.name for node in bed.storage if node.name != active)
     node, other = (active, standby) if which == "active" else (standby, active)
     point = f"/run/sanctl/die-after/cache-{step}"
@@ -271,7 +272,7 @@ def test_power_is_cut_at_a_step_of_a_change(load: Load, step: str, mode: str, wh
         await_log(bed, other, began_s, "promote: serving", within_s=240)
     give_power(bed, node)
     await_log(bed, node, began_s, "filled anew", within_s=300)
-    wait_for("both in sync", lambda: observe.in_sync(bed, other, NAME), within_s=300, every_s=3.0)
+    wait_for("both in sync", lambda: collect.in_sync(bed, other, NAME), within_s=300, every_s=3.0)
     bed.sh("n3", f"sanctl device cache {NAME} {mode} --timeout 300", timeout_s=320)
     assert {kernel_mode(bed, NAME, each.name) for each in bed.storage} == {mode}
 

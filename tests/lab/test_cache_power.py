@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """All power is lost at once in write-back: nobody serves until told, and what was flushed is there.
 
 The row of docs/explanation/cache.md for it.
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
 
 pytestmark = pytest.mark.faults
 
@@ -44,7 +45,7 @@ def set_cache(bed: Bed, mode: str) -> None:
 
 def cut_all(bed: Bed) -> None:
     """Cut the power of all storage nodes, the one that serves last, and give it back."""
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     for name in sorted((node.name for node in bed.storage), key=lambda name: name == active):
         bed.cut_power(name)
     for node in bed.storage:
@@ -57,7 +58,7 @@ def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
 ) -> None:
     bed, host = scene.bed, scene.host
     set_cache(bed, "write-back")
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     content = f"yes flushed | head -c {PATTERN_MIB * MIB}"
     host.sh(
         f"{content} | dd of={device[1]} bs=1M seek={PATTERN_AT_MIB} oflag=direct"
@@ -78,10 +79,10 @@ def test_write_back_waits_for_an_operator_and_has_what_was_flushed(
     assert [copy["node"] for copy in shown["copies"] if copy["served_last"]] == [active]
     assert not any(copy["serves"] for copy in shown["copies"])
     bed.sh("n3", f"sanctl device heal {NAME} --keep {active} --yes", timeout_s=240)
-    assert observe.active_node(bed, NAME) == active
+    assert collect.active_node(bed, NAME) == active
     wait_for(
         "the other copy to be filled",
-        lambda: observe.in_sync(bed, active, NAME),
+        lambda: collect.in_sync(bed, active, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=3.0,
     )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Nodes whose disks' own caches survive a power cut: write-through costs nothing more there."""
 
 from __future__ import annotations
@@ -7,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
-from sanctl.lab import rollout
-from tests.steps import kernel_mode
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import rollout
+from tests.support.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
 
@@ -46,7 +47,7 @@ def test_a_protected_cache_counts_as_a_disk_for_as_long_as_it_is_said_to_be_one(
     for node in nodes:
         bed.sh("n3", f"sanctl node standby {node}", timeout_s=240)
         bed.sh("n3", f"sanctl node online {node}", timeout_s=400)
-        wait_for("two copies", lambda: observe.in_sync(bed, nodes[0], device), within_s=SETTLED_S)
+        wait_for("two copies", lambda: collect.in_sync(bed, nodes[0], device), within_s=SETTLED_S)
     wait_for(
         "each write to be stable",
         lambda: {kernel_mode(bed, device, node) for node in nodes} == {"write-through"},

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """All power is lost with disks that forget what was not flushed: what each policy keeps.
 
 Rows of docs/explanation/cache.md. Also each replica by itself is looked at, while its node is off:
@@ -13,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
-from sanctl.lab import faults
-from sanctl.lab.faults import Disk
-from sanctl.lab.spec import NodeSpec
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import faults
+from sanctl.lab.machines.faults import Disk
+from sanctl.lab.machines.spec import NodeSpec
 from sanctl.system.runner import LocalRunner
-from tests import blocks
-from tests.blocks import Stretch
-from tests.steps import kernel_mode
+from tests.support import blocks
+from tests.support.blocks import Stretch
+from tests.support.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
 
@@ -76,7 +77,7 @@ def found(scene: Scene, path: str, at: int) -> int:
 
 def cut_all(scene: Scene) -> None:
     """Cut the power of all storage nodes, of the one that serves last."""
-    active = observe.active_node(scene.bed, NAME)
+    active = collect.active_node(scene.bed, NAME)
     for name in sorted((node.name for node in scene.bed.storage), key=lambda name: name == active):
         scene.bed.cut_power(name)
 
@@ -125,13 +126,13 @@ def wait_until_served(scene: Scene) -> None:
             bed.give_power(node.name)
     wait_for(
         "the device to be served",
-        lambda: observe.active_node(bed, NAME),
+        lambda: collect.active_node(bed, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=3.0,
     )
     wait_for(
         "both copies in sync",
-        lambda: observe.in_sync(bed, observe.active_node(bed, NAME), NAME),
+        lambda: collect.in_sync(bed, collect.active_node(bed, NAME), NAME),
         within_s=BACK_DEADLINE_S,
         every_s=3.0,
     )
@@ -172,7 +173,7 @@ def test_none_keeps_what_was_flushed(scene: Scene, path: str, tmp_path: Path) ->
     set_cache(bed, "none")
     make_volatile(bed)
     write(scene, path, AT_BLOCK["none"], flushed=True)
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     cut_all(scene)
     assert on_disk(bed, tmp_path, AT_BLOCK["none"])[active] == BLOCKS
     wait_until_served(scene)
@@ -194,7 +195,7 @@ def test_a_file_that_a_host_has_synced_is_there(scene: Scene, path: str, tmp_pat
             f"cd /mnt/synced && for k in $(seq {FILES}); do echo $k >$k && sync $k; done",
             timeout_s=180,
         )
-        active = next(node for node in bed.storage if node.name == observe.active_node(bed, NAME))
+        active = next(node for node in bed.storage if node.name == collect.active_node(bed, NAME))
         cut_all(scene)
         inner = tmp_path / "inner"
         inner.mkdir()
@@ -223,7 +224,7 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
     write_back(bed)
     make_volatile(bed)
     write(scene, path, at, flushed=True)
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     cut_all(scene)
     assert on_disk(bed, tmp_path, at)[active] == BLOCKS
     for node in bed.storage:
@@ -235,7 +236,7 @@ def test_write_back_keeps_what_was_flushed_where_it_served(
     )  # fmt: skip
     bed.sh("n3", f"sanctl device heal {NAME} --keep {active} --yes", timeout_s=240)
     wait_until_served(scene)
-    assert observe.active_node(bed, NAME) == active
+    assert collect.active_node(bed, NAME) == active
     assert found(scene, path, at) == BLOCKS
 
 
@@ -257,7 +258,7 @@ def test_who_is_left_has_all_on_its_disk_before_it_goes_on(
     bed, at = scene.bed, AT_BLOCK["alone"]
     write_back(bed)
     make_volatile(bed)
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     (lost,) = (node.name for node in bed.storage if node.name != active)
     write(scene, path, at, flushed=False)
     bed.cut_power(lost)

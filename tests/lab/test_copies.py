@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Two, three and four copies of a device, on nodes with DRBD 9.
 
 On a laboratory of its own, with four storage nodes and a witness, whose kernel has DRBD 9: Linux
@@ -16,14 +17,15 @@ from typing import Any
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.demo import levels, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
-from sanctl.lab.spec import Network
-from tests import levelling
-from tests.copies import (
+from sanctl.lab.bench import replica_changes
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import audit
+from tests.support import level_steps
+from tests.support.copies import (
     DEADLINE_S,
     REGION_BYTES,
     Copies,
@@ -80,7 +82,7 @@ def crash_and_return(copies: Copies) -> None:
         wait_for("another node to serve", lambda: copies.active() != lost, within_s=DEADLINE_S)
         await_writes(load)
         print(f"  pause {pause_s(load, begun):.2f} s")
-        assert audit.violations(observe.views(copies.bed)) == []
+        assert audit.violations(collect.views(copies.bed)) == []
         power_is_back(copies.bed, lost)
         copies.await_whole()
     # What was written meanwhile, and the activity log of what was written before: not all of it.
@@ -162,7 +164,7 @@ def test_copies_come_and_go(three: Copies) -> None:
             (("2", "--drop", "n3", "--drop", "n4"), ("n1", "n2")),
             (("3", "--add", "n3"), ("n1", "n2", "n3")),
         ):
-            trial = levels.change(load, *words)
+            trial = replica_changes.change(load, *words)
             print(f"  {trial.name}: longest pause {trial.pause.seconds:.2f} s")
             assert set(trial.after) == set(nodes)
             assert trial.sessions_kept
@@ -173,7 +175,7 @@ def test_copies_come_and_go(three: Copies) -> None:
                 partial(knows_only, three, "n1", peers),
                 within_s=60,
             )
-        levelling.follow(three.scene, load, *three.nodes)
+        level_steps.follow(three.scene, load, *three.nodes)
     three.await_whole()
     assert three.differing_sectors("n1") == 0
 

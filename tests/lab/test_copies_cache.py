@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Three copies in write-back: two that are left stay in it, and one alone never is.
 
 On a laboratory of its own with DRBD 9, as tests/lab/test_copies.py. In file order, on one device; a
@@ -12,12 +13,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
-from tests.copies import (
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.measure import audit
+from tests.support.copies import (
     DEADLINE_S,
     Copies,
     await_writes,
@@ -27,7 +28,7 @@ from tests.copies import (
     power_is_back,
     writing,
 )
-from tests.steps import kernel_mode
+from tests.support.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
 
@@ -93,7 +94,7 @@ def in_order(three: Copies, node: str, since_s: float, *wanted: str) -> None:
     """Demand that a node's journal has these words one after the other."""
     told = [
         entry.message
-        for entry in observe.journals(three.bed, [node], since_s)
+        for entry in collect.journals(three.bed, [node], since_s)
         if NAME in entry.message
     ]
     at = 0
@@ -142,7 +143,7 @@ def test_one_that_is_left_flushes_before_it_goes_on(three: Copies) -> None:
         )  # fmt: skip
         assert kernel_mode(three.bed, NAME, serving) == "write-through"
         assert not holds(three, serving)
-        assert audit.violations(observe.views(three.bed)) == []
+        assert audit.violations(collect.views(three.bed)) == []
         power_is_back(three.bed, first, second)
         await_write_back(three)
 

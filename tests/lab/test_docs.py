@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The tutorial, typed as it stands: every command of it in order, and what it shows compared."""
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
-from tests.contract import breaches
-from tests.samples import ROOT, Sample, consoles, is_shown
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from tests.support.contract import breaches
+from tests.support.samples import ROOT, Sample, consoles, is_shown
 
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-failover.md"
 #: The laboratory is there already, and other tests need it after this one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The life of a device on real kernels: exported, written, moved, crashed, resized, deleted.
 
 The tests build on each other's device, in file order: each step costs seconds on real kernels,
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
 
 NAME = "vol0"
 SIZE_BYTES = 512 * 2**20
@@ -70,9 +71,9 @@ def paths_of(scene: Scene, exported: Exported) -> list[str]:
 def test_a_new_device_is_in_sync_without_a_sync(scene: Scene, exported: Exported) -> None:
     """Both replicas are zeros: nothing had to be copied."""
     bed = scene.bed
-    assert observe.active_node(bed, NAME) == "n1"
-    assert observe.in_sync(bed, "n1", NAME)
-    log = observe.journals(bed, ["n1", "n2"], time.time() - 600)
+    assert collect.active_node(bed, NAME) == "n1"
+    assert collect.in_sync(bed, "n1", NAME)
+    log = collect.journals(bed, ["n1", "n2"], time.time() - 600)
     assert not [e.message for e in log if f"{NAME}: Began resync" in e.message]
 
 
@@ -164,7 +165,7 @@ def test_an_initiator_not_on_the_list_sees_nothing(scene: Scene, who: tuple[str,
 
 def test_the_audit_sees_what_the_kernels_do(scene: Scene) -> None:
     """An audit that reads nothing would approve of everything."""
-    seen = observe.views(scene.bed)
+    seen = collect.views(scene.bed)
     assert (seen["n1"][NAME].role, seen["n1"][NAME].table) == ("Primary", "linear")
     assert (seen["n2"][NAME].role, seen["n2"][NAME].table) == ("Secondary", "error")
     assert seen["n1"][NAME].is_active and not seen["n2"][NAME].is_active
@@ -264,4 +265,4 @@ def test_deleted_is_gone_from_every_node(scene: Scene, exported: Exported) -> No
         within_s=60,
         every_s=2.0,
     )
-    assert all(NAME not in view for view in observe.views(scene.bed).values())
+    assert all(NAME not in view for view in collect.views(scene.bed).values())

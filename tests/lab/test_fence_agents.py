@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Nodes fenced by another agent than fence_ipmilan, from one rollout to the next, under load.
 
 `fence_idrac` speaks IPMI, too, with options and defaults of its own; one package has both. The
@@ -15,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab import rollout
-from tests.steps import (
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import rollout
+from tests.support.steps import (
     assert_no_error,
     assert_not_interrupted,
     await_writes,
@@ -180,19 +181,19 @@ def test_a_node_without_power_is_fenced_by_it(bed: Bed, load: Load) -> None:
     assert trial.is_fenced, trial.events
     assert trial.pause.errors == 0
     assert trial.violations == ()
-    assert observe.active_node(bed, NAME) == trial.to_node
+    assert collect.active_node(bed, NAME) == trial.to_node
 
 
 @pytest.mark.timeout(900)
 def test_a_node_is_fenced_by_it_on_request(bed: Bed, load: Load) -> None:
     assert set(running(bed).values()) == {AGENT}
-    lost = observe.active_node(bed, NAME)
+    lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     boot, began_s = boot_id(bed, lost), time.time()
     bed.sh(survivor, f"sanctl node fence {lost} --yes --no-drain", timeout_s=300)
     assert (bed.powered_since_s(lost) or 0.0) > began_s
     wait_for(
-        f"{NAME} on {survivor}", lambda: observe.active_node(bed, NAME) == survivor, within_s=120
+        f"{NAME} on {survivor}", lambda: collect.active_node(bed, NAME) == survivor, within_s=120
     )
     await_writes(load)
     wait_for(
@@ -201,7 +202,7 @@ def test_a_node_is_fenced_by_it_on_request(bed: Bed, load: Load) -> None:
         within_s=BOOT_S,
         every_s=1.0,
     )
-    wait_for("both in sync", lambda: observe.in_sync(bed, survivor, NAME), within_s=BACK_S)
+    wait_for("both in sync", lambda: collect.in_sync(bed, survivor, NAME), within_s=BACK_S)
     failover.await_healthy(bed, survivor)
     assert_no_error(load, began_s)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A BMC that loses its power together with its server, and a second way to that server's switch."""
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from pathlib import Path
 import pytest
 
 import sanctl
-from sanctl.bench import ledger
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab import process, rollout
-from sanctl.lab.spec import Network
-from sanctl.lab.state import BMC_USER
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import process, rollout
+from sanctl.lab.machines.lab_state import BMC_USER
+from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import ledger_latency
 from sanctl.system.runner import LocalRunner
-from tests.steps import dead_bmc, findings
+from tests.support.steps import dead_bmc, findings
 
 pytestmark = pytest.mark.faults
 
@@ -46,7 +47,12 @@ def strip(bed: Bed) -> Iterator[None]:
             outlets.append(
                 process.spawn(
                     bed.lab.enter(
-                        sys.executable, "-m", "sanctl.lab.bmc", bed.lab.name, node.name, address
+                        sys.executable,
+                        "-m",
+                        "sanctl.lab.machines.bmc",
+                        bed.lab.name,
+                        node.name,
+                        address,
                     ),
                     log=bed.lab.node_directory(node) / "outlet.log",
                     env={"PYTHONPATH": str(Path(sanctl.__file__).parent.parent)},
@@ -107,19 +113,19 @@ def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None
 @pytest.mark.timeout(900)
 def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, load: Load) -> None:
     began_s = time.time()
-    assert observe.active_node(bed, NAME) == "n1"
+    assert collect.active_node(bed, NAME) == "n1"
     with dead_bmc(bed, "n1"):
         bed.cut_power("n1")
         wait_for(
             f"{NAME} on n2",
-            lambda: observe.active_node(bed, NAME) == "n2",
+            lambda: collect.active_node(bed, NAME) == "n2",
             within_s=TAKEOVER_DEADLINE_S,
         )
         # The strip has given the power back, too.
-        wait_for("both in sync", lambda: observe.in_sync(bed, "n2", NAME), within_s=300)
+        wait_for("both in sync", lambda: collect.in_sync(bed, "n2", NAME), within_s=300)
     history = bed.sh("n2", "stonith_admin --history n1 --verbose").stdout
     assert "n1" in history
-    pauses = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    pauses = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     print(f"  pause {pauses.seconds:.1f} s")
     assert pauses.errors == 0
     failover.await_healthy(bed, "n2")
@@ -132,5 +138,5 @@ def test_without_it_in_the_inventory_nothing_of_it_is_left(bed: Bed, load: Load)
     assert configured(bed) == []
     assert bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).status == 0
     assert rollout.run(bed.lab) == 0
-    pauses = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    pauses = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     assert pauses.errors == 0

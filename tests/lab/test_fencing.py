@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Fencing and its absence on real kernels: who serves when a node is cut off, and how that ends.
 
 One device through all of them, in file order; a ledger runs on it the whole time, so that what is
@@ -14,16 +15,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sanctl.bench import audit, ledger
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab import network
-from sanctl.lab.spec import Network
-from sanctl.plan.freeze import ABANDONED_AFTER_S
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import network
+from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import audit, ledger_latency
+from sanctl.plan.failover.frozen_io_reboot import ABANDONED_AFTER_S
 from sanctl.system.runner import LocalRunner
-from tests.steps import assert_no_error, boot_id, dead_bmc, findings
+from tests.support.steps import assert_no_error, boot_id, dead_bmc, findings
 
 pytestmark = pytest.mark.faults
 
@@ -103,7 +104,7 @@ def await_silence(load: Load, *, within_s: float) -> None:
 
 def agent_events(bed: Bed, since_s: float, wanted: str) -> list[str]:
     """The nodes whose agents wrote a line, in the order of time."""
-    log = observe.journals(bed, [node.name for node in bed.storage], since_s)
+    log = collect.journals(bed, [node.name for node in bed.storage], since_s)
     return [
         e.node
         for e in sorted(log, key=lambda entry: entry.at_s)
@@ -127,17 +128,17 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(scene: Scene, load:
     with unplugged(bed, "n1", Network.ISCSI):
         wait_for(
             f"{NAME} on n2",
-            lambda: observe.active_node(bed, NAME) == "n2",
+            lambda: collect.active_node(bed, NAME) == "n2",
             within_s=LEAVE_DEADLINE_S,
         )
         await_writes(load)
         assert "SAN-HLT-021 node n1" in findings(bed, "n2", "status")
     wait_for("n1 to reach again", lambda: reaches(bed, "n3").get("n1") == 1, within_s=60)
     settle(bed, "n3")
-    assert observe.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
+    assert collect.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
     assert agent_events(bed, began_s, "promote: serving") == ["n2"]
     wait_for("the session to n1", lambda: len(load.sessions()) == len(sessions), within_s=60)
-    pauses = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    pauses = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     print(f"  pause {pauses.seconds:.1f} s")
     assert pauses.errors == 0
 
@@ -147,7 +148,7 @@ def test_nothing_moves_when_no_node_is_reached(scene: Scene, load: Load) -> None
     with unplugged(bed, "i1", Network.ISCSI):
         wait_for("nobody to reach", lambda: reaches(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60)
         settle(bed, "n3")
-        assert observe.active_node(bed, NAME) == "n2"
+        assert collect.active_node(bed, NAME) == "n2"
     await_writes(load, within_s=90)
     wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=60)
     settle(bed, "n3")
@@ -168,7 +169,7 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
 ) -> None:
     """The active node has quorum: it waits, frozen, for longer than one without would."""
     bed, began_s = scene.bed, time.time()
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     boot = bed.sh(active, "cat /proc/sys/kernel/random/boot_id").stdout
     with dead_bmc(bed, standby), unplugged(bed, standby, Network.SYNC, Network.HEARTBEAT):
@@ -181,7 +182,7 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
         frozen_s = time.time()
         stays(
             lambda: (
-                audit.active_nodes(observe.views(bed), NAME) == [active] and is_frozen(bed, active)
+                audit.active_nodes(collect.views(bed), NAME) == [active] and is_frozen(bed, active)
             ),
             lambda: time.time() - frozen_s > ABANDONED_AFTER_S + 10,
             within_s=ABANDONED_AFTER_S * 2,
@@ -203,7 +204,7 @@ def is_frozen(bed: Bed, node: str) -> bool:
 def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, load: Load) -> None:
     """Its BMC is dead too: nobody can fence it, so nobody serves, until it is back by itself."""
     bed, began_s = scene.bed, time.time()
-    lost = observe.active_node(bed, NAME)
+    lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     console = bed.lab.console_log(bed.node(lost))
 
@@ -223,7 +224,7 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
                 within_s=NOTICE_DEADLINE_S,
             )
             stays(
-                lambda: survivor not in audit.active_nodes(observe.views(bed), NAME),
+                lambda: survivor not in audit.active_nodes(collect.views(bed), NAME),
                 lambda: "sanctl: self-fence: fen0" in console.read_text(errors="replace"),
                 within_s=ABANDONED_AFTER_S + NOTICE_DEADLINE_S,
             )
@@ -236,7 +237,7 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
             assert f"SAN-HLT-032 device {NAME}" in told
         # The BMC is still dead: what follows needs no fencing.
         await_writes(load, within_s=180)
-        wait_for("both in sync", lambda: observe.in_sync(bed, survivor, NAME), within_s=120)
+        wait_for("both in sync", lambda: collect.in_sync(bed, survivor, NAME), within_s=120)
     reason = bed.sh(lost, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
     assert re.search("its I/O is frozen and this node has had no|without quorum nobody", reason)
     wait_for(f"fence-{lost} to answer", lambda: _test(bed, survivor, lost), within_s=60)
@@ -255,21 +256,21 @@ def test_the_node_that_serves_is_fenced_on_request(
 ) -> None:
     """Another serves; the node boots, joins and is filled by itself, and takes nothing back."""
     bed = scene.bed
-    lost = observe.active_node(bed, NAME)
+    lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
-    wait_for("both in sync", lambda: observe.in_sync(bed, lost, NAME), within_s=RETURN_DEADLINE_S)
+    wait_for("both in sync", lambda: collect.in_sync(bed, lost, NAME), within_s=RETURN_DEADLINE_S)
     boot, on_s = boot_id(bed, lost), bed.powered_since_s(lost)
     command = f"sanctl node fence {lost}" + ("" if is_drained else " --no-drain")
     # It asks first, and nobody answers.
     assert "SAN-CLI-002" in bed.sh(survivor, f"{command} </dev/null", ok=(2,)).stderr
-    assert (bed.powered_since_s(lost), observe.active_node(bed, NAME)) == (on_s, lost)
+    assert (bed.powered_since_s(lost), collect.active_node(bed, NAME)) == (on_s, lost)
     began_s = time.time()
     told = bed.sh(survivor, f"{command} --yes --output json", timeout_s=300).stdout
     assert json.loads(told)["data"] == {"name": lost, "drained": is_drained}
     assert (bed.powered_since_s(lost) or 0.0) > began_s
     wait_for(
         f"{NAME} on {survivor}",
-        lambda: observe.active_node(bed, NAME) == survivor,
+        lambda: collect.active_node(bed, NAME) == survivor,
         within_s=NOTICE_DEADLINE_S,
     )
     await_writes(load)
@@ -281,13 +282,13 @@ def test_the_node_that_serves_is_fenced_on_request(
     )
     wait_for(
         "both in sync",
-        lambda: observe.in_sync(bed, survivor, NAME),
+        lambda: collect.in_sync(bed, survivor, NAME),
         within_s=RETURN_DEADLINE_S,
         every_s=1.0,
     )
     # Its standby has ended with the fencing: nobody has to put it back into service.
     failover.await_healthy(bed, survivor)
     settle(bed, survivor)
-    assert observe.active_node(bed, NAME) == survivor
+    assert collect.active_node(bed, NAME) == survivor
     assert agent_events(bed, began_s, "promote: serving") == [survivor]
     assert_no_error(load, began_s)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Replicas that have diverged, made so on purpose, and what an operator does about it.
 
 Each side is Primary while the other is out of reach, and takes a write of its own. DRBD then
@@ -13,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import await_healthy
-from sanctl.demo.scene import Scene
-from sanctl.lab import network
-from sanctl.lab.spec import Network
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import await_healthy
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import network
+from sanctl.lab.machines.spec import Network
 from sanctl.system.runner import LocalRunner
 
 pytestmark = pytest.mark.faults
@@ -76,7 +77,7 @@ def diverge(bed: Bed, *, keeps_serving: bool, rotations: int = 0) -> None:
     Each marked the other as behind when it lost it, so that nobody serves, unless asked for.
     With each rotation n2 takes a new generation, until it no longer knows the common one.
     """
-    minor = observe.minor(bed, "n2", NAME)
+    minor = collect.minor(bed, "n2", NAME)
     # No agent runs meanwhile: it would put the second Primary away at once, and rightly.
     bed.sh("n1", "crm_attribute --name maintenance-mode --update true")
     network.unplug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
@@ -127,7 +128,7 @@ def await_condition(bed: Bed, wanted: str) -> dict[str, Any]:
 
 
 def await_step(bed: Bed) -> None:
-    wait_for("the replicas in step", lambda: observe.in_sync(bed, "n1", NAME), within_s=120)
+    wait_for("the replicas in step", lambda: collect.in_sync(bed, "n1", NAME), within_s=120)
 
 
 def test_sound_replicas_offer_nothing(scene: Scene, device: str) -> None:
@@ -164,7 +165,7 @@ def test_both_are_marked_and_one_is_given_up(scene: Scene, device: str) -> None:
     heal(bed, "--keep", "n1", "--yes")
     await_step(bed)
     assert content(bed, "n2") == content(bed, "n1") == ("A", "-")
-    assert observe.active_node(bed, NAME) == "n1"
+    assert collect.active_node(bed, NAME) == "n1"
 
 
 def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scene, device: str) -> None:
@@ -173,13 +174,13 @@ def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scene, devi
     await_healthy(bed, "n3")
     diverge(bed, keeps_serving=True)
     await_condition(bed, "diverged")
-    assert observe.active_node(bed, NAME) == "n1"
+    assert collect.active_node(bed, NAME) == "n1"
     refused = heal(bed, "--keep", "n2", "--yes", ok=(4,))
     assert refused["problems"][0]["code"] == "SAN-HEAL-004"
     assert content(bed, "n1")[0] == "A"
     heal(bed, "--keep", "n2", "--yes", "--accept", "SAN-HEAL-004")
     await_step(bed)
-    assert observe.active_node(bed, NAME) == "n2"
+    assert collect.active_node(bed, NAME) == "n2"
     assert content(bed, "n1") == content(bed, "n2")
     assert content(bed, "n1")[1] == "B"
 
@@ -194,7 +195,7 @@ def test_copies_without_a_common_past(scene: Scene, device: str) -> None:
     await_condition(bed, "unrelated")
     heal(bed, "--keep", "n1", "--yes")
     await_step(bed)
-    assert observe.active_node(bed, NAME) == "n1"
+    assert collect.active_node(bed, NAME) == "n1"
     assert content(bed, "n1") == content(bed, "n2")
 
 
@@ -220,7 +221,7 @@ def test_the_copy_that_was_ahead_is_gone(scene: Scene, device: str) -> None:
         assert copies["n2"]["keeping_it"]["loses"]["bytes_at_most"] is None
         assert "SAN-HLT-037" in bed.sh("n3", "sanctl status", ok=(0, 1)).stdout
         heal(bed, "--keep", "n2", "--yes")
-        assert observe.active_node(bed, NAME) == "n2"
+        assert collect.active_node(bed, NAME) == "n2"
         write(bed, "n2", "D", through=f"/dev/mapper/sanctl-{NAME}")
     finally:
         network.plug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The laboratory itself: its nodes are real machines with real power, cables and identities."""
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.errors import CommandError
-from sanctl.lab import host, lifecycle, machine, network, state
-from sanctl.lab.machine import Power
-from sanctl.lab.progress import Progress
-from sanctl.lab.spec import LabSpec, Network
-from sanctl.lab.state import BMC_USER, Lab
+from sanctl.lab.machines import lab_state, lifecycle, network, node_power, requirements
+from sanctl.lab.machines.lab_state import BMC_USER, Lab
+from sanctl.lab.machines.node_power import Power
+from sanctl.lab.machines.progress import Progress
+from sanctl.lab.machines.spec import LabSpec, Network
 from sanctl.system.runner import LocalRunner
 
 _NAME = "test-machines"
@@ -44,14 +45,14 @@ def lab() -> Iterator[Lab]:
     spec = LabSpec(
         name=_NAME, nodes=2, initiators=1, memory_mib=512, disk_mib=512, release=_RELEASE
     )
-    lacking = host.check(host.observe(), spec)
+    lacking = requirements.check(requirements.observe(), spec)
     if lacking:
         reason = "no laboratory here: " + "; ".join(map(str, lacking))
         # `make test` promises that these tests ran: there a skip would be a false statement.
         if os.environ.get("SANCTL_LAB_TESTS") == "required":
             pytest.fail(reason)
         pytest.skip(reason)
-    found = state.find(_NAME)
+    found = lab_state.find(_NAME)
     if found is not None:
         lifecycle.destroy(found)
     made = lifecycle.create(spec, Progress(quiet=True))
@@ -89,9 +90,9 @@ def test_a_power_cut_keeps_what_was_synced_and_loses_what_was_not(lab: Lab) -> N
     folder = "/srv/sanctl/main"
     on(lab, "n1", f"echo kept > {folder}/synced; sync; echo lost > {folder}/unsynced")
     begin = time.monotonic()
-    machine.power_off(lab, node)
+    node_power.power_off(lab, node)
     assert time.monotonic() - begin < 5
-    assert machine.power(lab, node) is Power.OFF
+    assert node_power.power(lab, node) is Power.OFF
     with pytest.raises(CommandError):
         on(lab, "n1", "true")
     until_up(lab)
@@ -117,13 +118,13 @@ def test_a_node_is_fenced_by_the_stock_agent_over_ipmi(lab: Lab) -> None:
 
     assert fence("status") == 0
     assert fence("off") == 0
-    assert machine.power(lab, node) is Power.OFF
+    assert node_power.power(lab, node) is Power.OFF
     assert fence("status") == 2
     assert fence("on") == 0
     # Its firmware takes a while: it is on, and does not boot yet.
-    assert machine.power(lab, node) is Power.ON
+    assert node_power.power(lab, node) is Power.ON
     assert "POST takes" in lab.console_log(node).read_text()
-    machine.power_off(lab, node)
+    node_power.power_off(lab, node)
     until_up(lab)
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A standby is left up while the cluster software on its node is down, and is old when that begins.
 
 As in maintenance that went wrong: DRBD 8.4 calls such a replica UpToDate whatever its Primary has
@@ -14,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
-from sanctl.lab import network, state
-from sanctl.lab.spec import LabSpec, Network, Witness
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import lab_state, network
+from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from sanctl.system.runner import LocalRunner
-from tests.laboratory import laboratory
-from tests.steps import dead_bmc
+from tests.support.laboratory import laboratory
+from tests.support.steps import dead_bmc
 
 pytestmark = pytest.mark.faults
 
@@ -37,7 +38,7 @@ STACK = "corosync.service corosync-qdevice.service pacemaker.service"
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """In place of the session's laboratory, whose witness has notes."""
-    found = state.find(OWN_LAB) if OWN_LAB else None
+    found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is Witness.QNETD
     spec = LabSpec(name=OWN_LAB if is_own else "testleft", nodes=2, witness=Witness.QNETD.value)
     yield from laboratory(request, spec, is_own=is_own)
@@ -95,9 +96,9 @@ def is_quorate(bed: Bed, node: str) -> bool:
 
 @pytest.mark.timeout(1800)
 def test_what_was_left_up_does_not_serve_old_data(bed: Bed, path: str) -> None:
-    wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=SOON_S)
+    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=SOON_S)
     bed.sh("n2", f"sanctl device move {NAME} --to n1", timeout_s=180)
-    assert observe.active_node(bed, NAME) == "n1"
+    assert collect.active_node(bed, NAME) == "n1"
     write(bed, path, "older")
     maintenance(bed, "n1", on=True)
     bed.sh("n2", f"systemctl stop {STACK}", timeout_s=180)
@@ -125,7 +126,7 @@ def test_what_was_left_up_does_not_serve_old_data(bed: Bed, path: str) -> None:
                 every_s=3.0,
             )
             assert disk(bed, "n2") == "Consistent"
-            said = [e.message for e in observe.journals(bed, ["n2"], began_s) if e.device == NAME]
+            said = [e.message for e in collect.journals(bed, ["n2"], began_s) if e.device == NAME]
             assert said and not any("promote: serving" in message for message in said), said
     finally:
         network.plug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
@@ -133,7 +134,7 @@ def test_what_was_left_up_does_not_serve_old_data(bed: Bed, path: str) -> None:
             bed.give_power("n1")
     # Of the two configurations that meet now the newer one wins, which may be n1's.
     maintenance(bed, "n1", on=False)
-    wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
+    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
     # Either may serve now.
     newer, older = words(bed, path, "newer"), words(bed, path, "older")
     assert (newer, older) == (WRITTEN // len("newer\n"), 0)

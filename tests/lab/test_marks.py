@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Marks of outdated replicas on real kernels: who is filled by a resync is marked first.
 
 With that rule broken on purpose (`_NO_MARK` below) they have to fail.
@@ -13,13 +14,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.bench.ledger_writer import Kind
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab.spec import Network
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import audit
+from sanctl.lab.measure.ledger_writer import Kind
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -132,7 +133,7 @@ def stop_standby(load: Load, active: str, standby: str) -> None:
     set_standby(load.bed, active, standby, is_on=True)
     wait_for(
         f"no replica on {standby}",
-        lambda: NAME not in observe.views(load.bed)[standby],
+        lambda: NAME not in collect.views(load.bed)[standby],
         within_s=DEADLINE_S,
     )
     before = written(load)
@@ -145,7 +146,7 @@ def written(load: Load) -> int:
 
 
 def await_whole(load: Load, node: str) -> None:
-    wait_for("both in sync", lambda: observe.in_sync(load.bed, node, NAME), within_s=DEADLINE_S)
+    wait_for("both in sync", lambda: collect.in_sync(load.bed, node, NAME), within_s=DEADLINE_S)
     wait_for("no mark", lambda: not marked(load.bed, node), within_s=DEADLINE_S)
 
 
@@ -153,7 +154,7 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
     scene: Scene, load: Load
 ) -> None:
     bed, began_s = scene.bed, time.time()
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     sessions = load.sessions()
     stop_standby(load, active, standby)
@@ -170,10 +171,10 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
     )
     bed.sh(active, f"drbdsetup resume-sync {load.minor}")
     await_whole(load, active)
-    assert observe.active_node(bed, NAME) == active
+    assert collect.active_node(bed, NAME) == active
     portal = bed.node(active).address(Network.ISCSI)
     assert load.sessions()[portal] == sessions[portal]
-    log = observe.journals(bed, [active], began_s)
+    log = collect.journals(bed, [active], began_s)
     took = [e.message for e in log if f"{standby} is marked as outdated" in e.message]
     assert len(took) == 1, took
 
@@ -183,7 +184,7 @@ def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
 ) -> None:
     """The worst moment: the target is UpToDate by its own word, its Primary goes on and dies."""
     bed = scene.bed
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     stop_standby(load, active, standby)
     bed.sh(active, f"drbdsetup pause-sync {load.minor}")
@@ -218,12 +219,12 @@ def test_a_target_whose_source_did_not_hear_of_the_end_is_not_promoted(
             within_s=DEADLINE_S,
         )
         bed.sh(standby, "crm_resource --wait --timeout 60s", timeout_s=70, ok=range(256))
-        assert standby not in audit.active_nodes(observe.views(bed), NAME)
+        assert standby not in audit.active_nodes(collect.views(bed), NAME)
     finally:
         bed.sh(standby, "ip link set sync0 up")
     wait_for(
         f"{active} to serve again",
-        lambda: audit.active_nodes(observe.views(bed), NAME) == [active],
+        lambda: audit.active_nodes(collect.views(bed), NAME) == [active],
         within_s=DEADLINE_S,
     )
     await_whole(load, active)

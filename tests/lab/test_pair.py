@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Two nodes and nothing else: when all links are cut, one of them is fenced, and never both."""
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.chaos.choose import races
-from sanctl.chaos.cli import inflict_all
-from sanctl.chaos.run import shape_of
-from sanctl.demo.bed import Bed
-from sanctl.lab import state
-from sanctl.lab.spec import LabSpec, Witness
-from tests.laboratory import laboratory
+from sanctl.lab.chaos.commands import inflict_all
+from sanctl.lab.chaos.fault_choice import races
+from sanctl.lab.chaos.run import shape_of
+from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.machines import lab_state
+from sanctl.lab.machines.spec import LabSpec, Witness
+from tests.support.laboratory import laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -26,7 +27,7 @@ DEVICES = ("race1", "race2")
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """In place of the session's laboratory, which has three nodes."""
-    found = state.find(OWN_LAB) if OWN_LAB else None
+    found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is Witness.NONE
     spec = LabSpec(name=OWN_LAB if is_own else "testduo", nodes=2, witness=Witness.NONE.value)
     yield from laboratory(request, spec, is_own=is_own)

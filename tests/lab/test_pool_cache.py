@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Flash before a pool on real kernels: modes under load, flash lost, power cut with it dirty.
 
 One device through all of it, in file order, and a ledger on it, which is checked at the end. In a
@@ -13,18 +14,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
-from sanctl.lab import faults
-from sanctl.lab.faults import Disk
-from sanctl.lab.spec import LabSpec
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import faults
+from sanctl.lab.machines.faults import Disk
+from sanctl.lab.machines.spec import LabSpec
+from sanctl.lab.measure import audit
 from sanctl.system.runner import LocalRunner
-from tests.contract import breaches
-from tests.laboratory import laboratory
+from tests.support.contract import breaches
+from tests.support.laboratory import laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -73,7 +74,7 @@ def load(flash_bed: Bed) -> Iterator[Load]:
 def _audited(flash_bed: Bed) -> Iterator[None]:
     """As every test of this folder is, in the laboratory of this one."""
     yield
-    assert audit.violations(observe.views(flash_bed)) == []
+    assert audit.violations(collect.views(flash_bed)) == []
 
 
 def set_mode(bed: Bed, mode: str) -> None:
@@ -112,7 +113,7 @@ def await_in_sync(bed: Bed, *, but_not: str = "") -> None:
     asked = next(node.name for node in bed.storage if node.name != but_not)
     wait_for(
         "both copies in sync",
-        lambda: observe.in_sync(bed, asked, NAME),
+        lambda: collect.in_sync(bed, asked, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=2.0,
     )
@@ -167,13 +168,13 @@ def test_power_is_cut_with_writes_on_flash_alone(load: Load) -> None:
     """They are on flash, and the copy that comes back has them."""
     bed = load.bed
     set_mode(bed, "write-back")
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     wait_for("writes on flash alone", lambda: kernel_state(bed, active)[0] == "dirty", within_s=60)
     began_s = bed.cut_power(active)
     other = load.peer_of(active)
     wait_for(
         "the other node to serve",
-        lambda: observe.active_node(bed, NAME) == other,
+        lambda: collect.active_node(bed, NAME) == other,
         within_s=180,
     )
     give_power(bed, active)
@@ -195,7 +196,7 @@ def test_the_disk_alone_is_not_used_while_its_flash_is_away(flash_bed: Bed, writ
     """Another flash in its place at boot; then the right one again."""
     bed = flash_bed
     set_mode(bed, "write-back")
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     node = next(each.name for each in bed.storage if each.name != active)
     wait_for("writes on flash alone", lambda: kernel_state(bed, node)[0] == "dirty", within_s=60)
     folder = bed.lab.node_directory(bed.node(node))
@@ -209,7 +210,7 @@ def test_the_disk_alone_is_not_used_while_its_flash_is_away(flash_bed: Bed, writ
         give_power(bed, node)
         await_log(bed, node, began_s, "SAN-POOL-016", within_s=240)
         assert not is_mounted(bed, node)
-        assert observe.active_node(bed, NAME) == active
+        assert collect.active_node(bed, NAME) == active
     finally:
         bed.cut_power(node)
         away.replace(disk)
@@ -231,7 +232,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
 ) -> None:
     bed = flash_bed
     set_mode(bed, "write-back")
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     other = next(each.name for each in bed.storage if each.name != active)
     node = {"standby": other, "active": active}[where]
     wait_for("writes on flash alone", lambda: kernel_state(bed, node)[0] == "dirty", within_s=60)
@@ -260,7 +261,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
     # A host is served by a node that has the data.
     wait_for(
         "the node with the good copy to serve",
-        lambda: observe.active_node(bed, NAME) != node,
+        lambda: collect.active_node(bed, NAME) != node,
         within_s=120,
     )
     assert kernel_state(bed, node)[0] in {"-", "dirty", "clean", "no cache"}
@@ -302,7 +303,7 @@ def test_power_is_cut_at_a_step_of_a_change(
     """The agent dies there, and then the power; what comes back is whole, and changes on."""
     bed = flash_bed
     set_mode(bed, "write-through" if mode == "write-back" else "write-back")
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     node = next(each.name for each in bed.storage if each.name != active)
     point = f"/run/sanctl/die-after/pool-cache-{step}"
     bed.sh(node, f"mkdir -p /run/sanctl/die-after; touch {point}")

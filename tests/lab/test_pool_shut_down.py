@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A pool's filesystem shuts itself down when its disk fails for a moment.
 
 What it had not committed by then is gone, also acknowledged writes to places that were holes. DRBD
@@ -13,14 +14,14 @@ from threading import Thread
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
-from sanctl.lab import faults
-from sanctl.lab.faults import Disk
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import faults
+from sanctl.lab.machines.faults import Disk
 from sanctl.system.runner import LocalRunner
-from tests import blocks, steps
-from tests.blocks import Stretch
+from tests.support import blocks, steps
+from tests.support.blocks import Stretch
 
 pytestmark = pytest.mark.faults
 
@@ -90,7 +91,7 @@ def assert_whole_on(scene: Scene, path: str, node: str, nr: int) -> None:
         wait_for(
             f"both copies of {name} in sync",
             lambda device=name: (  # type: ignore[misc]
-                observe.in_sync(bed, observe.active_node(bed, device), device)
+                collect.in_sync(bed, collect.active_node(bed, device), device)
             ),
             within_s=BACK_DEADLINE_S,
             every_s=3.0,

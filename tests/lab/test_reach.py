@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The watch over the iscsi network by carrier (ocf:heartbeat:ethmonitor), where nothing pings.
 
 By ping: tests/lab/test_fencing.py.
@@ -10,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import await_healthy
-from sanctl.demo.scene import Scene
-from sanctl.lab import rollout
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import await_healthy
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import rollout
 from tests.lab.test_fencing import reaches, settle
 
 pytestmark = pytest.mark.faults
@@ -44,13 +45,13 @@ def test_a_device_leaves_a_node_whose_port_is_down_once(scene: Scene) -> None:
     assert "ethmonitor" in bed.sh("n1", "crm_resource --resource sanctl-reached --query-xml").stdout
     bed.sh("n1", "ip link set iscsi0 down")
     try:
-        wait_for(f"{NAME} on n2", lambda: observe.active_node(bed, NAME) == "n2", within_s=90)
+        wait_for(f"{NAME} on n2", lambda: collect.active_node(bed, NAME) == "n2", within_s=90)
         assert reaches(bed, "n3") == {"n1": 0, "n2": 1}
     finally:
         bed.sh("n1", "ip link set iscsi0 up")
     wait_for("both to have a carrier", lambda: _all(bed, 1), within_s=60)
     settle(bed, "n3")
-    assert observe.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
+    assert collect.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
     scene.delete(NAME)
 
 

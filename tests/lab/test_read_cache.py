@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A read cache in RAM on real kernels: its size, where it is, and that it is never wrong.
 
 In file order, on one device under a ledger in its second half; the first half is for the host's
@@ -12,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab.spec import Network
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines.spec import Network
 
 pytestmark = pytest.mark.faults
 
@@ -211,11 +212,11 @@ def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
     bed.sh("n3", f"sanctl device resize {NAME} 160M", timeout_s=150)
     wait_for(
         "the read cache of the larger device",
-        lambda: cache_of(bed, "n2")["read"] == SIZE and observe.in_sync(bed, "n2", NAME),
+        lambda: cache_of(bed, "n2")["read"] == SIZE and collect.in_sync(bed, "n2", NAME),
         within_s=SOON_S,
         every_s=3.0,
     )
-    assert observe.device_bytes(bed, "n2", NAME) == 160 * MIB
+    assert collect.device_bytes(bed, "n2", NAME) == 160 * MIB
     assert read_blocks(load, 1024, at=16384 + 1024) == {"new": 1024 * 1024}
 
 
@@ -235,7 +236,7 @@ def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
     if not bed.has_power("n2"):  # Fencing may have given it back.
         bed.give_power("n2")
-    wait_for("both copies", lambda: observe.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
+    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
     assert parts(bed, "n2") == "", "a standby reads nothing"
     bed.sh("n3", f"sanctl device move {NAME} --to n2", timeout_s=150)
     wait_for(

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A disk that cannot be read is no blank disk, and a file that cannot be looked at is not missing.
 
 Disks of a node give EIO: for one sector, for all reads, now and then. Whatever runs then (the
@@ -15,18 +16,26 @@ from typing import NamedTuple
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
 from sanctl.errors import CommandError
-from sanctl.lab import faults, rollout
-from sanctl.lab.faults import Disk
-from sanctl.lab.spec import LabSpec
-from tests import steps, unreadable
-from tests.laboratory import laboratory
-from tests.unreadable import BCACHE_SECTOR, EXT4_SECTOR, NODE, ORIGIN, SIZE_MIB, Written, break_disk
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import faults, rollout
+from sanctl.lab.machines.faults import Disk
+from sanctl.lab.machines.spec import LabSpec
+from sanctl.lab.measure import audit
+from tests.support import steps, unreadable
+from tests.support.laboratory import laboratory
+from tests.support.unreadable import (
+    BCACHE_SECTOR,
+    EXT4_SECTOR,
+    NODE,
+    ORIGIN,
+    SIZE_MIB,
+    Written,
+    break_disk,
+)
 
 PATH, SCRATCH = "/srv/sanctl/main", "/srv/sanctl/main/scratch"
 MOUNT = "srv-sanctl-main.mount"
@@ -83,7 +92,7 @@ def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 def _audited(flash_bed: Bed) -> Iterator[None]:
     """As every test of this folder is, in the laboratory of this one."""
     yield
-    assert audit.violations(observe.views(flash_bed)) == []
+    assert audit.violations(collect.views(flash_bed)) == []
 
 
 @pytest.fixture(scope="module")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A file of a replica that cannot be looked at is not missing.
 
 A disk gives EIO for the block that holds one inode, or a folder, or for all reads, or now and then,
@@ -13,12 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene, await_cluster
-from sanctl.lab.faults import Disk
-from tests import steps, unreadable
-from tests.unreadable import NODE, SIZE_MIB, Written, break_disk
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.machines.faults import Disk
+from tests.support import steps, unreadable
+from tests.support.unreadable import NODE, SIZE_MIB, Written, break_disk
 
 
 class Kept(NamedTuple):
@@ -51,7 +52,8 @@ def kept(bed: Bed) -> Iterator[Kept]:
     pool, number = ("disk2", 2) if bed.lab.spec.has_flash else ("main", 1)
     made = Kept(Written(Scene(bed, Host(bed, "i1")), "eio1", pool), pool, number)
     bed.sh("n3", f"sanctl node standby {NODE}", timeout_s=240)
-    put_apart(made, "meta", fillers=32)
+    put_apart(made, "data", fillers=32)
+    put_apart(made, "meta", fillers=64)
     online(made)
     yield made
     break_disk(bed, NODE, number, Disk.OK)
@@ -70,11 +72,10 @@ def put_apart(kept: Kept, kind: str, *, fillers: int) -> None:
         f" for nr in $(seq 16); do : >fill/x$nr; done; rm -r fill; sync",
         timeout_s=120,
     )
-    sectors = {
-        unreadable.inode_sector(kept.bed, NODE, kept.disk, path)
-        for path in (file, kept.file("data"), f"{kept.path}/.sanctl-pool")
-    }
-    assert len(sectors) >= 2
+    others = {"data", "meta"} - {kind}
+    beside = [f"{kept.path}/devices", *(kept.file(each) for each in others)]
+    sectors = [unreadable.inode_sector(kept.bed, NODE, kept.disk, each) for each in beside]
+    assert unreadable.inode_sector(kept.bed, NODE, kept.disk, file) not in sectors
 
 
 def online(kept: Kept) -> None:
@@ -86,16 +87,24 @@ def mark_suspect(kept: Kept) -> None:
     """Have the copy on the node be one that lost writes with RAM, in another boot."""
     marker = kept.file("ram")
     kept.bed.sh(NODE, f"echo 6e5a4a44-4d2c-4a47-8f5e-000000000000 >{marker}; sync")
-    put_apart(kept, "ram", fillers=64)
+    put_apart(kept, "ram", fillers=128)
 
 
 def await_failed_start(kept: Kept, since_s: float) -> str:
-    return unreadable.await_line(kept.bed, NODE, since_s, r"SAN-|rrno|nput/output", within_s=60)
+    return unreadable.await_line(
+        kept.bed, NODE, since_s, rf"{kept.written.name}: start failed", within_s=90
+    )
 
 
 def assert_unreadable(kept: Kept, path: str) -> None:
-    said = kept.bed.sh(NODE, f"stat {path}", ok=range(256)).stderr
-    assert "Input/output error" in said, "the kernel did not ask the disk"
+    """Wait until the kernel has forgotten the inode and asks the disk."""
+
+    def is_refused() -> bool:
+        unreadable.drop_caches(kept.bed, NODE)
+        said = kept.bed.sh(NODE, f"stat {path}", ok=range(256)).stderr
+        return "Input/output error" in said
+
+    wait_for(f"{path} to be read from the disk", is_refused, within_s=60, every_s=2.0)
 
 
 #: What cannot be read, and whether the copy is one that lost writes.
@@ -186,7 +195,7 @@ def kernel_mode(kept: Kept) -> str:
 def in_write_back(kept: Kept) -> Iterator[Kept]:
     """With a marker whose inode has a block of its own."""
     bed, folder = kept.bed, f"{kept.path}/devices/fill"
-    bed.sh(NODE, f"mkdir {folder}; for nr in $(seq 96); do : >{folder}/$nr; done; sync")
+    bed.sh(NODE, f"mkdir {folder}; for nr in $(seq 128); do : >{folder}/$nr; done; sync")
     bed.sh("n3", f"sanctl device cache {kept.written.name} write-back", timeout_s=180)
     wait_for("write-back", lambda: kernel_mode(kept) == "write-back", within_s=60)
     bed.sh(NODE, f"rm -r {folder}; sync")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """One device's resource file, whatever lies beside it: drbdadm is asked about that one alone.
 
 Its neighbours' files may be in the middle of a change, and there may be more of them than drbdadm
@@ -11,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.measure import audit
 
 NAME = "amid"
 FOLDER = "/run/sanctl/drbd.d"
@@ -62,10 +63,10 @@ def test_a_life_beside_a_file_that_cannot_be_read(
     wait_for("the handler's word", has_told, within_s=30)
     # The monitor's and the handlers' way back.
     bed.sh(second, f"drbdadm {CONFIGURATION} adjust {NAME}")
-    wait_for("the copies", lambda: observe.in_sync(bed, first, NAME), within_s=60)
+    wait_for("the copies", lambda: collect.in_sync(bed, first, NAME), within_s=60)
     scene.sanctl("device", "move", NAME, "--to", second, timeout_s=90)
-    assert observe.active_node(bed, NAME) == second
-    assert audit.violations(observe.views(bed)) == []
+    assert collect.active_node(bed, NAME) == second
+    assert audit.violations(collect.views(bed)) == []
     shown = json.loads(scene.sanctl("device", "show", NAME, "--output", "json"))
     assert shown["data"]["state"] == "ok"
     scene.delete(NAME)

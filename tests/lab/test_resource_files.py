@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The nodes' own drbdadm reads the resource files, those of DRBD 9 too; the kernel is not asked."""
 
 from __future__ import annotations
@@ -6,8 +7,14 @@ import shlex
 
 import pytest
 
-from sanctl.demo.bed import Bed
-from tests.resource_files import COPIES, GLOBAL, environment, is_read_as_meant, resource_file
+from sanctl.lab.harness.lab_session import Bed
+from tests.support.resource_files import (
+    COPIES,
+    GLOBAL,
+    environment,
+    is_read_as_meant,
+    resource_file,
+)
 
 
 @pytest.mark.parametrize(("generation", "copies"), COPIES)

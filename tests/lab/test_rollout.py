@@ -1,12 +1,13 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The playbook against nodes that it has already been run on, and rtslib's view of our targets."""
 
 from __future__ import annotations
 
 import json
 
-from sanctl.demo.bed import Bed
-from sanctl.demo.scene import Scene
-from sanctl.lab import rollout
+from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import rollout
 
 
 def test_a_second_run_changes_nothing(bed: Bed) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """SBD instead of power switches, without a disk and with one: watchdogs end who has to go.
 
 The watchdog is softdog, because that is what a laboratory's kernel has.
@@ -12,15 +13,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.bench import audit, ledger
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, run_sanctl, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene, await_cluster
-from sanctl.lab import cuts, guest, rollout, state
-from sanctl.lab import host as lab_host
-from sanctl.lab.spec import LabSpec, Network
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, run_sanctl, wait_for
+from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.machines import guest_files, lab_state, network_cuts, rollout
+from sanctl.lab.machines import requirements as lab_host
+from sanctl.lab.machines.spec import LabSpec, Network
+from sanctl.lab.measure import audit, ledger_latency
 from sanctl.system.runner import LocalRunner
 
 # A command on a node that goes down under it is given up, and its process not waited for.
@@ -43,7 +44,7 @@ SETTINGS: dict[str, object] = {
 }
 MODES: dict[str, dict[str, object]] = {
     "diskless": {"sanctl_sbd_mode": "diskless"},
-    "disk": {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [guest.SHARED_DEVICE]},
+    "disk": {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [guest_files.SHARED_DEVICE]},
 }
 
 
@@ -57,7 +58,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 def bed(mode: str) -> Iterator[Bed]:
     """A laboratory that is rolled out with SBD from the start."""
     lab = OWN_LAB or f"sbd-{mode}"
-    if state.find(lab) is None:
+    if lab_state.find(lab) is None:
         lacking = lab_host.check(lab_host.observe(), LabSpec(name=lab))
         if lacking:
             pytest.fail("no laboratory here: " + "; ".join(map(str, lacking)))
@@ -84,7 +85,7 @@ def test_the_cluster_knows_that_nodes_end_themselves(bed: Bed, mode: str) -> Non
     for node in bed.cluster:
         assert bed.sh(node.name, "systemctl is-active sbd.service").stdout.strip() == "active"
     if mode == "disk":
-        listed = bed.sh("n1", f"sbd -d {guest.SHARED_DEVICE} list").stdout.split()
+        listed = bed.sh("n1", f"sbd -d {guest_files.SHARED_DEVICE} list").stdout.split()
         assert {node.name for node in bed.cluster} <= {*listed}
         assert "fence-sbd" in bed.sh("n1", "crm_resource --list").stdout
     else:
@@ -107,21 +108,21 @@ def await_takeover(load: Load, survivor: str, since_s: float) -> None:
     bed = load.bed
     wait_for(
         f"{survivor} to serve",
-        lambda: audit.active_nodes(observe.views(bed), NAME) == [survivor],
+        lambda: audit.active_nodes(collect.views(bed), NAME) == [survivor],
         within_s=120,
         every_s=1.0,
     )
     with load.host.watch_ledger(load.run) as states:
         failover.await_writes(load, states)
-    assert audit.violations(observe.views(bed)) == []
-    pause = ledger.find_pause(load.host.fetch_log(load.run)[1], since_s, time.time())
+    assert audit.violations(collect.views(bed)) == []
+    pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], since_s, time.time())
     print(f"  pause {pause.seconds:.1f} s")
     assert pause.errors == 0
 
 
 def end(scene: Scene, load: Load, survivor: str) -> None:
     """Wait until all is whole again, and look whether a write is missing."""
-    wait_for("both in sync", lambda: observe.in_sync(load.bed, survivor, NAME), within_s=300)
+    wait_for("both in sync", lambda: collect.in_sync(load.bed, survivor, NAME), within_s=300)
     failover.await_healthy(load.bed, survivor)
     scene.host.stop_ledger(load.run)
     check = scene.host.check_ledger(load.run)
@@ -133,21 +134,21 @@ def end(scene: Scene, load: Load, survivor: str) -> None:
 @pytest.mark.timeout(900)
 def test_a_node_without_quorum_is_reset_and_another_takes_over(scene: Scene) -> None:
     bed, load = scene.bed, start(scene)
-    lost = observe.active_node(bed, NAME)
+    lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     before = bed.sh(lost, "cat /proc/sys/kernel/random/boot_id").stdout
-    alone = frozenset[cuts.Cut]().union(
+    alone = frozenset[network_cuts.Cut]().union(
         *(
-            cuts.partition(cable, [[lost], [n.name for n in bed.cluster if n.name != lost]])
+            network_cuts.partition(cable, [[lost], [n.name for n in bed.cluster if n.name != lost]])
             for cable in (Network.SYNC, Network.HEARTBEAT)
         )
     )
     began_s = time.time()
-    cuts.change(bed.lab, LocalRunner(), add=alone)
+    network_cuts.change(bed.lab, LocalRunner(), add=alone)
     try:
         await_takeover(load, survivor, began_s)
     finally:
-        cuts.change(bed.lab, LocalRunner(), remove=alone)
+        network_cuts.change(bed.lab, LocalRunner(), remove=alone)
     end(scene, load, survivor)
     assert bed.sh(lost, "cat /proc/sys/kernel/random/boot_id").stdout != before
 
@@ -156,7 +157,7 @@ def test_a_node_without_quorum_is_reset_and_another_takes_over(scene: Scene) -> 
 def test_a_node_without_power_is_taken_for_gone_in_the_end(scene: Scene) -> None:
     """No switch says so: what is waited for is the time in which its watchdog would have acted."""
     bed, load = scene.bed, start(scene)
-    lost = observe.active_node(bed, NAME)
+    lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     cut_s = bed.cut_power(lost)
     await_takeover(load, survivor, cut_s - 1.0)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A node that others have taken over from, and that a host still reaches: it gives no old data.
 
 The node that serves is cut off from the whole cluster, on sync and heartbeat; the iscsi network is
@@ -15,18 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.bench.ledger_writer import Kind
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab import cuts
-from sanctl.lab.spec import Network
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import network_cuts
+from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import audit
+from sanctl.lab.measure.ledger_writer import Kind
 from sanctl.system.runner import LocalRunner
-from tests import path_reader
-from tests.path_reader import BLOCK_BYTES, Read
-from tests.steps import assert_no_error, await_writes, boot_id, dead_bmc
+from tests.support import path_reader
+from tests.support.path_reader import BLOCK_BYTES, Read
+from tests.support.steps import assert_no_error, await_writes, boot_id, dead_bmc
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -100,17 +101,17 @@ def reading(load: Load, node: str) -> Iterator[Look]:
 def cut_off(bed: Bed, node: str) -> Iterator[None]:
     """Let a node and the rest of the cluster hear nothing of each other; hosts reach all of it."""
     others = [each.name for each in bed.cluster if each.name != node]
-    cut = frozenset[cuts.Cut]().union(
+    cut = frozenset[network_cuts.Cut]().union(
         *(
-            cuts.partition(network, [[node], others])
+            network_cuts.partition(network, [[node], others])
             for network in (Network.SYNC, Network.HEARTBEAT)
         )
     )
-    cuts.change(bed.lab, LocalRunner(), add=cut)
+    network_cuts.change(bed.lab, LocalRunner(), add=cut)
     try:
         yield
     finally:
-        cuts.change(bed.lab, LocalRunner(), remove=cut)
+        network_cuts.change(bed.lab, LocalRunner(), remove=cut)
 
 
 def now_ns(load: Load) -> int:
@@ -160,9 +161,9 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
 ) -> None:
     """Fenced late it lives on for a while, without leave to serve, and is asked all the same."""
     bed = scene.bed
-    lost = observe.active_node(bed, NAME)
+    lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
-    wait_for("both in sync", lambda: observe.in_sync(bed, lost, NAME), within_s=BACK_S)
+    wait_for("both in sync", lambda: collect.in_sync(bed, lost, NAME), within_s=BACK_S)
     boot, sessions, began_s = boot_id(bed, lost), load.sessions(), time.time()
     with reading(load, lost) as look:
         wait_for("data by that path", lambda: len(answered(look())) >= SOME, within_s=60)
@@ -173,10 +174,10 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
                 if is_late:
                     closed_ns = await_quiet(load, look)
                     assert boot_id(bed, lost) == boot, "it is fenced already: nothing is shown"
-                    assert survivor not in audit.active_nodes(observe.views(bed), NAME)
+                    assert survivor not in audit.active_nodes(collect.views(bed), NAME)
             wait_for(
                 f"{survivor} to serve",
-                lambda: audit.active_nodes(observe.views(bed), NAME) == [survivor],
+                lambda: audit.active_nodes(collect.views(bed), NAME) == [survivor],
                 within_s=TAKEOVER_S,
                 every_s=1.0,
             )
@@ -199,10 +200,10 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
                 within_s=60,
             )
             assert answered(look(), closed_ns if is_late else taken_ns) == []
-            assert observe.active_node(bed, NAME) == survivor
+            assert collect.active_node(bed, NAME) == survivor
         wait_for(
             "both in sync",
-            lambda: observe.in_sync(bed, survivor, NAME),
+            lambda: collect.in_sync(bed, survivor, NAME),
             within_s=BACK_S,
             every_s=1.0,
         )

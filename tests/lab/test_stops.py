@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Planned stops: a node that is rebooted, updated or switched off by hand leaves in order.
 
 `reboot` typed on a node is not a crash: what it serves is served elsewhere first, its replicas are
@@ -14,13 +15,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.bench import ledger, timeline
-from sanctl.bench.ledger import Pause
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene, await_cluster
-from sanctl.lab.spec import Network
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import ledger_latency, timeline
+from sanctl.lab.measure.ledger_latency import Pause
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -79,7 +80,7 @@ def settle(load: Load, node: str) -> None:
     await_cluster(bed)
     wait_for(
         f"the replica on {node} to be in step",
-        lambda: observe.in_sync(bed, node, NAME),
+        lambda: collect.in_sync(bed, node, NAME),
         within_s=_BACK_S,
         every_s=1.0,
     )
@@ -88,13 +89,13 @@ def settle(load: Load, node: str) -> None:
 
 def pause_since(load: Load, began_s: float) -> Pause:
     records = load.host.fetch_log(load.run)[1]
-    return ledger.find_pause(records, began_s, time.time())
+    return ledger_latency.find_pause(records, began_s, time.time())
 
 
 def assert_orderly(load: Load, leaver: str, began_s: float) -> list[timeline.Entry]:
     """Nobody was fenced, and the survivor's DRBD was told goodbye instead of missing its peer."""
     bed = load.bed
-    entries = observe.journals(bed, [node.name for node in bed.cluster], began_s - 1)
+    entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - 1)
     assert not [
         e.message
         for e in entries
@@ -128,23 +129,23 @@ def assert_bitmap_resync(load: Load, entries: list[timeline.Entry], began_s: flo
     copied = timeline.resync_bytes(entries, load.minor, began_s)
     records = load.host.fetch_log(load.run)[1]
     assert copied is not None
-    assert copied <= ledger.bytes_written(records, began_s, time.time())
+    assert copied <= ledger_latency.bytes_written(records, began_s, time.time())
 
 
 def test_a_planned_move_to_compare_with(load: Load) -> None:
     failover.await_healthy(load.bed, "n1")
-    trial = failover.move(load, load.peer_of(observe.active_node(load.bed, NAME)))
+    trial = failover.move(load, load.peer_of(collect.active_node(load.bed, NAME)))
     print(f"  pause {trial.pause.seconds:.2f} s")
     assert trial.pause.errors == 0
 
 
 def test_reboot_typed_on_the_active_node(load: Load) -> None:
-    active = observe.active_node(load.bed, NAME)
+    active = collect.active_node(load.bed, NAME)
     sessions = load.sessions()
     began_s = reboot(load, active)
     pause = pause_since(load, began_s)
     print(f"  pause {pause.seconds:.2f} s")
-    assert observe.active_node(load.bed, NAME) == load.peer_of(active)
+    assert collect.active_node(load.bed, NAME) == load.peer_of(active)
     assert pause.errors == 0
     assert pause.seconds <= PAUSE_DEADLINE_S
     entries = assert_orderly(load, active, began_s)
@@ -166,7 +167,7 @@ def test_the_order_in_which_a_node_stops(load: Load) -> None:
     Of the boot before, of the node that the test above has rebooted.
     """
     bed = load.bed
-    node = load.peer_of(observe.active_node(bed, NAME))
+    node = load.peer_of(collect.active_node(bed, NAME))
     text = bed.sh(
         node,
         "journalctl --quiet -b -1 -o json --output-fields=MESSAGE,SANCTL_ACTION,SANCTL_STEP,UNIT",
@@ -189,25 +190,25 @@ def test_the_order_in_which_a_node_stops(load: Load) -> None:
 
 
 def test_reboot_typed_on_the_standby(load: Load) -> None:
-    active = observe.active_node(load.bed, NAME)
+    active = collect.active_node(load.bed, NAME)
     standby = load.peer_of(active)
     began_s = reboot(load, standby)
     pause = pause_since(load, began_s)
     print(f"  pause {pause.seconds:.2f} s")
-    assert observe.active_node(load.bed, NAME) == active
+    assert collect.active_node(load.bed, NAME) == active
     assert pause.errors == 0
     assert pause.seconds <= PAUSE_DEADLINE_S
     assert_bitmap_resync(load, assert_orderly(load, standby, began_s), began_s)
 
 
 def test_restart_of_pacemaker_as_a_package_update_does_it(load: Load) -> None:
-    active = observe.active_node(load.bed, NAME)
+    active = collect.active_node(load.bed, NAME)
     began_s = time.time()
     load.bed.sh(active, "systemctl restart pacemaker.service", timeout_s=180)
     settle(load, active)
     pause = pause_since(load, began_s)
     print(f"  pause {pause.seconds:.2f} s")
-    assert observe.active_node(load.bed, NAME) == load.peer_of(active)
+    assert collect.active_node(load.bed, NAME) == load.peer_of(active)
     assert pause.errors == 0
     assert pause.seconds <= PAUSE_DEADLINE_S
     assert_like_a_move(assert_orderly(load, active, began_s), active)
@@ -216,7 +217,7 @@ def test_restart_of_pacemaker_as_a_package_update_does_it(load: Load) -> None:
 def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: Load) -> None:
     """In maintenance mode Pacemaker stops nothing when it stops; the last unit does."""
     bed = load.bed
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     survivor = load.peer_of(active)
     bed.sh(survivor, "crm_attribute --name maintenance-mode --update true")
     before = boot_id(bed, active)
@@ -233,7 +234,7 @@ def test_what_pacemaker_leaves_up_is_taken_down_before_the_network(load: Load) -
     finally:
         bed.sh(survivor, "crm_attribute --name maintenance-mode --delete")
     settle(load, active)
-    entries = observe.journals(bed, [active], began_s - 1)
+    entries = collect.journals(bed, [active], began_s - 1)
     said = [e.message for e in entries if e.identifier == "sanctl" and e.action == "put-down"]
     assert [text for text in said if "still up" in text], said
     assert_orderly(load, active, began_s)
@@ -263,7 +264,7 @@ def test_the_whole_rack_is_switched_off_and_on(load: Load) -> None:
         bed.give_power(node.name)
     wait_for("n1 to answer", lambda: boot_id(bed, "n1"), within_s=_BACK_S)
     settle(load, "n1")
-    entries = observe.journals(bed, [node.name for node in bed.cluster], began_s - 1)
+    entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - 1)
     assert not [e.message for e in entries if "Requesting fencing" in e.message]
     check = load.host.check_ledger(load.run)
     assert check["acknowledged"] > 1000

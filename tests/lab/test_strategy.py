@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Two nodes and the strategies that decide between them, on a laboratory of their own.
 
 It has two storage nodes and a quorum device, and is taken from one strategy to the other while a
@@ -14,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from sanctl.bench import audit, ledger
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load, await_healthy
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
-from sanctl.lab import network, rollout, state
-from sanctl.lab.spec import LabSpec, Network, Witness
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import Load, await_healthy
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import lab_state, network, rollout
+from sanctl.lab.machines.spec import LabSpec, Network, Witness
+from sanctl.lab.measure import audit, ledger_latency
 from sanctl.system.runner import LocalRunner
-from tests.laboratory import laboratory
+from tests.support.laboratory import laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -38,7 +39,7 @@ LINKS = (Network.SYNC, Network.HEARTBEAT)
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """In place of the session's laboratory, which has three nodes."""
-    found = state.find(OWN_LAB) if OWN_LAB else None
+    found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and found.spec.witness_kind is Witness.QNETD
     spec = LabSpec(name=OWN_LAB if is_own else "testpair", nodes=2, witness=Witness.QNETD.value)
     yield from laboratory(request, spec, is_own=is_own)
@@ -83,7 +84,7 @@ def shown(scene: Scene, node: str = "n1") -> dict[str, Any]:
 
 
 def pause_since(load: Load, began_s: float) -> float:
-    pause = ledger.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
+    pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
     print(f"  longest pause {pause.seconds:.2f} s, {pause.errors} errors")
     return pause.seconds
 
@@ -91,7 +92,7 @@ def pause_since(load: Load, began_s: float) -> float:
 def assert_not_interrupted(load: Load, began_s: float) -> None:
     """No agent has taken the device down or moved it."""
     assert pause_since(load, began_s) <= PAUSE_DEADLINE_S
-    log = observe.journals(load.bed, [node.name for node in load.bed.storage], began_s)
+    log = collect.journals(load.bed, [node.name for node in load.bed.storage], began_s)
     changed = {"start", "promote", "demote", "stop"}
     assert [e.message for e in log if e.device == NAME and e.action in changed] == []
 
@@ -116,7 +117,7 @@ def marks(bed: Bed, node: str) -> str:
 def await_in_sync(bed: Bed, node: str) -> None:
     wait_for(
         "both replicas in sync",
-        lambda: observe.in_sync(bed, node, NAME),
+        lambda: collect.in_sync(bed, node, NAME),
         within_s=180,
         every_s=1.0,
     )
@@ -162,8 +163,8 @@ def test_the_sync_link_alone(scene: Scene, load: Load) -> None:
     try:
         wait_for("the mark", lambda: NAME in marks(bed, "n2"), within_s=60)
         wait_for("writes to go on", lambda: _writes(load), within_s=60)
-        assert audit.active_nodes(observe.views(bed), NAME) == ["n1"]
-        assert audit.violations(observe.views(bed)) == []
+        assert audit.active_nodes(collect.views(bed), NAME) == ["n1"]
+        assert audit.violations(collect.views(bed)) == []
         refused = bed.sh("n1", f"sanctl device move {NAME} --to n2", ok=range(256))
         assert refused.status == 4, refused
     finally:
@@ -171,7 +172,7 @@ def test_the_sync_link_alone(scene: Scene, load: Load) -> None:
     pause_since(load, began_s)
     await_in_sync(bed, "n1")
     wait_for("the mark to be gone", lambda: NAME not in marks(bed, "n1"), within_s=60)
-    log = observe.journals(bed, ["n1"], began_s)
+    log = collect.journals(bed, ["n1"], began_s)
     resyncs = [e.message for e in log if "Began resync as SyncSource" in e.message]
     print(f"  {resyncs}")
     assert resyncs
@@ -181,7 +182,7 @@ def test_the_sync_link_alone(scene: Scene, load: Load) -> None:
 def test_all_links(scene: Scene, load: Load) -> None:
     """Nobody answers: whoever wins the fencing serves. The active node's own cables are out."""
     bed = scene.bed
-    assert observe.active_node(bed, NAME) == "n1"
+    assert collect.active_node(bed, NAME) == "n1"
     before_s = bed.powered_since_s("n1") or 0.0
     began_s = time.time()
     cut(bed, "n1", *LINKS)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Requests that would never be answered, made so on real kernels, and how the node ends them.
 
 The standby has no disk, so the active node's writes do not wait for it; it dies; and the active
@@ -12,14 +13,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
-from sanctl.lab import faults
-from sanctl.lab.faults import Disk
-from sanctl.plan.stuck import FORGOTTEN_AFTER_S, HANGING_AFTER_S
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import faults
+from sanctl.lab.machines.faults import Disk
+from sanctl.lab.measure import audit
+from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S
 from sanctl.system.runner import LocalRunner
 
 # A command on a node that goes down under it is given up, and its process not waited for.
@@ -67,7 +68,7 @@ def told(bed: Bed, node: str, words: str) -> bool:
 
 
 def await_whole(load: Load, node: str) -> None:
-    wait_for("both in sync", lambda: observe.in_sync(load.bed, node, NAME), within_s=BACK_S)
+    wait_for("both in sync", lambda: collect.in_sync(load.bed, node, NAME), within_s=BACK_S)
     failover.await_healthy(load.bed, node)
 
 
@@ -99,7 +100,7 @@ def lose_the_standby(load: Load, active: str, standby: str) -> None:
 def test_a_request_that_drbd_has_forgotten_ends_with_the_node(scene: Scene, load: Load) -> None:
     bed = scene.bed
     for number in range(ROUNDS):
-        active = observe.active_node(bed, NAME)
+        active = collect.active_node(bed, NAME)
         standby = load.peer_of(active)
         before = boot_id(bed, active)
         lose_the_standby(load, active, standby)
@@ -108,7 +109,7 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(scene: Scene, load
             return boot_id(bed, node) != before
 
         def is_over(node: str = active) -> bool:
-            return has_ended() or observe.in_sync(bed, node, NAME)
+            return has_ended() or collect.in_sync(bed, node, NAME)
 
         # The standby is back within a minute: then either it is filled, or nothing goes on.
         within_s = FORGOTTEN_AFTER_S + MARGIN_S + BACK_S
@@ -128,14 +129,14 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(scene: Scene, load
 @pytest.mark.timeout(900)
 def test_a_disk_that_hangs_under_the_active_node_hands_over(scene: Scene, load: Load) -> None:
     bed = scene.bed
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     await_whole(load, active)
     before, began_s = boot_id(bed, active), time.time()
     faults.break_disk(bed.lab, bed.node(active), 1, Disk.HANG, LocalRunner())
     wait_for(
         f"{standby} to serve",
-        lambda: audit.active_nodes(observe.views(bed), NAME) == [standby],
+        lambda: audit.active_nodes(collect.views(bed), NAME) == [standby],
         within_s=HANGING_AFTER_S + MARGIN_S + 60.0,
         every_s=1.0,
     )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Resyncs and verifies on real kernels, measured by what the sync network carried.
 
 The interfaces count every byte, headers included; DRBD counts what it calls data. Both have to say
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.scene import Scene
-from sanctl.lab.spec import Network
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines.spec import Network
 
 NAME = "sync0"
 MIB = 2**20

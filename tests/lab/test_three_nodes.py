@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Copies among three storage nodes in two racks, under a running ledger, with DRBD 8.4.
 
 On a laboratory of its own: three storage nodes, of which the first two share a rack, and a witness.
@@ -12,18 +13,19 @@ from typing import Any
 
 import pytest
 
-from sanctl.bench import audit
-from sanctl.demo import levels, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load, await_healthy, await_writes
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
 from sanctl.errors import CommandError
-from sanctl.lab import state
-from sanctl.lab.spec import LabSpec, Witness
-from tests import levelling
-from tests.laboratory import laboratory
-from tests.levelling import CHANGE_S, assert_unnoticed, begin_change, files, follow
+from sanctl.lab.bench import replica_changes
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import Load, await_healthy, await_writes
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import lab_state
+from sanctl.lab.machines.spec import LabSpec, Witness
+from sanctl.lab.measure import audit
+from tests.support import level_steps
+from tests.support.laboratory import laboratory
+from tests.support.level_steps import CHANGE_S, assert_unnoticed, begin_change, files, follow
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -37,7 +39,7 @@ RISK = ("--accept", "SAN-RISK-004")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """In place of the session's laboratory, which has two storage nodes."""
     wanted = LabSpec(name="testthree", **SHAPE)  # type: ignore[arg-type]
-    found = state.find(OWN_LAB) if OWN_LAB else None
+    found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and (found.spec.nodes, found.spec.racks) == (4, 2)
     spec = found.spec if found is not None and is_own else wanted
     yield from laboratory(request, spec, is_own=is_own, options=("--racks", str(spec.racks)))
@@ -52,7 +54,7 @@ def scene(bed: Bed) -> Scene:
 def load(request: pytest.FixtureRequest, scene: Scene) -> Iterator[Load]:
     """A device with copies on n1, which serves it, and n2."""
     cache = getattr(request, "param", "none")
-    with levelling.loaded(scene, NAME, ("n1", "n2"), cache=cache) as made:
+    with level_steps.loaded(scene, NAME, ("n1", "n2"), cache=cache) as made:
         yield made
 
 
@@ -62,7 +64,7 @@ def told(scene: Scene, *words: str, node: str = "n1") -> Any:
 
 
 def copies(scene: Scene, name: str = NAME, node: str = "n4") -> tuple[str, ...]:
-    return levels.copies(scene.bed, node, name)
+    return replica_changes.copies(scene.bed, node, name)
 
 
 def refusal(scene: Scene, *words: str) -> str:
@@ -79,11 +81,11 @@ def crash(load: Load, lost: str, taker: str) -> None:
         bed.cut_power(lost)
         wait_for(
             f"{taker} to serve",
-            lambda: observe.active_node(bed, load.device) == taker,
+            lambda: collect.active_node(bed, load.device) == taker,
             within_s=120,
         )
         await_writes(load, states)
-    assert audit.violations(observe.views(bed)) == []
+    assert audit.violations(collect.views(bed)) == []
     wait_for(f"the power of {lost}", lambda: bed.has_power(lost), within_s=90)
     await_healthy(bed, taker)
 
@@ -152,7 +154,7 @@ def test_a_copy_moves_and_the_device_survives_on_it(scene: Scene, load: Load) ->
     words = ("2", "--add", "n3", "--drop", "n2")
     assert "SAN-RISK-004" in refusal(scene, "device", "replicas", NAME, *words)
     assert copies(scene) == ("n1", "n2")
-    assert_unnoticed(levels.change(load, *words, *RISK))
+    assert_unnoticed(replica_changes.change(load, *words, *RISK))
     assert copies(scene) == ("n1", "n3")
     assert NAME not in files(scene.bed, "n2")
     follow(scene, load, "n1", "n3")
@@ -166,7 +168,7 @@ def test_the_copy_that_serves_moves(scene: Scene, load: Load) -> None:
         scene.sanctl(*words, timeout_s=CHANGE_S)
         await_writes(load, states)
     assert copies(scene) == ("n2", "n3")
-    assert observe.active_node(scene.bed, NAME) == "n2"
+    assert collect.active_node(scene.bed, NAME) == "n2"
     assert NAME not in files(scene.bed, "n1")
     follow(scene, load, "n2", "n3")
 
@@ -179,7 +181,7 @@ def test_a_node_that_is_off_for_good_is_replaced(scene: Scene, load: Load) -> No
         switch_off_for_good(bed, "n2")
         wait_for(
             "both devices to be served by n1",
-            lambda: all(observe.active_node(bed, name) == "n1" for name in (NAME, OTHER)),
+            lambda: all(collect.active_node(bed, name) == "n1" for name in (NAME, OTHER)),
             within_s=120,
         )
         with load.host.watch_ledger(load.run) as states:
@@ -188,8 +190,8 @@ def test_a_node_that_is_off_for_good_is_replaced(scene: Scene, load: Load) -> No
             await_writes(load, states)
         for name in (NAME, OTHER):
             assert copies(scene, name) == ("n1", "n3")
-            assert observe.in_sync(bed, "n1", name)
-        assert audit.violations(observe.views(bed)) == []
+            assert collect.in_sync(bed, "n1", name)
+        assert audit.violations(collect.views(bed)) == []
         assert "nothing to do" in scene.sanctl("node", "replace", "n2", "n3")
         follow(scene, load, "n1", "n3")
         # Two of four nodes would be no majority: the old one has to be back, or removed for good.
@@ -205,10 +207,10 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(scene: Scene, load: Load)
     bed = scene.bed
     words = ("device", "replicas", NAME, "2", "--add", "n3", "--drop", "n2", *RISK)
     begin_change(bed, "n1", *words)
-    levelling.await_filling(bed, "n3", NAME)
+    level_steps.await_filling(bed, "n3", NAME)
     switch_off_for_good(bed, "n3")
     try:
-        assert observe.active_node(bed, NAME) == "n1"
+        assert collect.active_node(bed, NAME) == "n1"
         with load.host.watch_ledger(load.run) as states:
             await_writes(load, states)
             # What the first command waited for does not come any more.
@@ -218,7 +220,7 @@ def test_the_new_node_dies_and_the_move_goes_elsewhere(scene: Scene, load: Load)
             )
             await_writes(load, states)
         assert copies(scene) == ("n1", "n2")
-        assert observe.in_sync(bed, "n1", NAME)
+        assert collect.in_sync(bed, "n1", NAME)
     finally:
         if not bed.has_power("n3"):
             bed.give_power("n3")
@@ -232,22 +234,22 @@ def test_the_only_good_copy_dies_in_the_middle_of_a_move(scene: Scene, load: Loa
     bed = scene.bed
     words = ("device", "replicas", NAME, "2", "--add", "n3", "--drop", "n2", *RISK)
     begin_change(bed, "n4", *words)
-    levelling.await_filling(bed, "n3", NAME)
+    level_steps.await_filling(bed, "n3", NAME)
     bed.cut_power("n1")
     wait_for(
         "the cluster to miss it",
         lambda: "n1" not in bed.sh("n4", "crm_mon -1 | grep Online:").stdout.split(),
         within_s=120,
     )
-    assert not audit.active_nodes(observe.views(bed), NAME)
+    assert not audit.active_nodes(collect.views(bed), NAME)
     wait_for("the power of n1", lambda: bed.has_power("n1"), within_s=90)
     wait_for(
         "n1 to serve again",
-        lambda: observe.active_node(bed, NAME) == "n1",
+        lambda: collect.active_node(bed, NAME) == "n1",
         within_s=240,
         every_s=2.0,
     )
     scene.sanctl(*words, node="n4", timeout_s=CHANGE_S)
     assert copies(scene) == ("n1", "n3")
-    assert observe.in_sync(bed, "n1", NAME)
+    assert collect.in_sync(bed, "n1", NAME)
     assert NAME not in files(bed, "n2")

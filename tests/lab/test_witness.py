@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The third vote changes its kind while a host writes: a witness node, a quorum device, and back.
 
 On a laboratory of its own, whose third server is the one or the other: first a member that votes,
@@ -18,16 +19,16 @@ from typing import Any
 
 import pytest
 
-from sanctl.demo import failover, observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.host import Host
-from sanctl.demo.scene import Scene
 from sanctl.errors import CommandError
-from sanctl.lab import rollout, state
-from sanctl.lab.spec import LabSpec, Network, Witness
-from tests.laboratory import laboratory
-from tests.steps import assert_not_interrupted, await_writes, boot_id
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.machines import lab_state, rollout
+from sanctl.lab.machines.spec import LabSpec, Network, Witness
+from tests.support.laboratory import laboratory
+from tests.support.steps import assert_not_interrupted, await_writes, boot_id
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -45,7 +46,7 @@ SOON_S = 90.0
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """In place of the session's laboratory, which others need as it is."""
-    found = state.find(OWN_LAB) if OWN_LAB else None
+    found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and (found.spec.nodes, found.spec.witness_kind) == (3, Witness.NODE)
     yield from laboratory(
         request, LabSpec(name=OWN_LAB if is_own else "testvote", nodes=3), is_own=is_own
@@ -189,7 +190,7 @@ def test_the_rollout_takes_no_member_out_of_a_running_cluster(scene: Scene, load
 
 def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: Load) -> None:
     bed, began_s = scene.bed, time.time()
-    alive, active = boots(bed), observe.active_node(bed, NAME)
+    alive, active = boots(bed), collect.active_node(bed, NAME)
     take_out(bed)
     await_votes(bed, BY_TWO, "n1", "n2")
     assert rollout.run(bed.lab, inventory=with_a_device(bed)) > 0
@@ -205,7 +206,7 @@ def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: L
             "n2": True,
         }
     failover.await_healthy(bed, "n1")
-    assert observe.active_node(bed, NAME) == active
+    assert collect.active_node(bed, NAME) == active
     assert boots(bed) == alive
     assert_not_interrupted(load, began_s)
     assert rollout.run(bed.lab, inventory=with_a_device(bed)) == 0
@@ -219,7 +220,7 @@ def test_a_node_goes_on_with_the_device(scene: Scene, load: Load) -> None:
 def test_back_to_a_witness_node_by_the_rollout_under_load(scene: Scene, load: Load) -> None:
     bed, began_s = scene.bed, time.time()
     assert counted(bed, "n1") == BY_DEVICE
-    alive, active = boots(bed), observe.active_node(bed, NAME)
+    alive, active = boots(bed), collect.active_node(bed, NAME)
     assert rollout.run(bed.lab) > 0
     await_votes(bed, BY_WITNESS, "n1", "n2", THIRD)
     for node in ("n1", "n2"):
@@ -233,7 +234,7 @@ def test_back_to_a_witness_node_by_the_rollout_under_load(scene: Scene, load: Lo
         # Inactive, or failed: running it must not be.
         assert bed.sh(node, "systemctl is-active corosync-qdevice", ok=(3, 4)).status
     failover.await_healthy(bed, "n1")
-    assert observe.active_node(bed, NAME) == active
+    assert collect.active_node(bed, NAME) == active
     assert boots(bed) == alive
     assert_not_interrupted(load, began_s)
     assert rollout.run(bed.lab) == 0
@@ -252,6 +253,6 @@ def assert_survives(load: Load, third: str) -> None:
     assert trial.is_fenced, trial.events
     assert trial.pause.errors == 0
     assert trial.violations == ()
-    assert observe.active_node(bed, NAME) == trial.to_node
+    assert collect.active_node(bed, NAME) == trial.to_node
     assert boot_id(bed, third) == before, "the third vote was lost meanwhile"
     await_writes(load)

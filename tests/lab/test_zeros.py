@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A host has much of a device zeroed, as mkfs or a hypervisor does: nobody is given up for it.
 
 What it may ask for at a time is little, because zeros are written like anything else: the standby's
@@ -12,10 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.demo import observe
-from sanctl.demo.bed import Bed, wait_for
-from sanctl.demo.failover import Load
-from sanctl.demo.scene import Scene
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import Load
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.scenario import Scene
 
 pytestmark = pytest.mark.faults
 
@@ -31,8 +32,8 @@ LOST_PATH = "detected conn error|ping timeout"
 def load(scene: Scene) -> Iterator[Load]:
     target = scene.create(NAME, f"{REGION_MIB + ZEROED_MIB}M", prefer="n1")
     path = scene.host.login(target, scene.portals())
-    active = observe.active_node(scene.bed, NAME)
-    wait_for("both copies", lambda: observe.in_sync(scene.bed, active, NAME), within_s=240)
+    active = collect.active_node(scene.bed, NAME)
+    wait_for("both copies", lambda: collect.in_sync(scene.bed, active, NAME), within_s=240)
     made = scene.start_load(
         NAME,
         target,
@@ -55,9 +56,9 @@ def said(bed: Bed, node: str, pattern: str) -> list[str]:
 
 def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: Load) -> None:
     bed, host = load.bed, load.host
-    active = observe.active_node(bed, NAME)
+    active = collect.active_node(bed, NAME)
     before = said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)
-    logins = {node.name: observe.accepted_logins(bed, node.name, load.target)
+    logins = {node.name: collect.accepted_logins(bed, node.name, load.target)
               for node in bed.storage}  # fmt: skip
     told = host.sh(
         f"cat /sys/block/sd*/queue/write_zeroes_max_bytes; began=$(date +%s);"
@@ -67,9 +68,9 @@ def test_zeroing_a_device_costs_neither_a_copy_nor_a_path(load: Load) -> None:
     )
     print(f"  at a time, and how long: {told.split()}")
     assert (said(bed, active, GIVEN_UP), said(bed, host.name, LOST_PATH)) == before
-    assert observe.in_sync(bed, active, NAME)
+    assert collect.in_sync(bed, active, NAME)
     for node, count in logins.items():
-        assert observe.accepted_logins(bed, node, load.target) == count, node
+        assert collect.accepted_logins(bed, node, load.target) == count, node
 
 
 def test_the_host_was_answered_meanwhile_and_lost_nothing(load: Load) -> None:

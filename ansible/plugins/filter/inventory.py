@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Filters for what the controller knows: the inventory, the wheel, the agents."""
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]
             "corosync.conf counts votes in a way that sanctl does not know: put the section"
             " `quorum` right by hand (docs/howto/strategies.md), or remove the file everywhere"
         )
-    tally = present[0] if present else _import("sanctl.model.quorum").Tally.parse(target)
+    tally = present[0] if present else _import("sanctl.model.vote_mode").Tally.parse(target)
     section = _import("sanctl.render.corosync").quorum_section(tally)
     return {"tally": str(tally), "section": section}
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Ansible module: brings parts of Pacemaker's configuration to what they should be."""
 
 from __future__ import annotations

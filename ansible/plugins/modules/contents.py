@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Ansible module: reads several small files in one go."""
 
 from __future__ import annotations

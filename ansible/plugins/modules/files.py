@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Ansible module: several whole files in one go."""
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ changed_paths:
 """
 
 import base64
+import contextlib
 import os
 import stat
 
@@ -87,12 +89,20 @@ def current(path: str) -> tuple[bytes, int, int] | None:
         return file.read(), stat.S_IMODE(info.st_mode), info.st_uid
 
 
+def link_of(path: str) -> str | None:
+    """Return where a symbolic link leads; None where there is none, and one is put."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
 def put(path: str, content: bytes, mode: int, link: str | None) -> None:
     """Replace a file so that nobody ever sees a part of it, nor a secret with a wide mode."""
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     temporary = f"{path}.sanctl-new"
-    if os.path.lexists(temporary):
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
     if link is not None:
         os.symlink(link, temporary)
@@ -164,7 +174,7 @@ def main() -> None:
         before = current(path)
         if link is None and before == (wanted, mode, 0):
             continue
-        if link is not None and os.path.islink(path) and os.readlink(path) == link:
+        if link is not None and link_of(path) == link:
             continue
         changed.append(path)
         old = before[0] if before else b""

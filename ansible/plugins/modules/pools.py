@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Ansible module: marks directories on mounted filesystems as sanctl pools."""
 
 from __future__ import annotations
@@ -70,6 +71,23 @@ MARKER = ".sanctl-pool"
 DEVICES = "devices"
 
 
+def status(path: str) -> os.stat_result | None:
+    """Return what a path is, not of what it links to; None where there is nothing.
+
+    Every other error goes through: a disk that does not answer is none that holds nothing.
+    """
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def is_mounted(path: str) -> bool:
+    """Tell whether a directory is the root of what is mounted there."""
+    here, above = os.lstat(path), os.lstat(os.path.join(path, ".."))
+    return here.st_dev != above.st_dev or here.st_ino == above.st_ino
+
+
 def read_marker(path: str) -> str | None:
     """Return the uuid a directory is marked with."""
     try:
@@ -90,10 +108,19 @@ def is_served(cluster_toml: str, uuid: str) -> bool:
 
 def problems_of(pool: dict[str, Any], *, served: bool, allow_unmounted: bool) -> list[str]:
     """Say why a directory cannot be this pool, or become it."""
+    try:
+        return reasons_against(pool, served=served, allow_unmounted=allow_unmounted)
+    except OSError as error:
+        return [f"pool {pool['name']}: {error}: not known what is there. Nothing was changed"]
+
+
+def reasons_against(pool: dict[str, Any], *, served: bool, allow_unmounted: bool) -> list[str]:
+    """Say the same, as far as it is known; an error of the disk goes through."""
     name, path = pool["name"], pool["path"]
-    if not os.path.isdir(path) or os.path.islink(path):
+    found = status(path)
+    if found is None or not stat.S_ISDIR(found.st_mode):
         return [f"pool {name}: {path} is not a directory: mount its filesystem there"]
-    if not allow_unmounted and not os.path.ismount(path):
+    if not allow_unmounted and not is_mounted(path):
         return [
             f"pool {name}: no filesystem is mounted at {path}"
             " (sanctl_pool_allow_unmounted accepts a plain directory, for trials)"
@@ -107,7 +134,7 @@ def problems_of(pool: dict[str, Any], *, served: bool, allow_unmounted: bool) ->
             " the filesystem is missing or was replaced. Nothing was changed; mount the right"
             " one, or remove the pool from the node first"
         ]
-    if marker is None and os.path.lexists(os.path.join(path, DEVICES)):
+    if marker is None and status(os.path.join(path, DEVICES)) is not None:
         return [f"pool {name}: {path} has a folder {DEVICES} but no marker: not touched"]
     return []
 
@@ -166,7 +193,10 @@ def main() -> None:
         )
     if problems:
         module.fail_json(msg="\n".join(problems), problems=problems)
-    missing = [pool for pool in module.params["pools"] if not is_complete(pool)]
+    try:
+        missing = [pool for pool in module.params["pools"] if not is_complete(pool)]
+    except OSError as error:
+        module.fail_json(msg=f"{error}: not known what is there. Nothing was changed")
     if not module.check_mode:
         for pool in missing:
             try:

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Ansible module: tells which release is current, and removes those that nobody needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What cannot be applied keeps nothing else from being applied."""
 
 from __future__ import annotations
@@ -6,10 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.agents import cache, membership, ocf, policy, readcache, verify
+from sanctl.agents import ocf
+from sanctl.agents.cache import read_cache, write_cache
+from sanctl.agents.connections import peers
 from sanctl.agents.converge import converge
-from sanctl.agents.replica import Device
-from sanctl.drivers import backing, drbd, lio
+from sanctl.agents.replica import sync_policy
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.sync import verify
+from sanctl.drivers import backing_device, drbd, lio
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal
@@ -31,20 +36,20 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return act
 
     for module, function, outcome in (
-        (backing, "release", None),
-        (cache, "settle", None),
+        (backing_device, "release", None),
+        (write_cache, "settle", None),
         (lio, "initiators", ()),
         (lio, "set_initiators", None),
-        (membership, "follow", False),
-        (policy, "is_in_force", True),
-        (policy, "note", None),
-        (readcache, "tell_hosts", None),
-        (readcache, "follow", None),
+        (peers, "follow", False),
+        (sync_policy, "is_in_force", True),
+        (sync_policy, "note", None),
+        (read_cache, "tell_hosts", None),
+        (read_cache, "follow", None),
         (verify, "begin", False),
     ):
         monkeypatch.setattr(module, function, acts(f"{module.__name__}.{function}", outcome))
-    monkeypatch.setattr("sanctl.agents.converge.escort.wants_company", lambda *_: False)
-    monkeypatch.setattr("sanctl.agents.converge.replica.finish_growth", acts("growth", False))
+    monkeypatch.setattr("sanctl.agents.converge.scheduler.wants_company", lambda *_: False)
+    monkeypatch.setattr("sanctl.agents.converge.parts.finish_growth", acts("growth", False))
     monkeypatch.setattr(drbd, "observe", lambda *_: None)
     monkeypatch.setattr(journal, "write", lambda text, **_: told.append(text))
     return told
@@ -61,7 +66,10 @@ def run(suspended: str = "no") -> None:
 
 @pytest.mark.parametrize(
     ("where", "what"),
-    [("sanctl.drivers.lio.set_initiators", "access list"), ("sanctl.agents.cache.settle", "cache")],
+    [
+        ("sanctl.drivers.lio.set_initiators", "access list"),
+        ("sanctl.agents.cache.write_cache.settle", "cache"),
+    ],
 )
 @pytest.mark.parametrize("error", [CommandError(Problem("SAN-CMD-003", "no")), OSError(5, "EIO")])
 def test_the_rest_is_applied(
@@ -73,11 +81,13 @@ def test_the_rest_is_applied(
     monkeypatch.setattr(where, fails)
     run()
     assert any(what in text and "could not be applied" in text for text in done)
-    assert {"sanctl.agents.membership.follow", "growth", "sanctl.agents.readcache.follow"} <= {
-        *done
-    }
+    assert {
+        "sanctl.agents.connections.peers.follow",
+        "growth",
+        "sanctl.agents.cache.read_cache.follow",
+    } <= {*done}
     is_cache = what == "cache"
-    assert ("sanctl.agents.cache.settle" in done) is not is_cache
+    assert ("sanctl.agents.cache.write_cache.settle" in done) is not is_cache
     assert ("sanctl.drivers.lio.set_initiators" in done) is is_cache
 
 
@@ -87,13 +97,15 @@ def test_what_changes_drbd_goes_no_further_than_it_can(
     def fails(*_: object) -> bool:
         raise CommandError(Problem("SAN-CMD-003", "no"))
 
-    monkeypatch.setattr(membership, "follow", fails)
+    monkeypatch.setattr(peers, "follow", fails)
     with pytest.raises(CommandError):
         run()
-    assert "sanctl.agents.cache.settle" in done and "growth" not in done
+    assert "sanctl.agents.cache.write_cache.settle" in done and "growth" not in done
 
 
 def test_while_io_is_frozen_neither_nodes_nor_access_list_change(done: list[str]) -> None:
     run("user")
-    assert not {"sanctl.drivers.lio.set_initiators", "sanctl.agents.membership.follow"} & {*done}
-    assert "sanctl.agents.cache.settle" in done
+    assert not {"sanctl.drivers.lio.set_initiators", "sanctl.agents.connections.peers.follow"} & {
+        *done
+    }
+    assert "sanctl.agents.cache.write_cache.settle" in done

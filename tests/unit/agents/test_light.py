@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What a monitor imports: it is started every ten seconds for each device."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.samples import ROOT
+from tests.support.samples import ROOT
 
 _LISTS = """
 import sys

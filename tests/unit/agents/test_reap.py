@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Files of deleted devices are removed by order of a quorate cluster only."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents import pool as agent
-from sanctl.drivers import attributes, loop, pool
+from sanctl.drivers import loop, node_attributes, pool_files
 from sanctl.parse.corosync import Membership
 
 UUID = "0" * 32
@@ -17,9 +18,9 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The attributes that were dropped, and `files` for the files."""
     found: list[str] = []
     monkeypatch.setattr(loop, "find", lambda _path: None)
-    monkeypatch.setattr(pool, "delete", lambda _files: found.append("files"))
+    monkeypatch.setattr(pool_files, "delete", lambda _files: found.append("files"))
     monkeypatch.setattr(
-        attributes, "forget", lambda _runner, _node, name, **_more: found.append(name)
+        node_attributes, "forget", lambda _runner, _node, name, **_more: found.append(name)
     )
     return found
 

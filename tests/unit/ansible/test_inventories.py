@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The example inventory is right and the wrong ones are refused, as Ansible itself reads them."""
 
 from __future__ import annotations

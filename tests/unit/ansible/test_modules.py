@@ -1,15 +1,21 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The collection's modules, where they guard something: pools, and changes of the CIB."""
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.fakes.faults import NUMBERS, Faults
 
 ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
 UUID = "5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11"
@@ -70,6 +76,21 @@ def test_what_is_not_the_pool_is_left_alone(
 
 def test_a_missing_directory_is_no_pool(tmp_path: Path) -> None:
     assert "is not a directory" in problems(tmp_path / "gone")[0]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("name", ["", ".sanctl-pool", "devices"])
+def test_a_disk_that_does_not_answer_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """A pool whose folder could not be looked at was marked anew."""
+    (tmp_path / "devices").mkdir()
+    faults = Faults(monkeypatch)
+    monkeypatch.setattr(builtins, "open", lambda path, **_: os.close(os.open(path, os.O_RDONLY)))
+    faults.at(tmp_path / name, number)
+    (found,) = problems(tmp_path)
+    assert os.strerror(number) in found and str(tmp_path / name) in found
+    assert "Nothing was changed" in found
 
 
 def test_a_node_that_lists_the_pool_serves_it(tmp_path: Path) -> None:
@@ -264,3 +285,30 @@ def test_an_open_release_is_seen(installed: Path) -> None:
     finally:
         os.close(handle)
     assert str(installed / OLD) not in releases.opened(Path("/proc"))
+
+
+def test_the_release_of_a_node_has_neither_laboratory_nor_safety_model(tmp_path: Path) -> None:
+    built, _ = wheel.build(ANSIBLE.parent, tmp_path)
+    with zipfile.ZipFile(built) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "release")
+    assert "sanctl/agents/device.py" in names
+    assert not [name for name in names if name.startswith(("sanctl/lab/", "sanctl/safety/"))]
+
+    # Without the finder of an editable install, which would find the checkout's laboratory.
+    run = (
+        "import sys; sys.path.insert(0, ''); "
+        "sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in repr(each)]; "
+        "from sanctl.cli.main import main; main()"
+    )
+
+    def sanctl(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", run, *words],
+            cwd=tmp_path / "release", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    assert "chaos" not in sanctl("--help").stdout
+    refused = sanctl("lab", "up")
+    assert refused.returncode == 2
+    assert "part of a checkout" in refused.stderr

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What the rollout writes into corosync.conf: how the cluster counts now, or is to when new."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.model.quorum import Tally
+from sanctl.model.vote_mode import Tally
 from sanctl.render.corosync import quorum_section
 
 _PATH = Path(__file__).resolve().parents[3] / "ansible" / "plugins" / "filter" / "inventory.py"

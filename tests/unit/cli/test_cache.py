@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """`sanctl device cache`, as typed."""
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-from sanctl.model.health import Finding, Severity, grouped, sorted_findings
+from sanctl.model.findings import Finding, Severity, grouped, sorted_findings
 
 
 def _finding(subject: str, what: str = "broken") -> Finding:

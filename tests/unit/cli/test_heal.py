@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What an operator sees and is asked before a copy of a device is given up."""
 
 from __future__ import annotations

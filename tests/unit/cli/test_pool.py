@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """`sanctl pool ...` and what `sanctl status` says of flash, as typed."""
 
 from __future__ import annotations
@@ -6,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.model.cache import Mode
-from sanctl.model.poolcache import CacheState
-from tests.contract import breaches
+from sanctl.model.cache_policy import Mode
+from sanctl.model.pool_cache import CacheState
+from tests.support.contract import breaches
 from tests.unit.cli.test_commands import FakeEnvironment, Run, data_of, env, run
 from tests.unit.ops.test_pool import Bench, with_flash
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What the commands about resyncs and verifies say to people."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """cluster.toml: what is accepted reads back the same, what is not is named, all of it at once."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from sanctl.config import parse, render
 from sanctl.config.codes import CODES
 from sanctl.errors import ConfigError
-from sanctl.model.cache import Mode
+from sanctl.model.cache_policy import Mode
 from sanctl.model.names import DeviceName
 from sanctl.model.topology import Role, Strategy, Topology
 

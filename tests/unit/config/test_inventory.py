@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The inventory is judged whole, and messages speak its language."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Which strategies go with which nodes, in cluster.toml and in the inventory's words."""
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ import pytest
 
 from sanctl.config import inventory, parse, render
 from sanctl.errors import ConfigError
-from sanctl.model.quorum import PLAIN, Tally, Votes
 from sanctl.model.topology import Strategy
+from sanctl.model.vote_mode import PLAIN, Tally, Votes
 from tests.fakes.topology import CLUSTER_TOML
 from tests.unit.config.test_inventory import GROUPS, hostvars
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What the documentation tells people to type can be typed, and what it names exists."""
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ import click
 import pytest
 
 from sanctl.cli.codes import all_codes
-from sanctl.cli.documents import DOCUMENTS
 from sanctl.cli.main import cli
-from tests import samples
-from tests.contract import breaches
-from tests.samples import Sample
+from sanctl.lab.documents import ALL_DOCUMENTS
+from tests.support import samples
+from tests.support.contract import breaches
+from tests.support.samples import Sample
 
 _CODE = re.compile(r"SAN-[A-Z]+-\d{3}")
 _MAKE = re.compile(r"(?:^|`|\$ )(?:\s{4,})?make ([a-z-]+)", re.MULTILINE)
@@ -100,7 +101,7 @@ def test_json_that_is_shown_is_json_as_it_is() -> None:
         assert sample.output is not None
         assert "|" not in sample.command, "a pipe makes something else of it"
         line = sample.command.removeprefix("sanctl ")
-        name = max((name for name in DOCUMENTS if line.startswith(name)), key=len)
+        name = max((name for name in ALL_DOCUMENTS if line.startswith(name)), key=len)
         assert breaches(name, "\n".join(sample.output)) == [], sample
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Which resource file drbdadm reads, and what is not attached to."""
 
 from __future__ import annotations

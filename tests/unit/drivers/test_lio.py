@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What is told of LIO from its attributes alone, and how portals are made."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Loop devices come and go while others look."""
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import loop, mapper
+from sanctl.drivers import dm, loop
 from sanctl.errors import CommandError
-from sanctl.system import apart, files
+from sanctl.system import files, isolated_call
 from sanctl.system.runner import LocalRunner
 
 VOL, OTHER = "/pool/devices/vol.1.meta", "/pool/devices/other.1.meta"
@@ -48,8 +49,8 @@ def test_a_dm_device_that_is_being_removed_is_none(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "listdir", lambda _: ["dm-3", "dm-4", "sda"])
     monkeypatch.setattr(os, "stat", lambda _: (_ for _ in ()).throw(FileNotFoundError()))
     monkeypatch.setattr(files, "read_text", read)
-    assert mapper.kernel_name("sanctl-vol1-gate") == "dm-4"
-    assert mapper.kernel_name("sanctl-vol2-gate") is None
+    assert dm.kernel_name("sanctl-vol1-gate") == "dm-4"
+    assert dm.kernel_name("sanctl-vol2-gate") is None
     with pytest.raises(OSError, match="Invalid"):
         files.read_text_or("/srv/dm-3", "")
 
@@ -86,7 +87,7 @@ def detach_vol(
             return refusal.errno or errno.EIO
         return 0
 
-    monkeypatch.setattr(apart, "error_of", error_of)
+    monkeypatch.setattr(isolated_call, "error_of", error_of)
     monkeypatch.setattr(os, "listdir", lambda _: ["loop3"])
     monkeypatch.setattr(files, "read_text", lambda _: f"{next(told)}\n")
     monkeypatch.setattr(os, "open", lambda _, flags: open_file(os.devnull, flags))
@@ -121,7 +122,7 @@ def test_a_device_that_is_gone_is_detached(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_detach_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_all", lambda: iter([("/dev/loop3", VOL)]))
-    monkeypatch.setattr(apart, "error_of", lambda *_, **__: None)
+    monkeypatch.setattr(isolated_call, "error_of", lambda *_, **__: None)
     with pytest.raises(CommandError, match=r"SAN-POOL-025.*no answer"):
         loop.detach(VOL)
 

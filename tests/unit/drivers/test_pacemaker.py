@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
 import pytest
 
-from sanctl.drivers.host import Host
+from sanctl.drivers.node_facts import Host
 from sanctl.drivers.pacemaker import Pacemaker, StaleCib
 from sanctl.errors import CommandError, Problem, Refused, Unreachable
 from tests.fakes.runner import FakeRunner

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A fencing device is asked by its agent, from this node, with the options that the CIB has."""
 
 from __future__ import annotations

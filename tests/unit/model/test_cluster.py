@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Both views of the cluster, put together."""
 
 from __future__ import annotations

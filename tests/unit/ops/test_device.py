@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
@@ -28,7 +29,7 @@ from sanctl.ops.device import (
     resize_device,
 )
 from sanctl.ops.session import Session
-from sanctl.plan.creation import CreateRequest
+from sanctl.plan.device.creation import CreateRequest
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
 

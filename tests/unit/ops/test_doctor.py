@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 import pytest
 
-from sanctl.drivers.host import Unit
+from sanctl.drivers.node_facts import Unit
 from sanctl.errors import ConfigError, Problem
 from sanctl.ops.doctor import Examination, examine
 from sanctl.ops.session import Session

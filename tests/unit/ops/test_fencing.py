@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
 import pytest
 
 from sanctl.errors import CommandError, Refused
-from sanctl.model.health import Severity
+from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.fencing import Answer, ask_about, ask_devices, fence_node, silent
 from sanctl.ops.session import Session

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,8 +9,8 @@ from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
-from sanctl.plan.healing import ACCEPT_SERVED, Condition, Diagnosis, loss
-from sanctl.plan.health import judge
+from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.replicas.heal import ACCEPT_SERVED, Condition, Diagnosis, loss
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
 N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Both nodes lost power in write-back: no copy serves by itself, and an operator is asked."""
 
 from __future__ import annotations
@@ -7,8 +8,8 @@ import pytest
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
-from sanctl.plan.healing import Condition, loss
-from sanctl.plan.health import judge
+from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.replicas.heal import Condition, loss
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
 N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")

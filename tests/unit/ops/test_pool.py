@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Changing how a pool's flash is used, with nodes that follow and nodes that do not."""
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from pathlib import PurePosixPath
 import pytest
 
 from sanctl.errors import NotConverged, Refused
-from sanctl.model.cache import Mode
+from sanctl.model.cache_policy import Mode
 from sanctl.model.cluster import Cluster, Role
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.poolcache import CacheState, parse_wish
+from sanctl.model.pool_cache import CacheState, parse_wish
 from sanctl.model.topology import PoolCache, Topology
 from sanctl.ops import pool as pools
 from sanctl.ops.session import Session
-from sanctl.plan.health import judge
-from sanctl.plan.pool_cache import node_words, nodes_away
+from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.pool.flash_mode import node_words, nodes_away
 from tests.fakes.pacemaker import STORAGE, FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology

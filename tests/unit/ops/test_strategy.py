@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """A change of strategy against a cluster in memory, whose agents follow when time passes."""
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import pytest
 from sanctl.config import parse
 from sanctl.errors import ConfigError, NotConverged, Refused
 from sanctl.model.cluster import Cluster
-from sanctl.model.quorum import ATTRIBUTE, PLAIN, Ballot, Tally, Votes, Wish
 from sanctl.model.topology import Strategy, Topology
+from sanctl.model.vote_mode import ATTRIBUTE, PLAIN, Ballot, Tally, Votes, Wish
 from sanctl.ops.session import Session
 from sanctl.ops.strategy import change
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.vote_health import vote_findings
+from sanctl.plan.health.vote_health import vote_findings
 from tests.fakes.pacemaker import STORAGE, FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.runner import FakeRunner
 from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE

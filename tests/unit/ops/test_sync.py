@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Changing how a device is synced."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ import pytest
 
 from sanctl.errors import Refused, UsageError
 from sanctl.model.names import DeviceName
-from sanctl.model.sync import DEFAULT
+from sanctl.model.sync_policy import DEFAULT
 from sanctl.ops.sync import change_policy
 from tests.unit.ops.test_device import Bench, codes
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Having the replicas of a device compared."""
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ import pytest
 
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName
-from sanctl.model.verification import Order, Verification
+from sanctl.model.verify_result import Order, Verification
 from sanctl.ops.verify import verify_device
-from sanctl.plan.device_health import device_findings
+from sanctl.plan.health.device_health import device_findings
 from tests.unit.ops.test_device import Bench, codes
 
 VM1 = DeviceName.parse("vm1")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Node attributes as attrd_updater prints them."""
 
 from __future__ import annotations

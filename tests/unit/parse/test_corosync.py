@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What corosync's tools print (3.1.9, captured from two nodes and a quorum device)."""
 
 from __future__ import annotations
 
 import pytest
 
-from sanctl.model.quorum import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import PLAIN, Tally, Votes
 from sanctl.parse.corosync import (
     Link,
     parse_cfgtool,

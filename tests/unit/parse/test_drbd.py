@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Parsing events2 of DRBD 8.4 and 9, on captured outputs and on generated states."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
@@ -6,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sanctl.errors import UsageError
-from sanctl.model.change import (
+from sanctl.model.cib_change import (
     AddDevice,
     AddMove,
     Change,

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """The DRBD resource file for both generations."""
 
 from __future__ import annotations
 
 import pytest
 
-from sanctl.model.sync import DEFAULT, SyncPolicy
+from sanctl.model.sync_policy import DEFAULT, SyncPolicy
 from sanctl.render.drbd import (
     Backing,
     ReplicaAddress,

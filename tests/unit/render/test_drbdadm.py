@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """What drbdadm itself makes of the resource files: it has to read them, and mean the same."""
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.resource_files import COPIES, GLOBAL, environment, is_read_as_meant, resource_file
+from tests.support.resource_files import (
+    COPIES,
+    GLOBAL,
+    environment,
+    is_read_as_meant,
+    resource_file,
+)
 
 _DRBDADM = shutil.which("drbdadm", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Programs are started, and ended in time."""
 
 from __future__ import annotations

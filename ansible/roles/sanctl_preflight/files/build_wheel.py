@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Builds sanctl's wheel out of the tree, the same bytes for the same tree.
 
 Standard library only, no build isolation and no registry: a controller has nothing to install for
@@ -17,6 +18,8 @@ import zipfile
 from pathlib import Path
 
 _EPOCH_1980 = 315532800
+#: What no node ever runs: the laboratory with its measurements, and the safety model.
+_NOT_FOR_NODES = ("sanctl/lab/", "sanctl/safety/")
 
 
 def members(source: Path) -> dict[str, bytes]:
@@ -25,7 +28,10 @@ def members(source: Path) -> dict[str, bytes]:
     files = {
         path.relative_to(source).as_posix(): path.read_bytes()
         for path in sorted((source / "sanctl").rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and not path.name.startswith(".")
+        and not path.relative_to(source).as_posix().startswith(_NOT_FOR_NODES)
     }
     info = f"sanctl-{project['version']}.dist-info"
     scripts = "".join(f"{name} = {target}\n" for name, target in project["scripts"].items())

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is published of a replica's write cache."""
+
+from __future__ import annotations
+
+from sanctl.agents.cache import dirty_limit, write_cache
+from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import page_cache
+from sanctl.errors import SanctlError
+from sanctl.model.cache_policy import Mode
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.cache.allowed_mode import Reason
+
+
+def words(device: Device, state: ResourceState | None) -> str:
+    """Return what is published of the cache, ` key=value` each; nothing where there is none."""
+    try:
+        return _told(device, state)
+    except (SanctlError, OSError) as error:
+        return f" cache=? cache-why={type(error).__name__}"
+
+
+def _told(device: Device, state: ResourceState | None) -> str:
+    path = lost_writes.data_file(device.name)
+    if path is None:
+        return ""
+    policy, held = write_cache.wanted_policy(device), page_cache.observe(path)
+    if held is None:
+        return ""
+    mode = held.mode
+    if mode is Mode.NONE and policy.mode is not Mode.NONE and write_cache.is_protected():
+        # On a node whose power is protected the disk's own cache is as good as the disk.
+        mode = Mode.WRITE_THROUGH
+    text = f" cache={mode.value}"
+    if lost_writes.is_suspect(device.name, path):
+        text += " suspect=1"
+    if mode is not policy.mode:
+        _, reason = write_cache.judge(policy, device.name, path, state)
+        text += f" cache-wanted={policy.mode.value} cache-why={(reason or Reason.CHANGING).value}"
+    if mode is Mode.WRITE_BACK:
+        text += dirty_limit.words(path, policy.dirty_bytes)
+    return text

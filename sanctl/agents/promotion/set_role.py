@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Makes DRBD Primary on this node, where the cluster may know more than DRBD does, or Secondary."""
+
+from __future__ import annotations
+
+import time
+
+from sanctl.agents.fencing import fence_peer
+from sanctl.drivers import drbd
+from sanctl.errors import CommandError, Problem
+from sanctl.system.runner import Runner
+
+#: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
+_NOTICE_S = 8.0
+# Codes of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
+_TWO_PRIMARIES = "(-1)"
+_PEER_NOT_OUTDATED = "(-7)"
+
+
+def become(runner: Runner, name: str, minor: int, deadline: float) -> None:
+    """Make a resource Primary, waiting for a moment while DRBD still believes in a dead peer.
+
+    After a crash the cluster may be faster than DRBD: until DRBD has noticed the dead connection
+    it refuses a second Primary, which is right. A peer that is still Primary after that lives.
+
+    Noticing it while it tries, DRBD calls fence-peer in its last try (drbd_nl.c, drbd_set_role),
+    and refuses although the peer is outdated by now. Then it only has to be asked again; once,
+    because a refusal with any other peer is what the handler meant.
+
+    Args:
+        runner: starts DRBD's tools.
+        name: the resource.
+        minor: its DRBD minor.
+        deadline: of the whole action, on the monotonic clock, in seconds.
+
+    Raises:
+        CommandError: DRBD refuses for good, or did not answer.
+    """
+    patience = min(deadline, time.monotonic() + _NOTICE_S)
+    was_late = False
+    while True:
+        try:
+            left = max(deadline - time.monotonic(), 1.0)
+            with fence_peer.promoting(name):
+                drbd.primary(runner, name, minor, timeout_s=left)
+        except CommandError as error:
+            text = str(error)
+            if _PEER_NOT_OUTDATED in text and not was_late and _peer_is_outdated(runner, name):
+                was_late = True
+            elif _TWO_PRIMARIES in text and time.monotonic() <= patience:
+                time.sleep(0.2)
+            else:
+                raise
+        else:
+            return
+
+
+def resign(runner: Runner, name: str, minor: int, deadline: float) -> None:
+    """Make a resource Secondary, at a moment when no handler is marking the peer.
+
+    The peer may be promoted from here on: a mark that came after this could hit the node that
+    serves. A handler that looks later sees that its node is no Primary any more. The gate is closed
+    by now: no I/O is held here that a handler, kept waiting for the lock, would have to let go.
+
+    Args:
+        runner: starts DRBD's tools.
+        name: the resource.
+        minor: its DRBD minor.
+        deadline: of the whole action, on the monotonic clock, in seconds.
+
+    Raises:
+        CommandError: a handler is at work for too long, or DRBD refuses or did not answer.
+    """
+    fence_peer.call_off(name)
+    wait_s = max(1.0, deadline - time.monotonic())
+    with fence_peer.locked(name, wait_s=wait_s) as is_mine:
+        if not is_mine:
+            raise CommandError(
+                Problem(
+                    "SAN-AGENT-011",
+                    f"{name}: a DRBD handler has been marking the peer for {wait_s:.0f} s",
+                    "the cluster does not answer: 'journalctl SANCTL_ACTION=fence-peer'",
+                )
+            )
+        left = max(1.0, deadline - time.monotonic())
+        drbd.secondary(runner, name, minor, timeout_s=left)
+
+
+def _peer_is_outdated(runner: Runner, name: str) -> bool:
+    state = drbd.observe(runner, name)
+    missing = [] if state is None else [peer for peer in state.peers if not peer.is_in_contact]
+    return bool(missing) and all(peer.disk == "Outdated" for peer in missing)

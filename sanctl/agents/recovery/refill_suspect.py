@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Fills a suspect replica anew (sanctl/agents/replica/lost_writes.py), once another one serves.
+
+Not before: after a power cut of all nodes a suspect replica may be the best there is.
+"""
+
+from __future__ import annotations
+
+from sanctl.agents.cache import write_cache
+from sanctl.agents.publish import serving_node
+from sanctl.agents.recovery import reinitialize
+from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbd
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.cache.allowed_mode import must_cut
+from sanctl.system.runner import Runner
+
+
+def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+    """Fill a replica anew that lost writes, once another one serves; return DRBD's state then.
+
+    Raises:
+        SanctlError, OSError: it could not be done, or it is not known whether the replica is
+            suspect: nothing is thrown away. The next monitor tries again.
+    """
+    data = lost_writes.data_file(device.name)
+    if state.is_primary or data is None or not lost_writes.is_known_suspect(device.name, data):
+        return state
+    if not serving_node.node(runner, device):
+        return state
+    if must_cut(state, may_be_write_back=True):
+        drbd.cut(runner, device.name)
+    write_cache.tell(
+        device.name,
+        "this replica lost writes that it had acknowledged; it is filled anew",
+        "replace",
+    )
+    reinitialize.begin_anew(runner, device)
+    return drbd.observe(runner, device.name) or state

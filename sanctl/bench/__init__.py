@@ -1,1 +1,0 @@
-"""Measurements: the ledger, the timeline and their pictures."""

@@ -1,1 +1,0 @@
-"""The fault bench: breaks a laboratory under load, and audits what is left after each fault."""

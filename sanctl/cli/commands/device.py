@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The commands `sanctl device ...`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sanctl.cli.commands.cache import DIRTY_LIMIT, MODES, READ_CACHE, cache, cache_lines, change_of
+from sanctl.cli.commands.heal import heal
+from sanctl.cli.commands.replicas import place, replicas
+from sanctl.cli.commands.sync_policy import policy_options, policy_words, sync, values_of
+from sanctl.cli.commands.verify import verify
+from sanctl.cli.environment import environment, topology_if_readable
+from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
+from sanctl.errors import Problem, UsageError
+from sanctl.model.cache_policy import NO_CACHE
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import ByteSize, DeviceName, NodeName
+from sanctl.model.topology import Topology
+from sanctl.ops.device import (
+    complete_devices,
+    create_device,
+    delete_device,
+    move_device,
+    resize_device,
+)
+from sanctl.plan.cache.policy_change import lone_words
+from sanctl.plan.cache.policy_request import cache_policy_words
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.creation import CreateRequest
+from sanctl.plan.device.deletion import check_deletion
+from sanctl.plan.replicas.pending_change import unfinished
+
+
+@click.group(no_args_is_help=False)
+def device() -> None:
+    """Block devices: create, look at, grow, move, sync, verify, heal, delete."""
+
+
+device.add_command(heal)
+device.add_command(place)
+device.add_command(replicas)
+device.add_command(sync)
+device.add_command(verify)
+device.add_command(cache)
+
+
+@device.command(short_help="Create a device and wait until it is served.")
+@click.argument("name")
+@click.option(
+    "--size",
+    required=True,
+    metavar="SIZE",
+    help="10G, 512MiB, 1.5T: binary units, as lvm has them.",
+)
+@click.option(
+    "--replicas",
+    default="2",
+    show_default=True,
+    metavar="N",
+    help="How many nodes keep a copy.",
+)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="The pool that holds the copies; needed when there are several.",
+)
+@click.option(
+    "--nodes",
+    metavar="A,B",
+    help="The nodes that keep a copy. Without it: those with most room, the least busy one active.",
+)
+@click.option(
+    "--prefer",
+    metavar="NODE",
+    help="The node that serves it when none does yet. A device that is served stays where it is.",
+)
+@click.option(
+    "--initiator",
+    "initiators",
+    multiple=True,
+    metavar="IQN",
+    help="A host that may use it; may be given several times. Without it no host may.",
+)
+@policy_options
+@click.option(
+    "--cache",
+    "cache_mode",
+    type=MODES,
+    default="none",
+    show_default=True,
+    help="Where acknowledged writes may be; none is for most: see 'device cache'.",
+)
+@DIRTY_LIMIT
+@READ_CACHE
+@timeout_option(180)
+@output_option
+def create(
+    *,
+    name: str,
+    size: str,
+    replicas: str,
+    pool: str | None,
+    nodes: str | None,
+    prefer: str | None,
+    initiators: tuple[str, ...],
+    cache_mode: str,
+    dirty_limit: str | None,
+    read_cache: str | None,
+    timeout_s: float,
+    output: str,
+    **policy: Any,
+) -> None:
+    """Create a device and wait until it is served and its replicas are in sync."""
+    env = environment()
+    request = CreateRequest(
+        name=name,
+        size=size,
+        replicas=replicas,
+        pool=pool,
+        nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
+        prefer=prefer,
+        initiators=initiators,
+        sync=values_of(policy),
+        cache=change_of(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
+    )
+    topology = env.topology()
+    with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
+        outcome = create_device(
+            it,
+            topology,
+            request,
+            new_uuid=env.new_uuid,
+            drbd_version=env.drbd_version(),
+            timeout_s=timeout_s,
+        )
+
+    def text() -> None:
+        made = outcome.device
+        active = outcome.cluster.active_node(made.name)
+        print(f"device {made.name}: {made.size}, served by {active}, {outcome.duration_s:.1f} s")
+        lone = lone_words(made)
+        if lone is not None:
+            print(f"cache policy {cache_policy_words(made.cache)}: {lone}")
+        _print_access(made, topology)
+
+    finish(output, data=device_data(outcome.cluster, outcome.device, topology), text=text)
+
+
+def _print_access(made: DeviceSpec, topology: Topology) -> None:
+    print(f"target {topology.target_iqn(made.name)}, LUN 0, WWID {made.wwid}")
+    if not made.initiators:
+        print(f"no host may use it yet: 'sanctl target allow {made.name} IQN' lets one in")
+
+
+@device.command("list")
+@output_option
+def list_devices(output: str) -> None:
+    """List all devices."""
+    env = environment()
+    with env.session() as it:
+        cluster = it.observe()
+
+    def text() -> None:
+        if cluster.cib.devices:
+            print_table(DEVICE_COLUMNS, (device_row(cluster, d) for d in cluster.cib.devices))
+        else:
+            print("there are no devices")
+
+    topology = topology_if_readable(env)
+    finish(output, data=[device_data(cluster, d, topology) for d in cluster.cib.devices], text=text)
+
+
+@device.command()
+@click.argument("name")
+@output_option
+def show(name: str, output: str) -> None:
+    """Show one device in full."""
+    env = environment()
+    wanted = DeviceName.parse(name)
+    topology = env.topology()
+    with env.session() as it:
+        cluster = it.observe()
+    found = existing_device(cluster, wanted)
+    finish(
+        output,
+        data=device_data(cluster, found, topology),
+        text=lambda: _print_device(cluster, found, topology),
+    )
+
+
+def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> None:
+    active = cluster.mon.active_nodes(found.name)
+    move = cluster.cib.move(found.name)
+    left = unfinished(cluster, found)
+    lines = [
+        ("device", found.name.value),
+        ("state", device_state(cluster, found)),
+        ("size", f"{found.size} ({found.size.bytes} bytes)"),
+        ("pool", found.pool.value),
+        ("active", ", ".join(active) or "?"),
+        ("preferred", str(found.prefer or "-")),
+        *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
+        ("cache", cache_policy_words(found.cache)),
+        *(("", line) for line in cache_lines(cluster, found)),
+        ("target", topology.target_iqn(found.name).value),
+        ("wwid", found.wwid),
+        ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
+        ("sync", policy_words(found.sync)),
+        ("drbd", f"minor {found.minor}, port {7800 + found.minor}"),
+        ("uuid", found.uuid),
+    ]
+    if left is not None:
+        lines += [("unfinished", left[0]), ("next", left[1])]
+    if move is not None:
+        lines.append(("moving to", f"{move.node} (until {move.until})"))
+    for label, value in lines:
+        print(f"{label + ':' if label else '':<14}{value}")
+
+
+@device.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@timeout_option(180)
+@output_option
+def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
+    """Delete a device and its data on every replica. Run again, it finishes what it began."""
+    env = environment()
+    wanted = DeviceName.parse(name)
+    with env.session() as it:
+        cluster = it.observe()
+        check_deletion(cluster, wanted)
+        if not yes:
+            found = cluster.cib.device(wanted)
+            size = f" of {found.size}" if found else ""
+            click.echo(
+                f"device {wanted}{size}: all data on it is lost, and hosts that use it get errors.",
+                err=True,
+            )
+            click.confirm(f"Delete device {wanted}?", abort=True, err=True)
+        with env.recorded("delete", device=name, words=f"device delete {name}"):
+            away = delete_device(it, wanted, timeout_s=timeout_s)
+
+    def text() -> None:
+        print(f"device {wanted} is deleted")
+        for node in away:
+            print(f"node {node} is away: it removes its copy when it is back")
+
+    finish(
+        output,
+        data={"name": wanted.value, "away": [node.value for node in away]},
+        text=text,
+    )
+
+
+@device.command(short_help="Grow a device while hosts use it.")
+@click.argument("name")
+@click.argument("size")
+@timeout_option(120)
+@output_option
+def resize(name: str, size: str, timeout_s: float, output: str) -> None:
+    """Grow a device to SIZE while hosts use it; they see it after a rescan."""
+    env = environment()
+    problems: list[Problem] = []
+    wanted = new_size = None
+    try:
+        wanted = DeviceName.parse(name)
+    except UsageError as error:
+        problems.extend(error.problems)
+    try:
+        new_size = ByteSize.parse(size)
+    except UsageError as error:
+        problems.extend(error.problems)
+    if wanted is None or new_size is None:
+        raise UsageError(*problems)
+    words = f"device resize {name} {size}"
+    with env.session() as it, env.recorded("resize", device=name, words=words):
+        outcome = resize_device(it, wanted, new_size, timeout_s=timeout_s)
+    finish(
+        output,
+        data={
+            "changed": outcome.changed,
+            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
+        },
+        text=lambda: print(
+            f"device {wanted} has {outcome.device.size}"
+            + ("; hosts see it after a rescan" if outcome.changed else ": nothing to do")
+        ),
+    )
+
+
+@device.command(short_help="Let another node serve a device.")
+@click.argument("name")
+@click.option("--to", "node", required=True, metavar="NODE", help="The node that is to serve it.")
+@timeout_option(60)
+@output_option
+def move(name: str, node: str, timeout_s: float, output: str) -> None:
+    """Let another node serve a device; hosts keep their sessions and see a short pause."""
+    env = environment()
+    wanted, target = DeviceName.parse(name), NodeName.parse(node)
+    words = f"device move {name} --to {node}"
+    with env.session() as it, env.recorded("move", device=name, words=words):
+        outcome = move_device(it, wanted, target, timeout_s=timeout_s)
+    finish(
+        output,
+        data={
+            "changed": outcome.changed,
+            "duration_s": round(outcome.duration_s, 3),
+            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
+        },
+        text=lambda: print(
+            f"device {wanted} is served by {target}"
+            + (f", after {outcome.duration_s:.1f} s" if outcome.changed else ": nothing to do")
+        ),
+    )
+
+
+@device.command()
+@output_option
+def complete(output: str) -> None:
+    """Give devices that an older version created what this version's have.
+
+    Constraints and priorities only: no device is moved or interrupted by it. The playbook runs it.
+    """
+    env = environment()
+    with env.session() as it, env.recorded("complete"):
+        names = complete_devices(it)
+    finish(
+        output,
+        data={"changed": bool(names), "devices": list(names)},
+        text=lambda: print("completed: " + " ".join(names) if names else "nothing to do"),
+    )

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command `sanctl doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.output import finish, output_option
+from sanctl.cli.views import finding_data
+from sanctl.errors import ConfigError, ExitStatus
+from sanctl.model.findings import is_degraded
+from sanctl.model.topology import Topology
+from sanctl.ops.doctor import examine
+
+
+@click.command(short_help="Check this node and the cluster.")
+@output_option
+def doctor(output: str) -> None:
+    """Check this node and the cluster; exit status 1: something is wrong."""
+    env = environment()
+    topology: Topology | None = None
+    config_error: ConfigError | None = None
+    try:
+        topology = env.topology()
+    except ConfigError as error:
+        config_error = error
+    with env.session() as it:
+        result = examine(it, env.host, env.stonith, topology, config_error)
+
+    def text() -> None:
+        for name, count in result.checks:
+            verdict = "not checked" if count is None else "ok" if not count else f"{count} wrong"
+            print(f"{name + ':':<14}{verdict}")
+        for finding in result.findings:
+            print()
+            print(f"{finding.code} {finding.severity.value}: {finding.subject}: {finding.what}")
+            if finding.why:
+                print(f"  why: {finding.why}")
+            if finding.do:
+                print(f"  do:  {finding.do}")
+
+    finish(
+        output,
+        data={
+            "node": env.host.node_name(),
+            "checks": [{"name": name, "wrong": count} for name, count in result.checks],
+            "findings": [finding_data(finding) for finding in result.findings],
+        },
+        text=text,
+        status=ExitStatus.DEGRADED if is_degraded(result.findings) else ExitStatus.OK,
+    )

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The commands `sanctl node ...`."""
+
+from __future__ import annotations
+
+import click
+
+from sanctl.cli.commands.replicas import replace
+from sanctl.cli.environment import environment
+from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.views import NODE_COLUMNS, node_data, node_rows
+from sanctl.errors import ExitStatus
+from sanctl.model.names import NodeName
+from sanctl.ops.drain import drain_node, undrain_node
+from sanctl.ops.fencing import Answer, ask_about, fence_node
+from sanctl.ops.node import bring_online, put_in_standby
+
+
+@click.group(no_args_is_help=False)
+def node() -> None:
+    """Nodes: look at them, take them out of service and back."""
+
+
+node.add_command(replace)
+
+
+@node.command("list")
+@output_option
+def list_nodes(output: str) -> None:
+    """List all nodes."""
+    env = environment()
+    topology = env.topology()
+    with env.session() as it:
+        data = node_data(it.observe(), topology)
+    finish(output, data=data, text=lambda: print_table(NODE_COLUMNS, node_rows(data)))
+
+
+@node.command(short_help="Move all devices off a node and keep it free.")
+@click.argument("name", metavar="NODE")
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="CODE",
+    help="Go on despite the refusal with this code, and no other.",
+)
+@timeout_option(180)
+@output_option
+def standby(name: str, accepted: tuple[str, ...], timeout_s: float, output: str) -> None:
+    """Move all devices off a node and keep it free until it is put online again."""
+    env = environment()
+    wanted = NodeName.parse(name)
+    with env.session() as it, env.recorded("standby", words=f"node standby {name}"):
+        changed = put_in_standby(it, wanted, accepted=accepted, timeout_s=timeout_s)
+    finish(
+        output,
+        data={"name": wanted.value, "changed": changed},
+        text=lambda: print(f"node {wanted} is in standby" + ("" if changed else ": nothing to do")),
+    )
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@timeout_option(600)
+@output_option
+def online(name: str, timeout_s: float, output: str) -> None:
+    """End a node's standby and wait until its replicas are up to date."""
+    env = environment()
+    wanted = NodeName.parse(name)
+    with env.session() as it, env.recorded("online", words=f"node online {name}"):
+        changed = bring_online(it, wanted, timeout_s=timeout_s)
+    finish(
+        output,
+        data={"name": wanted.value, "changed": changed},
+        text=lambda: print(
+            f"node {wanted} is online, its replicas are up to date"
+            + ("" if changed else ": nothing to do")
+        ),
+    )
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@click.option("--test", is_flag=True, help="Only ask its fencing devices whether they answer.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-drain", is_flag=True, help="Do not move its devices away first.")
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="CODE",
+    help="Go on despite the refusal with this code, and no other.",
+)
+@timeout_option(180)
+@output_option
+def fence(
+    *,
+    name: str,
+    test: bool,
+    yes: bool,
+    no_drain: bool,
+    accepted: tuple[str, ...],
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Cut a node's power and give it back, by its fencing device; or test that it could be done.
+
+    What the node serves is moved away first, and a node that serves what no other can is refused.
+    A test switches nothing. It asks from this node; exit status 1: a device did not answer.
+    """
+    env = environment()
+    wanted = NodeName.parse(name)
+    if test:
+        with env.session() as it:
+            answers = ask_about(it, env.stonith, wanted)
+        proven = any(answer.reason == "" for answer in answers) and not any(
+            answer.reason for answer in answers
+        )
+        finish(
+            output,
+            data={
+                "name": wanted.value,
+                "asked_from": env.host.node_name(),
+                "devices": [
+                    {
+                        "name": answer.device,
+                        "answers": None if answer.reason is None else not answer.reason,
+                        "reason": answer.reason or None,
+                        "watched_by": list(answer.watched_by),
+                    }
+                    for answer in answers
+                ],
+            },
+            text=lambda: _print_answers(env.host.node_name(), answers),
+            status=ExitStatus.OK if proven else ExitStatus.DEGRADED,
+        )
+        return
+    if not yes:
+        click.confirm(f"Cut the power of node {wanted}?", abort=True, err=True)
+    with env.session() as it, env.recorded("fence", words=f"node fence {name}"):
+        drained = fence_node(
+            it,
+            env.stonith,
+            wanted,
+            accepted=accepted,
+            drain=not no_drain,
+            timeout_s=timeout_s,
+        )
+    finish(
+        output,
+        data={"name": wanted.value, "drained": drained},
+        text=lambda: print(f"node {wanted} was fenced; it comes back by itself"),
+    )
+
+
+def _print_answers(here: str, answers: tuple[Answer, ...]) -> None:
+    for answer in answers:
+        said = {None: "may not be used from here", "": "answers"}.get(
+            answer.reason, f"does not answer: {answer.reason}"
+        )
+        watched = ", ".join(answer.watched_by) or "nobody"
+        print(f"{answer.device}: asked from {here}: {said}; watched by {watched}")
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@timeout_option(90)
+@output_option
+def drain(name: str, timeout_s: float, output: str) -> None:
+    """Let other nodes serve what NODE serves, as when it is shut down.
+
+    Its replicas stay in step. Ends with the node's next stop, or 'sanctl node undrain'. Refuses
+    nothing: what no other node can serve is named, and stops with the node.
+    """
+    env = environment()
+    wanted = NodeName.parse(name)
+    with env.session() as it, env.recorded("drain", words=f"node drain {name}"):
+        result = drain_node(it, wanted, timeout_s=timeout_s)
+
+    def text() -> None:
+        for device, server in result.moved:
+            print(f"device {device} is served by {server}")
+        for each in result.stranded:
+            print(f"device {each.device} stops with {wanted}: {each.reason}")
+        for device in result.late:
+            print(f"device {device} is still on its way after {timeout_s:g} s")
+        if not (result.moved or result.stranded or result.late):
+            print(f"node {wanted} serves nothing")
+
+    finish(
+        output,
+        data={
+            "name": wanted.value,
+            "moved": [{"device": d.value, "node": server} for d, server in result.moved],
+            "stranded": [{"device": s.device.value, "reason": s.reason} for s in result.stranded],
+            "late": [device.value for device in result.late],
+        },
+        text=text,
+        status=ExitStatus.NOT_CONVERGED if result.late else ExitStatus.OK,
+    )
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@timeout_option(60)
+@output_option
+def undrain(name: str, timeout_s: float, output: str) -> None:
+    """Let a drained node serve devices again; what it served before stays where it is."""
+    env = environment()
+    wanted = NodeName.parse(name)
+    with env.session() as it, env.recorded("undrain", words=f"node undrain {name}"):
+        changed = undrain_node(it, wanted, timeout_s=timeout_s)
+    finish(
+        output,
+        data={"name": wanted.value, "changed": changed},
+        text=lambda: print(
+            f"node {wanted} may serve devices" + ("" if changed else ": nothing to do")
+        ),
+    )

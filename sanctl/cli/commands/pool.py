@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The commands `sanctl pool ...`: pools, and the flash before them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.views import UNKNOWN, pool_data
+from sanctl.errors import SanctlError
+from sanctl.model.cache_policy import Mode
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import PoolName, format_bytes
+from sanctl.model.topology import Pool, Topology
+from sanctl.ops import pool as pools
+from sanctl.plan.pool.flash_mode import common_mode, existing_pool, node_words, nodes_away
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import pool as pool_documents
+
+_MODE_COLUMNS = ("NODE", "FLASH", "WANTED")
+_COLUMNS = ("POOL", "NODE", "SIZE", "FREE", "ROOM", "FLASH", "WANTED")
+
+
+@click.group(no_args_is_help=False)
+def pool() -> None:
+    """Pools: where devices lie, and the flash before them."""
+
+
+@pool.command("list")
+@output_option
+def list_pools(output: str) -> None:
+    """List all pools, node by node.
+
+    Hits are those of the reads since the boot of the node that were found on flash.
+    """
+    env = environment()
+    topology = env.topology()
+    with env.session() as it:
+        data = _pools(it.observe(), topology)
+
+    def text() -> None:
+        print_table(_COLUMNS, [_row(entry) for entry in data])
+
+    finish(output, data=data, text=text)
+
+
+@pool.command(short_help="Change how a pool's flash is used, while hosts write.")
+@click.argument("name", metavar="POOL")
+@click.argument("mode", required=False, type=click.Choice([mode.value for mode in Mode]))
+@timeout_option(600)
+@output_option
+def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
+    """Change how the flash before a pool is used, on all its nodes, while hosts use its devices.
+
+    Without MODE it shows how it is used now, and how it is to be.
+
+    none: not at all; it can be taken out. write-through: for reads; a write ends when the slow disk
+    has it. write-back: a write ends when flash has it, and the slow disk gets it later.
+
+    Away from write-back it returns when the slow disks have all that was on flash alone. A node in
+    standby or away follows when it is back: until then this ends with exit status 7, unless MODE is
+    write-back.
+    """
+    env = environment()
+    topology, wanted = env.topology(), PoolName.parse(name)
+    found = existing_pool(topology, wanted)
+    if mode is None:
+        _show(found, output)
+        return
+    with env.session() as it, env.recorded("pool-cache", words=f"pool cache {name} {mode}"):
+        began_s = it.clock.monotonic_s()
+        cluster, changed = pools.set_mode(it, topology, wanted, Mode(mode), timeout_s=timeout_s)
+        took_s = it.clock.monotonic_s() - began_s
+
+    def text() -> None:
+        told = f"after {took_s:.1f} s" if changed else "nothing to do"
+        print(f"pool {wanted}: {mode}, {told}")
+        for node in found.nodes:
+            print(f"  {node}: {node_words(cluster, found, node)}")
+        for node in nodes_away(cluster, found):
+            print(f"{node} follows when it is online again")
+        if changed:
+            print(f"put mode: {mode} into the inventory, too")
+
+    finish(
+        output,
+        data=_mode_data(cluster, found, Mode(mode), changed=changed, took_s=took_s),
+        text=text,
+    )
+
+
+def _show(found: Pool, output: str) -> None:
+    with environment().session() as it:
+        cluster = it.observe()
+    data = _mode_data(cluster, found, common_mode(cluster, found), changed=False, took_s=0.0)
+
+    def text() -> None:
+        print_table(_MODE_COLUMNS, [_mode_row(entry) for entry in data["nodes"]])
+
+    finish(output, data=data, text=text)
+
+
+def _mode_data(
+    cluster: Cluster, found: Pool, mode: Mode | None, *, changed: bool, took_s: float
+) -> pool_documents.PoolModeSet:
+    return {
+        "name": found.name.value,
+        "mode": None if mode is None else mode.value,
+        "changed": changed,
+        "duration_s": round(took_s, 3),
+        "nodes": [{"node": node.value, **pool_data(cluster, found, node)} for node in found.nodes],
+    }
+
+
+@pool.command(short_help="Make a pool with flash on this node, or give it its flash.")
+@click.argument("name", metavar="POOL")
+@click.option("--anew", is_flag=True, help="Throw away what it holds; its peers fill it again.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
+def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
+    """Make a pool with a flash cache on this node, as cluster.toml has it, or go on with that.
+
+    Devices that hold anything else are refused, and so are those that cannot be read. A pool that
+    is in use without its flash gets it, emptied. With --anew the pool's copies here are thrown away
+    first: for flash that was lost with data on it, or a slow disk that was replaced by a blank one.
+    Each of them has to be good on another node.
+    """
+    env = environment()
+    topology, wanted = env.topology(), PoolName.parse(name)
+    node = env.host.node_name()
+    if anew:
+        with env.session() as it:
+            pools.refuse_renewal(it.observe(), topology, wanted, node)
+        if not yes:
+            click.confirm(
+                f"Throw away all copies in pool {wanted} on {node}?", abort=True, err=True
+            )
+    with env.recorded("pool-prepare", words=f"pool prepare {name}{' --anew' if anew else ''}"):
+        if anew:
+            pools.clear(env.runner, topology, wanted)
+        done = pools.prepare(env.runner, topology, wanted, node)
+    if anew:
+        _forget_failures(wanted)
+    finish(
+        output,
+        data={"name": wanted.value, "node": node, "done": list(done)},
+        text=lambda: print(f"pool {wanted} on {node}: {'; '.join(done) or 'nothing to do'}"),
+    )
+
+
+def _forget_failures(name: PoolName) -> None:
+    """Let Pacemaker start again what could not start without the pool."""
+    env = environment()
+    with env.session() as it:
+        for device in it.observe().cib.devices:
+            if device.pool == name:
+                try:
+                    it.forget_failures(device.name)
+                except SanctlError as error:
+                    print(f"{device.name}: {error}")
+
+
+def _pools(cluster: Cluster, topology: Topology) -> list[pool_documents.PoolOnNode]:
+    return [
+        {"node": node.value, **pool_data(cluster, each, node)}
+        for each in topology.pools
+        for node in each.nodes
+    ]
+
+
+def _row(entry: pool_documents.PoolOnNode) -> tuple[str, ...]:
+    def size(count: int | None) -> str:
+        return UNKNOWN if count is None else format_bytes(count)
+
+    return (
+        entry["name"],
+        entry["node"],
+        entry["error"] or size(entry["total"]),
+        size(entry["free"]),
+        size(entry["room"]),
+        *_flash(entry),
+    )
+
+
+def _mode_row(entry: pool_documents.PoolOnNode) -> tuple[str, ...]:
+    return entry["node"], *_flash(entry)
+
+
+def _flash(entry: pool_documents.PoolOnNode) -> tuple[str, str]:
+    """Return what a pool's flash is in, and what is wanted."""
+    flash = entry["cache"]
+    return ("-", "-") if flash is None else (flash["words"], flash["wanted"])

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command `sanctl status`."""
+
+from __future__ import annotations
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.views import (
+    CACHE_COLUMNS,
+    DEVICE_COLUMNS,
+    NODE_COLUMNS,
+    cache_rows,
+    device_data,
+    device_row,
+    device_state,
+    finding_data,
+    node_data,
+    node_rows,
+)
+from sanctl.errors import ConfigError, ExitStatus, Problem
+from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.findings import Finding, Severity, grouped, is_degraded
+from sanctl.model.topology import Topology
+from sanctl.plan.health.cluster_health import judge
+
+_SHOWN_SUBJECTS = 4
+
+
+@click.command(short_help="Show the health of everything.")
+@output_option
+def status(output: str) -> None:
+    """Show the health of everything; exit status 0: healthy, 1: degraded."""
+    env = environment()
+    topology: Topology | None = None
+    problems: tuple[Problem, ...] = ()
+    try:
+        topology = env.topology()
+    except ConfigError as error:
+        problems = error.problems
+    with env.session() as it:
+        cluster = it.observe()
+        findings = judge(cluster, topology, now_s=it.clock.wall_s())
+    degraded = is_degraded(findings) or bool(problems)
+    nodes = node_data(cluster, topology)
+    summary = _summary(cluster, topology, findings, degraded=degraded)
+
+    def text() -> None:
+        print(summary)
+        for problem in problems:
+            print(f"  {problem}")
+        for finding, subjects in grouped(findings):
+            print(
+                f"  {finding.severity.value}: {_several(subjects)}: {finding.what} ({finding.code})"
+            )
+            if finding.do:
+                print(f"    next: {finding.do}")
+        print()
+        print_table(NODE_COLUMNS, node_rows(nodes))
+        if cluster.cib.devices:
+            print()
+            print_table(DEVICE_COLUMNS, (device_row(cluster, d) for d in cluster.cib.devices))
+        caches = list(cache_rows(cluster, nodes))
+        if caches:
+            print()
+            print_table(CACHE_COLUMNS, caches)
+
+    finish(
+        output,
+        data={
+            "summary": summary,
+            "strategy": topology.strategy.value if topology else None,
+            "has_quorum": cluster.mon.has_quorum,
+            "nodes": nodes,
+            "devices": [device_data(cluster, d, topology) for d in cluster.cib.devices],
+            "findings": [finding_data(finding) for finding in findings],
+        },
+        text=text,
+        status=ExitStatus.DEGRADED if degraded else ExitStatus.OK,
+        problems=problems,
+    )
+
+
+def _summary(
+    cluster: Cluster, topology: Topology | None, findings: tuple[Finding, ...], *, degraded: bool
+) -> str:
+    online = sum(
+        1 for node in cluster.cib.nodes if cluster.mon.state(node.name) is NodeState.ONLINE
+    )
+    devices = len(cluster.cib.devices)
+    ok = sum(1 for device in cluster.cib.devices if device_state(cluster, device) == "ok")
+    critical = any(finding.severity is Severity.CRITICAL for finding in findings)
+    word = "critical" if critical else "degraded" if degraded else "healthy"
+    quorum = "" if cluster.mon.has_quorum else ", NO QUORUM"
+    strategy = f" ({topology.strategy})" if topology else ""
+    return (
+        f"{word}: {online} of {len(cluster.cib.nodes)} nodes online{strategy}{quorum}, "
+        f"{ok} of {devices} devices ok"
+    )
+
+
+def _several(subjects: tuple[str, ...]) -> str:
+    if len(subjects) == 1:
+        return subjects[0]
+    shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
+    more = len(subjects) - _SHOWN_SUBJECTS
+    return f"{shown} and {more} more" if more > 0 else shown

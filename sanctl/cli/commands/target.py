@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The commands `sanctl target ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.errors import Problem, UsageError
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName, Iqn
+from sanctl.model.topology import Topology
+from sanctl.ops.device import Outcome, allow_initiator, deny_initiator
+from sanctl.ops.session import Session
+from sanctl.plan.cluster.preconditions import existing_device
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import contract
+
+_PORT = 3260
+
+
+@click.group(no_args_is_help=False)
+def target() -> None:
+    """What hosts see: targets, portals and who may use them."""
+
+
+@target.command()
+@click.argument("name", required=False)
+@output_option
+def show(name: str | None, output: str) -> None:
+    """Show what a host needs to use a device, or all of them."""
+    env = environment()
+    wanted = DeviceName.parse(name) if name is not None else None
+    topology = env.topology()
+    with env.session() as it:
+        cluster = it.observe()
+    devices = cluster.cib.devices if wanted is None else (existing_device(cluster, wanted),)
+    data = [_target_data(cluster, device, topology) for device in devices]
+
+    def text() -> None:
+        if wanted is None:
+            print_table(
+                ("DEVICE", "TARGET", "LUN", "ACTIVE", "HOSTS"),
+                (
+                    (
+                        entry["device"],
+                        entry["target"],
+                        str(entry["lun"]),
+                        entry["active_node"] or "?",
+                        str(len(entry["initiators"])) if entry["initiators"] else "none",
+                    )
+                    for entry in data
+                ),
+            )
+        else:
+            _print_target(data[0])
+
+    finish(output, data=data if wanted is None else data[0], text=text)
+
+
+def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> contract.Target:
+    return {
+        "device": device.name.value,
+        "target": topology.target_iqn(device.name).value,
+        "lun": 0,
+        "serial": device.serial,
+        "wwid": device.wwid,
+        "active_node": cluster.active_node(device.name),
+        "portals": [
+            {
+                "node": node.value,
+                "group": entry.id,
+                "addresses": [
+                    f"[{address}]:{_PORT}" if address.version == 6 else f"{address}:{_PORT}"
+                    for address in entry.iscsi
+                ],
+            }
+            for node in device.nodes
+            if (entry := topology.node(node)) is not None
+        ],
+        "initiators": [iqn.value for iqn in device.initiators],
+    }
+
+
+def _print_target(entry: contract.Target) -> None:
+    lines = [
+        ("device", entry["device"]),
+        ("target", entry["target"]),
+        ("lun", str(entry["lun"])),
+        ("active", entry["active_node"] or "?"),
+        *(
+            (
+                f"portals {portal['node']}",
+                f"{', '.join(portal['addresses'])} (group {portal['group']})",
+            )
+            for portal in entry["portals"]
+        ),
+        ("serial", entry["serial"]),
+        ("wwid", entry["wwid"]),
+        *(("host", iqn) for iqn in entry["initiators"]),
+    ]
+    for label, value in lines:
+        print(f"{label + ':':<14}{value}")
+    if not entry["initiators"]:
+        print(f"no host may use it: 'sanctl target allow {entry['device']} IQN' lets one in")
+
+
+def _change(
+    name: str,
+    iqn: str,
+    output: str,
+    timeout_s: float,
+    *,
+    word: str,
+    operation: Callable[..., Outcome],
+    done: str,
+    already: str,
+) -> None:
+    env = environment()
+    problems: list[Problem] = []
+    wanted = host = None
+    try:
+        wanted = DeviceName.parse(name)
+    except UsageError as error:
+        problems.extend(error.problems)
+    try:
+        host = Iqn.parse(iqn)
+    except UsageError as error:
+        problems.extend(error.problems)
+    if wanted is None or host is None:
+        raise UsageError(*problems)
+    words = f"target {word} {name} {iqn}"
+    it: Session
+    with env.session() as it, env.recorded(word, device=name, words=words):
+        outcome = operation(it, wanted, host, timeout_s=timeout_s)
+    finish(
+        output,
+        data={
+            "changed": outcome.changed,
+            "device": wanted.value,
+            "initiators": [entry.value for entry in outcome.device.initiators],
+        },
+        text=lambda: print(f"{host} {done if outcome.changed else already}".format(device=wanted)),
+    )
+
+
+@target.command()
+@click.argument("name")
+@click.argument("iqn")
+@timeout_option(60)
+@output_option
+def allow(name: str, iqn: str, timeout_s: float, output: str) -> None:
+    """Let the host with this IQN use device NAME."""
+    _change(
+        name,
+        iqn,
+        output,
+        timeout_s,
+        word="allow",
+        operation=allow_initiator,
+        done="may use device {device}",
+        already="may use device {device} already: nothing to do",
+    )
+
+
+@target.command()
+@click.argument("name")
+@click.argument("iqn")
+@timeout_option(60)
+@output_option
+def deny(name: str, iqn: str, timeout_s: float, output: str) -> None:
+    """Keep the host with this IQN from device NAME; its sessions end."""
+    _change(
+        name,
+        iqn,
+        output,
+        timeout_s,
+        word="deny",
+        operation=deny_initiator,
+        done="may no longer use device {device}",
+        already="was not on the list of device {device}: nothing to do",
+    )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Judges what an inventory says of how nodes are fenced: agents, options, the fallback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sanctl.config.document import Document
+from sanctl.model.topology import RISK_NO_FENCING, Strategy
+
+_AGENT = re.compile(r"fence_[a-z0-9_]+")
+_OPTION = re.compile(r"[a-z][a-z0-9_-]*")
+# They would end up in the CIB, which every member of the group haclient may read.
+_SECRETS = frozenset({"password", "passwd", "password_script", "passwd_script", "snmp_priv_passwd"})
+# A device that names other victims than its own node is what the rollout must not produce.
+_OURS = frozenset({"pcmk_host_list", "pcmk_host_map", "pcmk_host_check", "action"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One fencing device of a node: which keys of the document are about it."""
+
+    options: str
+    agent: str
+    password: str
+
+
+_FIRST = _Kind("fence", "agent", "password")
+# Asked when the first has not done it.
+_FALLBACK = _Kind("fallback", "fallback_agent", "fallback_password")
+
+#: The variables of a host that are read here, by their keys.
+FENCE_VARIABLES = {
+    _FIRST.agent: "sanctl_fence_agent",
+    _FIRST.options: "sanctl_fence_options",
+    _FIRST.password: "sanctl_fence_password",
+    _FALLBACK.agent: "sanctl_fence_fallback_agent",
+    _FALLBACK.options: "sanctl_fence_fallback_options",
+    _FALLBACK.password: "sanctl_fence_fallback_password",
+}
+
+Hosts = Mapping[str, Mapping[str, Any]]
+
+
+def check_fencing(
+    document: Document, names: Sequence[str], hostvars: Hosts, *, has_sbd: bool, may_lack: bool
+) -> bool:
+    """Note what is wrong with the fencing devices of single nodes.
+
+    Args:
+        document: where to note it.
+        names: the cluster's nodes.
+        hostvars: the inventory's variables by host.
+        has_sbd: whether SBD is there for those that have none.
+        may_lack: whether to do without any was accepted.
+
+    Returns:
+        Whether any node has one.
+    """
+    has_fencing = any(_of(hostvars[name], _FIRST.options) for name in names)
+    is_diskless = hostvars[names[0]].get("sanctl_sbd_mode") == "diskless"
+    if not has_sbd and (has_fencing or not may_lack):
+        _check_all_have_one(document, names, hostvars)
+    seen: dict[str, str] = {}
+    for name in names:
+        for kind in (_FIRST, _FALLBACK):
+            _check_device(document, name, hostvars[name], kind, seen)
+        if _of(hostvars[name], _FALLBACK.options) and not _of(hostvars[name], _FIRST.options):
+            document.note(
+                "SAN-CONF-032",
+                ("nodes", name, _FALLBACK.options),
+                "is there without what it is to stand in for",
+                f"an only device is stated in {FENCE_VARIABLES[_FIRST.options]}",
+            )
+        if _of(hostvars[name], _FALLBACK.options) and is_diskless:
+            document.note(
+                "SAN-CONF-032",
+                ("nodes", name, _FALLBACK.options),
+                "is there beside diskless SBD",
+                "the watchdog is the second way itself, and where there are levels Pacemaker does "
+                "not come to it",
+            )
+    return has_fencing
+
+
+def _of(variables: Mapping[str, Any], key: str) -> Any:
+    return variables.get(FENCE_VARIABLES[key])
+
+
+def _check_all_have_one(document: Document, names: Sequence[str], hostvars: Hosts) -> None:
+    is_heartbeat = hostvars[names[0]].get("sanctl_strategy") == Strategy.HEARTBEAT
+    risk = f"; or accept {RISK_NO_FENCING} for all nodes" if is_heartbeat else ""
+    for name in names:
+        if not _of(hostvars[name], _FIRST.options):
+            document.note(
+                "SAN-CONF-031",
+                ("nodes", name, _FIRST.options),
+                "is missing",
+                f"how this node's power is cut: address, user; or SBD (sanctl_sbd_mode){risk}",
+            )
+
+
+def _check_device(
+    document: Document, name: str, variables: Mapping[str, Any], kind: _Kind, seen: dict[str, str]
+) -> None:
+    path = ("nodes", name, kind.options)
+    options = _of(variables, kind.options)
+    if not options:
+        return
+    password = _of(variables, kind.password)
+    if password is not None and not str(password).strip():
+        document.note(
+            "SAN-CONF-032",
+            ("nodes", name, kind.password),
+            "is empty: it would take the place of the one that is in use",
+            "an environment variable that is not set? For an agent without one leave it out",
+        )
+    if not isinstance(options, Mapping):
+        document.note("SAN-CONF-032", path, "must be a table of the agent's options")
+        return
+    agent = str(_of(variables, kind.agent) or "fence_ipmilan")
+    if not _AGENT.fullmatch(agent):
+        document.note(
+            "SAN-CONF-032", ("nodes", name, kind.agent), f"{agent!r} is not a fence agent's name"
+        )
+    _check_options(document, name, kind, options)
+    identity = f"{agent} {sorted((str(key), str(item)) for key, item in options.items())}"
+    if identity in seen:
+        document.note("SAN-CONF-033", path, f"is the same as that of {seen[identity]}")
+    seen.setdefault(identity, name)
+
+
+def _check_options(document: Document, name: str, kind: _Kind, options: Mapping[str, Any]) -> None:
+    for key, value in options.items():
+        place = ("nodes", name, kind.options, str(key))
+        if key in _SECRETS:
+            document.note(
+                "SAN-CONF-032",
+                place,
+                "a secret would be readable in the CIB",
+                f"set {FENCE_VARIABLES[kind.password]} for the host instead",
+            )
+        elif key in _OURS:
+            document.note("SAN-CONF-032", place, "is set by the rollout itself")
+        elif not _OPTION.fullmatch(str(key)):
+            document.note("SAN-CONF-032", place, "is not the name of an option")
+        elif not isinstance(value, str | int | float):
+            document.note("SAN-CONF-032", place, "must be a text, a number or a truth value")

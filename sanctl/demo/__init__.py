@@ -1,1 +1,0 @@
-"""The main job in one command: a device that survives the crash of its node, measured."""

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Looks at this machine: services, kernel modules, files. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sanctl.errors import CommandError
+from sanctl.system.files import is_folder, read_text_or
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A systemd unit: whether it is loaded, masked or missing; running; started at boot."""
+
+    load: str
+    active: str
+    enabled: str
+
+
+class HostPort(Protocol):
+    """What the doctor needs to know of this machine."""
+
+    def node_name(self) -> str:
+        """Return the name of this machine."""
+        ...
+
+    def units(self, names: Collection[str]) -> Mapping[str, Unit] | None:
+        """Return the state of units, None when systemd does not answer."""
+        ...
+
+    def has_module(self, name: str) -> bool:
+        """Whether a kernel module is loaded or built in."""
+        ...
+
+    def text(self, path: str) -> str | None:
+        """Return a file's text, None when it is missing or cannot be read."""
+        ...
+
+    def mode(self, path: str) -> int | None:
+        """Return a file's permission bits, None when it is missing."""
+        ...
+
+    def owner(self, path: str) -> int | None:
+        """Return a file's owner, None when it is missing."""
+        ...
+
+    def is_clock_synchronised(self) -> bool | None:
+        """Whether a time service keeps the clock; None is unknown."""
+        ...
+
+
+class Host:
+    """This machine."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def node_name(self) -> str:
+        """See HostPort.node_name."""
+        return os.uname().nodename
+
+    def units(self, names: Collection[str]) -> Mapping[str, Unit] | None:
+        """See HostPort.units."""
+        try:
+            result = self._runner.run(
+                [
+                    "systemctl",
+                    "show",
+                    "--property=Id,LoadState,ActiveState,UnitFileState",
+                    *names,
+                ],
+                timeout_s=_TIMEOUT_S,
+            )
+        except CommandError:
+            return None
+        # One block per unit, in the order asked for; Id is another for an alias.
+        blocks = result.stdout.strip("\n").split("\n\n")
+        return {name: _unit(block) for name, block in zip(names, blocks, strict=False)}
+
+    def has_module(self, name: str) -> bool:
+        """See HostPort.has_module."""
+        return is_folder(f"/sys/module/{name}")
+
+    def text(self, path: str) -> str | None:
+        """See HostPort.text."""
+        try:
+            text = read_text_or(path, "\0")
+        except OSError:
+            return None
+        return None if text == "\0" else text
+
+    def mode(self, path: str) -> int | None:
+        """See HostPort.mode."""
+        try:
+            return stat.S_IMODE(os.stat(path).st_mode)
+        except OSError:
+            return None
+
+    def owner(self, path: str) -> int | None:
+        """See HostPort.owner."""
+        try:
+            return os.stat(path).st_uid
+        except OSError:
+            return None
+
+    def is_clock_synchronised(self) -> bool | None:
+        """See HostPort.is_clock_synchronised."""
+        try:
+            result = self._runner.run(
+                ["timedatectl", "show", "--property=NTPSynchronized", "--value"],
+                timeout_s=_TIMEOUT_S,
+            )
+        except CommandError:
+            return None
+        return {"yes": True, "no": False}.get(result.stdout.strip())
+
+
+def _unit(block: str) -> Unit:
+    pairs = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
+    return Unit(
+        load=pairs.get("LoadState", "?"),
+        active=pairs.get("ActiveState", "?"),
+        enabled=pairs.get("UnitFileState", "?"),
+    )

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The page cache over a device file: whether it holds writes back, how much, and flushing it.
+
+What decides is read from the kernel each time: the loop device's direct I/O flag (sysfs) and the
+file's synchronous flag (FS_SYNC_FL of ioctl_iflags(2), kept by the filesystem over a boot).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sanctl.drivers import loop
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cache_policy import Mode
+from sanctl.system.files import exists, read_text_or, write_atomically
+from sanctl.system.runner import Runner
+
+_FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, _FS_SYNC_FL = 0x80086601, 0x40086602, 0x8
+_CACHESTAT = 451
+_LOOP_TIMEOUT_S = 60.0
+_VM = "/proc/sys/vm"
+_DIRTY_SETTINGS = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
+
+
+class Hold(NamedTuple):
+    """How a device file is written.
+
+    Attributes:
+        is_buffered: its loop device writes through the page cache.
+        is_synchronous: a write of the file ends when it is on stable storage.
+    """
+
+    is_buffered: bool
+    is_synchronous: bool
+
+    @property
+    def mode(self) -> Mode:
+        """What that amounts to."""
+        if self.is_synchronous:
+            return Mode.WRITE_THROUGH
+        return Mode.WRITE_BACK if self.is_buffered else Mode.NONE
+
+
+class Usage(NamedTuple):
+    """A file's pages in RAM, in bytes: all, and those not yet on the disk."""
+
+    cached: int
+    dirty: int
+
+
+def observe(path: str) -> Hold | None:
+    """Return how an attached device file is written; None without a loop device over it."""
+    device = loop.find(path)
+    if device is None:
+        return None
+    return Hold(not loop.is_direct(device), bool(_flags(path) & _FS_SYNC_FL))
+
+
+def set_synchronous(path: str, *, on: bool) -> None:
+    """Make writes of the file end when they are on stable storage, or no longer.
+
+    Holds for the next write, also through a file that is open (IS_SYNC in fs.h).
+
+    Raises:
+        CommandError: the filesystem refused.
+    """
+    flags = _flags(path)
+    wanted = flags | _FS_SYNC_FL if on else flags & ~_FS_SYNC_FL
+    if wanted == flags:
+        return
+    with _opened(path) as handle:
+        try:
+            fcntl.ioctl(handle, _FS_IOC_SETFLAGS, struct.pack("l", wanted))
+        except OSError as error:
+            raise _refused(path, error) from error
+
+
+def set_buffered(runner: Runner, path: str, *, on: bool) -> bool:
+    """Let the loop device write through the page cache, or past it; return whether it does.
+
+    The kernel may refuse direct I/O without an error, as where blocks do not align.
+    """
+    device = loop.find(path)
+    if device is None:
+        return False
+    if loop.is_direct(device) is on:
+        runner.run(
+            ["losetup", f"--direct-io={'off' if on else 'on'}", device], timeout_s=_LOOP_TIMEOUT_S
+        )
+    return not loop.is_direct(device)
+
+
+def flush(path: str) -> None:
+    """Return when all that was written to the file before is on stable storage.
+
+    Raises:
+        CommandError: the disk failed; what was dirty is lost, and no later flush will say so.
+    """
+    try:
+        with _opened(path) as handle:
+            os.fsync(handle)
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-CACHE-001", f"{path} could not be flushed: {error.strerror}")
+        ) from error
+
+
+def drain(path: str) -> None:
+    """Return when all writes of the file that its loop device had begun have ended.
+
+    Direct I/O looks at the synchronous flag when a write begins (iomap_dio_rw in
+    fs/iomap/direct-io.c), so one that began before the flag was set ends without being stable.
+
+    Raises:
+        CommandError: the loop device did not take it.
+    """
+    device = loop.find(path)
+    if device is None:
+        return
+    try:
+        loop.drain(device)
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-CACHE-001", f"{device} could not be drained: {error.strerror}")
+        ) from error
+
+
+def usage(path: str) -> Usage | None:
+    """Return how much of a file is in RAM (cachestat(2), Linux 6.5); None if that is not told."""
+    import ctypes  # noqa: PLC0415 - only for what is in write-back
+
+    page = os.sysconf("SC_PAGE_SIZE")
+    everything = struct.pack("QQ", 0, 0)
+    counted = ctypes.create_string_buffer(5 * 8)
+    with _opened(path) as handle:
+        if ctypes.CDLL(None).syscall(_CACHESTAT, handle, everything, counted, 0) != 0:
+            return None
+    cached, dirty, writeback, _, _ = struct.unpack("5Q", counted.raw)
+    return Usage(cached * page, (dirty + writeback) * page)
+
+
+def limit_dirty(limit_bytes: int | None, *, saved_in: str) -> None:
+    """Limit what may be dirty in this node's whole page cache; None brings back what was before.
+
+    Of the kernel's limits this is the one that holds writers back in time. The one of a single
+    filesystem (`strict_limit` and `max_bytes` of sysfs-class-bdi) does not reach a loop device's
+    writes: 125 MiB were dirty under a limit of 4 MiB (Linux 7.2).
+
+    Args:
+        limit_bytes: the limit; writing back begins at half of it.
+        saved_in: the file that keeps what was there before.
+    """
+    if limit_bytes is None:
+        before = read_text_or(saved_in, "").split()
+        for name, value in zip(_DIRTY_SETTINGS, before, strict=False):
+            # Of bytes and ratio one is 0: the one that was not in force, and must not be written.
+            if value != "0":
+                _write(f"{_VM}/{name}", value)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(saved_in)
+        return
+    if not exists(saved_in):
+        told = [read_text_or(f"{_VM}/{name}", "0").strip() for name in _DIRTY_SETTINGS]
+        write_atomically(saved_in, " ".join(told))
+    _write(f"{_VM}/dirty_background_bytes", str(limit_bytes // 2))
+    _write(f"{_VM}/dirty_bytes", str(limit_bytes))
+
+
+def flush_rate(path: str) -> int | None:
+    """Return how many bytes a second the kernel reckons that the file's disk takes."""
+    number = os.stat(path).st_dev
+    stats = f"/sys/kernel/debug/bdi/{os.major(number)}:{os.minor(number)}/stats"
+    for line in read_text_or(stats, "").splitlines():
+        word, _, value = line.partition(":")
+        if word == "BdiWriteBandwidth" and value.split()[:1]:
+            rate = int(value.split()[0]) * 1024
+            return rate or None
+    return None
+
+
+def _flags(path: str) -> int:
+    with _opened(path) as handle:
+        try:
+            told = fcntl.ioctl(handle, _FS_IOC_GETFLAGS, bytes(8))
+        except OSError:
+            return 0  # A filesystem without such flags has none set.
+    return int(struct.unpack("l", told)[0])
+
+
+def _refused(path: str, error: OSError) -> CommandError:
+    return CommandError(
+        Problem(
+            "SAN-CACHE-002",
+            f"{path}: its filesystem has no synchronous files: {error.strerror}",
+            "ext4 and XFS have; without them only the cache policy none is possible",
+        )
+    )
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A read cache in RAM below DRBD: dm-cache between the data file and the device that DRBD attached.
+
+`sanctl-NAME.ram` is a dm-cache in write-through over the data file's loop device, with its blocks
+and its map in two files of a ramfs: RAM that is never swapped, of no more than the files' size, and
+gone with the node. A write is on the data file before it ends, and a flush flushes it
+(drivers/md/dm-cache-target.c, remap_to_origin_and_cache, num_flush_bios), so it takes nothing away
+from what a write or a flush promises. It begins cold.
+
+dm-cache keeps what it holds of a block that is discarded. So it offers no discards here: DRBD then
+writes zeros instead (drbd_receiver.c, drbd_issue_discard_or_zero_out), and what is read is what was
+written. See docs/adr/0041.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import NamedTuple
+
+from sanctl.drivers import backing_device, dm, loop
+from sanctl.errors import CommandError, Problem
+from sanctl.system.files import exists, flocked, is_mount_point, read_text_or
+from sanctl.system.runner import Runner
+
+_FOLDER, _LOCK = "/run/sanctl/ram", "/run/sanctl/ram.lock"
+# The smallest that dm-cache takes: what is read to fill one is what a miss costs besides.
+_BLOCK_BYTES = 32 << 10
+# Documentation/admin-guide/device-mapper/cache.rst: 4 MiB, and 16 bytes for each block; the policy
+# keeps a hint of 4 bytes beside it.
+_MAP_LEAST_BYTES = 4 << 20
+_MAP_BLOCK_BYTES = 32
+
+
+class Usage(NamedTuple):
+    """What a read cache holds, and what it was good for.
+
+    Attributes:
+        held_bytes: of blocks of the device.
+        reads: how many were asked of it.
+        hits: how many of them it had.
+    """
+
+    held_bytes: int
+    reads: int
+    hits: int
+
+
+def size_bytes(name: str) -> int:
+    """Return how large the read cache is that a device's reads go through; 0 without one.
+
+    -1 where that is not known: its files are gone.
+    """
+    below = backing_device.leads_onto(name)
+    if not below or not below.startswith("dm-"):
+        return 0
+    try:
+        return os.stat(_blocks(name)).st_size
+    except FileNotFoundError:
+        return -1
+
+
+def exists_any(name: str) -> bool:
+    """Whether anything of a device's read cache is here."""
+    return any(exists(path) for path in (dm.path(_of(name)), *_files(name)))
+
+
+def ram_bytes(name: str) -> int:
+    """Return how much RAM a device's read cache takes now."""
+    taken = 0
+    for path in _files(name):
+        with contextlib.suppress(FileNotFoundError):
+            taken += os.stat(path).st_blocks * 512
+    return taken
+
+
+def promised_bytes() -> int:
+    """Return how much RAM all read caches of this node may still take."""
+    left = 0
+    for entry in _entries():
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(f"{_FOLDER}/{entry}")
+            left += max(0, found.st_size - found.st_blocks * 512)
+    return left
+
+
+def locked(*, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
+    """Hold the node's read caches still: who looks whether there is RAM, and who takes it.
+
+    Without `wait` only if nobody else does: yields whether.
+    """
+    return flocked(_LOCK, wait=wait)
+
+
+def needed_bytes(size: int) -> int:
+    """Return how much RAM a read cache of that size takes when it is full."""
+    return size + _map_bytes(size)
+
+
+def insert(
+    runner: Runner, name: str, *, over: str, size: int, within_s: float = dm.TIMEOUT_S
+) -> None:
+    """Have a device's reads go through a new read cache; I/O goes on.
+
+    Args:
+        runner: starts dmsetup and losetup.
+        name: the device's name.
+        over: `/dev/loopN` of its data file, which DRBD's device leads onto now.
+        size: how much it may hold, in bytes.
+        within_s: how long what is in flight may take to end.
+
+    Raises:
+        CommandError: the kernel refused; the reads go where they went.
+    """
+    drop_parts(runner, name)
+    _mount(runner)
+    for path, length in zip(_files(name), (size, _map_bytes(size)), strict=True):
+        with open(path, "wb") as file:
+            file.truncate(length)
+    blocks, index = (loop.attach(runner, path, direct_io=False) for path in _files(name))
+    origin_bytes = loop.size_bytes(over)
+    dm.create(
+        runner,
+        _of(name),
+        f"0 {origin_bytes // dm.SECTOR_BYTES} cache {index} {blocks} {over}"
+        f" {_BLOCK_BYTES // dm.SECTOR_BYTES} 1 writethrough default 0",
+    )
+    _offer_no_discards(name)
+    backing_device.lead(
+        runner, name, onto=dm.path(_of(name)), size_bytes=origin_bytes, within_s=within_s
+    )
+
+
+def take_out(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEOUT_S) -> None:
+    """Have a device's reads go to its data file again, and free the RAM; I/O goes on.
+
+    What is in flight may take `within_s` seconds to end.
+
+    Raises:
+        CommandError: what is in flight does not end, or a part did not go.
+    """
+    if size_bytes(name):
+        size = loop.size_bytes(over)
+        backing_device.lead(runner, name, onto=over, size_bytes=size, within_s=within_s)
+    drop_parts(runner, name)
+
+
+def drop_parts(runner: Runner, name: str) -> None:
+    """Free what is here of a read cache that nothing leads onto; what is gone is fine.
+
+    Raises:
+        CommandError: something holds it open.
+    """
+    if exists_any(name):
+        # One that died in a swap has left a table that was only loaded, and that holds it.
+        backing_device.drop_loaded(runner, name)
+    dm.remove(runner, _of(name))
+    for path in _files(name):
+        loop.detach(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def usage(runner: Runner, name: str) -> Usage | None:
+    """Return what dm-cache says of itself, None where it has failed (dmsetup(8), status).
+
+    Raises:
+        CommandError: there is none.
+    """
+    done = runner.run(["dmsetup", "status", "--noflush", _of(name)], timeout_s=dm.TIMEOUT_S)
+    return parse_status(done.stdout)
+
+
+def parse_status(text: str) -> Usage | None:
+    """Read the status line of a cache target that works (device-mapper/cache.rst)."""
+    # start length "cache" map-block used/all block used/all hits misses write-hits …
+    words = text.split()
+    if len(words) < 9 or words[2] != "cache" or {"Fail", "ro", "needs_check"} & set(words):
+        return None
+    held, _, _ = words[6].partition("/")
+    numbers = (words[5], held, words[7], words[8])
+    if not all(word.isdecimal() for word in numbers):
+        return None
+    block, blocks, hits, misses = map(int, numbers)
+    return Usage(block * dm.SECTOR_BYTES * blocks, hits + misses, hits)
+
+
+def _of(name: str) -> str:
+    return f"sanctl-{name}.ram"
+
+
+def _blocks(name: str) -> str:
+    return f"{_FOLDER}/{name}.blocks"
+
+
+def _files(name: str) -> tuple[str, str]:
+    return _blocks(name), f"{_FOLDER}/{name}.map"
+
+
+def _entries() -> list[str]:
+    try:
+        return os.listdir(_FOLDER)
+    except FileNotFoundError:
+        return []
+
+
+def _map_bytes(size: int) -> int:
+    return _MAP_LEAST_BYTES + _MAP_BLOCK_BYTES * (size // _BLOCK_BYTES)
+
+
+def _mount(runner: Runner) -> None:
+    os.makedirs(_FOLDER, mode=0o700, exist_ok=True)
+    if not is_mount_point(_FOLDER):
+        runner.run(
+            ["mount", "-t", "ramfs", "-o", "mode=0700", "sanctl-ram", _FOLDER],
+            timeout_s=dm.TIMEOUT_S,
+        )
+
+
+def _offer_no_discards(name: str) -> None:
+    """Before anything stands above it: what does takes this over when its table is loaded.
+
+    Raises:
+        CommandError: the kernel did not take it.
+    """
+    path = f"/sys/block/{dm.kernel_name(_of(name))}/queue/discard_max_bytes"
+    with open(path, "w", encoding="ascii") as file:
+        file.write("0")
+    if read_text_or(path, "").strip() != "0":
+        raise CommandError(
+            Problem("SAN-CACHE-010", f"{path} does not become 0: reads would not see discards")
+        )

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The commands `sanctl bench ...`: what sanctl costs beside what people run today."""
+
+from __future__ import annotations
+
+import shlex
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+
+import click
+
+from sanctl.cli.output import finish, output_option, print_table
+from sanctl.errors import ExitStatus, Problem, Refused
+from sanctl.lab.bench.flash_cache import cache_command
+from sanctl.lab.bench.replica_changes import levels_command
+from sanctl.lab.bench.standby_loss import partner_command
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.machines.spec import DEFAULT_NAME
+from sanctl.lab.measure import cost
+from sanctl.lab.measure.cost import Cost, Program
+
+_OURS = "/usr/lib/ocf/resource.d/sanctl/device"
+_STOCK = "/usr/lib/ocf/resource.d/linbit/drbd"
+# The stock agent tells the cluster a promotion score. It does so for a resource of this name, which
+# the cluster does not have.
+_STOCK_INSTANCE = "sanctl-bench"
+_RUN_DEADLINE_S = 60.0
+# OCF: a healthy standby, a healthy active one.
+_HEALTHY = frozenset({0, 8})
+
+# What is compared: ours, and what does its job today.
+PAIRS = {
+    "monitor": ("ocf:sanctl:device monitor", "ocf:linbit:drbd monitor"),
+    "status": ("sanctl status", "crm_mon -1"),
+}
+
+
+@click.group(no_args_is_help=False)
+def bench() -> None:
+    """Measurements in a laboratory."""
+
+
+bench.add_command(cache_command)
+bench.add_command(levels_command)
+bench.add_command(partner_command)
+
+
+@bench.command("cost")
+@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
+              help="The lab it runs in.")  # fmt: skip
+@click.option("--device", default="", help="The device to look at. [the first there is]")
+@click.option("--node", default="", help="Where. [the node that serves the device]")
+@click.option("--repeat", type=click.IntRange(3), default=20, show_default=True,
+              help="Runs of each; medians are told.")  # fmt: skip
+@output_option
+def cost_command(*, name: str, device: str, node: str, repeat: int, output: str) -> None:
+    """Processor time of a monitor and of a look at the status.
+
+    Beside each, in the same run and taking turns with it: the stock DRBD agent's monitor of the
+    same DRBD resource, and crm_mon -1. Time in the kernel and in all child processes is counted.
+    Exits with 0 if the monitor costs less than the stock one.
+    """
+    bed = Bed(name)
+    devices = _devices(bed)
+    if not devices or (device and device not in devices):
+        raise Refused(
+            Problem("SAN-DEV-002", f"lab {name} has no device {device}", "create one first")
+        )
+    device = device or min(devices)
+    node = node or collect.active_node(bed, device)
+    programs = _programs(device, devices[device])
+    found = measure(bed, node, programs, repeat)
+    ratios = {what: found[ours].cpu_s / found[stock].cpu_s for what, (ours, stock) in PAIRS.items()}
+
+    def text() -> None:
+        click.echo(f"{device} on {node}, {len(devices)} devices, {repeat} runs of each, medians")
+        print_table(
+            ("PROGRAM", "CPU", "WALL"),
+            [(what, f"{it.cpu_s:.3f} s", f"{it.wall_s:.3f} s") for what, it in found.items()],
+        )
+        for what, (ours, stock) in PAIRS.items():
+            click.echo(f"{what}: {ours} costs {ratios[what]:.2f} times the CPU of {stock}")
+
+    finish(
+        output,
+        data={
+            "device": device,
+            "node": node,
+            "devices": len(devices),
+            "costs": [
+                {"program": what, "cpu_s": it.cpu_s, "wall_s": it.wall_s, "runs": it.runs}
+                for what, it in found.items()
+            ],
+            "monitor_ratio": ratios["monitor"],
+            "status_ratio": ratios["status"],
+        },
+        text=text,
+        status=ExitStatus.OK if ratios["monitor"] < 1 else ExitStatus.DEGRADED,
+    )
+
+
+def measure(bed: Bed, node: str, programs: Mapping[str, Program], repeat: int) -> dict[str, Cost]:
+    """Run all programs in turns on a node of a lab and return what they cost.
+
+    Raises:
+        CommandError: a program failed, the node did not answer, or it took too long.
+    """
+    try:
+        done = bed.sh(
+            node,
+            f"python3 -I - {shlex.quote(cost.order(programs, repeat))}",
+            stdin=cost.SCRIPT,
+            timeout_s=_RUN_DEADLINE_S * (repeat + 1),
+        )
+    finally:
+        bed.sh(
+            node,
+            f"crm_attribute --node {node} --name master-{_STOCK_INSTANCE} --lifetime reboot"
+            " --delete --quiet",
+            ok=range(256),
+        )
+    return cost.costs(programs, done.stdout)
+
+
+def _devices(bed: Bed) -> dict[str, dict[str, str]]:
+    """Return the parameters of every device in the CIB."""
+    root = ET.fromstring(bed.sh(bed.storage[0].name, "cibadmin --query").stdout)  # noqa: S314 - our lab
+    return {
+        primitive.get("id", ""): {
+            pair.get("name", ""): pair.get("value", "")
+            for pair in primitive.findall("instance_attributes/nvpair")
+        }
+        for primitive in root.findall("configuration/resources/clone/primitive")
+        if (primitive.get("provider"), primitive.get("type")) == ("sanctl", "device")
+    }
+
+
+def _programs(device: str, parameters: Mapping[str, str]) -> dict[str, Program]:
+    """Return what is measured; the agents with what Pacemaker would tell them."""
+    common = {
+        "OCF_ROOT": "/usr/lib/ocf",
+        "OCF_RA_VERSION_MAJOR": "1",
+        "OCF_RA_VERSION_MINOR": "1",
+        "OCF_RESKEY_CRM_meta_interval": "10000",
+        "OCF_RESKEY_CRM_meta_timeout": "30000",
+        "OCF_RESKEY_CRM_meta_clone_max": "2",
+        "OCF_RESKEY_CRM_meta_clone_node_max": "1",
+        "OCF_RESKEY_CRM_meta_promoted_max": "1",
+        "OCF_RESKEY_CRM_meta_promoted_node_max": "1",
+        "OCF_RESKEY_CRM_meta_master_max": "1",
+        "OCF_RESKEY_CRM_meta_master_node_max": "1",
+        "OCF_RESKEY_CRM_meta_notify": "true",
+        "__OCF_ACTION": "monitor",
+    }
+    return {
+        PAIRS["monitor"][0]: Program(
+            argv=(_OURS, "monitor"),
+            env=common
+            | {"OCF_RESOURCE_INSTANCE": device, "OCF_RESOURCE_TYPE": "device"}
+            | {f"OCF_RESKEY_{key}": value for key, value in parameters.items()},
+            ok=_HEALTHY,
+        ),
+        PAIRS["monitor"][1]: Program(
+            argv=(_STOCK, "monitor"),
+            env=common
+            | {"OCF_RESOURCE_INSTANCE": _STOCK_INSTANCE, "OCF_RESOURCE_TYPE": "drbd"}
+            | {"OCF_RESOURCE_PROVIDER": "linbit", "OCF_RESKEY_drbd_resource": device},
+            ok=_HEALTHY,
+        ),
+        PAIRS["status"][0]: Program(
+            argv=("/usr/sbin/sanctl", "status"), env={}, ok=frozenset({0, 1})
+        ),
+        PAIRS["status"][1]: Program(argv=("/usr/sbin/crm_mon", "-1"), env={}, ok=frozenset({0})),
+    }

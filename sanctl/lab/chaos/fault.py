@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Faults as values: what is broken, where, for how long. Pure.
+
+Where a fault names a node it may also say `active` or `standby`: the node that serves the bench's
+first device when the fault's turn comes, and the one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+ACTIVE, STANDBY, WITNESS = "active", "standby", "witness"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerCut:
+    """Some nodes lose power at the same moment; it comes back after `hold_s` if not by fencing."""
+
+    nodes: tuple[str, ...]
+    hold_s: float = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Some nodes hear nobody outside their side on some networks, and nobody hears them."""
+
+    networks: tuple[str, ...]
+    side: tuple[str, ...]
+    hold_s: float = 12.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneWay:
+    """What one node sends to another is lost, or part of it; the answers would arrive."""
+
+    network: str
+    source: str
+    target: str
+    loss_pct: float = 100.0
+    hold_s: float = 12.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowLink:
+    """All that a node sends on a network arrives late."""
+
+    network: str
+    node: str
+    delay_ms: float
+    hold_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A daemon is killed with SIGKILL."""
+
+    node: str
+    daemon: str
+    hold_s: float = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadDisk:
+    """The disk under a node's pool misbehaves, as one of `sanctl lab disk` names it."""
+
+    node: str
+    does: str
+    hold_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Full:
+    """A filesystem of a node has no free block: the pool, or root."""
+
+    node: str
+    place: str
+    hold_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockJump:
+    """A node's clock is set wrong."""
+
+    node: str
+    seconds: int
+    hold_s: float = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentKilled:
+    """The agent is killed after a step of the actions that move the first device."""
+
+    step: str
+    hold_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutDuringMove:
+    """The first device is moved, and the sync link goes `after_s` after that was asked for.
+
+    0: it is cut before anybody asks.
+    """
+
+    after_s: float
+    hold_s: float = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reboot:
+    """Somebody types `reboot`."""
+
+    node: str
+    hold_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuringResync:
+    """A node loses power, comes back, and while it is being sent what it missed comes the next."""
+
+    node: str
+    then: PowerCut | Partition
+    hold_s: float = 0.0
+
+
+Fault = (
+    PowerCut
+    | Partition
+    | OneWay
+    | SlowLink
+    | Kill
+    | BadDisk
+    | Full
+    | ClockJump
+    | AgentKilled
+    | CutDuringMove
+    | Reboot
+    | DuringResync
+)
+
+
+def describe(fault: Fault) -> str:
+    """Return a fault in words, as reports name it."""
+    match fault:
+        case PowerCut(nodes=nodes):
+            return f"power cut of {_and(nodes)}"
+        case Partition(networks=networks, side=side):
+            return f"{_and(networks)}: {_and(side)} cut off from all others"
+        case OneWay(network=network, source=source, target=target, loss_pct=loss):
+            how = "nothing" if loss >= 100 else f"{100 - loss:g} %"
+            return f"{network}: {how} of what {source} sends reaches {target}"
+        case SlowLink(network=network, node=node, delay_ms=delay):
+            return f"{network}: what {node} sends is {delay:g} ms late"
+        case Kill(node=node, daemon=daemon):
+            return f"kill -9 of {daemon} on {node}"
+        case BadDisk(node=node, does=does):
+            return f"disk of {node}: {does}"
+        case Full(node=node, place=place):
+            return f"{place} full on {node}"
+        case ClockJump(node=node, seconds=seconds):
+            return f"clock of {node} off by {seconds:+d} s"
+        case AgentKilled(step=step):
+            return f"agent killed after step {step} of a move"
+        case CutDuringMove(after_s=0):
+            return "move while the sync link is cut"
+        case CutDuringMove(after_s=after_s):
+            return f"sync link cut {after_s:g} s after a move was asked for"
+        case Reboot(node=node):
+            return f"reboot typed on {node}"
+        case DuringResync(node=node, then=then):
+            return f"while {node} is resynced after a power cut: {describe(then)}"
+
+
+def resolve(fault: Fault, names: Mapping[str, str]) -> Fault:
+    """Return a fault with `active`, `standby` and `witness` replaced by nodes."""
+    changed: dict[str, Any] = {}
+    for field in fields(fault):
+        value = getattr(fault, field.name)
+        if isinstance(value, str):
+            changed[field.name] = names.get(value, value)
+        elif isinstance(value, tuple):
+            changed[field.name] = tuple(names.get(each, each) for each in value)
+        elif isinstance(value, PowerCut | Partition):
+            changed[field.name] = resolve(value, names)
+    return replace(fault, **changed)
+
+
+def nodes_of(fault: Fault) -> tuple[str, ...]:
+    """Return the nodes a fault breaks something of."""
+    match fault:
+        case PowerCut(nodes=nodes):
+            return nodes
+        case Partition(side=side):
+            return side
+        case OneWay(source=source, target=target):
+            return (source, target)
+        case AgentKilled() | CutDuringMove():
+            return ()
+        case DuringResync(node=node, then=then):
+            return (node, *nodes_of(then))
+        case _:
+            return (fault.node,)
+
+
+def is_one_sided(fault: Fault, restarted: Collection[str]) -> bool:
+    """Whether no partition has cost both of its sides a node: who wins a fencing race stays up."""
+    if not isinstance(fault, Partition):
+        return True
+    inside = set(restarted) & set(fault.side)
+    return not inside or inside == set(restarted)
+
+
+def as_json(fault: Fault) -> dict[str, Any]:
+    """Return a fault as plain values, with its kind."""
+    return {"kind": type(fault).__name__, **asdict(fault)}
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return " and ".join(names)

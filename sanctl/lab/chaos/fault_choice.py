@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which faults, in which order: fixed scenarios, and random ones that a seed repeats. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from sanctl.lab.chaos.fault import (
+    ACTIVE,
+    STANDBY,
+    WITNESS,
+    AgentKilled,
+    BadDisk,
+    ClockJump,
+    CutDuringMove,
+    DuringResync,
+    Fault,
+    Full,
+    Kill,
+    OneWay,
+    Partition,
+    PowerCut,
+    Reboot,
+    SlowLink,
+)
+
+CLUSTER_DAEMONS = (
+    "corosync",
+    "pacemakerd",
+    "pacemaker-based",
+    "pacemaker-fenced",
+    "pacemaker-execd",
+    "pacemaker-attrd",
+    "pacemaker-schedulerd",
+    "pacemaker-controld",
+)
+HOST_DAEMONS = ("iscsid", "multipathd")
+#: Steps of the device agent's promotion and demotion.
+AGENT_STEPS = ("alua", "gate", "secondary", "primary")
+NETWORKS = ("iscsi", "sync", "hb")
+#: What carries the cluster's membership; only a cut of all of it divides the cluster.
+MEMBERSHIP = ("sync", "hb")
+_DISKS = ("fail", "flaky", "dust", "slow", "hang")
+
+# Of a move that takes two to four seconds; at 0 the link is away before.
+_MOVE_MOMENTS_S = (0.0, 0.5, 1.0, 1.5, 2.5)
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The laboratory as far as the choice of faults depends on it.
+
+    Attributes:
+        storage: nodes that hold data.
+        witnesses: members without.
+        hosts: those that use the devices.
+        voters: the quorum device's host, which is no member and only on the heartbeat network.
+    """
+
+    storage: tuple[str, ...]
+    witnesses: tuple[str, ...]
+    hosts: tuple[str, ...]
+    voters: tuple[str, ...] = ()
+
+    @property
+    def cluster(self) -> tuple[str, ...]:
+        """All members of the cluster."""
+        return self.storage + self.witnesses
+
+
+def bipartitions(nodes: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return one side of every way to divide the nodes in two, the smaller side of each.
+
+    Of two sides of the same size it is the one without the first node.
+    """
+    return tuple(
+        side
+        for size in range(1, len(nodes) // 2 + 1)
+        for side in combinations(nodes, size)
+        if 2 * size < len(nodes) or nodes[0] not in side
+    )
+
+
+def network_sets() -> tuple[tuple[str, ...], ...]:
+    """Return what is cut in the table of partitions: each network, membership, everything."""
+    return (*((network,) for network in NETWORKS), MEMBERSHIP, NETWORKS)
+
+
+def partitions(shape: Shape) -> tuple[Fault, ...]:
+    """Return every bipartition of the cluster on every set of networks.
+
+    Hosts are always on the side that is not named. So where their network is cut and the sides are
+    of the same size, each side is tried. Who votes without being a member is one more to divide.
+    """
+    everybody = shape.cluster + shape.voters
+    found = [
+        Partition(networks=networks, side=each)
+        for networks in network_sets()
+        for side in bipartitions(everybody)
+        for each in _sides(everybody, side, has_hosts="iscsi" in networks)
+        if not {*each} & {*shape.voters}
+    ]
+    return (*found, *(Partition(networks=("hb",), side=(voter,)) for voter in shape.voters))
+
+
+def _sides(
+    nodes: tuple[str, ...], side: tuple[str, ...], *, has_hosts: bool
+) -> tuple[tuple[str, ...], ...]:
+    if not has_hosts or 2 * len(side) < len(nodes):
+        return (side,)
+    return (tuple(node for node in nodes if node not in side), side)
+
+
+def races(shape: Shape) -> tuple[Fault, ...]:
+    """Return losses of all that carries the membership, again and again: who fences whom?
+
+    Of two nodes either may win: which one serves the first device changes with each round.
+    """
+    del shape
+    return tuple(
+        Partition(networks=MEMBERSHIP, side=(node,), hold_s=10.0 + number)
+        for number in range(_ROUNDS)
+        for node in (ACTIVE, STANDBY)
+    )
+
+
+def power_cuts(shape: Shape) -> tuple[Fault, ...]:
+    """Return the power cuts: each role, every two at once, all at once."""
+    single: list[Fault] = [PowerCut(nodes=(ACTIVE,)), PowerCut(nodes=(STANDBY,))]
+    if shape.witnesses:
+        single.append(PowerCut(nodes=(WITNESS,)))
+    pairs = [PowerCut(nodes=pair) for pair in combinations(shape.cluster, 2)]
+    everything = [PowerCut(nodes=shape.cluster)] if len(shape.cluster) > 2 else []
+    return (*single, *pairs, *everything)
+
+
+def kills(shape: Shape) -> tuple[Fault, ...]:
+    """Return the killing of each daemon where it matters most."""
+    return (
+        *(Kill(node=ACTIVE, daemon=daemon) for daemon in CLUSTER_DAEMONS),
+        *(Kill(node=ACTIVE, daemon="corosync-qdevice") for _ in shape.voters),
+        *(Kill(node=voter, daemon="corosync-qnetd") for voter in shape.voters),
+        *(Kill(node=shape.hosts[0], daemon=daemon) for daemon in HOST_DAEMONS),
+    )
+
+
+def storage_faults(shape: Shape) -> tuple[Fault, ...]:
+    """Return what can happen to the disks and filesystems of either replica."""
+    del shape
+    found: list[Fault] = []
+    for node in (STANDBY, ACTIVE):
+        found += [BadDisk(node=node, does=does) for does in _DISKS]
+        found += [Full(node=node, place=place) for place in ("pool", "root")]
+    return tuple(found)
+
+
+def links(shape: Shape) -> tuple[Fault, ...]:
+    """Return asymmetric, lossy and slow links."""
+    host = shape.hosts[0]
+    return (
+        OneWay(network="sync", source=ACTIVE, target=STANDBY),
+        OneWay(network="sync", source=STANDBY, target=ACTIVE),
+        OneWay(network="hb", source=ACTIVE, target=STANDBY),
+        OneWay(network="iscsi", source=ACTIVE, target=host),
+        OneWay(network="iscsi", source=host, target=ACTIVE),
+        OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20),
+        OneWay(network="hb", source=STANDBY, target=ACTIVE, loss_pct=30),
+        SlowLink(network="sync", node=ACTIVE, delay_ms=50),
+        SlowLink(network="iscsi", node=ACTIVE, delay_ms=50),
+    )
+
+
+def operations(shape: Shape) -> tuple[Fault, ...]:
+    """Return what people and half-done work do to a cluster."""
+    del shape
+    return (
+        *(AgentKilled(step=step) for step in AGENT_STEPS),
+        *(CutDuringMove(after_s=after_s) for after_s in _MOVE_MOMENTS_S),
+        Reboot(node=STANDBY),
+        Reboot(node=ACTIVE),
+        ClockJump(node=ACTIVE, seconds=3600),
+        ClockJump(node=STANDBY, seconds=-3600),
+    )
+
+
+def doubles(shape: Shape) -> tuple[Fault, ...]:
+    """Return second faults during the resync that the first one made necessary."""
+    del shape
+    return (
+        DuringResync(node=STANDBY, then=PowerCut(nodes=(STANDBY,))),
+        DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE,))),
+        DuringResync(node=STANDBY, then=Partition(networks=("sync",), side=(STANDBY,))),
+        DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE, STANDBY))),
+    )
+
+
+def quick(shape: Shape) -> tuple[Fault, ...]:
+    """Return the shortest fault of every kind that costs neither a fencing nor a restart."""
+    del shape
+    return (
+        OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
+        SlowLink(network="iscsi", node=ACTIVE, delay_ms=30, hold_s=4),
+        ClockJump(node=STANDBY, seconds=3600, hold_s=4),
+        Kill(node=STANDBY, daemon="pacemaker-attrd", hold_s=2),
+        Full(node=STANDBY, place="root", hold_s=4),
+        BadDisk(node=STANDBY, does="slow", hold_s=4),
+        Partition(networks=("sync",), side=(STANDBY,), hold_s=5),
+    )
+
+
+def each_kind(shape: Shape) -> tuple[Fault, ...]:
+    """Return one fault of every kind: the quick ones, then those that take a node or an agent.
+
+    The double fault holds two power cuts: there is none by itself.
+    """
+    return (
+        *quick(shape),
+        AgentKilled(step="gate"),
+        CutDuringMove(after_s=1.0, hold_s=5),
+        Reboot(node=STANDBY),
+        Partition(networks=NETWORKS, side=(ACTIVE,), hold_s=10),
+        DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE,))),
+    )
+
+
+SCENARIOS: Mapping[str, Callable[[Shape], tuple[Fault, ...]]] = {
+    "quick": quick,
+    "each-kind": each_kind,
+    "power": power_cuts,
+    "partitions": partitions,
+    "races": races,
+    "links": links,
+    "daemons": kills,
+    "storage": storage_faults,
+    "operations": operations,
+    "double": doubles,
+}
+
+
+def random_faults(shape: Shape, seed: int, count: int) -> tuple[Fault, ...]:
+    """Return `count` faults that the seed decides, and nothing else.
+
+    All kinds are equally likely, however many faults there are of each.
+    """
+    choose = random.Random(f"sanctl-chaos/{seed}")  # noqa: S311 - to be repeated, no secret
+    makers = _makers(shape)
+    return tuple(choose.choice(makers)(choose) for _ in range(count))
+
+
+def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
+    """Return a maker of random faults for each kind."""
+    cluster, storage, hosts = shape.cluster, shape.storage, shape.hosts
+
+    def some(choose: random.Random, nodes: tuple[str, ...], at_most: int) -> tuple[str, ...]:
+        return tuple(sorted(choose.sample(nodes, choose.randint(1, min(at_most, len(nodes))))))
+
+    def hold_s(choose: random.Random, low: int, high: int) -> float:
+        return float(choose.randint(low, high))
+
+    def pair(choose: random.Random, network: str) -> tuple[str, str]:
+        nodes = cluster if network != "iscsi" else storage + hosts
+        source, target = choose.sample(nodes, 2)
+        if network == "iscsi" and {source, target} <= set(hosts):
+            target = choose.choice(storage)
+        return source, target
+
+    def one_way(choose: random.Random) -> Fault:
+        network = choose.choice(NETWORKS)
+        source, target = pair(choose, network)
+        loss_pct = choose.choice((5.0, 20.0, 50.0, 100.0))
+        return OneWay(network=network, source=source, target=target, loss_pct=loss_pct,
+                      hold_s=hold_s(choose, 5, 20))  # fmt: skip
+
+    def kill(choose: random.Random) -> Fault:
+        if choose.random() < 0.25:
+            return Kill(node=choose.choice(hosts), daemon=choose.choice(HOST_DAEMONS))
+        return Kill(node=choose.choice(cluster), daemon=choose.choice(CLUSTER_DAEMONS))
+
+    def then(choose: random.Random) -> PowerCut | Partition:
+        if choose.random() < 0.5:
+            return PowerCut(nodes=some(choose, storage, 2))
+        return Partition(networks=choose.choice(network_sets()), side=(choose.choice(cluster),))
+
+    def power_cut(choose: random.Random) -> Fault:
+        return PowerCut(nodes=some(choose, cluster, len(cluster)), hold_s=hold_s(choose, 2, 15))
+
+    return (
+        power_cut,
+        lambda choose: Partition(
+            networks=choose.choice(network_sets()),
+            side=choose.choice(bipartitions(cluster)),
+            hold_s=hold_s(choose, 3, 25),
+        ),
+        one_way,
+        lambda choose: SlowLink(
+            network=choose.choice(NETWORKS),
+            node=choose.choice(storage),
+            delay_ms=choose.choice((10.0, 50.0, 200.0)),
+            hold_s=hold_s(choose, 5, 15),
+        ),
+        kill,
+        lambda choose: BadDisk(
+            node=choose.choice(storage), does=choose.choice(_DISKS), hold_s=hold_s(choose, 3, 15)
+        ),
+        lambda choose: Full(
+            node=choose.choice(storage),
+            place=choose.choice(("pool", "root")),
+            hold_s=hold_s(choose, 5, 15),
+        ),
+        lambda choose: ClockJump(
+            node=choose.choice(cluster), seconds=choose.choice((-3600, -60, 60, 3600, 86400))
+        ),
+        lambda choose: AgentKilled(step=choose.choice(AGENT_STEPS)),
+        lambda choose: CutDuringMove(
+            after_s=choose.choice(_MOVE_MOMENTS_S), hold_s=hold_s(choose, 3, 15)
+        ),
+        lambda choose: Reboot(node=choose.choice(cluster)),
+        lambda choose: DuringResync(node=choose.choice(storage), then=then(choose)),
+    )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the JSON output of the laboratory's commands holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, TypedDict
+
+from sanctl.cli.documents.contract import DOCUMENTS
+
+
+class LabNode(TypedDict):
+    """A node of a laboratory."""
+
+    name: Annotated[str, "its name"]
+    role: Annotated[str, "`storage`, `witness` or `initiator`"]
+    power: Annotated[str, "`on` or `off`"]
+    address: Annotated[str, "its address on the heartbeat network"]
+    bmc: Annotated[str | None, "its BMC's address; hosts have none"]
+    unplugged: Annotated[list[str], "networks whose cable is pulled"]
+
+
+class LabCut(TypedDict):
+    """What does not come through between two nodes of a laboratory."""
+
+    network: Annotated[str, "the network"]
+    source: Annotated[str, "the node that sends"]
+    target: Annotated[str, "the node that does not get all of it"]
+    loss_pct: Annotated[float, "how much is lost; 100: everything"]
+
+
+class Lab(TypedDict):
+    """A laboratory."""
+
+    name: Annotated[str, "its name"]
+    up: Annotated[bool, "whether it runs"]
+    release: Annotated[str, "its nodes' Debian"]
+    directory: Annotated[str, "where its files are"]
+    cuts: Annotated[list[LabCut], "what was cut between nodes"]
+    nodes: Annotated[list[LabNode], "its nodes"]
+
+
+class LabName(TypedDict):
+    """A laboratory in short."""
+
+    name: Annotated[str, "its name"]
+    up: Annotated[bool, "whether it runs"]
+
+
+class Labs(TypedDict):
+    """All laboratories of this machine."""
+
+    labs: Annotated[list[LabName], "each of them"]
+
+
+class LabPower(TypedDict):
+    """A laboratory node's power."""
+
+    node: Annotated[str, "the node"]
+    power: Annotated[str, "`on` or `off`"]
+
+
+class MissingOption(TypedDict):
+    """An option that a kernel lacks."""
+
+    name: Annotated[str, "the option"]
+    wanted: Annotated[str, "the value it should have"]
+    reason: Annotated[str, "what it is for"]
+
+
+class KernelCheck(TypedDict):
+    """What a kernel lacks."""
+
+    missing: Annotated[list[MissingOption], "empty: nothing"]
+
+
+class ProgramCost(TypedDict):
+    """What one program cost, by median."""
+
+    program: Annotated[str, "what was run"]
+    cpu_s: Annotated[float, "processor time, kernel and children included"]
+    wall_s: Annotated[float, "time from start to end"]
+    runs: Annotated[int, "how often it was run"]
+
+
+class Costs(TypedDict):
+    """What sanctl costs beside what people run today."""
+
+    device: Annotated[str, "the device that was monitored"]
+    node: Annotated[str, "where"]
+    devices: Annotated[int, "how many devices the status had to show"]
+    costs: Annotated[list[ProgramCost], "each program"]
+    monitor_ratio: Annotated[float, "processor time of our monitor by that of the stock one"]
+    status_ratio: Annotated[float, "processor time of `sanctl status` by that of `crm_mon -1`"]
+
+
+class LevelChange(TypedDict):
+    """One change of a device's copies under load, as the host felt it."""
+
+    before: Annotated[list[str], "nodes that had copies"]
+    after: Annotated[list[str], "nodes that have copies now"]
+    took_s: Annotated[float, "seconds until the command was done, with the sync"]
+    pause_s: Annotated[float, "the longest time the host had no answer"]
+    errors: Annotated[int, "requests of the host that failed"]
+    sessions_kept: Annotated[bool, "whether the sessions to nodes that stayed are the same ones"]
+    written_bytes: Annotated[int, "of distinct blocks the host wrote meanwhile"]
+    copied_bytes: Annotated[int, "what DRBD had to copy"]
+    sent_bytes: Annotated[int, "what the serving node sent on the sync network meanwhile"]
+    violations: Annotated[list[str], "what the kernels had against it; empty: nothing"]
+
+
+class Levels(TypedDict):
+    """What changes of level cost the host."""
+
+    device_bytes: Annotated[int, "size of the device"]
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    changes: Annotated[list[LevelChange], "each change"]
+
+
+class PartnerLoss(TypedDict):
+    """A standby lost its power while a host wrote."""
+
+    limit_bytes: Annotated[int | None, "what was allowed to be dirty; null: write-through"]
+    at_cut_bytes: Annotated[int, "what its page cache had yet to write just before"]
+    dirty_bytes: Annotated[int, "what the node that serves flushed before it went on"]
+    flush_s: Annotated[float, "what that took"]
+    pause_s: Annotated[float, "the longest time the host had no answer"]
+    errors: Annotated[int, "requests of the host that failed"]
+
+
+class PartnerLosses(TypedDict):
+    """What write-back costs when the standby is lost, by what is dirty."""
+
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    losses: Annotated[list[PartnerLoss], "each loss"]
+
+
+class CacheFigures(TypedDict):
+    """Random mixed I/O in one mode of the pool's flash, or with a read cache instead."""
+
+    mode: Annotated[str, "`none`, `write-through`, `write-back` or `read cache in RAM`"]
+    iops: Annotated[float, "requests a second"]
+    factor: Annotated[float, "that by those of `none`"]
+    mean_ms: Annotated[float, "mean latency"]
+    read_ms: Annotated[float, "mean latency of reads"]
+    write_ms: Annotated[float, "mean latency of writes"]
+    p50_ms: Annotated[float, "half were answered within this time"]
+    p95_ms: Annotated[float, "of twenty, all but one"]
+    p99_ms: Annotated[float, "of a hundred, all but one"]
+    hit_percent: Annotated[int | None, "reads that the serving node found there; null: not told"]
+
+
+class ReferenceFigures(TypedDict):
+    """The same mode in the run that it is held against."""
+
+    mode: Annotated[str, "`none`, `write-through` or `write-back`"]
+    iops: Annotated[float, "requests a second"]
+    mean_ms: Annotated[float, "mean latency"]
+
+
+class CacheBench(TypedDict):
+    """What flash before slow disks is worth, or RAM."""
+
+    what: Annotated[str, "what was done"]
+    seconds: Annotated[int, "of each mode"]
+    machine: Annotated[str, "where"]
+    modes: Annotated[list[CacheFigures], "each mode"]
+    reference: Annotated[list[ReferenceFigures], "what it is held against"]
+
+
+#: What `data` holds when a command succeeds, by the command's words: those of a checkout, which
+#: has the laboratory's commands, too.
+ALL_DOCUMENTS: Mapping[str, object] = {
+    **DOCUMENTS,
+    "bench cache": CacheBench,
+    "bench cost": Costs,
+    "bench levels": Levels,
+    "bench partner": PartnerLosses,
+    "lab kernel-check": KernelCheck,
+    "lab list": Labs,
+    "lab power": LabPower,
+    "lab status": Lab,
+    "lab up": Lab,
+}

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The initiator: logs in to a device's portals, finds its multipath device, runs the ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.measure import ledger_writer
+
+_WRITER = "/usr/local/lib/sanctl-ledger.py"
+_SESSION = re.compile(r"^\w+: \[(\d+)\] (\S+?):\d+,\d+ (\S+)", re.MULTILINE)
+
+# Prints the name of the dm device above each path of a target, and of each path its sdX; once udev
+# has made the device's own link, as nobody could open it before.
+_FIND_PATHS = r"""
+for portal in {portals}; do
+    path=$(readlink -e /dev/disk/by-path/ip-$portal:3260-iscsi-{iqn}-lun-0) || continue
+    for dm in /sys/block/${{path#/dev/}}/holders/dm-*; do
+        [ -e $dm ] || continue
+        name=$(cat $dm/dm/name)
+        # The kernel has it before udev has made its name.
+        [ -b /dev/mapper/$name ] && echo "$name ${{path#/dev/}}"
+    done
+done
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRun:
+    """A ledger that is being written."""
+
+    unit: str
+    device: str
+    log: str
+
+
+class Host:
+    """One initiator of the laboratory."""
+
+    def __init__(self, bed: Bed, name: str) -> None:
+        self.bed = bed
+        self.name = name
+
+    @property
+    def iqn(self) -> str:
+        """The name it introduces itself with."""
+        return self.bed.node(self.name).initiator_iqn
+
+    def sh(self, script: str, *, timeout_s: float = 60.0, ok: Sequence[int] = (0,)) -> str:
+        """Run a script here and return what it printed."""
+        return self.bed.sh(self.name, script, timeout_s=timeout_s, ok=ok).stdout
+
+    def discover(self, portal: str) -> tuple[str, ...]:
+        """Ask a portal for the targets it shows this host."""
+        out = self.sh(
+            # 21: no records found, which is what a host that is not on any list is told.
+            f"iscsiadm -m discovery -t sendtargets -p {portal}",
+            ok=(0, 21),
+        )
+        return tuple(line.split()[1] for line in out.splitlines() if len(line.split()) == 2)
+
+    def login(self, target: str, portals: Sequence[str]) -> str:
+        """Log in to every portal and return the path of the multipath device.
+
+        Raises:
+            NotConverged: the device does not appear with all its paths.
+        """
+        for portal in portals:
+            wait_for(
+                f"an answer of the portal {portal} to {self.name}",
+                partial(self._has_records, portal),
+                within_s=30,
+            )
+        self.sh(f"iscsiadm -m node -T {target} --login", ok=(0, 15))  # 15: has a session already
+
+        def all_paths() -> str | None:
+            found = self.paths(target, portals)
+            if len(found) != len(portals):
+                return None
+            path = f"/dev/mapper/{set(found.values()).pop()}"
+            # The kernel has it before udev, on a busy machine, has made its name.
+            return (
+                path if self.bed.sh(self.name, f"test -e {path}", ok=(0, 1)).status == 0 else None
+            )
+
+        return wait_for(
+            f"the multipath device of {target} with {len(portals)} paths", all_paths, within_s=45
+        )
+
+    def _has_records(self, portal: str) -> bool:
+        # 11: the portal closed the connection in the middle, or was silent; people ask again.
+        script = f"iscsiadm -m discovery -t sendtargets -p {portal}"
+        return self.bed.sh(self.name, script, ok=(0, 11)).status == 0
+
+    def paths(self, target: str, portals: Sequence[str]) -> dict[str, str]:
+        """Return the multipath device's name by path (sdX)."""
+        out = self.sh(_FIND_PATHS.format(portals=" ".join(portals), iqn=target))
+        return {path: name for name, path in (line.split() for line in out.splitlines())}
+
+    def logout(self, target: str) -> None:
+        """Let go of a target: its multipath device, its sessions, its records."""
+        self.sh(
+            f"for path in $(ls -d /dev/disk/by-path/ip-*-iscsi-{target}-lun-0 2>/dev/null); do"
+            "     for dm in /sys/block/$(basename $(readlink -f $path))/holders/dm-*; do"
+            "         [ -e $dm ] && multipath -f $(cat $dm/dm/name);"
+            "     done;"
+            " done;"
+            f" iscsiadm -m node -T {target} --logout; iscsiadm -m node -T {target} -o delete; true"
+        )
+
+    def sessions(self, target: str) -> dict[str, str]:
+        """Return the session id by portal address."""
+        out = self.sh("iscsiadm -m session", ok=(0, 21))
+        return {portal: sid for sid, portal, iqn in _SESSION.findall(out) if iqn == target}
+
+    def start_ledger(self, name: str, device: str, *options: str) -> LedgerRun:
+        """Begin to write a ledger in the background.
+
+        Raises:
+            NotConverged: it does not get its first acknowledgement.
+        """
+        source = Path(ledger_writer.__file__).read_text()
+        self.bed.sh(self.name, f"mkdir -p {Path(_WRITER).parent}; cat >{_WRITER}", stdin=source)
+        run = LedgerRun(unit=f"ledger-{name}", device=device, log=f"/var/tmp/{name}.ledger")  # noqa: S108
+        self.sh(
+            f"rm -f {run.log}; systemctl reset-failed {run.unit} 2>/dev/null;"
+            # It ends when the write in flight has an answer; that may take as long as a takeover.
+            f" systemd-run --quiet --collect --unit={run.unit} -p TimeoutStopSec=120"
+            f" -p KillMode=mixed python3 {_WRITER} write --device {shlex.quote(device)}"
+            f" --log {run.log} {shlex.join(options)}"
+        )
+        wait_for(
+            "the ledger's first writes",
+            lambda: int(self.sh(f"stat -c %s {run.log}", ok=(0, 1)) or 0) > 512 + 32 * 20,
+            within_s=120,
+        )
+        return run
+
+    def stop_ledger(self, run: LedgerRun) -> None:
+        """End a ledger; returns when its last write was answered."""
+        self.sh(f"systemctl stop {run.unit}", timeout_s=150)
+
+    def check_ledger(self, run: LedgerRun) -> dict[str, Any]:
+        """Read every touched block back and return the checker's result."""
+        out = self.sh(
+            f"python3 {_WRITER} check --device {shlex.quote(run.device)} --log {run.log}",
+            timeout_s=300,
+            ok=(0, 1),
+        )
+        result = json.loads(out)
+        assert isinstance(result, dict)
+        return result
+
+    def fetch_log(self, run: LedgerRun) -> tuple[ledger_writer.LogHead, list[ledger_writer.Record]]:
+        """Bring the log here and parse it, on the host's clock; it may still be growing."""
+        with tempfile.NamedTemporaryFile() as copy:
+            copy.write(self.bed.read_bytes(self.name, run.log))
+            copy.flush()
+            head, records = ledger_writer.read_log(Path(copy.name))
+        ahead_ns = round(self.bed.skew_s(self.name) * 1e9)
+        return head, [record._replace(wall_ns=record.wall_ns - ahead_ns) for record in records]
+
+    @contextmanager
+    def watch_ledger(self, run: LedgerRun) -> Iterator[Iterator[dict[str, Any]]]:
+        """Follow a ledger: one state about every half second."""
+        with self.bed.stream(self.name, f"python3 {_WRITER} watch --log {run.log}") as process:
+            assert process.stdout is not None
+            yield (json.loads(line) for line in process.stdout)

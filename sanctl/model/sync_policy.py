@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How the replicas of one device are brought into line: a pure value, written as words `key=value`.
+
+NamedTuples, not dataclasses: the agents read it on every monitor (see sanctl/model/drbd.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+from sanctl.errors import Problem, UsageError
+
+_HOURS = re.compile(r"([01][0-9]|2[0-3])-([01][0-9]|2[0-3])")
+_SCHEDULE = re.compile(r"(daily|mon|tue|wed|thu|fri|sat|sun)@([01][0-9]|2[0-3])")
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_ALWAYS = "always"
+_OFF = "off"
+
+DEFAULT_PRIORITY = 50
+#: Redundancy has to come back under load too: with 4 MiB/s a busy gigabyte took minutes.
+DEFAULT_RATE_MIN_KIB = 32 * 1024
+# DRBD's bounds of c-max-rate (drbd_limits.h), which are the narrower ones.
+_RATE_LOWEST_KIB = 250
+_RATE_HIGHEST_KIB = 4 << 20
+
+
+class Window(NamedTuple):
+    """Hours of the day, on the node's own clock: from `first` up to, not including, `end`.
+
+    An end before the beginning is one of the next day.
+    """
+
+    first: int
+    end: int
+
+    def is_open(self, hour: int) -> bool:
+        """Whether an hour of the day (0-23) lies in it."""
+        if self.first < self.end:
+            return self.first <= hour < self.end
+        return hour >= self.first or hour < self.end
+
+    def __str__(self) -> str:
+        return f"{self.first:02}-{self.end:02}"
+
+
+class Schedule(NamedTuple):
+    """When a device is verified by itself.
+
+    Attributes:
+        day: 0-6 from Monday on, as `time.struct_time` counts; None for every day.
+        hour: the hour of the day at which it may begin.
+    """
+
+    day: int | None
+    hour: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `sun@03` or `daily@03`.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        found = _SCHEDULE.fullmatch(text)
+        if found is None:
+            raise UsageError(
+                Problem(
+                    "SAN-SYNC-001",
+                    f"{text!r} is no schedule",
+                    "a day and an hour: sun@03, daily@03; or off",
+                )
+            )
+        day, hour = found.groups()
+        return cls(day=None if day == "daily" else _DAYS.index(day), hour=int(hour))
+
+    def __str__(self) -> str:
+        return f"{'daily' if self.day is None else _DAYS[self.day]}@{self.hour:02}"
+
+
+class SyncPolicy(NamedTuple):
+    """How a device is synced.
+
+    Attributes:
+        full_above: from how many percent that differ on everything is sent, in one sequence; None:
+            only what differs, whatever that is.
+        csums: compare checksums before a block is sent, always; without it only after a crash of
+            the Primary, when most of what is marked is the same.
+        rate_min_kib: what a resync may take, in KiB/s, while hosts read and write.
+        rate_max_kib: what it may take at all; None: what the sync network gives.
+        window: when it may run; None: always.
+        priority: 0-100, the higher one first when several devices wait.
+        verify: when the replicas are compared; None: when somebody asks.
+    """
+
+    full_above: int | None = None
+    csums: bool = False
+    rate_min_kib: int = DEFAULT_RATE_MIN_KIB
+    rate_max_kib: int | None = None
+    window: Window | None = None
+    priority: int = DEFAULT_PRIORITY
+    verify: Schedule | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the words of the device's attribute `sync`; what is not named is the default.
+
+        Raises:
+            UsageError: a word is unknown, or has no meaning; all of them are told.
+        """
+        problems: list[Problem] = []
+        values: dict[str, str] = {}
+        for word in text.split():
+            key, sign, value = word.partition("=")
+            if not sign or key not in _READERS:
+                problems.append(
+                    Problem("SAN-SYNC-002", f"{word!r} is no part of a sync policy", _KNOWN)
+                )
+            else:
+                values[key] = value
+        return cls().changed(values, problems)
+
+    def changed(self, values: Mapping[str, str], problems: list[Problem] | None = None) -> Self:
+        """Return this policy with other values, given as they are typed.
+
+        Args:
+            values: by their keys, as `parse` reads them.
+            problems: problems that were found before.
+
+        Raises:
+            UsageError: a value has no meaning, or does not go with another; all are told.
+        """
+        found = list(problems or ())
+        given: list[Any] = list(self)
+        for key, value in values.items():
+            try:
+                given[list(_READERS).index(key)] = _READERS[key](value)
+            except UsageError as error:
+                found.extend(error.problems)
+        result = type(self)(*given)
+        if result.rate_max_kib is not None and result.rate_max_kib < result.rate_min_kib:
+            found.append(
+                Problem(
+                    "SAN-SYNC-004",
+                    f"a rate of at least {result.rate_min_kib} KiB/s and at most"
+                    f" {result.rate_max_kib} KiB/s contradict each other",
+                    "--rate-max must not be less than --rate-min",
+                )
+            )
+        if found:
+            raise UsageError(*found)
+        return result
+
+    def __str__(self) -> str:
+        """Write the words that `parse` reads: only what is not the default."""
+        return " ".join(
+            f"{key}={_written(value)}"
+            for key, value, default in zip(_READERS, self, DEFAULT, strict=True)
+            if value != default
+        )
+
+
+#: What a device has that nobody asked anything for.
+DEFAULT = SyncPolicy()
+
+
+def _written(value: object) -> str:
+    if value is True or value is False:
+        return "on" if value else _OFF
+    return str(value)
+
+
+def _percent(text: str) -> int | None:
+    if text == "never":
+        return None
+    return _whole(text, "SAN-SYNC-003", 1, 99, "--full-above takes 1 to 99 percent, or never")
+
+
+def _switch(text: str) -> bool:
+    if text not in {"on", _OFF}:
+        raise UsageError(Problem("SAN-SYNC-003", f"{text!r} is neither on nor off"))
+    return text == "on"
+
+
+def _rate(text: str) -> int:
+    bounds = f"a rate is {_RATE_LOWEST_KIB}K to 4G a second: 500K, 32M, 1G"
+    unit = {"K": 0, "M": 10, "G": 20}.get(text[-1:].upper())
+    if unit is None:
+        # As it is stored: KiB.
+        return _whole(text, "SAN-SYNC-003", _RATE_LOWEST_KIB, _RATE_HIGHEST_KIB, bounds)
+    count = _whole(text[:-1], "SAN-SYNC-003", 1, _RATE_HIGHEST_KIB, bounds) << unit
+    return _whole(str(count), "SAN-SYNC-003", _RATE_LOWEST_KIB, _RATE_HIGHEST_KIB, bounds)
+
+
+def _ceiling(text: str) -> int | None:
+    return None if text == "network" else _rate(text)
+
+
+def _window(text: str) -> Window | None:
+    if text == _ALWAYS:
+        return None
+    found = _HOURS.fullmatch(text)
+    if found is None or found[1] == found[2]:
+        raise UsageError(
+            Problem(
+                "SAN-SYNC-003",
+                f"{text!r} are no hours",
+                "two hours of the day: 22-06; or always",
+            )
+        )
+    return Window(int(found[1]), int(found[2]))
+
+
+def _priority(text: str) -> int:
+    return _whole(text, "SAN-SYNC-003", 0, 100, "--priority takes 0 to 100")
+
+
+def _schedule(text: str) -> Schedule | None:
+    return None if text == _OFF else Schedule.parse(text)
+
+
+def _whole(text: str, code: str, lowest: int, highest: int, hint: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise UsageError(Problem(code, f"{text!r} is not a whole number", hint))
+    if not lowest <= int(text) <= highest:
+        raise UsageError(Problem(code, f"{text} is out of bounds", hint))
+    return int(text)
+
+
+# In the order of SyncPolicy's fields.
+_READERS: dict[str, Callable[[str], object]] = {
+    "full-above": _percent,
+    "csums": _switch,
+    "rate-min": _rate,
+    "rate-max": _ceiling,
+    "window": _window,
+    "priority": _priority,
+    "verify": _schedule,
+}
+_KNOWN = f"known are {', '.join(_READERS)}; an older sanctl may know less than the newest"

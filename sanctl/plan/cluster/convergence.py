@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whether a change has had its effect, and what is still missing: pure, asked again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sanctl.errors import Problem
+from sanctl.model.cluster import PRESENT, Cluster, Failure, NodeState, Role
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName, NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a change has come: whether it is done, and what was seen last."""
+
+    is_done: bool
+    seen: str
+
+
+def failure_problem(failure: Failure) -> Problem:
+    """Say a failed action in one line."""
+    reason = failure.reason or f"it said {failure.status!r} and gave no reason"
+    return Problem(
+        "SAN-DEV-020",
+        f"{failure.action} of {failure.resource} on {failure.node} failed: {reason}",
+        f"journalctl SANCTL_DEVICE={failure.resource} on {failure.node} has the details; then "
+        f"'crm_resource --cleanup --resource {failure.resource}' lets Pacemaker try again",
+    )
+
+
+def new_failures(
+    cluster: Cluster, resources: Collection[str], known: Collection[Failure]
+) -> tuple[Failure, ...]:
+    """Return failures of these resources that were not there before."""
+    return tuple(
+        failure
+        for failure in cluster.mon.failures
+        if failure.resource in resources and failure not in known
+    )
+
+
+def created(cluster: Cluster, name: DeviceName) -> Progress:
+    """A new device is done when all replicas are in sync and exactly one node serves it."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="it is not in the CIB")
+    active = cluster.mon.active_nodes(name)
+    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
+    return Progress(
+        is_done=in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes},
+        seen=describe(cluster, device),
+    )
+
+
+def moved(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:
+    """A move is done when that node, and no other, serves the device."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="the device is gone")
+    return Progress(is_done=cluster.active_node(name) == node.value, seen=describe(cluster, device))
+
+
+def not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
+    """Return the nodes whose replica is Primary and that Pacemaker does not show as promoted.
+
+    It notes a reload as a start: until it has promoted what was promoted once more, for a second,
+    the device would be shown as served by nobody.
+    """
+    return tuple(
+        node
+        for node in device.nodes
+        if cluster.replica(device.name, node).role == "Primary"
+        and cluster.mon.role(device.name, node) is Role.UNPROMOTED
+    )
+
+
+def _told(cluster: Cluster, device: DeviceSpec, *, is_applied: bool, seen: str) -> Progress:
+    """Return what a change that replicas apply themselves has got to."""
+    unseen = not_shown(cluster, device)
+    if is_applied and unseen:
+        nodes = ", ".join(map(str, unseen))
+        return Progress(is_done=False, seen=f"{seen}; Pacemaker does not show {nodes} as serving")
+    return Progress(is_done=is_applied, seen=seen)
+
+
+def resized(cluster: Cluster, name: DeviceName) -> Progress:
+    """A resize is done when every replica reports the new size."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="the device is gone")
+    sizes = {node: cluster.replica(name, node).size_bytes for node in device.nodes}
+    return _told(
+        cluster,
+        device,
+        is_applied=all(size == device.size.bytes for size in sizes.values()),
+        seen=", ".join(
+            f"{node}: {'?' if size is None else f'{size} bytes'}"
+            for node, size in sorted(sizes.items())
+        ),
+    )
+
+
+def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progress:
+    """An access list is applied when no running replica reports another one."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="the device is gone")
+    lists = {
+        node: cluster.replica(name, node).access
+        for node in device.nodes
+        if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
+    }
+    behind = sorted(str(node) for node, value in lists.items() if value != expected)
+    seen = f"not yet applied on {', '.join(behind)}" if behind else "applied"
+    return _told(cluster, device, is_applied=not behind, seen=seen)
+
+
+def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
+    """A sync policy is applied when every running replica has it in force."""
+    device = cluster.cib.device(name)
+    if device is None:
+        return Progress(is_done=False, seen="the device is gone")
+    behind = sorted(
+        str(node)
+        for node in device.nodes
+        if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
+        and cluster.replica(name, node).policy != str(device.sync)
+    )
+    seen = f"not yet in force on {', '.join(behind)}" if behind else "applied"
+    return _told(cluster, device, is_applied=not behind, seen=seen)
+
+
+def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]) -> Progress:
+    """A standby is done when nothing of ours runs there and what it served is served elsewhere."""
+    state = cluster.mon.state(name)
+    names = {device.name.value for device in cluster.cib.devices}
+    running = sorted(
+        instance.resource
+        for instance in cluster.mon.instances
+        if instance.node == name.value and instance.resource in names
+    )
+    unserved = sorted(
+        device.value
+        for device in served_before
+        if device.value in names and cluster.active_node(device) is None
+    )
+    left = state in {NodeState.STANDBY, NodeState.OFFLINE}
+    words = [f"{name} is {state.value}"]
+    if running:
+        words.append(f"still running there: {_some(running)}")
+    if unserved:
+        words.append(f"served by no node yet: {_some(unserved)}")
+    return Progress(is_done=left and not running and not unserved, seen="; ".join(words))
+
+
+def back_online(cluster: Cluster, name: NodeName) -> Progress:
+    """A node is back when its replicas run there and are up to date."""
+    state = cluster.mon.state(name)
+    behind = []
+    for device in cluster.cib.devices:
+        if name in device.nodes and not device.is_stopping:
+            replica = cluster.replica(device.name, name)
+            # Both ends have to say so, as far as the other one is there to be asked.
+            there = [n for n in device.nodes if cluster.mon.state(n) is NodeState.ONLINE]
+            linked = all(
+                cluster.replica(device.name, node).is_in_sync_with(set(there) - {node})
+                for node in there
+            )
+            alone = not set(there) - {name}
+            if not (
+                cluster.mon.role(device.name, name) in {Role.PROMOTED, Role.UNPROMOTED}
+                and replica.is_up_to_date
+                and (linked or alone)
+            ):
+                behind.append(f"{device.name} {replica.brief()}")
+    words = [f"{name} is {state.value}"]
+    if behind:
+        words.append(f"not yet up to date there: {_some(behind)}")
+    return Progress(is_done=state is NodeState.ONLINE and not behind, seen="; ".join(words))
+
+
+def describe(cluster: Cluster, device: DeviceSpec) -> str:
+    """Say in one line what each node does for a device."""
+    words = []
+    for node in device.nodes:
+        state = cluster.mon.state(node)
+        if state not in PRESENT:
+            words.append(f"{node}: {state.value}")
+            continue
+        role = cluster.mon.role(device.name, node)
+        words.append(f"{node}: {role.value}, {cluster.replica(device.name, node).brief()}")
+    return "; ".join(words)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

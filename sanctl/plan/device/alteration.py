@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Changing a device that exists: size, access list, sync policy, the node that serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import AddMove, Change, ClearParameter, RemoveMove, SetParameter
+from sanctl.model.cluster import Cluster, NodeState, Role
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, format_bytes
+from sanctl.plan.cluster.node_service import existing_node
+from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.placement import metadata_bytes, room_bytes
+
+MOVE_EXPIRES_AFTER_S = 600
+
+
+def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Change, ...]:
+    """Return the change that grows a device; nothing when it has that size already.
+
+    Raises:
+        Refused: it would shrink, or a replica is not there, linked and up to date: growing a
+            device with one replica missing leaves two replicas of two sizes.
+    """
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    if size == device.size:
+        return ()
+    if size < device.size:
+        raise Refused(
+            Problem(
+                "SAN-DEV-012",
+                f"device {name} has {device.size}; {size} would cut off its end",
+                "a device can only grow; make a smaller one and copy what is on it",
+            )
+        )
+    problems = list(unready_replicas(cluster, device))
+    growth = size.bytes - device.size.bytes
+    more = growth + metadata_bytes(size.bytes) - metadata_bytes(device.size.bytes)
+    for node in device.nodes:
+        room = room_bytes(cluster, device.pool, node)
+        if room is None:
+            problems.append(
+                Problem(
+                    "SAN-POOL-013",
+                    f"room in pool {device.pool} on {node} is not known",
+                    f"look at it with 'sanctl doctor' on {node}",
+                )
+            )
+        elif more > room:
+            problems.append(
+                Problem(
+                    "SAN-POOL-012",
+                    f"pool {device.pool} on {node} has room for {format_bytes(room)}, "
+                    f"{format_bytes(more)} more are needed",
+                    "room is free space less what other devices may still write",
+                )
+            )
+    if problems:
+        raise Refused(*problems)
+    return (SetParameter(name=name, parameter="size", value=str(size.bytes)),)
+
+
+def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
+    """Return which replicas are not known to be there, linked and up to date."""
+    problems = []
+    for node in device.nodes:
+        state = cluster.mon.state(node)
+        replica = cluster.replica(device.name, node)
+        if state is not NodeState.ONLINE:
+            problems.append(
+                Problem(
+                    "SAN-DEV-013",
+                    f"device {device.name}: node {node} is {state.value}",
+                    "all replicas must be there: bring the node back first",
+                )
+            )
+        elif not cluster.is_in_sync(device, node):
+            problems.append(
+                Problem(
+                    "SAN-DEV-013",
+                    f"device {device.name}: replica on {node} is {replica.brief()}",
+                    "wait until it is UpToDate and connected: see 'sanctl device show "
+                    f"{device.name}'",
+                )
+            )
+    return tuple(problems)
+
+
+def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
+    """Return the change that lets an initiator in; nothing when it is on the list already."""
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    if iqn in device.initiators:
+        return ()
+    return (_set_initiators(device, {*device.initiators, iqn}),)
+
+
+def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
+    """Return the change that keeps an initiator out; nothing when it is not on the list."""
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    if iqn not in device.initiators:
+        return ()
+    return (_set_initiators(device, {*device.initiators} - {iqn}),)
+
+
+def _set_initiators(device: DeviceSpec, initiators: set[Iqn]) -> Change:
+    return SetParameter(
+        name=device.name,
+        parameter="initiators",
+        value=" ".join(iqn.value for iqn in sorted(initiators)),
+    )
+
+
+def plan_sync_policy(
+    cluster: Cluster, name: DeviceName, values: Mapping[str, str]
+) -> tuple[Change, ...]:
+    """Return the change that gives a device another sync policy; nothing when it has that.
+
+    Args:
+        cluster: as it is.
+        name: the device.
+        values: what is to be different, by the policy's words.
+
+    Raises:
+        UsageError: a value has no meaning.
+        Refused: Pacemaker would not carry it out.
+    """
+    device = existing_device(cluster, name)
+    policy = device.sync.changed(values)
+    refuse_unless_changeable(cluster, device)
+    if policy == device.sync:
+        return ()
+    if not str(policy):
+        return (ClearParameter(name=name, parameter="sync"),)
+    return (SetParameter(name=name, parameter="sync", value=str(policy)),)
+
+
+def plan_move(
+    cluster: Cluster, name: DeviceName, node: NodeName, *, now_s: float
+) -> tuple[Change, ...]:
+    """Return the change that pulls the active role to a node.
+
+    Nothing when the node serves the device already, but for what an interrupted move left.
+
+    Raises:
+        Refused: the node cannot serve it without losing writes, or not now.
+    """
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    leftover: tuple[Change, ...] = (
+        (RemoveMove(name=name),) if cluster.cib.move(name) is not None else ()
+    )
+    if cluster.active_node(name) == node.value:
+        return leftover
+    problems = tuple(_move_problems(cluster, device, node))
+    if problems:
+        raise Refused(*problems)
+    until = datetime.fromtimestamp(now_s + MOVE_EXPIRES_AFTER_S, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return (*leftover, AddMove(name=name, node=node, until=until))
+
+
+def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list[Problem]:
+    if node not in device.nodes:
+        existing_node(cluster, node)
+        holders = ", ".join(map(str, device.nodes))
+        return [
+            Problem(
+                "SAN-DEV-015",
+                f"node {node} has no replica of device {device.name}",
+                f"its replicas are on {holders}",
+            )
+        ]
+    state = cluster.mon.state(node)
+    if state is not NodeState.ONLINE:
+        return [
+            Problem(
+                "SAN-DEV-016",
+                f"node {node} is {state.value}: it cannot serve device {device.name}",
+                f"bring it back first: 'sanctl node online {node}' ends a standby",
+            )
+        ]
+    problems = []
+    if node.value in cluster.cib.drained:
+        problems.append(
+            Problem(
+                "SAN-DEV-016",
+                f"node {node} is drained: it serves nothing",
+                f"it is about to leave; 'sanctl node undrain {node}' takes that back",
+            )
+        )
+    if cluster.mon.role(device.name, node) not in {Role.UNPROMOTED, Role.PROMOTED}:
+        problems.append(
+            Problem(
+                "SAN-DEV-016",
+                f"device {device.name} does not run on {node}",
+                f"see 'sanctl device show {device.name}' and 'sanctl status'",
+            )
+        )
+    marked = cluster.is_marked(device, node)
+    replica = cluster.replica(device.name, node)
+    if not replica.is_up_to_date or marked:
+        what = "marked as outdated" if replica.is_up_to_date else replica.brief()
+        problems.append(
+            Problem(
+                "SAN-DEV-017",
+                f"the replica of device {device.name} on {node} is {what}",
+                "it must be UpToDate to serve: wait for the resync to end",
+            )
+        )
+    return problems
+
+
+def plan_move_end(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
+    """Return the change that ends a move.
+
+    The device stays: the agents give the node that serves a higher promotion score than any
+    preference of another node is worth.
+    """
+    return (RemoveMove(name=name),) if cluster.cib.move(name) is not None else ()

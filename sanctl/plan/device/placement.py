@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Where the replicas of a new device go, and whether there is room for them.
+
+Device files are sparse: a pool's free space shrinks only as hosts write. What counts is therefore
+what is free *and not promised*: from the free space comes off what the devices on that pool may
+still write. When the pool agent says how many bytes the device files hold (`allocated=`), that is
+exact. Otherwise everything used in the file system is taken to be device data, which leaves total
+minus promised, and never more than is free.
+
+Copies go to different sites first, to different racks of a site next, then to where most room is,
+then to the node that serves fewest devices; the name breaks ties, so that the same cluster always
+gives the same answer. One after the other is good enough: as many sites are used as there can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import NodeName, PoolName, format_bytes
+from sanctl.model.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A node that could hold a replica; site and rack are empty where they are not told."""
+
+    node: NodeName
+    room_bytes: int
+    active_devices: int
+    site: str = ""
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a node was chosen, and why, or why not."""
+
+    node: NodeName
+    is_chosen: bool
+    reason: str
+
+
+def metadata_bytes(size_bytes: int) -> int:
+    """Return a bound on what DRBD keeps beside a replica: bitmap, activity log, superblock.
+
+    One bitmap bit per 4 KiB for each of up to four peers, and 4 MiB for the rest.
+    """
+    return 4 * (size_bytes // (4096 * 8)) + (4 << 20)
+
+
+def promised_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int:
+    """Return what the devices on a pool of a node may grow to in all."""
+    return sum(
+        device.size.bytes + metadata_bytes(device.size.bytes)
+        for device in cluster.cib.devices
+        if device.pool == pool and node in device.nodes
+    )
+
+
+def room_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int | None:
+    """Return what a pool of a node can still promise; None when that is not known."""
+    usage = cluster.pool(pool, node)
+    if usage is None or usage.error is not None:
+        return None
+    promised = promised_bytes(cluster, pool, node)
+    if usage.allocated_bytes is not None:
+        unwritten = max(0, promised - usage.allocated_bytes)
+        return max(0, usage.free_bytes - unwritten)
+    return max(0, min(usage.free_bytes, usage.total_bytes - promised))
+
+
+def candidates_of(
+    cluster: Cluster, topology: Topology, pool: PoolName, nodes: Collection[NodeName]
+) -> tuple[Candidate, ...]:
+    """Return what there is to know of nodes for a choice among them."""
+    found = []
+    for name in nodes:
+        node = topology.node(name)
+        found.append(
+            Candidate(
+                node=name,
+                room_bytes=room_bytes(cluster, pool, name) or 0,
+                active_devices=cluster.active_count(name),
+                site=node.site if node else "",
+                rack=node.rack if node else "",
+            )
+        )
+    return tuple(found)
+
+
+def place(
+    candidates: Collection[Candidate], *, replicas: int, pinned: Sequence[NodeName] = ()
+) -> tuple[NodeName, ...]:
+    """Choose the nodes of a new device, the one that should serve it first.
+
+    Who serves is the load's decision: of those chosen, the node with the fewest active devices. A
+    pinned node is always chosen, and the first one pinned serves.
+
+    Returns:
+        The chosen nodes, or nothing when there are too few candidates.
+    """
+    chosen = choose(candidates, replicas=replicas, pinned=pinned)
+    order = {node: index for index, node in enumerate(pinned)}
+    by_node = {candidate.node: candidate for candidate in candidates}
+    return tuple(
+        sorted(
+            chosen,
+            key=lambda n: (order.get(n, len(order)), by_node[n].active_devices, n),
+        )
+    )
+
+
+def choose(
+    candidates: Collection[Candidate],
+    *,
+    replicas: int,
+    pinned: Sequence[NodeName] = (),
+    beside: Collection[Candidate] = (),
+) -> tuple[NodeName, ...]:
+    """Choose nodes for that many replicas, next to those that hold one already.
+
+    Returns:
+        The chosen nodes in the order of choice, or nothing when there are too few candidates.
+    """
+    return tuple(
+        verdict.node
+        for verdict in explain(candidates, replicas=replicas, pinned=pinned, beside=beside)
+        if verdict.is_chosen
+    )
+
+
+def explain(
+    candidates: Collection[Candidate],
+    *,
+    replicas: int,
+    pinned: Sequence[NodeName] = (),
+    beside: Collection[Candidate] = (),
+) -> tuple[Verdict, ...]:
+    """Make that choice and say of every candidate why it was made; those chosen come first."""
+    if len(candidates) < replicas:
+        return tuple(
+            Verdict(
+                node=candidate.node,
+                is_chosen=False,
+                reason=f"{replicas} are needed, and {len(candidates)} could",
+            )
+            for candidate in sorted(candidates, key=lambda each: each.node)
+        )
+    order = {node: index for index, node in enumerate(pinned)}
+    left = list(candidates)
+    holders = list(beside)
+    verdicts: list[Verdict] = []
+    last: tuple[Candidate, list[Candidate]] | None = None
+    for _ in range(replicas):
+        ranked = sorted(left, key=lambda c: _rank(c, holders, order))
+        best = ranked[0]
+        verdicts.append(
+            Verdict(node=best.node, is_chosen=True, reason=_praise(ranked, holders, order))
+        )
+        last = (best, list(holders))
+        left.remove(best)
+        holders.append(best)
+    if last is not None:
+        best, before = last
+        verdicts.extend(
+            Verdict(node=other.node, is_chosen=False, reason=_objection(other, best, before))
+            for other in sorted(left, key=lambda c: _rank(c, holders, order))
+        )
+    return tuple(verdicts)
+
+
+_Rank = tuple[int, int, int, int, int, NodeName]
+
+
+def _rank(
+    candidate: Candidate, holders: Collection[Candidate], order: dict[NodeName, int]
+) -> _Rank:
+    return (
+        order.get(candidate.node, len(order)),
+        len(_same_site(candidate, holders)),
+        len(_same_rack(candidate, holders)),
+        -candidate.room_bytes,
+        candidate.active_devices,
+        candidate.node,
+    )
+
+
+def _same_site(candidate: Candidate, holders: Collection[Candidate]) -> list[Candidate]:
+    return [other for other in holders if candidate.site and other.site == candidate.site]
+
+
+def _same_rack(candidate: Candidate, holders: Collection[Candidate]) -> list[Candidate]:
+    # A rack's name counts within its site.
+    return [
+        other
+        for other in holders
+        if candidate.rack and (other.site, other.rack) == (candidate.site, candidate.rack)
+    ]
+
+
+def _domain_words(candidate: Candidate, holders: Collection[Candidate]) -> str:
+    """Say what a node shares with those that hold a copy; empty: nothing."""
+    for kind, value, shared in (
+        ("rack", candidate.rack, _same_rack(candidate, holders)),
+        ("site", candidate.site, _same_site(candidate, holders)),
+    ):
+        if shared:
+            return f"{kind} {value} has a copy already, on {shared[0].node}"
+    return ""
+
+
+def _praise(
+    ranked: Sequence[Candidate], holders: Collection[Candidate], order: dict[NodeName, int]
+) -> str:
+    """Say why the first of the ranked was taken, by what sets it apart from the second."""
+    best = ranked[0]
+    if best.node in order:
+        return "asked for"
+    if len(ranked) == 1:
+        return "the only one left"
+    second = ranked[1]
+    mine, theirs = _rank(best, holders, order), _rank(second, holders, order)
+    at = next(index for index, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b)
+    return {
+        1: f"another site ({best.site or 'not told'})",
+        2: f"another rack ({best.rack or 'not told'})",
+        3: f"most room, {format_bytes(best.room_bytes)}",
+        4: f"serves the fewest devices, {best.active_devices}",
+    }.get(at, "as good as the others, first by name")
+
+
+def _objection(other: Candidate, best: Candidate, before: Collection[Candidate]) -> str:
+    """Say why a node was passed over for the last one that was taken."""
+    if _rank(other, before, {})[1:3] > _rank(best, before, {})[1:3]:
+        return _domain_words(other, before)
+    if other.room_bytes < best.room_bytes:
+        return (
+            f"less room, {format_bytes(other.room_bytes)}; {best.node} has "
+            f"{format_bytes(best.room_bytes)}"
+        )
+    if other.active_devices > best.active_devices:
+        return f"serves more devices, {other.active_devices}; {best.node} {best.active_devices}"
+    return f"as good as {best.node}, later by name"
+
+
+def free_minor(cluster: Cluster, candidates: range) -> int | None:
+    """Return the lowest minor number whose id nothing in the CIB has."""
+    taken = {device.minor for device in cluster.cib.devices}
+    for minor in candidates:
+        if minor not in taken and f"sanctl-minor-{minor}" not in cluster.cib.ids:
+            return minor
+    return None

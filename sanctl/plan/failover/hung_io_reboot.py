@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""When a node ends itself because a request of a host will never be answered there. Pure.
+
+I/O that is frozen has its own end (sanctl/plan/failover/frozen_io_reboot.py). This is about
+requests that wait while
+nothing is frozen any more. They hold the host that sent them, and the gate, the demotion and the
+stop of the device with it. There are two kinds:
+
+* A disk below DRBD that gives no answer. The peer has all that was acknowledged, so another node
+  can serve; without one in sync there is nothing to be won.
+* A request that DRBD has forgotten. 8.4 keeps an empty flush out of its transfer log. One that its
+  disk answers just while I/O is suspended is held back until that ends, and what lets held requests
+  go walks the transfer log (drbd_req.c: drbd_send_and_submit, mod_rq_state, _tl_restart). Nothing
+  but the end of the kernel lets it go, and as soon as the peer is back, drbd_suspend_io waits for
+  it, and everything else for that. So it ends the node when another one can serve, or when nothing
+  is answered here any more.
+
+What a reboot interrupts is not acknowledged. What was, is on the peer, or on this node's disk: it
+is asked to write down all it has first, where it still answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from sanctl.model.drbd import OldRequest, ResourceState
+
+#: A host's own patience with one command is 30 s (the kernel's scsi timeout); what comes after that
+#: is its error handling, which waits for the same request.
+FORGOTTEN_AFTER_S = 30.0
+#: Longer than a disk takes that finds a sector again and then goes on.
+HANGING_AFTER_S = 60.0
+
+
+class Verdict(StrEnum):
+    """What is to be done about requests that wait."""
+
+    FINE = "fine"
+    WAIT = "wait"
+    END = "end"
+
+
+def judge(
+    requests: Collection[OldRequest], state: ResourceState, *, is_silent: bool
+) -> tuple[Verdict, str]:
+    """Return what to do about the oldest requests, and what is wrong with them.
+
+    Args:
+        requests: those that wait longest on this node.
+        state: the resource here.
+        is_silent: no request of the device was answered since the last look.
+    """
+    if not state.is_primary or state.suspended != "no":
+        return Verdict.FINE, ""
+    can_be_served = any(peer.is_in_sync for peer in state.peers)
+    forgotten = max((r.age_s for r in requests if r.waits_for_nothing), default=0.0)
+    if forgotten >= FORGOTTEN_AFTER_S:
+        ends = can_be_served or is_silent
+        return (
+            Verdict.END if ends else Verdict.WAIT,
+            f"DRBD has held a request for {forgotten:.0f} s that waits for nothing any more",
+        )
+    hanging = max((r.age_s for r in requests if r.waits_for_disk), default=0.0)
+    if hanging >= HANGING_AFTER_S:
+        return (
+            Verdict.END if can_be_served else Verdict.WAIT,
+            f"the disk has not answered a request for {hanging:.0f} s",
+        )
+    return Verdict.FINE, ""

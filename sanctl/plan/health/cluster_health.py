@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is not as it should be, told from the CIB and Pacemaker's view alone.
+
+Every finding says what was seen and what to do next. What is not known counts as not healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.device import DeviceSpec
+from sanctl.model.findings import Finding, Severity, sorted_findings
+from sanctl.model.names import format_bytes
+from sanctl.model.topology import Topology
+from sanctl.plan.cache.policy_change import node_limit_findings
+from sanctl.plan.health.device_health import device_findings
+from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
+from sanctl.plan.health.vote_health import vote_findings
+from sanctl.plan.pool.flash_mode import cache_findings
+
+CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
+POOL_NEARLY_FULL_PERCENT = 90
+
+
+def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple[Finding, ...]:
+    """Return all findings, the worst first."""
+    findings: list[Finding] = []
+    findings.extend(_cluster_findings(cluster))
+    findings.extend(fencing_findings(cluster))
+    findings.extend(_node_findings(cluster))
+    findings.extend(reach_findings(cluster))
+    for device in cluster.cib.devices:
+        findings.extend(device_findings(cluster, device))
+    findings.extend(node_limit_findings(cluster))
+    findings.extend(_failure_findings(cluster))
+    findings.extend(_leftover_findings(cluster, now_s))
+    if topology is not None:
+        findings.extend(_pool_findings(cluster, topology))
+        findings.extend(_topology_findings(cluster, topology))
+        findings.extend(vote_findings(cluster, topology))
+    return sorted_findings(findings)
+
+
+def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
+    if not cluster.mon.has_dc:
+        yield Finding(
+            code="SAN-HLT-001",
+            severity=CRITICAL,
+            subject="cluster",
+            what="no node coordinates the cluster",
+            why="nothing is started, moved or fenced until the nodes have elected one",
+            do="wait a few seconds; if it stays: 'journalctl -u corosync -u pacemaker'",
+        )
+    elif not cluster.mon.has_quorum:
+        yield Finding(
+            code="SAN-HLT-002",
+            severity=CRITICAL,
+            subject="cluster",
+            what="this part of the cluster has no quorum",
+            why="it serves nothing and changes nothing, so that the other part can go on",
+            do="bring nodes or their heartbeat links back; see 'corosync-quorumtool -s'",
+        )
+    if cluster.is_maintenance:
+        yield Finding(
+            code="SAN-HLT-003",
+            severity=WARNING,
+            subject="cluster",
+            what="the cluster is in maintenance mode",
+            why="Pacemaker neither moves devices nor repairs them",
+            do="end it: crm_attribute --name maintenance-mode --delete",
+        )
+    for identifier, reason in cluster.cib.unreadable:
+        yield Finding(
+            code="SAN-HLT-004",
+            severity=CRITICAL,
+            subject=f"device {identifier}",
+            what=f"its entry in the CIB cannot be read: {reason}",
+            why="sanctl cannot watch over what it cannot read",
+            do=f"cibadmin --query --xpath \"//primitive[@id='{identifier}']\"",
+        )
+
+
+_POOL_REASONS = {
+    "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
+}
+_POOL_ADVICE = {
+    "SAN-POOL-023": "it is mounted anew by itself once the disk answers and no device here is "
+    "without another good copy: docs/howto/night-page.md, SAN-POOL-023",
+}
+_NODE_ADVICE = {
+    NodeState.OFFLINE: (
+        WARNING,
+        "its replicas are behind from now on; another failure may stop devices",
+        "start the node; the cluster takes it back and resyncs by itself",
+    ),
+    NodeState.UNCLEAN: (
+        CRITICAL,
+        "what it does is not known; nothing it served is taken over until it is fenced",
+        "see 'stonith_admin --history NODE'; if fencing fails, switch the node off, make sure it "
+        "is off, then 'stonith_admin --confirm NODE'",
+    ),
+    NodeState.STANDBY: (
+        WARNING,
+        "it serves nothing and its replicas fall behind",
+        "'sanctl node online NODE' when the work on it is done",
+    ),
+    NodeState.MAINTENANCE: (
+        WARNING,
+        "Pacemaker leaves what runs on it alone",
+        "crm_attribute --node NODE --name maintenance --delete",
+    ),
+    NodeState.PENDING: (
+        WARNING,
+        "it is joining the cluster and not ready yet",
+        "wait a few seconds; if it stays: 'journalctl -u pacemaker' on it",
+    ),
+    NodeState.UNKNOWN: (
+        WARNING,
+        "Pacemaker says nothing of it",
+        "see 'crm_mon -1' and 'sanctl doctor'",
+    ),
+}
+
+
+def _node_findings(cluster: Cluster) -> Iterator[Finding]:
+    for node in cluster.cib.nodes:
+        state = cluster.mon.state(node.name)
+        if state in _NODE_ADVICE:
+            severity, why, do = _NODE_ADVICE[state]
+            yield Finding(
+                code="SAN-HLT-020",
+                severity=severity,
+                subject=f"node {node.name}",
+                what=f"it is {state.value}",
+                why=why,
+                do=do.replace("NODE", node.name.value),
+            )
+    yield from _drained_findings(cluster)
+
+
+def _drained_findings(cluster: Cluster) -> Iterator[Finding]:
+    for node in cluster.cib.nodes:
+        if node.name.value in cluster.cib.drained:
+            yield Finding(
+                code="SAN-HLT-022",
+                severity=WARNING,
+                subject=f"node {node.name}",
+                what="it is drained: it is about to leave, and serves nothing",
+                why="its replicas are in step, but it takes nothing over",
+                do=f"'sanctl node undrain {node.name}' if it is to stay",
+            )
+
+
+def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
+    for failure in cluster.mon.failures:
+        subject = (
+            f"device {failure.resource}"
+            if cluster.cib.device(failure.resource) is not None
+            else f"resource {failure.resource}"
+        )
+        yield Finding(
+            code="SAN-HLT-040",
+            severity=WARNING,
+            subject=subject,
+            what=f"{failure.action} failed on {failure.node}: {failure.reason or failure.status}",
+            why="Pacemaker may keep it from that node until the failure is cleared",
+            do=f"journalctl SANCTL_DEVICE={failure.resource} on {failure.node}; then "
+            f"'crm_resource --cleanup --resource {failure.resource}'",
+        )
+    seen: set[tuple[str, str]] = set()
+    for instance in cluster.mon.instances:
+        if instance.is_orphaned and (instance.resource, instance.node) not in seen:
+            seen.add((instance.resource, instance.node))
+            yield Finding(
+                code="SAN-HLT-041",
+                severity=WARNING,
+                subject=f"resource {instance.resource}",
+                what=f"it still runs on {instance.node} and is in no configuration",
+                why="it was removed while it ran; Pacemaker cannot stop it with its parameters",
+                do=f"crm_resource --cleanup --resource {instance.resource} --node {instance.node}",
+            )
+
+
+def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
+    for move in cluster.cib.moves:
+        running = not _is_past(move.until, now_s)
+        until = f"until {move.until}" if running else f"expired at {move.until}"
+        yield Finding(
+            code="SAN-HLT-050",
+            severity=NOTE,
+            subject=f"device {move.device}",
+            what=f"a move to {move.node or '?'} is under way, or was interrupted ({until})",
+            why="while it holds, the device prefers that node over its replicas' condition",
+            do=f"the next 'sanctl device move {move.device}' cleans it up; it ends by itself",
+        )
+    for stone in cluster.cib.tombstones:
+        here = cluster.is_pool_agent_running(stone.node)
+        yield Finding(
+            code="SAN-HLT-051",
+            severity=WARNING if here else NOTE,
+            subject=f"device {stone.device}",
+            what=f"deleted; its data on {stone.node} is still to be removed",
+            why="" if here else "the node is away and does it when it is back",
+            do=f"journalctl SYSLOG_IDENTIFIER=sanctl on {stone.node}" if here else "",
+        )
+    for mark in cluster.cib.outdated:
+        device = cluster.cib.device(mark.device)
+        if device is None or device.uuid != mark.uuid:
+            yield Finding(
+                code="SAN-HLT-053",
+                severity=NOTE,
+                subject=f"node {mark.node}",
+                what=f"a note about a device {mark.device} that is no more",
+                do=f"crm_attribute --node {mark.node} --delete "
+                f"--name sanctl-outdated-{mark.device}",
+            )
+        elif cluster.mon.state(mark.node) in PRESENT:
+            yield Finding(
+                code="SAN-HLT-052",
+                severity=WARNING,
+                subject=f"device {mark.device}",
+                what=f"the replica on {mark.node} is marked as behind and may not serve",
+                why="it missed writes while it was out of contact",
+                do="the mark goes when the resync has ended; if it stays: "
+                f"journalctl SANCTL_DEVICE={mark.device} on {mark.node}",
+            )
+
+
+def _is_past(moment: str, now_s: float) -> bool:
+    try:
+        end = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+    except ValueError:
+        return False
+    if end.tzinfo is None:
+        end = end.replace(tzinfo=UTC)
+    return end.timestamp() < now_s
+
+
+def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
+    if not cluster.cib.has_pools_clone:
+        yield Finding(
+            code="SAN-HLT-060",
+            severity=CRITICAL,
+            subject="pools",
+            what="the CIB has no resource that watches over the pools",
+            why="free space is not known and deleted data is not removed",
+            do="run the rollout again: it adds the clone sanctl-pools",
+        )
+    for pool in topology.pools:
+        for node in pool.nodes:
+            # In standby its agent is stopped on purpose.
+            if cluster.mon.state(node) is not NodeState.ONLINE:
+                yield from cache_findings(cluster, pool, node)
+                continue
+            subject = f"pool {pool.name} on {node}"
+            usage = cluster.pool(pool.name, node)
+            if usage is None or usage.error is not None:
+                reason = (usage.error if usage else None) or "nothing has been published"
+                yield Finding(
+                    code="SAN-HLT-061",
+                    severity=CRITICAL,
+                    subject=subject,
+                    what=f"it cannot be used: {_POOL_REASONS.get(reason, reason)}",
+                    why="the replicas in it cannot be started",
+                    do=_POOL_ADVICE.get(
+                        reason, f"'sanctl doctor' on {node}; is {pool.path} mounted?"
+                    ),
+                )
+                continue
+            yield from cache_findings(cluster, pool, node)
+            if usage.total_bytes and (
+                (usage.total_bytes - usage.free_bytes) * 100
+                >= usage.total_bytes * POOL_NEARLY_FULL_PERCENT
+            ):
+                yield Finding(
+                    code="SAN-HLT-062",
+                    severity=WARNING,
+                    subject=subject,
+                    what=f"only {format_bytes(usage.free_bytes)} of "
+                    f"{format_bytes(usage.total_bytes)} are free",
+                    why="device files are sparse: when it is full, writes of hosts fail",
+                    do="grow the file system, delete devices, or have the hosts discard (fstrim)",
+                )
+
+
+def _topology_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
+    members = {node.name for node in cluster.cib.nodes}
+    stated = {node.name for node in topology.nodes}
+    for name in sorted(members ^ stated):
+        where, where_not = (
+            ("the CIB", "cluster.toml")
+            if name in members
+            else (
+                "cluster.toml",
+                "the CIB",
+            )
+        )
+        yield Finding(
+            code="SAN-HLT-070",
+            severity=WARNING,
+            subject=f"node {name}",
+            what=f"it is in {where} and not in {where_not}",
+            why="sanctl and Pacemaker do not mean the same cluster",
+            do="run the rollout again, so that every node has the same cluster.toml",
+        )
+    for device in cluster.cib.devices:
+        yield from _device_topology_findings(device, topology)
+
+
+def _device_topology_findings(device: DeviceSpec, topology: Topology) -> Iterator[Finding]:
+    pool = topology.pool(device.pool)
+    if pool is None:
+        yield Finding(
+            code="SAN-HLT-071",
+            severity=CRITICAL,
+            subject=f"device {device.name}",
+            what=f"its pool {device.pool} is not in cluster.toml",
+            why="no node can start it",
+            do="put the pool back into cluster.toml on every node",
+        )
+        return
+    for node in device.nodes:
+        if node not in pool.nodes:
+            yield Finding(
+                code="SAN-HLT-072",
+                severity=CRITICAL,
+                subject=f"device {device.name}",
+                what=f"its replica's node {node} has no pool {device.pool} in cluster.toml",
+                why="the replica cannot be started there",
+                do="put the node back into the pool's nodes on every node",
+            )

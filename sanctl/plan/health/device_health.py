@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is wrong with one device, told from the CIB and Pacemaker's view alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.device import DeviceSpec
+from sanctl.model.findings import Finding, Severity
+from sanctl.model.names import format_bytes
+from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
+from sanctl.plan.cache.policy_change import cache_findings
+from sanctl.plan.replicas.heal import Condition, diagnose
+from sanctl.plan.replicas.pending_change import half_filled, wrong_count
+
+CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
+# Nothing is known of it.
+_UNSET = "?"
+
+
+def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    """Return what is wrong with one device."""
+    subject = f"device {device.name}"
+    active = cluster.mon.active_nodes(device.name)
+    if device.is_stopping:
+        yield Finding(
+            code="SAN-HLT-030",
+            severity=WARNING,
+            subject=subject,
+            what="it is stopped: its deletion was begun and not finished",
+            do=f"finish it with 'sanctl device delete {device.name}', or take it back with "
+            f"'crm_resource --resource sanctl-{device.name} --meta --delete-parameter target-role'",
+        )
+        return
+    if len(active) > 1:
+        yield Finding(
+            code="SAN-HLT-031",
+            severity=CRITICAL,
+            subject=subject,
+            what=f"Pacemaker shows it active on {' and '.join(active)} at once",
+            why="two nodes that write to one device destroy its data",
+            do="stop the hosts' writes, save both replicas, then see 'drbdadm status' on each node",
+        )
+    elif not active:
+        yield Finding(
+            code="SAN-HLT-032",
+            severity=CRITICAL,
+            subject=subject,
+            what=f"no node serves it ({_replica_summary(cluster, device)})",
+            why="hosts that use it wait, then get errors",
+            do=_next_for_unserved(cluster, device),
+        )
+        if diagnose(cluster, device).condition is Condition.BLOCKED:
+            yield Finding(
+                code="SAN-HLT-037",
+                severity=CRITICAL,
+                subject=subject,
+                what="no replica may be served: each is behind, marked as that, out of reach, or "
+                "has not met the one that is",
+                why="old data is never served by itself, for writes would be lost without a word",
+                do="bring the node back that served it last; if that cannot be: 'sanctl device "
+                f"heal {device.name}'",
+            )
+    if not device.is_managed:
+        yield Finding(
+            code="SAN-HLT-033",
+            severity=WARNING,
+            subject=subject,
+            what="it is unmanaged",
+            why="Pacemaker would not take it over when its node fails",
+            do="let Pacemaker manage it again: remove is-managed or maintenance from it",
+        )
+    condition = diagnose(cluster, device).condition
+    if condition in {Condition.DIVERGED, Condition.UNRELATED}:
+        yield Finding(
+            code="SAN-HLT-038",
+            severity=WARNING,
+            subject=subject,
+            what="its replicas have diverged and refuse each other",
+            why="each has writes that the other lacks; one of them will have to be given up",
+            do=f"'sanctl device heal {device.name}' shows what each has",
+        )
+        return
+    miscount = wrong_count(device)
+    if miscount is not None:
+        yield Finding(
+            code="SAN-HLT-056",
+            severity=WARNING,
+            subject=subject,
+            what=f"a change of its copies is not finished: {miscount[0]}",
+            do=miscount[1],
+        )
+    yield from _replica_findings(cluster, device)
+    yield from _verify_findings(cluster, device)
+    yield from cache_findings(cluster, device)
+
+
+def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    told = [
+        found
+        for node in device.nodes
+        if (found := cluster.cib.verifications.get((device.name.value, node.value))) is not None
+        and found.result not in {RUNNING, INTERRUPTED}
+    ]
+    # The standby's word of the same order is that of its repair.
+    newest = max((each.order for each in told), default=None)
+    latest = [each for each in told if each.order == newest]
+    if not latest or any(each.result != DIFFERS for each in latest):
+        return
+    found_kib = latest[0].found_kib
+    yield Finding(
+        code="SAN-HLT-039",
+        severity=WARNING,
+        subject=f"device {device.name}",
+        what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its copies",
+        why="a failover would show hosts other data",
+        do=f"see 'sanctl sync status'; 'sanctl device verify {device.name} --repair' sends them "
+        f"anew from the copy that serves",
+    )
+
+
+def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    for node in device.nodes:
+        subject = f"device {device.name}"
+        state = cluster.mon.state(node)
+        if state not in PRESENT:
+            yield Finding(
+                code="SAN-HLT-034",
+                severity=WARNING,
+                subject=subject,
+                what=f"replica on {node}: unknown, the node is {state.value}",
+                why="one copy less protects the data",
+                do=f"bring {node} back; it resyncs by itself",
+            )
+            continue
+        replica = cluster.replica(device.name, node)
+        if replica.is_frozen:
+            yield Finding(
+                code="SAN-HLT-036",
+                severity=CRITICAL,
+                subject=subject,
+                what=f"its I/O on {node} is frozen ({replica.suspended})",
+                why="it is not certain yet that no other node may serve it; no write is answered",
+                do=f"journalctl SANCTL_DEVICE={device.name} SANCTL_ACTION=fence-peer on {node} "
+                "says what it waits for: most often for a node to be fenced",
+            )
+        if replica.is_up_to_date and (replica.is_linked or len(device.nodes) == 1):
+            continue
+        if state is NodeState.STANDBY:
+            continue  # said of the node once, not of each of its replicas
+        there = [o for o in device.nodes if o != node and cluster.mon.state(o) in PRESENT]
+        has_all = replica.peers and replica.is_linked_with(there)
+        if replica.is_up_to_date and (has_all or not there):
+            continue  # who it could be connected to, it is; of the others it is said
+        out = replica.out_of_sync_kib
+        amount = f", {format_bytes(out * 1024)} to sync" if out else ""
+        if replica.disk is None:
+            what, do = (
+                f"replica on {node}: unknown, its agent has published nothing",
+                f"journalctl SANCTL_DEVICE={device.name} on {node}",
+            )
+        elif not replica.is_linked:
+            what, do = (
+                f"replica on {node} is {replica.disk} and not connected "
+                f"({replica.link or _UNSET}){amount}",
+                "see to the sync network and the other node; it reconnects by itself",
+            )
+        elif replica.disk == "Diskless":
+            what, do = (
+                f"replica on {node} has no disk: DRBD dropped it at an error",
+                f"see to the disk (journalctl -k on {node}); once it answers it is used again by "
+                "itself, and the device is served meanwhile",
+            )
+        else:
+            what, do = (
+                f"replica on {node} is {replica.disk} ({replica.link}){amount}",
+                "wait for the resync to end; the device is served meanwhile",
+            )
+            filling = half_filled(cluster, device)
+            if filling is not None:
+                do = f"{do}; {filling[1]}"
+        yield Finding(
+            code="SAN-HLT-035",
+            severity=WARNING,
+            subject=subject,
+            what=what,
+            why="one copy less protects the data",
+            do=do,
+        )
+
+
+def _replica_summary(cluster: Cluster, device: DeviceSpec) -> str:
+    return ", ".join(
+        f"{node} {cluster.replica(device.name, node).disk or _UNSET}"
+        if cluster.mon.state(node) in PRESENT
+        else f"{node} {cluster.mon.state(node).value}"
+        for node in device.nodes
+    )
+
+
+def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
+    unclean = [n for n in device.nodes if cluster.mon.state(n) is NodeState.UNCLEAN]
+    if unclean:
+        return f"fencing of {unclean[0]} must succeed first: 'stonith_admin --history {unclean[0]}'"
+    good = [
+        node
+        for node in device.nodes
+        if cluster.mon.state(node) in PRESENT and cluster.replica(device.name, node).is_up_to_date
+    ]
+    if good:
+        return (
+            f"{good[0]} has the data: journalctl SANCTL_DEVICE={device.name} there says why it is "
+            "not promoted"
+        )
+    return "bring the node back that served it last: only that replica is known to be up to date"

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is wrong with fencing, and with the way hosts reach the nodes, before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.model.cluster import PRESENT, Cluster, FencingResource, NodeState, Role
+from sanctl.model.findings import Finding, Severity
+
+CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
+
+
+def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Return what is wrong with fencing, before it is needed."""
+    properties = cluster.cib.properties
+    if properties.get("stonith-enabled", "true").lower() not in {"true", "yes", "on", "1", "y"}:
+        yield Finding(
+            code="SAN-HLT-010",
+            severity=CRITICAL,
+            subject="fencing",
+            what="fencing is switched off",
+            why="a node that falls silent may still write: taking over then can destroy data",
+            do="crm_attribute --name stonith-enabled --update true",
+        )
+    watchdog = _fenced_by_watchdog(cluster)
+    if not cluster.cib.fencing and not watchdog:
+        yield Finding(
+            code="SAN-HLT-011",
+            severity=CRITICAL,
+            subject="fencing",
+            what="no fencing device is configured",
+            why="when a node falls silent nothing can be taken over: all its devices stop",
+            do="run the rollout again with a fencing device for each node",
+        )
+        return
+    # A device without a host list finds out by asking it; it may fence any node.
+    if not watchdog and all(fence.targets for fence in cluster.cib.fencing):
+        covered = {target for fence in cluster.cib.fencing for target in fence.targets}
+        for node in cluster.cib.nodes:
+            if node.name.value not in covered:
+                yield Finding(
+                    code="SAN-HLT-012",
+                    severity=CRITICAL,
+                    subject=f"node {node.name}",
+                    what="no fencing device names it",
+                    why="when it falls silent nothing it served can be taken over",
+                    do="run the rollout again with a fencing device for it",
+                )
+    yield from _history_findings(cluster)
+    for fence in cluster.cib.fencing:
+        yield from _runner_findings(cluster, fence)
+        if not any(i.role is Role.STARTED for i in cluster.mon.instances_of(fence.id)):
+            yield Finding(
+                code="SAN-HLT-013",
+                severity=WARNING,
+                subject=f"fencing {fence.id}",
+                what="it does not run: its monitor failed or no node may run it",
+                why="fencing with it is likely to fail when it is needed",
+                do=f"test it: 'stonith_admin --list-registered', then "
+                f"'crm_resource --cleanup --resource {fence.id}'",
+            )
+    policy = properties.get("no-quorum-policy", "stop")
+    if policy not in {"stop", "suicide", "fence", "demote"}:
+        yield Finding(
+            code="SAN-HLT-014",
+            severity=CRITICAL,
+            subject="cluster",
+            what=f"no-quorum-policy is {policy}",
+            why="a part of the cluster without quorum would go on serving",
+            do="crm_attribute --name no-quorum-policy --update stop",
+        )
+
+
+def _fenced_by_watchdog(cluster: Cluster) -> bool:
+    """Whether every node resets itself by its watchdog when it has lost quorum (diskless SBD)."""
+    wait = cluster.cib.properties.get("stonith-watchdog-timeout", "0")
+    return wait.strip().rstrip("sm") not in {"", "0"}
+
+
+def _runner_findings(cluster: Cluster, fence: FencingResource) -> Iterator[Finding]:
+    """A device has to be usable while its target is not."""
+    allowed = {node.name.value for node in cluster.cib.nodes} - {*fence.banned}
+    # A disk is every node's, its own included: what counts is who is left when one has failed.
+    users = {target: allowed - {target} for target in fence.targets}
+    alone = [target for target, others in users.items() if not others]
+    left = [
+        target
+        for target, others in users.items()
+        if others and not any(cluster.mon.state(node) in PRESENT for node in others)
+    ]
+    if alone:
+        yield Finding(
+            code="SAN-HLT-015",
+            severity=CRITICAL,
+            subject=f"fencing {fence.id}",
+            what=f"only {' and '.join(alone)} may use it, which it is to fence",
+            why="a node that has failed fences nobody, itself included",
+            do="remove the constraints that keep it from the other nodes, or run the rollout again",
+        )
+    if left:
+        possible = sorted({node for target in left for node in users[target]})
+        yield Finding(
+            code="SAN-HLT-015",
+            severity=CRITICAL,
+            subject=f"fencing {fence.id}",
+            what=f"of the nodes that may use it ({', '.join(possible)}) none is there",
+            why=f"nobody can fence {' or '.join(left)} now",
+            do="bring one of them back",
+        )
+
+
+def _history_findings(cluster: Cluster) -> Iterator[Finding]:
+    for node in cluster.cib.nodes:
+        last = cluster.mon.last_fencing(node.name)
+        if last is None or last.status == "success":
+            continue
+        unclean = cluster.mon.state(node.name) is NodeState.UNCLEAN
+        yield Finding(
+            code="SAN-HLT-016",
+            severity=CRITICAL if unclean else Severity.NOTE,
+            subject=f"node {node.name}",
+            what=f"its last fencing, ended {last.completed}, {last.status}"
+            + (f": {last.reason}" if last.reason else ""),
+            why="what it served stays stopped until it is fenced, or is back"
+            if unclean
+            else "the next one may fail too",
+            do=f"test it: 'sanctl node fence {node.name} --test'; a failure that is past is "
+            f"forgotten with 'stonith_admin --cleanup --history {node.name}'",
+        )
+
+
+def reach_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Return which nodes hosts cannot reach, as far as somebody watches."""
+    watched = {
+        node: count
+        for node, count in cluster.cib.reach.items()
+        if cluster.mon.state(node) in PRESENT
+    }
+    for node, count in sorted(watched.items()):
+        if count:
+            continue
+        everybody = not any(watched.values())
+        yield Finding(
+            code="SAN-HLT-021",
+            severity=WARNING,
+            subject=f"node {node}",
+            what="on the iscsi network it reaches none of the addresses it watches",
+            why="no node does, so devices stay where they are"
+            if everybody
+            else "hosts cannot reach it either: its devices have moved, or cannot",
+            do="see to its iscsi cable and switch"
+            if not everybody
+            else "see to the iscsi network, or to the addresses (sanctl_pacemaker_reach_targets)",
+        )

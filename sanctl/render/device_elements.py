@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a device is in the CIB: its clone and its constraints, as XML elements."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+from sanctl.model.cache_policy import NO_CACHE
+from sanctl.model.cluster import REACH_ATTRIBUTE, clone_id
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.promotion_score import PREFERENCE, UNREACHED_PENALTY
+
+#: What a device counts for a node in a fencing race (priority-fencing-delay): Pacemaker adds up the
+#: priorities of what a node runs, and one more for each promoted instance. So of two nodes with the
+#: same devices the one that serves more of them is fenced later, and survives.
+PRIORITY = "1"
+
+# Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
+# 60 s is above what the agent bounds its own waits to, so that its answer comes first.
+_OPERATIONS = (
+    ("start", 0, "", 60),
+    ("promote", 0, "", 60),
+    ("demote", 0, "", 60),
+    ("stop", 0, "", 60),
+    ("monitor", 10, "Promoted", 30),
+    ("monitor", 11, "Unpromoted", 30),
+    ("reload-agent", 0, "", 60),
+)
+
+
+def device_element(device: DeviceSpec) -> ET.Element:
+    """Return the promotable clone of a device."""
+    name = device.name.value
+    clone = ET.Element("clone", id=clone_id(name))
+    meta = ET.SubElement(clone, "meta_attributes", id=f"{clone_id(name)}-meta")
+    for key, value in (
+        ("promotable", "true"),
+        ("clone-max", str(len(device.nodes))),
+        ("clone-node-max", "1"),
+        ("promoted-max", "1"),
+        ("promoted-node-max", "1"),
+        ("notify", "false"),
+        ("interleave", "true"),
+        ("priority", PRIORITY),
+    ):
+        pair_in(meta, f"{clone_id(name)}-meta-{key}", key, value)
+    if device.is_stopping:
+        pair_in(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
+    primitive = ET.SubElement(
+        clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
+    )
+    if device.is_new:
+        # A meta attribute: taking it away again reloads nothing.
+        own_meta = ET.SubElement(primitive, "meta_attributes", id=f"{name}-meta")
+        pair_in(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
+    parameters = ET.SubElement(primitive, "instance_attributes", id=f"{name}-params")
+    for key, value in (
+        ("uuid", device.uuid),
+        ("size", str(device.size.bytes)),
+        ("pool", device.pool.value),
+        ("replicas", str(device.replicas)),
+        ("nodes", " ".join(node.value for node in device.nodes)),
+        ("initiators", " ".join(iqn.value for iqn in device.initiators)),
+        # What is the default is not written, so that a better one reaches every device.
+        *((("sync", str(device.sync)),) if str(device.sync) else ()),
+        *((("cache", str(device.cache)),) if device.cache != NO_CACHE else ()),
+    ):
+        pair_in(parameters, f"{name}-params-{key}", key, value)
+    # This id is the same for every device with that minor: ids are unique in a CIB, so two
+    # devices can never hold one minor, whatever happens between reading and writing.
+    pair_in(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
+    operations = ET.SubElement(primitive, "operations")
+    for operation, interval_s, role, timeout_s in _OPERATIONS:
+        attributes = {
+            "id": f"{name}-{operation}-{interval_s}s",
+            "name": operation,
+            "interval": f"{interval_s}s",
+            "timeout": f"{timeout_s}s",
+        }
+        if role:
+            attributes["role"] = role
+        ET.SubElement(operations, "op", attributes)
+    return clone
+
+
+def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
+    """Return the constraints a device is created with."""
+    clone = clone_id(device.name)
+    replicas = ET.Element("rsc_location", id=f"{clone}-replicas", rsc=clone)
+    rule = ET.SubElement(
+        replicas,
+        "rule",
+        {"id": f"{clone}-replicas-rule", "score": "-INFINITY", "boolean-op": "and"},
+    )
+    for node in device.nodes:
+        rule.append(not_there(clone, node))
+    yield replicas
+    outdated = ET.Element("rsc_location", id=f"{clone}-outdated", rsc=clone)
+    rule = ET.SubElement(
+        outdated, "rule", id=f"{clone}-outdated-rule", role="Promoted", score="-INFINITY"
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-outdated-mark",
+        attribute=f"sanctl-outdated-{device.name}",
+        operation="eq",
+        value=device.uuid,
+    )
+    yield outdated
+    yield reach_element(device)
+    if device.prefer is not None:
+        yield ET.Element(
+            "rsc_location",
+            id=f"{clone}-prefer",
+            rsc=clone,
+            role="Promoted",
+            node=device.prefer.value,
+            score=str(PREFERENCE),
+        )
+
+
+def reach_element(device: DeviceSpec) -> ET.Element:
+    """Return the constraint that moves the active role off a node that hosts cannot reach.
+
+    A penalty and no ban: if no node is reached, all have it and nothing moves. It takes positive
+    evidence, a node that has told nothing (yet) is not penalised.
+    """
+    clone = clone_id(device.name)
+    location = ET.Element("rsc_location", id=f"{clone}-reach", rsc=clone)
+    rule = ET.SubElement(
+        location,
+        "rule",
+        {
+            "id": f"{clone}-reach-rule",
+            "role": "Promoted",
+            "score": str(-UNREACHED_PENALTY),
+            "boolean-op": "and",
+        },
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-reach-told",
+        attribute=REACH_ATTRIBUTE,
+        operation="defined",
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-reach-none",
+        attribute=REACH_ATTRIBUTE,
+        operation="lt",
+        value="1",
+        type="number",
+    )
+    return location
+
+
+def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
+    """Return the constraint that pulls the active role to a node until a moment."""
+    clone = clone_id(name)
+    location = ET.Element("rsc_location", id=f"{clone}-move", rsc=clone)
+    rule = ET.SubElement(
+        location,
+        "rule",
+        {
+            "id": f"{clone}-move-rule",
+            "role": "Promoted",
+            "score": "INFINITY",
+            "boolean-op": "and",
+        },
+    )
+    ET.SubElement(
+        rule,
+        "expression",
+        id=f"{clone}-move-to",
+        attribute="#uname",
+        operation="eq",
+        value=node.value,
+    )
+    ET.SubElement(rule, "date_expression", id=f"{clone}-move-until", operation="lt", end=until)
+    return location
+
+
+def not_there(clone: str, node: NodeName) -> ET.Element:
+    """Return the part of the rule about replicas that lets a node have one."""
+    return ET.Element(
+        "expression",
+        id=f"{clone}-replicas-not-{node}",
+        attribute="#uname",
+        operation="ne",
+        value=node.value,
+    )
+
+
+def new_pair(identifier: str, name: str, value: str) -> ET.Element:
+    """Return a name and its value."""
+    return ET.Element("nvpair", id=identifier, name=name, value=value)
+
+
+def pair_in(parent: ET.Element, identifier: str, name: str, value: str) -> None:
+    """Put a name and its value into an element."""
+    ET.SubElement(parent, "nvpair", id=identifier, name=name, value=value)

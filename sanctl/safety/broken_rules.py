@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Each rule of the safety model broken on its own, and what the exploration must find then.
+
+A rule that can be broken without anything being found is not explored, or not needed. All rules but
+the one taken away are kept, so that what is found is due to that one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sanctl.model.drbd import ResourceState
+from sanctl.safety.rules import SHIPPED, Rules, Standing
+from sanctl.safety.search import Explored, explore
+from sanctl.safety.transitions import events
+from sanctl.safety.world import World, canonical, first_world, is_whole, violation
+
+
+class Variant(NamedTuple):
+    """A rule, and the model without it.
+
+    Attributes:
+        name: how it is called.
+        rule: the rule that is broken, one sentence.
+        rules: what is left.
+        nodes: with how many nodes it shows.
+        faults: after how many faults.
+        finds: the beginning of what is found.
+        steps: the length of the shortest way there.
+        begins: what happens first, where an exploration from the very beginning takes too long.
+    """
+
+    name: str
+    rule: str
+    rules: Rules
+    nodes: int
+    faults: int
+    finds: str
+    steps: int
+    begins: tuple[str, ...] = ()
+
+
+def needs_operator(world: World) -> bool:
+    """Whether this is a known dead end: no replica may be promoted, by a mark or by its own word.
+
+    Reached only when a Primary that was cut off has marked its peer and is fenced before it wrote,
+    and the peer's promotion, ordered before that was known there, marks the Primary and hears no
+    answer. Nothing is lost: both wait for somebody to say which of them served last.
+    """
+    return any(
+        all(node.marks >> i & 1 or world.replicas[i].disk in "OI" for i in (0, 1))
+        for node in world.nodes
+    )
+
+
+def run(
+    rules: Rules, nodes: int, faults: int, *, begins: tuple[str, ...] = (), ends: bool = True
+) -> Explored[World]:
+    """Explore a cluster of two or three nodes.
+
+    Args:
+        rules: what is decided, and what is relied on.
+        nodes: with two nodes heartbeat, with three node-majority.
+        faults: how many faults may happen.
+        begins: the events before the exploration, by name.
+        ends: look for dead ends, too.
+    """
+    first, possible = first_world(nodes, faults), events(rules)
+    for event in begins:
+        first = next(world for name, world in possible(first) if name == event)
+    return explore(
+        first,
+        possible,
+        violation,
+        is_whole if ends else None,
+        key=canonical,
+        excused=needs_operator,
+    )
+
+
+def _silence_is_absence(seen: Standing) -> str:
+    if not seen.is_quorate:
+        return "unknown"
+    return "member" if seen.is_member else "fenced"
+
+
+def _anybody(state: ResourceState | None) -> int | None:
+    return None if state is None else 1
+
+
+VARIANTS = (
+    Variant(
+        "no-freeze",
+        "A Primary that loses its peer freezes until its handler has answered.",
+        SHIPPED._replace(freezes=False),
+        nodes=3,
+        faults=1,
+        finds="3: a serves alone",
+        steps=2,
+    ),
+    Variant(
+        "gives-up",
+        "The handler of a frozen Primary does not let go because it has waited long.",
+        SHIPPED._replace(stays_frozen=False),
+        nodes=3,
+        faults=1,
+        finds="3: a serves alone",
+        steps=3,
+    ),
+    Variant(
+        "no-quorum-asked",
+        "Without quorum nothing is certain, neither before marking nor after.",
+        SHIPPED._replace(asks_before=False, asks_after=False),
+        nodes=3,
+        faults=1,
+        finds="3: a serves alone",
+        steps=5,
+    ),
+    Variant(
+        "not-asked-after",
+        "The handler asks again after marking: quorum may have been lost in between.",
+        SHIPPED._replace(asks_after=False),
+        nodes=3,
+        faults=1,
+        finds="3: a serves alone",
+        steps=5,
+    ),
+    Variant(
+        "silence-is-absence",
+        "A peer that is no member is unknown until it is known to be fenced.",
+        SHIPPED._replace(standing=_silence_is_absence),
+        nodes=2,
+        faults=1,
+        finds="4: the replicas have diverged",
+        steps=13,
+        begins=(
+            "a loses all networks",
+            "corosync forms b",
+            "DRBD on a notices that the link is gone",
+        ),
+    ),
+    Variant(
+        "fencing-assumed",
+        "A node counts as fenced only when its power switch has said so.",
+        SHIPPED._replace(confirms=False),
+        nodes=2,
+        faults=1,
+        finds="1: both nodes are Primary",
+        steps=9,
+    ),
+    Variant(
+        "standby-clears",
+        "Only a Primary in sync clears a mark, never the standby its own.",
+        SHIPPED._replace(clears_own=True),
+        nodes=3,
+        faults=1,
+        finds="3: a serves alone",
+        steps=6,
+    ),
+    Variant(
+        "no-lock",
+        "Clearing and marking exclude each other by a lock.",
+        SHIPPED._replace(locks=False),
+        nodes=2,
+        faults=1,
+        finds="3: a serves alone",
+        steps=15,
+        begins=(
+            "the replica on b stops",
+            "the replica on b starts",
+            "DRBD connects",
+            "the resync handler of a asks: certain",
+            "the resync handler of a marks b",
+            "the resync handler of a asks again: certain, the resync begins",
+            "the resync ends on b",
+            "a learns that its peer is UpToDate",
+            "the sync network is cut",
+        ),
+    ),
+    Variant(
+        "mark-ignored",
+        "No marked replica is promoted.",
+        SHIPPED._replace(heeds_marks=False, heeds_own=False),
+        nodes=2,
+        faults=1,
+        finds="4: the replicas have diverged",
+        steps=12,
+        begins=(
+            "the sync network is cut",
+            "DRBD on a notices that the link is gone",
+        ),
+    ),
+    Variant(
+        "promotes-outdated",
+        "No Outdated or Inconsistent replica is promoted (promotion score, and DRBD itself).",
+        SHIPPED._replace(score=_anybody, drbd_refuses=False),
+        nodes=3,
+        faults=0,
+        finds="4: the replicas have diverged",
+        steps=8,
+    ),
+    Variant(
+        "no-wait-for-all",
+        "With two nodes, one that has started waits until it has seen the other.",
+        SHIPPED._replace(waits_for_all=False, meets_first=False),
+        nodes=2,
+        faults=1,
+        finds="4: the replicas have diverged",
+        steps=14,
+        begins=(
+            "a loses all networks",
+            "DRBD on a notices that the link is gone",
+        ),
+    ),
+    Variant(
+        "untried-trusted",
+        "With two nodes, a replica that has met no other since it was started is not promoted on "
+        "the word that the other is fenced.",
+        SHIPPED._replace(meets_first=False),
+        nodes=2,
+        faults=2,
+        finds="4: the replicas have diverged",
+        steps=17,
+        begins=(
+            "b loses power",
+            "corosync forms a",
+        ),
+    ),
+    Variant(
+        "own-mark-ignored",
+        "The handler of a promotion does not begin while its own replica is marked: the order may "
+        "be older than the mark.",
+        SHIPPED._replace(heeds_own=False),
+        nodes=2,
+        faults=2,
+        finds="4: the replicas have diverged",
+        steps=18,
+        begins=(
+            "b loses power",
+            "DRBD on a notices that the link is gone",
+            "the handler of a asks: certain",
+        ),
+    ),
+    Variant(
+        "stale-roles",
+        "The cluster promotes only when it knows the other demoted or fenced, by no stale CIB.",
+        SHIPPED._replace(demotes_first=False),
+        nodes=2,
+        faults=1,
+        finds="1: both nodes are Primary",
+        steps=7,
+    ),
+    Variant(
+        "clears-without-quorum",
+        "Marks are cleared only with quorum.",
+        SHIPPED._replace(clears_with_quorum=False, outranks=False, reads_back=False),
+        nodes=2,
+        faults=1,
+        finds="3: b serves alone",
+        steps=20,
+        begins=(
+            "a loses all networks",
+            "corosync forms b",
+            "DRBD on a notices that the link is gone",
+            "the sync network is back",
+            "the handler of a asks: certain",
+        ),
+    ),
+    Variant(
+        "target-not-marked",
+        "Who is about to be filled by a resync is marked before it begins.",
+        SHIPPED._replace(marks_targets=False),
+        nodes=3,
+        faults=1,
+        finds="3: a serves alone",
+        steps=7,
+    ),
+    Variant(
+        "late-mark",
+        "A Primary's handler marks only while that is Primary; the mark is read back.",
+        SHIPPED._replace(guards_marking=False, reads_back=False),
+        nodes=2,
+        faults=2,
+        finds="3: b serves alone",
+        steps=14,
+        begins=(
+            "the sync network is cut",
+            "DRBD on a notices that the link is gone",
+            "the handler of a asks: certain",
+            "a is demoted",
+            "the cluster orders the promotion of b",
+            "the heartbeats of a are cut",
+        ),
+    ),
+    Variant(
+        "equal-epochs",
+        "The CIB in which a fenced peer is marked outranks whatever that peer wrote when alone.",
+        SHIPPED._replace(outranks=False),
+        nodes=2,
+        faults=2,
+        finds="4: the replicas have diverged",
+        steps=23,
+        begins=(
+            "a loses all networks",
+            "corosync forms b",
+            "DRBD on a notices that the link is gone",
+            "the handler of a asks: certain",
+            "the handler of a marks b",
+            "b fences a",
+            "the heartbeats are back",
+            "the cluster orders the promotion of b",
+            "DRBD on b notices that the link is gone",
+            "DRBD on b calls the handler",
+            "the handler of b asks: certain",
+            "the handler of b marks a",
+            "the handler of b asks again: certain, and returns",
+        ),
+    ),
+)

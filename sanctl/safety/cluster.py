@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The cluster in the safety model: what corosync and Pacemaker do next, and marks in the CIB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.plan.failover import fence_rules
+from sanctl.safety.rules import Rules, Standing
+from sanctl.safety.world import (
+    NAMES,
+    REPLICAS,
+    Event,
+    Node,
+    Replica,
+    World,
+    drbd_state,
+    put,
+    put_node,
+)
+
+
+def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield what corosync and Pacemaker may do next, as seen from one node."""
+    node, reach = world.nodes[i], world.reach(i)
+    if reach & ((1 << i) - 1) == 0:  # once for each partition
+        formed = _form(world, i, rules)
+        if formed != world:
+            yield f"corosync forms {_names(reach)}", formed
+    if not world.is_quorate(i):
+        return
+    if node.view == reach:
+        for j in range(len(world.nodes)):
+            if not (node.view | node.gone) >> j & 1 and j in REPLICAS:
+                after = power_off(world, j) if rules.confirms else world
+                after = _know_gone(after, reach, j)
+                yield f"{_names(reach)} fences {NAMES[j]}", after
+    if i not in REPLICAS:
+        return
+    replica, j = world.replicas[i], 1 - i
+    if replica.role == "-":
+        disk = replica.disk
+        if disk in "UC":
+            disk = "U" if replica.sees_behind else "C"
+        started = replica._replace(role="S", disk=disk)
+        yield f"the replica on {NAMES[i]} starts", put(world, i, started)
+    elif replica.role == "S" and not replica.is_ordered:
+        peer = world.replicas[j]
+        is_safe = (
+            bool(node.gone >> j & 1)
+            or not rules.demotes_first
+            or (
+                bool((node.view & reach) >> j & 1)
+                and world.nodes[j].view == node.view
+                and peer.role != "P"
+                and not peer.is_ordered
+            )
+        )
+        is_marked = rules.heeds_marks and node.marks >> i & 1
+        if is_safe and not is_marked and rules.score(drbd_state(replica)) is not None:
+            ordered = put(world, i, replica._replace(is_ordered=True))
+            yield f"the cluster orders the promotion of {NAMES[i]}", ordered
+    elif replica.is_frozen and replica.is_pending and (reach & node.view).bit_count() > 1:
+        yield (
+            f"{NAMES[i]} cannot be stopped and is fenced",
+            _know_gone(power_off(world, i), reach & ~(1 << i), i),
+        )
+
+
+def power_off(world: World, i: int) -> World:
+    """Return the world with a node off: what was in its memory is gone, its disks are not."""
+    world = put_node(world, i, world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False))
+    if i not in REPLICAS:
+        return world
+    before = world.replicas[i]
+    off = Replica(
+        role="-",
+        disk=before.disk,
+        is_fresh=before.is_fresh,
+        is_linked=False,
+        sees_behind=before.sees_behind,
+    )
+    return put(world, i, off)
+
+
+def _form(world: World, i: int, rules: Rules) -> World:
+    """Return the world in which this node's partition has noticed what it is, and agrees."""
+    reach = world.reach(i)
+    members = [j for j in range(len(world.nodes)) if reach >> j & 1]
+    gone = 0
+    for j in members:
+        gone |= world.nodes[j].gone
+    # The newest copy wins. Among equally new ones that of a partition with quorum does: its status
+    # has gone on changing, and a node that has just booted begins at nought.
+    best = max(
+        members,
+        key=lambda j: (
+            world.nodes[j].epoch,
+            world.is_quorate(j) == rules.ties_to_quorate,
+            world.nodes[j].view.bit_count(),
+            -j,
+        ),
+    )
+    source = world.nodes[best]
+    everybody = reach.bit_count() == len(world.nodes)
+    for j in members:
+        node = world.nodes[j]
+        joined = Node(
+            is_up=True,
+            view=reach,
+            epoch=source.epoch,
+            marks=source.marks,
+            gone=gone & ~reach,
+            waits=node.waits and not everybody,
+        )
+        world = put_node(world, j, joined)
+    return world
+
+
+def _know_gone(world: World, members: int, gone: int) -> World:
+    for j in range(len(world.nodes)):
+        if members >> j & 1 and j != gone:
+            node = world.nodes[j]
+            world = put_node(world, j, node._replace(gone=node.gone | 1 << gone))
+    return world
+
+
+def write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules) -> World:
+    """Return the world after a node has had a mark set or cleared.
+
+    An answer means that the partition agreed (extended virtual synchrony): what corosync had not
+    noticed when the request was sent, it has when the answer comes.
+    """
+    world = _form(world, i, rules)
+    members, node = world.reach(i), world.nodes[i]
+    marks = node.marks | 1 << replica if is_set else node.marks & ~(1 << replica)
+    epoch = node.epoch + (marks != node.marks)
+    # The agents decide that when they ask before, and ask anew if it was otherwise afterwards.
+    if is_set and rules.outranks and node.gone >> replica & 1:
+        epoch = max(there.epoch for there in world.nodes) + 1
+    for j in range(len(world.nodes)):
+        if members >> j & 1:
+            changed = world.nodes[j]._replace(epoch=epoch, marks=marks)
+            world = put_node(world, j, changed)
+    return world
+
+
+def is_told_certain(world: World, i: int, rules: Rules) -> bool:
+    """Whether a node is told now that its peer cannot be promoted once it is marked."""
+    node, peer = world.nodes[i], 1 - i
+    seen = Standing(
+        is_quorate=world.is_quorate(i),
+        is_member=bool(node.view >> peer & 1),
+        is_fenced=bool(node.gone >> peer & 1),
+    )
+    told = rules.standing(seen)
+    if rules.meets_first and i in REPLICAS:
+        told = fence_rules.worth(
+            told,
+            # Here a partition and its CIB are formed at once.
+            has_joined=lambda: True,
+            # What DRBD 8.4 calls a replica that was started and has met nobody.
+            is_untried=lambda: world.replicas[i].disk == "C",
+            has_memory=lambda: len(world.nodes) > 2,
+        )
+    return rules.is_certain(told)
+
+
+def is_marked_for_certain(world: World, i: int, rules: Rules) -> bool:
+    """Whether a handler that has marked its peer finds that this counts."""
+    is_certain = not rules.asks_after or is_told_certain(world, i, rules)
+    return is_certain and (not rules.reads_back or bool(world.nodes[i].marks >> (1 - i) & 1))
+
+
+def _names(mask: int) -> str:
+    return "+".join(name for i, name in enumerate(NAMES) if mask >> i & 1)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""DRBD in the safety model: connections, resyncs and roles, and the before-resync-source handler.
+
+From drbd_state.c, drbd_nl.c, drbd_receiver.c and drbd_worker.c of 8.4. While a resync has not begun
+its source acknowledges writes alone, and its target is Outdated by its own word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.safety.cluster import is_marked_for_certain, is_told_certain, write_mark
+from sanctl.safety.rules import Rules
+from sanctl.safety.world import (
+    ASKS,
+    ASKS_AGAIN,
+    FILLS,
+    MARKS,
+    NAMES,
+    NO_HANDLER,
+    NO_RESYNC,
+    PREPARES,
+    REPLICAS,
+    Event,
+    World,
+    put,
+)
+
+
+def drbd_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield what DRBD on a node may notice or do next."""
+    here, there = world.replicas[i], world.replicas[1 - i]
+    if here.role == "-":
+        return
+    works = is_connected(world)
+    if here.is_linked and not works:
+        after = _lost(world, i, rules)
+        yield f"DRBD on {NAMES[i]} notices that the link is gone", after
+    if i == 0 and world.is_synced and not here.is_linked and not there.is_linked:
+        yield from _connect(world)
+    if works and here.disk == "I" and there.resync == FILLS:
+        filled = here._replace(disk="U", is_fresh=there.is_fresh)
+        yield f"the resync ends on {NAMES[i]}", put(world, i, filled)._replace(ahead="=")
+    if works and here.sees_behind and there.disk == "U":
+        told = put(world, i, here._replace(sees_behind=False, resync=NO_RESYNC))
+        yield f"{NAMES[i]} learns that its peer is UpToDate", told
+    is_unreplicated = here.resync in {PREPARES, MARKS, ASKS_AGAIN}
+    if here.role == "P" and (is_unreplicated or not works):
+        if here.serves and (is_unreplicated or not here.is_linked):
+            yield (
+                f"a write is acknowledged by {NAMES[i]} alone",
+                put(world, 1 - i, there._replace(is_fresh=False)),
+            )
+        elif not here.is_pending:
+            yield f"a write waits on {NAMES[i]}", put(world, i, here._replace(is_pending=True))
+    if here.is_ordered and here.role == "S" and not here.handler_runs:
+        yield from _promote(world, i, rules, is_reachable=works)
+
+
+def is_connected(world: World) -> bool:
+    """Whether what either replica sends reaches the other."""
+    a, b = world.replicas
+    return world.is_synced and a.is_linked and b.is_linked
+
+
+def _lost(world: World, i: int, rules: Rules) -> World:
+    """Return the world in which a node's DRBD has no connection any more."""
+    here = world.replicas[i]
+    # A before-resync-source handler runs on, and DRBD calls no other before that has ended.
+    lost = here._replace(is_linked=False, resync=here.resync if here.marks_target else NO_RESYNC)
+    if here.role == "P" and not rules.freezes:
+        lost = lost._replace(sees_behind=True)
+    if here.role == "P" and not lost.sees_behind and not here.handler_runs:
+        lost = lost._replace(handler=ASKS, for_primary=True)
+    after = put(world, i, lost)
+    if here.role == "P" and lost.sees_behind:
+        after = goes_alone(after, i)
+    return after
+
+
+def _connect(world: World) -> Iterator[Event]:
+    a, b = world.replicas
+    if "-" in (a.role, b.role) or a.role == b.role == "P" or world.ahead == "!":
+        return
+    if a.marks_target or b.marks_target:
+        return
+    before = world
+    for i in REPLICAS:
+        here, there = before.replicas[i], before.replicas[1 - i]
+        is_behind, is_ahead = world.ahead == NAMES[1 - i], world.ahead == NAMES[i]
+        if is_behind and here.role == "P":
+            return
+        disk = "U"
+        if is_behind:
+            # Outdated by its own word from here on; overwritten when the source begins.
+            disk = "I" if here.disk == "I" else "O"
+        joined = here._replace(
+            is_linked=True,
+            disk=disk,
+            is_fresh=here.is_fresh and not (is_behind and there.is_pending),
+            # The source does not hear what its peer takes itself for now, only what it was.
+            sees_behind=is_ahead and there.disk in "OI",
+            resync=PREPARES if is_ahead else NO_RESYNC,
+            is_pending=False,
+            handler=here.handler if here.handler_runs else NO_HANDLER,
+            is_late=here.handler_runs,
+        )
+        world = put(world, i, joined)
+    yield "DRBD connects", world
+
+
+def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield what the source of a resync, and its handler, may do next."""
+    here, peer, name = world.replicas[i], 1 - i, f"the resync handler of {NAMES[i]}"
+    if here.resync == PREPARES:
+        if not rules.marks_targets:
+            yield f"the resync from {NAMES[i]} begins", _begun(world, i)
+            return
+        if not is_told_certain(world, i, rules):
+            yield f"{name} gives up: the connection is dropped", _lost(world, i, rules)
+        elif not (rules.locks and here.holds_lock):
+            yield f"{name} asks: certain", put(world, i, here._replace(resync=MARKS))
+    elif here.resync == MARKS:
+        marked = write_mark(world, i, peer, is_set=True, rules=rules)
+        yield f"{name} marks {NAMES[peer]}", put(marked, i, here._replace(resync=ASKS_AGAIN))
+        tries = here._replace(resync=PREPARES if here.is_linked else NO_RESYNC)
+        yield f"{name} marks {NAMES[peer]}, and hears no answer", put(marked, i, tries)
+    elif here.resync == ASKS_AGAIN:
+        if not here.is_linked:
+            yield f"{name} ends", put(world, i, here._replace(resync=NO_RESYNC))
+        elif is_marked_for_certain(world, i, rules):
+            yield f"{name} asks again: certain, the resync begins", _begun(world, i)
+        else:
+            retries = put(world, i, here._replace(resync=PREPARES))
+            yield f"{name} asks again: not certain", retries
+
+
+def _begun(world: World, i: int) -> World:
+    if is_connected(world):
+        world = put(world, 1 - i, world.replicas[1 - i]._replace(disk="I"))
+    return put(world, i, world.replicas[i]._replace(resync=FILLS, sees_behind=True))
+
+
+def goes_alone(world: World, i: int) -> World:
+    """Return the world in which a node's DRBD goes on without the peer: a new generation begins."""
+    here, there = world.replicas[i], world.replicas[1 - i]
+    if here.is_pending:
+        world = put(world, i, here._replace(is_pending=False))
+        world = put(world, 1 - i, there._replace(is_fresh=False))
+    ahead = NAMES[i] if world.ahead in ("=", NAMES[i]) else "!"
+    return world._replace(ahead=ahead)
+
+
+def _promote(world: World, i: int, rules: Rules, *, is_reachable: bool) -> Iterator[Event]:
+    here, there = world.replicas[i], world.replicas[1 - i]
+    refused = f"DRBD refuses to promote {NAMES[i]}", put(world, i, here._replace(is_ordered=False))
+    primary = here._replace(role="P", is_ordered=False)
+    name = f"{NAMES[i]} becomes Primary"
+    if here.is_linked:
+        if is_reachable:
+            is_good = here.disk == "U" and there.role != "P"
+            yield (name, put(world, i, primary)) if is_good else refused
+    elif here.disk == "U" and here.sees_behind:
+        yield name, goes_alone(put(world, i, primary), i)
+    elif here.disk in "UC" or not rules.drbd_refuses:
+        asking = here._replace(handler=ASKS, for_primary=False)
+        yield f"DRBD on {NAMES[i]} calls the handler", put(world, i, asking)
+    else:
+        yield refused
+
+
+def stopped(world: World, i: int) -> World:
+    """Return the world in which a node has taken its replica down in an orderly way."""
+    here, there = world.replicas[i], world.replicas[1 - i]
+    down = here._replace(role="-", is_linked=False, is_clearing=False, resync=NO_RESYNC)
+    if not (world.is_synced and here.is_linked and there.is_linked):
+        return put(world, i, down)
+    # What was sent before the goodbye has arrived before it, on both sides.
+    down = down._replace(sees_behind=here.sees_behind and there.disk != "U")
+    if there.role != "P":
+        told = there._replace(
+            is_linked=False,
+            sees_behind=there.sees_behind and here.disk != "U",
+            resync=NO_RESYNC,
+        )
+        return put(put(world, i, down), 1 - i, told)
+    # A graceful disconnect from a Primary: this replica writes down that it is behind.
+    down = down._replace(disk="I" if here.disk == "I" else "O")
+    alone = there._replace(is_linked=False, sees_behind=True, resync=NO_RESYNC)
+    return goes_alone(put(put(world, i, down), 1 - i, alone), 1 - i)

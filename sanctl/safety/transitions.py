@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The safety model: promotion, fencing and freeze as a state machine, to be explored in full.
+
+A state is a World (sanctl/safety/world.py, with the invariants in prose); this module says
+which events can follow. The rules that sanctl decides by are not copied here but called:
+`promotion_score` and sanctl/plan/failover/fence_rules.py, which the agents call, too. The rest is
+the behaviour of what sanctl stands on: DRBD 8.4 (states from drbd_state.c and drbd_nl.c), corosync
+(membership, extended virtual synchrony), Pacemaker (one order at a time, demote or fence before
+promote). `Rules` (sanctl/safety/rules.py) names each of these promises, so that each can be
+broken and be seen to matter.
+
+Time is not in it: whatever can happen can happen next, or never. A fault costs one of a bounded
+number; repair, the cluster's actions, the host's writes and every delay are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sanctl.plan.failover import fence_rules
+from sanctl.safety.cluster import (
+    cluster_events,
+    is_marked_for_certain,
+    is_told_certain,
+    power_off,
+    write_mark,
+)
+from sanctl.safety.drbd import drbd_events, goes_alone, is_connected, resync_events, stopped
+from sanctl.safety.rules import Rules
+from sanctl.safety.world import (
+    ASKS,
+    ASKS_AGAIN,
+    KILLED,
+    MARKS,
+    NAMES,
+    NO_HANDLER,
+    REPLICAS,
+    Event,
+    World,
+    drbd_state,
+    put,
+    put_node,
+)
+
+
+def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
+    """Return the function that tells which events can happen next, and where they lead."""
+
+    def possible(world: World) -> Iterator[Event]:
+        for name, after in _all(world, rules):
+            if after != world:
+                yield name, after
+
+    return possible
+
+
+def _all(world: World, rules: Rules) -> Iterator[Event]:
+    if world.faults:
+        yield from _faults(world._replace(faults=world.faults - 1))
+    yield from _repairs(world, rules)
+    for i in range(len(world.nodes)):
+        if world.nodes[i].is_up:
+            yield from cluster_events(world, i, rules)
+    for i in REPLICAS:
+        yield from drbd_events(world, i, rules)
+        yield from resync_events(world, i, rules)
+        yield from _handler(world, i, rules)
+        yield from _agent(world, i, rules)
+
+
+# What breaks, and what is repaired.
+
+
+def _faults(world: World) -> Iterator[Event]:
+    everybody = (1 << len(world.nodes)) - 1
+    if world.is_synced:
+        yield "the sync network is cut", world._replace(is_synced=False)
+    for i, node in enumerate(world.nodes):
+        # Two nodes that are alone leave the third alone, too.
+        alone = world.apart | 1 << i
+        if (everybody & ~alone).bit_count() < 2:
+            alone = everybody
+        if alone != world.apart:
+            yield f"the heartbeats of {NAMES[i]} are cut", world._replace(apart=alone)
+            if i in REPLICAS and world.is_synced:
+                lost = world._replace(apart=alone, is_synced=False)
+                yield f"{NAMES[i]} loses all networks", lost
+        if node.is_up:
+            yield f"{NAMES[i]} loses power", power_off(world, i)
+    for i in REPLICAS:
+        replica = world.replicas[i]
+        if replica.handler_runs:
+            # DRBD: "helper broken"; a Primary stays frozen and nobody asks again.
+            dead = KILLED if replica.for_primary and replica.role == "P" else NO_HANDLER
+            killed = replica._replace(handler=dead, is_late=False, is_ordered=False)
+            yield f"the handler of {NAMES[i]} is killed", put(world, i, killed)
+
+
+def _repairs(world: World, rules: Rules) -> Iterator[Event]:
+    if not world.is_synced:
+        yield "the sync network is back", world._replace(is_synced=True)
+    if world.apart:
+        yield "the heartbeats are back", world._replace(apart=0)
+    for i, node in enumerate(world.nodes):
+        if not node.is_up:
+            waits = len(world.nodes) == 2 and rules.waits_for_all
+            started = node._replace(is_up=True, view=1 << i, gone=0, waits=waits)
+            yield f"{NAMES[i]} boots", put_node(world, i, started)
+        elif node.waits and not any(world.nodes[j].is_up for j in REPLICAS if j != i):
+            # `quorum.cancel_wait_for_all`, said by somebody who stands before the other.
+            begun = put_node(world, i, node._replace(waits=False))
+            yield f"an operator lets {NAMES[i]} begin without the other, which is off", begun
+
+
+# The fence-peer handler, step by step.
+
+
+def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    here = world.replicas[i]
+    if not here.handler_runs:
+        return
+    peer, name = 1 - i, f"the handler of {NAMES[i]}"
+    # The order may be older than the mark: a node that has just joined brought it along.
+    is_out = rules.heeds_own and not here.for_primary and bool(world.nodes[i].marks >> i & 1)
+    is_certain = is_told_certain(world, i, rules) and not is_out
+    is_called_for = not rules.guards_marking or fence_rules.may_mark(
+        drbd_state(here), is_promoting=here.is_ordered
+    )
+    if here.handler == ASKS:
+        if rules.locks and here.holds_lock:
+            return
+        if (is_certain or not rules.asks_before) and is_called_for:
+            yield f"{name} asks: certain", put(world, i, here._replace(handler=MARKS))
+        if not here.for_primary:
+            ended = here._replace(handler=NO_HANDLER, is_ordered=False, is_late=False)
+            yield f"{name} gives up, the promotion fails", put(world, i, ended)
+        elif here.role != "P" or here.is_linked:
+            ended = here._replace(handler=NO_HANDLER, is_late=False)
+            yield f"{name} ends", put(world, i, ended)
+        elif not rules.stays_frozen:
+            yield f"{name} gives up, I/O goes on", _answered(world, i)
+    elif here.handler == MARKS:
+        marked = write_mark(world, i, peer, is_set=True, rules=rules)
+        after = put(marked, i, here._replace(handler=ASKS_AGAIN))
+        yield f"{name} marks {NAMES[peer]}", after
+        after = put(marked, i, here._replace(handler=ASKS))
+        yield f"{name} marks {NAMES[peer]}, and hears no answer", after
+    elif is_marked_for_certain(world, i, rules):
+        yield f"{name} asks again: certain, and returns", _answered(world, i)
+    else:
+        yield f"{name} asks again: not certain", put(world, i, here._replace(handler=ASKS))
+
+
+def _answered(world: World, i: int) -> World:
+    """Return the world after DRBD has taken the handler's word, or has not."""
+    here = world.replicas[i]
+    after = here._replace(handler=NO_HANDLER, is_late=False)
+    if here.is_late or here.is_linked:
+        # "Ignoring fence-peer exit code"; a link that is lost again has the handler called again.
+        if here.is_frozen:
+            after = after._replace(handler=ASKS, for_primary=True)
+        return put(world, i, after)
+    if here.role == "-":
+        return put(world, i, after)
+    after = after._replace(sees_behind=True)
+    if here.role == "P":
+        return goes_alone(put(world, i, after), i)
+    if here.for_primary:
+        return put(world, i, after)
+    return goes_alone(put(world, i, after._replace(role="P", disk="U", is_ordered=False)), i)
+
+
+# The device agent.
+
+
+def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    here = world.replicas[i]
+    if here.role == "-":
+        return
+    # Where demote waits for the lock that a handler holds while it marks.
+    is_marking = rules.guards_marking and here.holds_lock
+    if here.role == "P" and not here.is_pending and not is_marking:
+        yield f"{NAMES[i]} is demoted", put(world, i, here._replace(role="S"))
+    if here.is_frozen and not world.is_quorate(i):
+        yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
+    # DRBD answers no goodbye, and says none, while the resync handler works.
+    is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
+    if here.role == "S" and not here.is_ordered and not is_deaf:
+        yield f"the replica on {NAMES[i]} stops", stopped(world, i)
+    if here.is_clearing:
+        cleared = write_mark(world, i, 1 - i, is_set=False, rules=rules)
+        after = cleared.replicas[i]._replace(is_clearing=False)
+        yield f"{NAMES[i]} clears the mark of {NAMES[1 - i]}", put(cleared, i, after)
+        yield (
+            f"{NAMES[i]} does not get to clearing",
+            put(world, i, here._replace(is_clearing=False)),
+        )
+    elif world.nodes[i].marks >> (1 - i) & 1 and not (rules.locks and here.holds_lock):
+        is_allowed = not rules.clears_with_quorum or is_told_certain(world, i, rules)
+        if is_allowed and rules.may_clear(drbd_state(here)):
+            clearing = here._replace(is_clearing=True)
+            yield f"{NAMES[i]} sees that it is in sync", put(world, i, clearing)
+    if rules.clears_own and here.role == "S" and here.is_linked and here.disk == "U":
+        yield f"{NAMES[i]} clears its own mark", write_mark(world, i, i, is_set=False, rules=rules)

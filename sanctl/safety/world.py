@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The world of the safety model: what there is, and what must hold of it in every state.
+
+One device with two replicas, on `a` and `b`; with node-majority a third node `w` votes. In prose:
+
+1. At most one node serves, and at most one is Primary.
+2. A node that serves has every write that was ever acknowledged.
+3. A node out of contact with its peer serves only if the peer's replica knows that it is behind,
+   or if the peer's mark is in so many copies of the CIB that no partition can have quorum without
+   one of them. So a node that neither has nor had quorum since the contact broke acknowledges
+   nothing and serves no stale read: its I/O is frozen.
+4. There is always a replica that is not half overwritten and has every acknowledged write, and the
+   replicas never diverge.
+5. From every state there is a way back to a whole cluster that takes nothing but repair: power,
+   links, fencing that works, and the actions of the cluster.
+
+Data is not counted in writes. What matters of a replica is whether it has all acknowledged ones;
+so the model covers any number of writes, at any moment.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from sanctl.model.drbd import PeerState, ResourceState
+
+REPLICAS = (0, 1)
+NAMES = "abw"
+
+# The handler of a node: what it does next, or that it is gone and nobody will call it again.
+NO_HANDLER, ASKS, MARKS, ASKS_AGAIN, KILLED = "", "asks", "marks", "asks again", "killed"
+# The source of a resync: connected, and its before-resync-source handler is asked, or works at one
+# of the steps above, or has let it begin.
+NO_RESYNC, PREPARES, FILLS = "", "prepares", "fills"
+
+
+class Replica(NamedTuple):
+    """One replica and what runs for it.
+
+    Attributes:
+        role: `P`rimary, `S`econdary, `-` not started.
+        disk: `U`pToDate, `C`onsistent, `O`utdated, `I`nconsistent; as in the metadata while down.
+        is_fresh: has every acknowledged write.
+        is_linked: DRBD here believes in the connection.
+        sees_behind: DRBD here has the peer down as Outdated or Inconsistent (also in metadata).
+        is_pending: a host's command is neither acknowledged nor failed.
+        handler: the step of the fence-peer handler.
+        for_primary: the handler was called for a Primary, not for a promotion.
+        is_late: the connection came up while the handler ran: its answer will not count.
+        is_ordered: a promotion has been ordered and has not ended.
+        is_clearing: has seen itself in sync, holds the lock, is about to clear the peer's mark.
+        resync: as a source: how far the resync is; until it begins, writes are not replicated.
+    """
+
+    role: str = "S"
+    disk: str = "U"
+    is_fresh: bool = True
+    is_linked: bool = True
+    sees_behind: bool = False
+    is_pending: bool = False
+    handler: str = NO_HANDLER
+    for_primary: bool = False
+    is_late: bool = False
+    is_ordered: bool = False
+    is_clearing: bool = False
+    resync: str = NO_RESYNC
+
+    @property
+    def is_frozen(self) -> bool:
+        """Primary, and DRBD lets no I/O through."""
+        return self.role == "P" and not self.is_linked and not self.sees_behind
+
+    @property
+    def serves(self) -> bool:
+        """A read is answered here, and a write as far as the peer's answer allows."""
+        return self.role == "P" and not self.is_frozen
+
+    @property
+    def handler_runs(self) -> bool:
+        """A fence-peer handler is at work."""
+        return self.handler not in {NO_HANDLER, KILLED}
+
+    @property
+    def marks_target(self) -> bool:
+        """A before-resync-source handler is between its first look and its answer."""
+        return self.resync in {MARKS, ASKS_AGAIN}
+
+    @property
+    def holds_lock(self) -> bool:
+        """A handler or the agent holds the lock under which marks are set and cleared."""
+        return self.is_clearing or self.handler in {MARKS, ASKS_AGAIN} or self.marks_target
+
+
+class Node(NamedTuple):
+    """One voting node: what corosync and its copy of the CIB say. Sets are bit masks.
+
+    Attributes:
+        is_up: has power and runs.
+        view: the members that corosync names here; may be yesterday's.
+        epoch: version of the copy of the CIB, also on disk while off.
+        marks: which replicas are marked in it.
+        gone: the nodes known here to be fenced.
+        waits: wait_for_all: has not seen all nodes since it started.
+    """
+
+    is_up: bool
+    view: int
+    epoch: int = 0
+    marks: int = 0
+    gone: int = 0
+    waits: bool = False
+
+
+class World(NamedTuple):
+    """Everything.
+
+    Attributes:
+        replicas: of `a` and `b`.
+        nodes: `a`, `b`, and `w` if there is one.
+        is_synced: the sync network works between a and b.
+        apart: the nodes that the heartbeat networks do not reach.
+        ahead: whose generation of the data is the newer: `=`, `a`, `b`, or `!` diverged.
+        faults: how many faults may still happen.
+    """
+
+    replicas: tuple[Replica, Replica]
+    nodes: tuple[Node, ...]
+    is_synced: bool
+    apart: int
+    ahead: str
+    faults: int
+
+    def reach(self, node: int) -> int:
+        """Return the nodes that this one can exchange messages with, itself included."""
+        if self.apart >> node & 1:
+            return 1 << node
+        mask = 0
+        for other, there in enumerate(self.nodes):
+            if there.is_up and not self.apart >> other & 1:
+                mask |= 1 << other
+        return mask
+
+    def is_quorate(self, node: int) -> bool:
+        """Whether corosync says so on this node; it may not have noticed yet that it is not."""
+        here = self.nodes[node]
+        if len(self.nodes) == 2:
+            return here.is_up and not here.waits
+        return here.view.bit_count() >= 2
+
+
+#: What happens, and what the world is then.
+Event = tuple[str, World]
+
+
+def first_world(nodes: int, faults: int) -> World:
+    """Return a whole cluster of two or three nodes; a serves."""
+    everybody = (1 << nodes) - 1
+    return World(
+        replicas=(Replica(role="P"), Replica()),
+        nodes=(Node(is_up=True, view=everybody),) * nodes,
+        is_synced=True,
+        apart=0,
+        ahead="=",
+        faults=faults,
+    )
+
+
+def put(world: World, i: int, replica: Replica) -> World:
+    """Return the world with another state of one replica."""
+    a, b = world.replicas
+    return world._replace(replicas=(replica, b) if i == 0 else (a, replica))
+
+
+def put_node(world: World, i: int, node: Node) -> World:
+    """Return the world with another state of one node."""
+    nodes = world.nodes
+    return world._replace(nodes=(*nodes[:i], node, *nodes[i + 1 :]))
+
+
+def drbd_state(replica: Replica) -> ResourceState | None:
+    """Return what `drbdsetup events2` would say on that node."""
+    if replica.role == "-":
+        return None
+    is_syncing = replica.sees_behind or replica.disk == "I" or replica.resync != NO_RESYNC
+    return _drbd_state(
+        replica.role, replica.disk, replica.is_linked, replica.sees_behind, is_syncing
+    )
+
+
+_WORDS = {"U": "UpToDate", "C": "Consistent", "O": "Outdated", "I": "Inconsistent"}
+_STATES: dict[tuple[str, str, bool, bool, bool], ResourceState] = {}
+
+
+def _drbd_state(
+    role: str, disk: str, is_linked: bool, sees_behind: bool, is_syncing: bool
+) -> ResourceState:
+    key = (role, disk, is_linked, sees_behind, is_syncing)
+    if key not in _STATES:
+        replication = "SyncTarget" if disk == "I" else "SyncSource"
+        behind = "Inconsistent" if is_linked else "Outdated"
+        peer = PeerState(
+            name="peer",
+            connection="Connected" if is_linked else "Connecting",
+            role="Unknown",
+            replication=(replication if is_syncing else "Established") if is_linked else "Off",
+            disk=behind if sees_behind else "UpToDate" if is_linked else "DUnknown",
+            out_of_sync_kib=None,
+        )
+        role_word = "Primary" if role == "P" else "Secondary"
+        _STATES[key] = ResourceState("vol1", role_word, "no", _WORDS[disk], None, (peer,))
+    return _STATES[key]
+
+
+def violation(world: World) -> str | None:
+    """Return which of the invariants 1 to 4 is broken, None where none is."""
+    a, b = world.replicas
+    if a.role == b.role == "P":
+        return "1: both nodes are Primary"
+    for i, here, there in ((0, a, b), (1, b, a)):
+        if not here.serves:
+            continue
+        if not here.is_fresh:
+            return f"2: {NAMES[i]} serves without having every acknowledged write"
+        if here.is_linked or there.disk in {"O", "I"}:
+            continue
+        holders = sum(node.marks >> (1 - i) & 1 for node in world.nodes)
+        needed = 2 if len(world.nodes) == 3 else 1
+        if holders < needed or not world.nodes[i].marks >> (1 - i) & 1:
+            return f"3: {NAMES[i]} serves alone, and nothing keeps {NAMES[1 - i]} from it"
+    if not any(replica.is_fresh and replica.disk != "I" for replica in world.replicas):
+        return "4: no whole replica has every acknowledged write"
+    if world.ahead == "!":
+        return "4: the replicas have diverged"
+    return None
+
+
+def is_whole(world: World) -> bool:
+    """Whether all is well: served, redundant, and ready for the next fault."""
+    a, b = world.replicas
+    return (
+        {a.role, b.role} == {"P", "S"}
+        and world.is_synced
+        and not world.apart
+        and all(
+            node.is_up and node.view == (1 << len(world.nodes)) - 1 and not node.marks
+            for node in world.nodes
+        )
+        and all(
+            replica.disk == "U"
+            and replica.is_linked
+            and not replica.sees_behind
+            and not replica.is_pending
+            and not replica.handler
+            and not replica.resync
+            for replica in world.replicas
+        )
+    )
+
+
+def canonical(world: World) -> World:
+    """Return the one world that stands for all that differ only in what does not matter.
+
+    That is the age of the CIBs beyond which is the older, and which of the two is called a.
+    """
+    ranks = sorted({node.epoch for node in world.nodes})
+    if ranks[-1] != len(ranks) - 1:
+        world = world._replace(
+            nodes=tuple(node._replace(epoch=ranks.index(node.epoch)) for node in world.nodes)
+        )
+    a, b = world.replicas
+    if a == b:
+        return min(world, _mirrored(world))
+    return world if a < b else _mirrored(world)
+
+
+def _mirrored(world: World) -> World:
+    a, b, *w = (_mirrored_node(node) for node in world.nodes)
+    return World(
+        replicas=(world.replicas[1], world.replicas[0]),
+        nodes=(b, a, *w),
+        is_synced=world.is_synced,
+        apart=_MIRRORED[world.apart],
+        ahead=_OTHER[world.ahead],
+        faults=world.faults,
+    )
+
+
+_MIRRORED = (0, 2, 1, 3, 4, 6, 5, 7)  # masks with the bits of a and b exchanged
+_OTHER = {"=": "=", "!": "!", "a": "b", "b": "a"}
+
+
+@cache
+def _mirrored_node(node: Node) -> Node:
+    return node._replace(
+        view=_MIRRORED[node.view], marks=_MIRRORED[node.marks], gone=_MIRRORED[node.gone]
+    )
+
+
+def brief(world: World) -> str:
+    """Return one line for a reader of a trace."""
+    parts = []
+    for i, replica in enumerate(world.replicas):
+        words = [f"{NAMES[i]}:{replica.role}{replica.disk}"]
+        words += ["serves"] * replica.serves + ["FROZEN"] * replica.is_frozen
+        words += [] if replica.is_fresh else ["stale"]
+        words += [] if replica.is_linked or replica.role == "-" else ["unlinked"]
+        words += [f"handler {replica.handler}"] if replica.handler else []
+        words += [replica.resync + " its peer"] if replica.resync else []
+        words += ["ordered"] * replica.is_ordered + ["clearing"] * replica.is_clearing
+        if not world.nodes[i].is_up:
+            words = [f"{NAMES[i]}:off{replica.disk}", *([] if replica.is_fresh else ["stale"])]
+        parts.append(" ".join(words))
+    cibs = []
+    for i, node in enumerate(world.nodes):
+        marked = "".join(NAMES[j] for j in REPLICAS if node.marks >> j & 1)
+        cibs.append(f"{NAMES[i]}@{node.epoch}{'!' + marked if marked else ''}")
+    return f"{' | '.join(parts)} | CIB {' '.join(cibs)}"

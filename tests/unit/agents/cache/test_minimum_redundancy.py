@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Of three copies two may be in write-back, and never one: whatever is lost, or dies, and when.
+
+A model of what the agents touch: the data file, the resource file, and of DRBD 9 the part that
+counts copies, as drbd_state.c has it (calc_quorum) and drbd_main.c (set_resource_options). The real
+one is asked in tests/lab/test_copies_cache.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.cache import dirty_limit, minimum_redundancy, write_cache
+from sanctl.agents.fencing import before_resync_source, fence_peer
+from sanctl.agents.replica import lost_writes, resource_file
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbd, loop, page_cache
+from sanctl.drivers.page_cache import Hold
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cache_policy import Mode
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.sync_policy import DEFAULT
+from sanctl.render.drbd import Backing, ReplicaAddress, render_resource
+from sanctl.system import journal
+from tests.fakes.runner import FakeRunner
+
+UUID = "a" * 32
+NODES = ("n1", "n2", "n3")
+GOOD, BEHIND, DISKLESS, GONE, MARKED = "good", "behind", "diskless", "gone", "marked"
+CONNECTED = {GOOD, BEHIND, DISKLESS}
+_DISKS = {GOOD: "UpToDate", BEHIND: "Inconsistent", DISKLESS: "Diskless", MARKED: "Outdated"}
+# What may happen to the two other copies from one moment to the next.
+EVENTS = tuple(itertools.product(("n2", "n3"), (GONE, DISKLESS, BEHIND)))
+
+
+def device() -> Device:
+    return Device("vm1", UUID, 1 << 20, "main", NODES, 3, (), cache="write-back")
+
+
+class Died(BaseException):
+    """The agent was killed."""
+
+
+class Node:
+    """The node that serves, and the copies it sees."""
+
+    def __init__(self, folder: Path, n2: str, n3: str) -> None:
+        self.path = str(folder / f"vm1.{UUID}.data")
+        self.is_buffered = False
+        self.is_synchronous = True
+        self.is_primary = True
+        self.serving = ""
+        self.flush_fails = False
+        self.copies = {"n2": n2, "n3": n3}
+        self.needs_two = self.is_frozen = self.has_disk_failed = False
+        self.given_up: set[str] = set()
+        self.after: dict[int, Callable[[], None]] = {}
+        self.steps: list[str] = []
+        self.judge()
+
+    # What the kernel does by itself.
+
+    def judge(self) -> None:
+        """Count the copies, as at a change of state."""
+        unknown = GONE in self.copies.values()
+        there = 1 + sum(copy in CONNECTED for copy in self.copies.values())
+        voters = 3 if unknown else there
+        self.is_frozen = there < voters // 2 + 1 or (self.needs_two and self.good < 2)
+
+    def become(self, peer: str, to: str) -> None:
+        """A copy is lost, comes back to be filled, or loses its disk."""
+        was = self.copies[peer]
+        if to == DISKLESS and was not in CONNECTED:
+            return
+        self.copies[peer] = to
+        had_quorum = not self.is_frozen
+        self.judge()
+        if (
+            self.is_frozen
+            and had_quorum
+            and self.is_primary
+            and to in CONNECTED
+            and was in CONNECTED
+        ):
+            # A change that it may refuse, it refuses: and ends the connection for good.
+            self.copies[peer] = GONE
+            self.given_up.add(peer)
+            self.judge()
+        self.check()
+
+    @property
+    def good(self) -> int:
+        return 1 + sum(copy == GOOD for copy in self.copies.values())
+
+    def check(self) -> None:
+        """What is acknowledged now is in the RAM of two, or stable."""
+        if self.is_primary and not self.is_frozen and not self.is_synchronous:
+            assert self.good >= 2, f"{self.copies} after {self.steps}"
+
+    # What the agents do to it.
+
+    def step(self, word: str) -> None:
+        self.steps.append(word)
+        self.check()
+        self.after.pop(len(self.steps), lambda: None)()
+
+    def observe(self, *_: object) -> ResourceState:
+        peers = tuple(
+            PeerState(
+                peer,
+                self.connection(peer),
+                ("Primary" if peer == self.serving else "Secondary")
+                if copy in CONNECTED
+                else "Unknown",
+                {GOOD: "Established", DISKLESS: "Established", BEHIND: "SyncSource"}.get(
+                    copy, "Off"
+                ),
+                _DISKS.get(copy, "DUnknown"),
+                0,
+            )
+            for peer, copy in self.copies.items()
+        )
+        state = ResourceState(
+            "vm1",
+            "Primary" if self.is_primary else "Secondary",
+            "quorum" if self.is_frozen else "no",
+            "Diskless" if self.has_disk_failed else "UpToDate",
+            1024,
+            peers,
+            has_quorum=not self.is_frozen,
+            write_ordering="flush",
+        )
+        # What happens now happens after it was seen.
+        self.step("looks")
+        return state
+
+    def connection(self, peer: str) -> str:
+        if self.copies[peer] in CONNECTED:
+            return "Connected"
+        return "StandAlone" if peer in self.given_up else "Connecting"
+
+    def hold_without_two(self, *_: object) -> None:
+        self.needs_two = True
+        self.step("holds")
+
+    def release_without_two(self, *_: object, copies: int) -> None:
+        assert copies == 3
+        self.needs_two = False
+        self.judge()
+        self.step("releases")
+
+    def held(self, _: str) -> Hold:
+        return Hold(self.is_buffered, self.is_synchronous)
+
+    def set_synchronous(self, _: str, *, on: bool) -> None:
+        self.is_synchronous = on
+        self.step("synchronous" if on else "free")
+
+    def set_buffered(self, *_: object, on: bool) -> bool:
+        self.is_buffered = on
+        self.step("buffered" if on else "direct")
+        return on
+
+    def flush(self, path: str) -> None:
+        self.step("flush")
+        if self.flush_fails or self.has_disk_failed:
+            self.flush_fails = False
+            raise CommandError(Problem("SAN-CACHE-001", f"{path} could not be flushed"))
+
+    # What is called when.
+
+    def monitor(self) -> None:
+        write_cache.settle(FakeRunner(), device(), self.observe())
+
+    def handler(self) -> None:
+        """Fence-peer for each copy that is gone: when it may, it marks."""
+        for peer, copy in self.copies.items():
+            if copy == GONE:
+                write_cache.secure_unless_two(FakeRunner(), "vm1")
+                self.become(peer, MARKED)
+
+    @property
+    def mode(self) -> Mode:
+        return self.held("").mode
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
+    counter = itertools.count()
+
+    def made(n2: str = GOOD, n3: str = GOOD) -> Node:
+        folder = tmp_path / str(next(counter))
+        folder.mkdir()
+        node = Node(folder, n2, n3)
+        (folder / "boot_id").write_text("this boot\n")
+        for module in (write_cache, dirty_limit, lost_writes):
+            monkeypatch.setattr(module, "RUNTIME", str(folder))
+        monkeypatch.setattr(drbd, "RESOURCE_FILES", str(folder / "drbd.d"))
+        monkeypatch.setattr(lost_writes, "_BOOT_ID", str(folder / "boot_id"))
+        monkeypatch.setattr(loop, "backing_files", lambda: [node.path])
+        monkeypatch.setattr(page_cache, "observe", node.held)
+        for name in ("set_synchronous", "set_buffered", "flush"):
+            monkeypatch.setattr(page_cache, name, getattr(node, name))
+        monkeypatch.setattr(page_cache, "drain", lambda _: None)
+        monkeypatch.setattr(page_cache, "limit_dirty", lambda *_, **__: None)
+        monkeypatch.setattr(page_cache, "usage", lambda _: None)
+        for name in ("observe", "hold_without_two", "release_without_two"):
+            monkeypatch.setattr(drbd, name, getattr(node, name))
+        monkeypatch.setattr(journal, "write", lambda *_, **__: None)
+        path = Path(resource_file.path_of("vm1"))
+        path.parent.mkdir()
+        path.write_text(TEXT)
+        return node
+
+    yield made
+
+
+def text_of(nodes: tuple[str, ...], *, holds_two: bool = False, generation: int = 9) -> str:
+    return render_resource(
+        name="vm1",
+        minor=3,
+        size_bytes=1 << 20,
+        secret="0" * 32,
+        replicas=tuple(
+            ReplicaAddress(node, number, f"192.0.2.{number}")
+            for number, node in enumerate(nodes, start=1)
+        ),
+        backing=Backing("/dev/loop0", "/dev/loop1"),
+        handlers="/usr/lib/sanctl",
+        generation=generation,
+        sync=DEFAULT,
+        link_bytes_s=None,
+        holds_two=holds_two,
+    )
+
+
+TEXT = text_of(NODES)
+
+
+def test_two_of_three_stay_in_write_back(make: Callable[..., Node]) -> None:
+    node = make()
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK and node.needs_two and minimum_redundancy.is_held("vm1")
+    node.become("n3", GONE)
+    assert not node.is_frozen
+    node.handler()
+    node.monitor()
+    # It comes back, and is filled.
+    node.become("n3", BEHIND)
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK and "flush" not in node.steps
+    # The last of them goes: although that makes a majority with the one that is behind.
+    node.become("n2", GONE)
+    assert node.is_frozen
+    node.handler()
+    assert node.mode is Mode.WRITE_THROUGH and not node.is_frozen
+    assert not minimum_redundancy.is_held("vm1") and not node.needs_two
+    node.become("n3", GOOD)
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK
+
+
+def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
+    make: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DRBD ends the connection for good, which is to be made anew all the same."""
+    node = make(n3=MARKED)
+    node.monitor()
+    node.become("n2", DISKLESS)
+    assert node.is_frozen and node.connection("n2") == "StandAlone"
+    noted: list[tuple[str, str]] = []
+    monkeypatch.setattr(before_resync_source, "note", lambda *words: noted.append(words))
+    fence_peer._note_given_up("vm1", "n2")
+    assert noted == [("vm1", "n2")]
+    node.handler()
+    assert node.mode is Mode.WRITE_THROUGH and not node.is_frozen
+    # As replicas that have diverged, which nobody is to connect again.
+    fence_peer._note_given_up("vm1", "n2")
+    assert len(noted) == 1
+
+
+def test_a_standby_does_not_stay_beside_a_primary_that_lives_by_it(
+    make: Callable[..., Node],
+) -> None:
+    node = make()
+    node.is_primary = False
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK
+    node.serving = "n2"
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK
+    node.become("n2", DISKLESS)
+    node.monitor()
+    assert Mode(node.mode) is Mode.WRITE_THROUGH
+
+
+def test_after_a_flush_that_failed_nothing_goes_on(make: Callable[..., Node]) -> None:
+    """The kernel tells it once: the next flush succeeds, and proves nothing."""
+    node = make(n3=BEHIND)
+    node.monitor()
+    node.become("n2", GONE)
+    node.flush_fails = True
+    with pytest.raises(CommandError, match="SAN-CACHE-001"):
+        node.handler()
+    node.monitor()
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        node.handler()
+    assert node.is_frozen and node.needs_two and minimum_redundancy.is_held("vm1")
+
+
+def test_a_primary_that_an_older_release_left_in_write_back_is_held(
+    make: Callable[..., Node],
+) -> None:
+    node = make()
+    node.monitor()
+    minimum_redundancy.release(FakeRunner(), "vm1")
+    node.monitor()
+    assert node.needs_two and node.mode is Mode.WRITE_BACK
+    # And what the kernel was told beside the file is found by what it does.
+    node.become("n3", MARKED)
+    node.become("n2", MARKED)
+    node.monitor()
+    node.needs_two, node.is_frozen = True, True
+    node.monitor()
+    assert not node.needs_two and not node.is_frozen
+
+
+def test_a_demotion_waits_for_nobody_to_release(make: Callable[..., Node]) -> None:
+    """The handler was killed, and the cluster has cancelled the monitor."""
+    node = make(n3=BEHIND)
+    node.monitor()
+    node.become("n2", GONE)
+    assert node.is_frozen
+    write_cache.before_demotion(FakeRunner(), "vm1")
+    assert not node.is_frozen and node.mode is Mode.WRITE_THROUGH
+
+
+def test_a_disk_that_fails_here_leaves_the_others_serving(make: Callable[..., Node]) -> None:
+    node = make(n3=MARKED)
+    node.monitor()
+    node.has_disk_failed = True
+    with pytest.raises(CommandError, match="SAN-CACHE-001"):
+        node.monitor()
+    assert not node.needs_two and not minimum_redundancy.is_held("vm1")
+
+
+@pytest.mark.parametrize("before", [(GOOD, GOOD), (GOOD, BEHIND), (MARKED, GOOD)], ids=str)
+def test_whatever_is_lost_at_whichever_step(
+    make: Callable[..., Node], before: tuple[str, str]
+) -> None:
+    """One copy is lost after one step of the agent, another after another, and one may die."""
+    ends = set()
+    for first, second, gap in itertools.product(EVENTS, EVENTS, range(2)):
+        for at, dies in itertools.product(range(1, 9), (False, True)):
+            node = make(*before)
+            node.after[at] = lambda event=first, node=node: node.become(*event)  # type: ignore[misc]
+            node.after[at + gap + 1] = lambda event=second, node=node: node.become(*event)  # type: ignore[misc]
+            if dies:
+                node.after[at + gap + 2] = _die
+            with contextlib.suppress(Died):
+                node.monitor()
+                node.handler()
+            node.after.clear()
+            node.handler()
+            node.monitor()
+            # Held I/O goes on once nobody can have more; without a majority that is so, too.
+            assert not node.is_frozen, (first, second, at, dies, node.steps)
+            assert node.needs_two is minimum_redundancy.is_held("vm1")
+            assert not node.needs_two or node.good > 1, "no change of state would be taken"
+            assert node.mode is (Mode.WRITE_BACK if node.good > 1 else Mode.WRITE_THROUGH)
+            ends.add(node.mode)
+    assert Mode.WRITE_THROUGH in ends
+
+
+def _die() -> None:
+    raise Died
+
+
+@pytest.mark.parametrize("n3", [GOOD, BEHIND, MARKED])
+def test_one_that_takes_over_holds_before_it_serves(make: Callable[..., Node], n3: str) -> None:
+    node = make(n3=n3)
+    node.is_primary = False
+    node.monitor()
+    assert node.mode is Mode.WRITE_BACK and not node.needs_two, "a standby must not need two"
+    node.become("n2", GONE)
+    write_cache.secure_unless_two(FakeRunner(), "vm1")
+    node.become("n2", MARKED)
+    node.is_primary = True
+    write_cache.secure_unless_in_sync(FakeRunner(), "vm1")
+    assert node.mode is (Mode.WRITE_BACK if n3 == GOOD else Mode.WRITE_THROUGH)
+    assert node.needs_two is (n3 == GOOD)
+    node.check()
+    node.is_primary = False
+    write_cache.release_standby(FakeRunner(), "vm1")
+    assert not node.needs_two and not minimum_redundancy.is_held("vm1")
+
+
+def test_who_died_before_it_held_does_not_stay(make: Callable[..., Node]) -> None:
+    """Made Primary, and killed before it was ready to serve; and then a copy is lost."""
+    node = make()
+    node.is_primary = False
+    node.monitor()
+    node.is_primary = True
+    node.become("n3", GONE)
+    write_cache.secure_unless_two(FakeRunner(), "vm1")
+    assert node.mode is Mode.WRITE_THROUGH
+
+
+def test_the_line_comes_and_goes_and_nothing_else_changes(make: Callable[..., Node]) -> None:
+    make()
+    path = Path(resource_file.path_of("vm1"))
+    text = path.read_text()
+    for _ in range(2):
+        resource_file.set_holds_two("vm1", on=True)
+        assert resource_file.holds_two("vm1")
+    assert sorted(path.read_text().splitlines()) == sorted(
+        text_of(NODES, holds_two=True).splitlines()
+    )
+    lines = path.read_text().splitlines()
+    assert "options {" in lines[lines.index("    quorum-minimum-redundancy 2;") - 1]
+    resource_file.set_holds_two("vm1", on=False)
+    assert path.read_text() == text
+    # Two copies have no majority to count, and 8.4 does not know the word.
+    for nodes, generation in ((NODES[:2], 9), (NODES[:2], 8)):
+        assert "redundancy" not in text_of(nodes, holds_two=True, generation=generation)
+
+
+def test_what_is_not_there_is_not_held(make: Callable[..., Node]) -> None:
+    make()
+    resource_file.drop("vm1")
+    resource_file.set_holds_two("vm1", on=True)
+    assert not minimum_redundancy.is_held("vm1")
+    runner = FakeRunner()
+    minimum_redundancy.release(runner, "vm1")
+    assert runner.calls == []
+
+
+def test_drbd_is_told_in_an_order_that_counts_anew() -> None:
+    runner = FakeRunner()
+    drbd.hold_without_two(runner, "vm1")
+    drbd.release_without_two(runner, "vm1", copies=4)
+    told = [" ".join(argv[2:]) for argv, _ in runner.calls]
+    assert told == [
+        "vm1 --quorum-minimum-redundancy=2",
+        "vm1 --quorum-minimum-redundancy=off --quorum=3",
+        "vm1 --quorum-minimum-redundancy=off --quorum=majority",
+    ]

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The cache of one replica, on a kernel that remembers what was done to it, and in what order.
+
+What real kernels do with these calls is shown in tests/lab/test_cache.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sanctl.agents.cache import dirty_limit, write_cache, write_cache_status
+from sanctl.agents.recovery import refill_suspect, reinitialize
+from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbd, loop, page_cache
+from sanctl.drivers.page_cache import Hold
+from sanctl.drivers.pool_files import DeviceFiles
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cache_policy import Mode
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import journal
+from tests.fakes.runner import Answer, FakeRunner
+
+UUID = "a" * 32
+BACK = "write-back"
+
+
+def device(policy: str) -> Device:
+    return Device("vm1", UUID, 1 << 20, "main", ("n1", "n2"), 3, (), cache=policy)
+
+
+def state(disk: str = "UpToDate", role: str = "Primary", **changes: Any) -> ResourceState:
+    peer = PeerState("peer", "Connected", role, "Established", disk, 0)
+    return ResourceState(
+        "vm1",
+        "Secondary",
+        "no",
+        "UpToDate",
+        1024,
+        (peer._replace(**changes),),
+        write_ordering="flush",
+    )
+
+
+ALONE = state("DUnknown", "Unknown", connection="Connecting", replication="Off")
+
+
+class Kernel:
+    """The loop device and the file of one replica, and what happened to them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / f"vm1.{UUID}.data")
+        self.held: Hold | None = Hold(is_buffered=False, is_synchronous=False)
+        self.done: list[str] = []
+        self.drbd: list[ResourceState | None] = [state()]
+        self.dies_at = ""
+        self.flush_fails = False
+        self.refuses_direct = False
+        self.limit: int | None = None
+
+    def step(self, word: str) -> None:
+        self.done.append(word)
+        if word == self.dies_at:
+            raise KeyboardInterrupt
+
+    def observe(self, path: str) -> Hold | None:
+        return self.held if path == self.path else None
+
+    def set_synchronous(self, _: str, *, on: bool) -> None:
+        assert self.held is not None
+        self.held = self.held._replace(is_synchronous=on)
+        self.step("synchronous" if on else "free")
+        self.check()
+
+    def set_buffered(self, _: object, __: str, *, on: bool) -> bool:
+        assert self.held is not None
+        if on or not self.refuses_direct:
+            self.held = self.held._replace(is_buffered=on)
+        self.step("buffered" if on else "direct")
+        self.check()
+        return self.held.is_buffered
+
+    def drain(self, _: str) -> None:
+        self.step("drain")
+
+    def flush(self, path: str) -> None:
+        self.step("flush")
+        if self.flush_fails:
+            self.flush_fails = False  # The kernel tells it once.
+            raise CommandError(Problem("SAN-CACHE-001", f"{path} could not be flushed"))
+
+    def set_limit(self, limit: int | None, *, saved_in: str) -> None:
+        self.limit = limit
+
+    def check(self) -> None:
+        """What must hold at every moment: no write-back without marker and limit."""
+        assert self.held is not None
+        if self.held.mode is Mode.WRITE_BACK:
+            assert lost_writes.is_marked(self.path)
+            assert self.limit is not None
+
+    def observe_drbd(self, *_: object) -> ResourceState | None:
+        return self.drbd.pop(0) if len(self.drbd) > 1 else self.drbd[0]
+
+    @property
+    def mode(self) -> Mode | None:
+        return None if self.held is None else self.held.mode
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel(tmp_path)
+    boot = tmp_path / "boot_id"
+    boot.write_text("this boot\n")
+    for module in (write_cache, dirty_limit, lost_writes):
+        monkeypatch.setattr(module, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(lost_writes, "_BOOT_ID", str(boot))
+    monkeypatch.setattr(loop, "backing_files", lambda: [made.path] if made.held else [])
+    for name in ("observe", "set_synchronous", "set_buffered", "drain", "flush"):
+        monkeypatch.setattr(page_cache, name, getattr(made, name))
+    monkeypatch.setattr(page_cache, "limit_dirty", made.set_limit)
+    monkeypatch.setattr(page_cache, "usage", lambda _: page_cache.Usage(5 << 20, 3 << 20))
+    monkeypatch.setattr(page_cache, "flush_rate", lambda _: 1 << 20)
+    monkeypatch.setattr(drbd, "observe", made.observe_drbd)
+    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
+    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
+    return made
+
+
+@pytest.fixture
+def runner() -> FakeRunner:
+    return FakeRunner()
+
+
+def enter(kernel: Kernel, runner: FakeRunner) -> None:
+    write_cache.settle(runner, device(BACK), state())
+    assert kernel.mode is Mode.WRITE_BACK
+    kernel.done.clear()
+
+
+def test_a_device_without_a_cache_is_left_alone(kernel: Kernel, runner: FakeRunner) -> None:
+    for policy in ("", "none"):
+        write_cache.settle(runner, device(policy), state())
+        write_cache.secure(runner, "vm1")
+        write_cache.secure_unless_in_sync(runner, "vm1")
+        write_cache.part(runner, device(policy))
+    assert kernel.done == [] and runner.calls == []
+    assert write_cache_status.words(device("none"), state()) == " cache=none"
+
+
+def test_write_through_flushes_what_came_before(kernel: Kernel, runner: FakeRunner) -> None:
+    write_cache.settle(runner, device("write-through"), ALONE)
+    # What is under way began before the file was synchronous, and may end without being stable.
+    assert kernel.done == ["synchronous", "drain", "flush"]
+    write_cache.settle(runner, device("write-through"), ALONE)
+    assert len(kernel.done) == 3
+    write_cache.settle(runner, device("none"), ALONE)
+    assert kernel.mode is Mode.NONE
+
+
+def test_write_back_is_entered_and_left(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    words = write_cache_status.words(device(BACK), state())
+    assert words == " cache=write-back limit=67108864 dirty=4194304 flush-s=4"
+    write_cache.settle(runner, device("write-through"), state())
+    assert kernel.done == ["synchronous", "flush", "direct"]
+    assert kernel.limit is None and not lost_writes.is_marked(kernel.path)
+    enter(kernel, runner)
+    write_cache.settle(runner, device("none"), state())
+    assert kernel.done == ["synchronous", "flush", "direct", "free"]
+
+
+def test_another_limit_is_set_live(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    write_cache.settle(runner, device(f"{BACK},dirty=8388608"), state())
+    assert kernel.limit == 8 << 20 and kernel.done == []
+
+
+@pytest.mark.parametrize(
+    "seen", [[ALONE], [state(), ALONE], [state(), state("Inconsistent")]], ids=len
+)
+def test_a_peer_lost_meanwhile_ends_it_at_once(
+    kernel: Kernel, runner: FakeRunner, seen: list[ResourceState | None]
+) -> None:
+    kernel.drbd = list(seen)
+    write_cache.settle(runner, device(BACK), state())
+    assert kernel.mode is Mode.WRITE_THROUGH
+    assert not lost_writes.is_marked(kernel.path)
+    assert "cache-wanted=write-back cache-why=one-copy" in write_cache_status.words(
+        device(BACK), ALONE
+    )
+
+
+def test_the_survivor_is_secured(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    write_cache.secure(runner, "vm1")
+    assert kernel.done == ["synchronous", "flush", "direct"]
+    assert kernel.mode is Mode.WRITE_THROUGH
+
+
+@pytest.mark.parametrize("step", ["synchronous", "flush", "direct"])
+def test_whoever_dies_half_way_out_is_finished(
+    kernel: Kernel, runner: FakeRunner, step: str
+) -> None:
+    enter(kernel, runner)
+    kernel.dies_at = step
+    with pytest.raises(KeyboardInterrupt):
+        write_cache.secure(runner, "vm1")
+    assert lost_writes.is_marked(kernel.path)
+    kernel.dies_at = ""
+    kernel.done.clear()
+    write_cache.secure(runner, "vm1")
+    assert "flush" in kernel.done and not lost_writes.is_marked(kernel.path)
+
+
+@pytest.mark.parametrize("step", ["buffered", "free"])
+@pytest.mark.parametrize("how", ["secure", "settle"])
+def test_whoever_dies_half_way_in_is_taken_back(
+    kernel: Kernel, runner: FakeRunner, step: str, how: str
+) -> None:
+    kernel.dies_at = step
+    with pytest.raises(KeyboardInterrupt):
+        write_cache.settle(runner, device(BACK), state())
+    kernel.dies_at = ""
+    if how == "secure":
+        write_cache.secure(runner, "vm1")
+    else:
+        write_cache.settle(runner, device("write-through"), ALONE)
+    assert kernel.mode is Mode.WRITE_THROUGH and not lost_writes.is_marked(kernel.path)
+
+
+def test_a_flush_that_fails_is_never_forgotten(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    kernel.flush_fails = True
+    for _ in range(3):
+        with pytest.raises(CommandError):
+            write_cache.secure(runner, "vm1")
+    assert lost_writes.is_marked(kernel.path)
+    assert "suspect=1" in write_cache_status.words(device(BACK), ALONE)
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        write_cache.refuse_suspect("vm1")
+
+
+def test_a_flush_that_failed_before_it_was_left_is_found(
+    kernel: Kernel, runner: FakeRunner
+) -> None:
+    """DRBD met it after the monitor had looked at DRBD."""
+    enter(kernel, runner)
+    kernel.drbd = [state()._replace(write_ordering="drain")]
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        write_cache.settle(runner, device("write-through"), state())
+    assert lost_writes.is_marked(kernel.path)
+    assert "suspect=1" in write_cache_status.words(device(BACK), state())
+
+
+@pytest.mark.parametrize("policy", ["write-through", BACK])
+def test_what_is_known_to_be_lost_gets_out_of_write_back(
+    kernel: Kernel, runner: FakeRunner, policy: str
+) -> None:
+    """Refused at each monitor, it would keep the monitor from having it replaced."""
+    enter(kernel, runner)
+    failed = state()._replace(write_ordering="drain")
+    kernel.drbd = [failed]
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        write_cache.settle(runner, device(policy), failed)
+    write_cache.settle(runner, device(policy), failed)
+    assert kernel.held == Hold(is_buffered=False, is_synchronous=True)
+    assert lost_writes.is_marked(kernel.path)
+    assert "suspect=1" in write_cache_status.words(device(BACK), failed)
+
+
+@pytest.mark.parametrize("is_in_sync", [True, False])
+def test_a_flush_that_drbd_swallowed_is_found_before_it_serves(
+    kernel: Kernel, runner: FakeRunner, is_in_sync: bool
+) -> None:
+    enter(kernel, runner)
+    seen = state() if is_in_sync else ALONE
+    kernel.drbd = [seen._replace(write_ordering="drain")]
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        write_cache.secure_unless_in_sync(runner, "vm1")
+
+
+def test_another_boot_finds_a_suspect(kernel: Kernel, runner: FakeRunner, tmp_path: Path) -> None:
+    enter(kernel, runner)
+    (tmp_path / "boot_id").write_text("the next boot\n")
+    kernel.held = Hold(is_buffered=False, is_synchronous=False)
+    files = DeviceFiles(kernel.path, str(tmp_path / f"vm1.{UUID}.meta"))
+    Path(files.metadata).touch()
+    write_cache.begin(runner, device(BACK), files, is_protected=False)
+    assert lost_writes.is_suspect("vm1", kernel.path)
+    assert kernel.mode is Mode.WRITE_THROUGH
+    assert "suspect=1 cache-wanted=write-back cache-why=suspect" in write_cache_status.words(
+        device(BACK), ALONE
+    )
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        write_cache.secure(runner, "vm1")
+    # A stop is no judgement on it, and must not fail.
+    write_cache.part(runner, device(BACK))
+    assert lost_writes.is_suspect("vm1", kernel.path)
+    # With new metadata it holds nothing that could pass for good.
+    os.unlink(files.metadata)
+    write_cache.begin(runner, device(BACK), files, is_protected=False)
+    assert not lost_writes.is_suspect("vm1", kernel.path)
+
+
+def test_the_same_boot_finds_what_it_left(kernel: Kernel, runner: FakeRunner) -> None:
+    """As after a crash of Pacemaker: the pages are still there, and only have to be flushed."""
+    enter(kernel, runner)
+    kernel.held = Hold(is_buffered=False, is_synchronous=False)
+    write_cache.settle(runner, device("none"), None)
+    assert "flush" in kernel.done and not lost_writes.is_marked(kernel.path)
+
+
+def test_where_direct_io_is_refused_synchronous_stays(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    kernel.refuses_direct = True
+    write_cache.settle(runner, device("none"), state())
+    assert kernel.held == Hold(is_buffered=True, is_synchronous=True)
+
+
+def test_protected_power_makes_a_disks_own_cache_as_good_as_the_disk(
+    kernel: Kernel, runner: FakeRunner, tmp_path: Path
+) -> None:
+    files = DeviceFiles(kernel.path, str(tmp_path / "none.meta"))
+    write_cache.begin(runner, device("write-through"), files, is_protected=True)
+    assert kernel.done == []
+    assert write_cache_status.words(device("write-through"), ALONE) == " cache=write-through"
+    write_cache.settle(runner, device(BACK), state())
+    write_cache.secure(runner, "vm1")
+    assert kernel.mode is Mode.WRITE_THROUGH, "what flushes does not rely on it"
+
+
+def test_a_standby_that_stops_cuts_its_primary_off(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    write_cache.part(runner, device(BACK))
+    assert kernel.done[:2] == ["synchronous", "flush"]
+    assert [argv[:3] for argv, _ in runner.calls] == [("drbdadm", "disconnect", "--force")]
+
+
+def test_a_primary_that_stops_flushes_and_takes_leave(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    kernel.drbd = [state(role="Secondary")]
+    write_cache.part(runner, device(BACK))
+    assert "flush" in kernel.done and runner.calls == []
+
+
+def test_a_stop_goes_on_after_a_flush_that_fails(kernel: Kernel, runner: FakeRunner) -> None:
+    enter(kernel, runner)
+    kernel.flush_fails = True
+    write_cache.part(runner, device(BACK))
+    assert lost_writes.is_suspect("vm1", kernel.path)
+
+
+def cib(told: str) -> str:
+    return (
+        '<node_state uname="n1"><transient_attributes><instance_attributes>'
+        f'<nvpair name="sanctl-vm1" value="{told}"/>'
+        "</instance_attributes></transient_attributes></node_state>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "quorate", "replaced"),
+    [
+        ("disk=UpToDate role=Primary cache=write-through", "Yes", True),
+        ("disk=UpToDate role=Primary cache=write-through", "No", False),
+        ("disk=UpToDate role=Secondary", "Yes", False),
+        ("disk=UpToDate role=Primary suspect=1", "Yes", False),
+        ("disk=Inconsistent role=Primary", "Yes", False),
+        ("", "Yes", False),
+    ],
+)
+def test_a_suspect_is_replaced_once_another_serves(
+    kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+    told: str,
+    quorate: str,
+    replaced: bool,
+) -> None:
+    def answer(argv: Sequence[str]) -> Answer:
+        if argv[0] == "corosync-quorumtool":
+            return f"Quorate:          {quorate}\n"
+        return cib(told) if told else (105, "", "no such object")
+
+    begun: list[str] = []
+    monkeypatch.setattr(reinitialize, "begin_anew", lambda _, it: begun.append(it.name))
+    lost_writes.note_failure("vm1")
+    runner = FakeRunner(answer)
+    refill_suspect.replace_if_suspect(runner, device(BACK), ALONE)
+    assert begun == (["vm1"] if replaced else [])
+    lost_writes.clear("vm1", kernel.path)
+    begun.clear()
+    refill_suspect.replace_if_suspect(runner, device(BACK), ALONE)
+    assert begun == []
+
+
+def test_a_primary_is_never_replaced(kernel: Kernel, runner: FakeRunner) -> None:
+    lost_writes.note_failure("vm1")
+    refill_suspect.replace_if_suspect(runner, device(BACK), ALONE._replace(role="Primary"))
+    assert runner.calls == []
+
+
+def test_a_policy_that_does_not_read_changes_nothing(kernel: Kernel, runner: FakeRunner) -> None:
+    with pytest.raises(CommandError, match="SAN-CACHE-004"):
+        write_cache.settle(runner, device("writeback"), state())
+    assert kernel.done == []
+    assert write_cache_status.words(device("writeback"), state()).startswith(" cache=?")

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A copy that is behind has a resource file with one connection, and gets the others later."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.connections import isolation
+from sanctl.agents.publish import serving_node
+from sanctl.agents.recovery import reinitialize
+from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbd
+from sanctl.drivers.pool_files import DeviceFiles
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import journal
+from sanctl.system.runner import LocalRunner
+
+FOUR = Device("vol", "0" * 32, 0, "main", ("n1", "n2", "n3", "n4"), 0, ())
+N1 = PeerState("n1", "Connected", "Primary", "SyncTarget", "UpToDate", 8)
+BEHIND = ResourceState("vol", "Secondary", "no", "Inconsistent", 1024, (N1,), has_quorum=True)
+IN_STEP = BEHIND._replace(
+    disk="UpToDate", peers=(N1._replace(replication="Established", out_of_sync_kib=0),)
+)
+
+
+class Node:
+    """This node, n3: what is in the resource file, who serves, what was done."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.only = ""
+        self.serving: str | None = "n1"
+        self.generation = 9
+        self.is_suspect = False
+        self.done: list[str] = []
+
+    def rewrite(self, *_: object, only: str) -> bool:
+        self.only = only
+        self.done.append(f"file {only or 'all'}")
+        return True
+
+    def bring_up(self, only: str | None, *, is_suspect: bool = False) -> list[str]:
+        self.done.clear()
+        files = DeviceFiles("data", "meta")
+        isolation.bring_up(LocalRunner(), FOUR, files, only, is_suspect=is_suspect)
+        return self.done
+
+    def first(self) -> str | None:
+        return isolation.first(LocalRunner(), FOUR)
+
+    def follow(self, state: ResourceState, device: Device = FOUR) -> list[str]:
+        self.done.clear()
+        isolation.follow(LocalRunner(), device, state)
+        return self.done
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
+    made = Node(tmp_path / "vol.source")
+    monkeypatch.setattr(parts, "note_path", lambda *_: str(made.source))
+    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))
+    monkeypatch.setattr(serving_node, "node", lambda *_: made.serving)
+    monkeypatch.setattr(resource_file, "only_peer", lambda _: made.only)
+    monkeypatch.setattr(resource_file, "rewrite", made.rewrite)
+    monkeypatch.setattr(
+        resource_file,
+        "bring_up",
+        lambda *_, is_apart: made.done.append("attached" if is_apart else "up"),
+    )
+    monkeypatch.setattr(drbd, "generation", lambda: made.generation)
+    monkeypatch.setattr(drbd, "up", lambda *_: made.done.append("adjust"))
+    monkeypatch.setattr(drbd, "observe", lambda *_: IN_STEP)
+    monkeypatch.setattr(parts, "wait_until_settled", lambda *_: made.done.append("wait"))
+    monkeypatch.setattr(reinitialize, "begin_anew", lambda *_: made.done.append("anew"))
+    monkeypatch.setattr(lost_writes, "data_file", lambda _: "")
+    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: made.is_suspect)
+    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
+    return made
+
+
+def test_it_starts_with_the_node_that_serves(node: Node) -> None:
+    assert node.first() == "n1"
+    node.serving = ""
+    assert node.first() == ""
+    node.serving = None
+    assert node.first() is None
+    node.generation = 8
+    assert node.first() == ""
+
+
+def test_who_was_filled_in_part_by_another_begins_anew(node: Node) -> None:
+    assert node.bring_up("n1") == ["up"] and node.source.read_text() == "n1"
+    assert node.bring_up("n1") == ["up"]
+    assert node.bring_up("") == ["up"] and node.source.read_text() == "n1"
+    assert node.bring_up(None) == ["attached"]
+    assert node.bring_up("n4", is_suspect=True) == ["attached"]
+    node.source.write_text("n1")
+    assert node.bring_up("n4") == ["anew"] and node.source.read_text() == "n4"
+    node.follow(IN_STEP)
+    assert not node.source.exists(), "what is in step is whole"
+
+
+def test_the_note_of_another_stays_until_what_it_is_about_is_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reinitialize, "begin_anew", dies)
+    node.source.write_text("n1")
+    with pytest.raises(KeyboardInterrupt):
+        node.bring_up("n4")
+    node.only, node.serving = "n1", "n4"
+    with pytest.raises(KeyboardInterrupt):
+        node.follow(BEHIND._replace(peers=(N1._replace(connection="Connecting"),)))
+    assert node.source.read_text() == "n1"
+
+
+def test_the_others_follow_when_it_is_in_step(node: Node) -> None:
+    node.only = "n1"
+    assert node.follow(BEHIND) == []
+    assert node.follow(IN_STEP) == ["file all", "adjust"]
+    assert node.only == ""
+
+
+def test_a_change_that_was_interrupted_is_done_again(node: Node) -> None:
+    node.only = "n1"
+    still_all = BEHIND._replace(peers=(N1, N1._replace(name="n2"), N1._replace(name="n4")))
+    assert node.follow(still_all) == ["file n1", "anew"]
+    assert node.follow(still_all._replace(disk="Outdated")) == ["file n1", "adjust"]
+
+
+def test_who_was_started_apart_is_connected_later(node: Node) -> None:
+    apart = BEHIND._replace(disk="Consistent", peers=())
+    assert node.follow(apart) == ["file n1", "adjust"]
+    node.only, node.serving = "", ""
+    assert node.follow(apart) == ["file all", "adjust"]
+    # It knows who had begun to fill it, though nobody served when it started.
+    node.serving = "n4"
+    node.source.write_text("n1")
+    assert node.follow(apart) == ["file n4", "anew"] and node.source.read_text() == "n4"
+
+
+def test_a_full_pool_keeps_it_apart_and_not_down(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(isolation, "write_atomically", full)
+    assert node.bring_up("n1") == ["attached"]
+
+
+def test_a_start_does_not_fail_where_the_cluster_gives_no_answer(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> str:
+        raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    monkeypatch.setattr(serving_node, "node", silent)
+    assert node.first() is None
+
+
+def test_another_that_serves_fills_it_from_the_beginning(node: Node) -> None:
+    node.only, node.serving = "n1", "n4"
+    lost = BEHIND._replace(peers=(N1._replace(connection="Connecting"),))
+    assert node.follow(lost) == ["file n4", "anew"]
+
+
+def test_who_has_nobody_left_asks_the_cluster_and_nobody_else_does(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lonely = IN_STEP._replace(peers=tuple(
+        N1._replace(name=name, connection="Connecting") for name in ("n1", "n2", "n4")
+    ))  # fmt: skip
+    assert node.follow(lonely) == ["file n1", "adjust"]
+
+    def never(*_: object) -> str:
+        raise AssertionError("the cluster was asked")
+
+    monkeypatch.setattr(serving_node, "node", never)
+    node.only = ""
+    assert node.follow(IN_STEP) == []
+    assert node.follow(lonely._replace(role="Primary")) == []
+    assert node.follow(lonely, FOUR._replace(nodes=("n1", "n2", "n3"))) == []
+
+
+@pytest.mark.parametrize("quorum", [True, False])
+def test_without_quorum_and_with_a_suspect_nothing_is_changed(node: Node, quorum: bool) -> None:
+    node.only = "n1"
+    node.serving = "n4" if quorum else None
+    node.is_suspect = quorum
+    assert node.follow(BEHIND) == []
+
+
+def test_all_are_met_before_a_promotion(node: Node) -> None:
+    isolation.complete(LocalRunner(), FOUR, within_s=1.0)
+    assert node.done == []
+    node.only = "n1"
+    isolation.complete(LocalRunner(), FOUR, within_s=1.0)
+    assert node.done == ["file all", "adjust", "wait"]
+
+
+def test_the_file_tells_whom_it_connects_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))
+    file = tmp_path / "vol.res"
+    monkeypatch.setattr(resource_file, "path_of", lambda _: str(file))
+    assert resource_file.only_peer("vol") == "" and resource_file.nodes("vol") == []
+    hosts = "".join(f"  on {name} {{\n  }}\n" for name in FOUR.nodes)
+    file.write_text(f"{hosts}  connection-mesh {{\n    hosts n1 n2 n3 n4;\n  }}\n")
+    assert resource_file.only_peer("vol") == "" and resource_file.nodes("vol") == [*FOUR.nodes]
+    file.write_text(f"{hosts}  connection-mesh {{\n    hosts n3 n1;\n  }}\n")
+    assert resource_file.only_peer("vol") == "n1"

@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the cluster says of a peer, in the words of Pacemaker 2.1.5 and of 3.0."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.fencing import fence_peer
+from sanctl.agents.fencing.fence_peer import clear_marks, peer_standing, secure
+from sanctl.drivers import drbd
+from sanctl.errors import CommandError, Problem
+from tests.fakes.runner import Answer, FakeRunner
+
+_QUORUM = """\
+Quorum information
+------------------
+Quorate:          {quorate}
+
+Membership information
+----------------------
+    Nodeid      Votes Name
+         1          1 n1{others}
+         3          1 n3 (local)
+"""
+_GONE_OLD = {"in_ccm": "false", "crmd": "offline", "join": "down", "expected": "down"}
+_GONE_NEW = {"in_ccm": "0", "crmd": "0", "join": "down", "expected": "down"}
+
+
+def _cluster(members: str, node: dict[str, str] | None, quorate: str = "Yes") -> FakeRunner:
+    """Answers the two questions; the CIB may lag behind corosync."""
+
+    def answer(argv: Sequence[str]) -> Answer:
+        if argv[0] == "corosync-quorumtool":
+            return _QUORUM.format(quorate=quorate, others=members)
+        if node is None:
+            return CommandError(Problem("SAN-CMD-003", "No such device or address"))
+        pairs = " ".join(f'{key}="{value}"' for key, value in node.items())
+        return f'<node_state uname="n2" {pairs}/>'
+
+    return FakeRunner(answer)
+
+
+def test_member() -> None:
+    assert peer_standing(_cluster("\n         2          1 n2", None), "n2") == "member"
+
+
+@pytest.mark.parametrize("state", [_GONE_OLD, _GONE_NEW])
+def test_fenced(state: dict[str, str]) -> None:
+    assert peer_standing(_cluster("", state), "n2") == "fenced"
+
+
+@pytest.mark.parametrize("gone", [_GONE_OLD, _GONE_NEW])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"expected": "member"},
+        {"join": "member"},
+        {"in_ccm": "true"},
+        {"in_ccm": "1732147200"},
+        {"crmd": "online"},
+        {"crmd": "1732147200"},
+        {"join": "pending"},
+    ],
+    ids=str,
+)
+def test_silence_is_not_absence(gone: dict[str, str], change: dict[str, str]) -> None:
+    assert peer_standing(_cluster("", {**gone, **change}), "n2") == "unknown"
+
+
+def test_no_word_of_the_node_is_no_conclusion() -> None:
+    with pytest.raises(CommandError):
+        peer_standing(_cluster("", None), "n2")
+    assert peer_standing(_cluster("", {}), "n2") == "unknown"
+
+
+@pytest.mark.parametrize("members", ["", "\n         2          1 n2"])
+@pytest.mark.parametrize("quorate", ["No", ""])
+def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
+    """The CIB of a node that was just cut off may still say that all is well."""
+    assert peer_standing(_cluster(members, _GONE_NEW, quorate), "n2") == "alone"
+
+
+_UUID = "0" * 32
+_HERE = {"in_ccm": "1", "crmd": "1", "join": "member", "expected": "member"}
+_AWAY = {"in_ccm": "0", "crmd": "0", "join": "member", "expected": "member"}
+
+
+class _Cib:
+    """What a node's CIB says of vol1 and n2; takes marks, and forgets them when told to."""
+
+    def __init__(self, state: dict[str, str], *, keeps: bool = True) -> None:
+        self.state = state
+        self.keeps = keeps
+        self.admin_epoch = 3
+        self.mark = ""
+        self.own_mark = ""
+
+    def answer(self, argv: Sequence[str], stdin: str | None = None) -> Answer:
+        if "--modify" in argv:
+            change = ET.fromstring(stdin or "")
+            self.admin_epoch = int(change.get("admin_epoch", self.admin_epoch))
+            pair = change.find("configuration/nodes/node[@uname='n2']/instance_attributes/nvpair")
+            assert pair is not None
+            self.mark = pair.get("value", "") if self.keeps else ""
+            return ""
+        pairs = " ".join(f'{key}="{value}"' for key, value in self.state.items())
+        mark = f'<nvpair id="x" name="sanctl-outdated-vol1" value="{self.mark}"/>'
+        return (
+            f'<xpath-query><cib admin_epoch="{self.admin_epoch}" epoch="7"/>'
+            f'<node id="1" uname="n1"/>'
+            f'<nvpair id="y" name="sanctl-outdated-vol1" value="{self.own_mark}"/>'
+            '<node id="2" uname="n2"/><instance_attributes id="nodes-2"/>'
+            f"{mark if self.mark else ''}"
+            f'<nvpair id="vol1-params-uuid" name="uuid" value="{_UUID}"/>'
+            f'<node_state id="2" uname="n2" {pairs}/></xpath-query>'
+        )
+
+
+class _Node(FakeRunner):
+    """A node with DRBD, CIB and corosync, which answers for each of `standing` in turn."""
+
+    def __init__(self, events: str, standing: Sequence[str], cib: _Cib) -> None:
+        super().__init__("")
+        self.cib = cib
+        left = list(standing)
+
+        def answer(argv: Sequence[str]) -> Answer:
+            match argv[0]:
+                case "drbdsetup":
+                    return events
+                case "corosync-quorumtool":
+                    quorate, members = left.pop(0).split("/")
+                    others = "\n         2          1 n2" if "n2" in members else ""
+                    return _QUORUM.format(quorate=quorate, others=others)
+                case "cibadmin" if "/cib" in argv[-1] or "--modify" in argv:
+                    return cib.answer(argv, self.calls[-1][1])
+                case "cibadmin":
+                    pairs = " ".join(f'{key}="{value}"' for key, value in cib.state.items())
+                    return f'<node_state uname="n2" {pairs}/>'
+            return ""
+
+        self.answer = answer
+
+
+def _node(events: str, standing: Sequence[str] = (), cib: _Cib | None = None) -> _Node:
+    return _Node(events, standing, cib or _Cib(_HERE))
+
+
+def _done(node: FakeRunner) -> list[str]:
+    """Return what was done to marks."""
+    return [
+        f"clear {argv[2]}" if argv[0] == "crm_attribute" else "mark n2"
+        for argv, _ in node.calls
+        if argv[0] == "crm_attribute" or "--modify" in argv
+    ]
+
+
+def _events(role: str, connection: str, peer_disk: str) -> str:
+    return (
+        f"exists resource name:vol1 role:{role} suspended:no\n"
+        f"exists connection name:vol1 conn-name:peer connection:{connection} role:Secondary\n"
+        "exists device name:vol1 volume:0 minor:1 disk:UpToDate size:8\n"
+        "exists peer-device name:vol1 conn-name:peer volume:0 replication:Established"
+        f" peer-disk:{peer_disk}\n"
+    )
+
+
+@pytest.fixture(autouse=True)
+def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
+
+
+def test_a_primary_in_sync_clears_its_peers_marks() -> None:
+    node = _node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
+    assert clear_marks(node, "vol1", ["n2"])
+    assert _done(node) == ["clear n2"]
+
+
+@pytest.mark.parametrize("standing", ["No/n1", "No/n2", "Yes/n1"])
+def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
+    """Found by the safety model: a lonely mark and its lonely clearing made the newer CIB."""
+    node = _node(_events("Primary", "Connected", "UpToDate"), [standing])
+    assert not clear_marks(node, "vol1", ["n2"])
+    assert _done(node) == []
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        _events("Secondary", "Connected", "UpToDate"),
+        _events("Primary", "Connecting", "DUnknown"),
+        _events("Primary", "Connected", "Inconsistent"),
+        "",
+    ],
+    ids=["standby", "link-lost", "peer-behind", "down"],
+)
+def test_nobody_else_clears_a_mark(events: str) -> None:
+    """A standby may still believe in a link that its Primary has gone on without."""
+    node = _node(events)
+    assert not clear_marks(node, "vol1", ["n2"])
+    assert _done(node) == []
+
+
+def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
+    node = _node(_events("Primary", "Connected", "UpToDate"))
+    with fence_peer.locked("vol1", wait_s=0.0):
+        assert not clear_marks(node, "vol1", ["n2"])
+    assert _done(node) == []
+
+
+def test_without_quorum_nothing_is_marked() -> None:
+    node = _node("", ["No/n1"])
+    assert secure(node, "vol1", "n2") == "alone"
+    assert _done(node) == []
+
+
+def test_quorum_lost_while_marking_is_not_certain() -> None:
+    node = _node("", ["Yes/n2", "No/n1"])
+    assert secure(node, "vol1", "n2") == "alone"
+    assert _done(node) == ["mark n2"]
+
+
+def test_a_member_is_marked_and_then_asked_for_again() -> None:
+    node = _node("", ["Yes/n2", "Yes/n2"])
+    assert secure(node, "vol1", "n2") == "member"
+    assert _done(node) == ["mark n2"]
+
+
+def test_no_promotion_begins_where_its_own_replica_is_marked() -> None:
+    """Found by the safety model: a node that joins brings the mark, after the order was given."""
+    for own_mark, is_promoting, outcome in (
+        (_UUID, True, "marked"),
+        # Of a device that had the name before.
+        ("beef", True, "member"),
+        ("", True, "member"),
+        # A Primary that is marked has gone on; who marked it has waited for that.
+        (_UUID, False, "member"),
+    ):
+        node = _node("", ["Yes/n2", "Yes/n2"])
+        node.cib.own_mark = own_mark
+        with fence_peer.promoting("vol1") if is_promoting else contextlib.nullcontext():
+            assert secure(node, "vol1", "n2") == outcome
+        assert _done(node) == ([] if outcome == "marked" else ["mark n2"])
+
+
+_LOST = _events("Primary", "Connecting", "DUnknown")
+
+
+def test_the_mark_of_a_fenced_peer_makes_this_cib_the_newest() -> None:
+    """Whatever the peer wrote into its own CIB when it was alone; a member shares this one."""
+    node = _node(_LOST, ["Yes/n1", "Yes/n1"], _Cib(_GONE_NEW))
+    assert secure(node, "vol1", "n2") == "fenced"
+    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 4)
+    node = _node(_LOST, ["Yes/n2", "Yes/n2"])
+    assert secure(node, "vol1", "n2") == "member"
+    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)
+
+
+def test_a_peer_that_was_fenced_while_it_was_marked_is_marked_again() -> None:
+    node = _node(_LOST, ["Yes/n2", "Yes/n1"], _Cib(_GONE_NEW))
+    assert secure(node, "vol1", "n2") == "unknown"
+    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)
+
+
+def test_a_mark_that_did_not_last_does_not_count() -> None:
+    """Partitions that meet keep one of their CIBs, and it may be the other one."""
+    node = _node("", ["Yes/n2", "Yes/n2"], _Cib(_HERE, keeps=False))
+    assert secure(node, "vol1", "n2") == "unknown"
+    assert _done(node) == ["mark n2"]
+
+
+class _Rebooted(Exception):
+    """The kernel would be gone here."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that moves when the handler sleeps; and a reboot that ends the handler."""
+    now = [1000.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        assert now[0] < 1000.0 + 900, "it waits for ever"
+
+    def reboot(runner: object, reason: str, *, device: str) -> None:
+        raise _Rebooted(reason)
+
+    monkeypatch.setattr("sanctl.agents.fencing.fence_peer.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sanctl.agents.fencing.fence_peer.time.sleep", sleep)
+    monkeypatch.setattr("sanctl.agents.fencing.fence_peer.self_fence.reboot", reboot)
+    monkeypatch.setenv("DRBD_RESOURCE", "vol1")
+    monkeypatch.setenv("DRBD_PEER", "n2")
+    return now
+
+
+def _frozen(
+    clock: list[float], standing: Callable[[float], str], role: str = "Primary"
+) -> FakeRunner:
+    """A node that answers as long as it is asked: a standing for each second that passes."""
+    silence = CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    def answer(argv: Sequence[str]) -> Answer:
+        told = standing(clock[0] - 1000.0)
+        if argv[0] == "corosync-quorumtool" and told == "silent":
+            return silence
+        if argv[0] == "cibadmin" and told == "Yes/mute":
+            return silence
+        return node.inner(argv, told)
+
+    node = _Frozen(answer, _events(role, "Connecting", "DUnknown"))
+    return node
+
+
+class _Frozen(FakeRunner):
+    """Keeps the marks that it was asked to set."""
+
+    def __init__(self, answer: Callable[[Sequence[str]], Answer], events: str) -> None:
+        super().__init__(answer)
+        self.events = events
+        self.cib = _Cib(_AWAY)
+
+    def inner(self, argv: Sequence[str], told: str) -> Answer:
+        node = _node(self.events, [told], self.cib)
+        node.calls.append(self.calls[-1])
+        assert callable(node.answer)
+        return node.answer(argv)
+
+
+@pytest.mark.parametrize("told", ["No/n1", "silent"])
+def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
+    told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: told))
+    with pytest.raises(_Rebooted, match="no quorum for 60 s"):
+        fence_peer.fence_peer()
+    assert 60.0 <= clock[0] - 1000.0 < 62.0
+
+
+def test_an_error_of_the_kernel_does_not_end_the_handler(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DRBD calls it once: I/O would stay frozen for good."""
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
+    looks = iter([OSError(errno.ENOMEM, "Cannot allocate memory")] * 3)
+
+    def exists(_path: str) -> bool:
+        for error in looks:
+            raise error
+        raise _Rebooted("asked again")
+
+    monkeypatch.setattr(fence_peer, "exists", exists)
+    with pytest.raises(_Rebooted, match="asked again"):
+        fence_peer.fence_peer()
+
+
+@pytest.mark.parametrize("told", ["Yes/n1", "Yes/mute"])
+def test_one_with_quorum_waits_for_as_long_as_it_takes(
+    told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when Pacemaker does not answer: only corosync says who is the majority."""
+    monkeypatch.setattr(
+        fence_peer, "_RUNNER", _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
+    )
+    assert fence_peer.fence_peer() == 4
+    assert clock[0] - 1000.0 > 600
+
+
+def test_quorum_that_comes_back_begins_the_time_anew(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(passed: float) -> str:
+        return "Yes/n1" if 50 <= passed < 51 else "No/n1"
+
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, told))
+    with pytest.raises(_Rebooted):
+        fence_peer.fence_peer()
+    assert clock[0] - 1000.0 > 110
+
+
+def test_a_promotion_never_ends_in_a_reboot(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
+    with fence_peer.promoting("vol1"):
+        assert fence_peer.fence_peer() == 1
+    assert clock[0] - 1000.0 > 30
+
+
+def test_a_promotion_that_is_certain_may_go_on(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n2", "Secondary")
+    )
+    with fence_peer.promoting("vol1"):
+        assert fence_peer.fence_peer() == 4
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        _events("Secondary", "Connecting", "DUnknown"),
+        _events("Primary", "Connected", "UpToDate"),
+        "",
+    ],
+    ids=["demoted", "link-back", "down"],
+)
+def test_a_handler_that_is_late_marks_nobody(
+    events: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer may have been promoted meanwhile: then nobody could be promoted any more."""
+    node = _node(events, ["Yes/n2", "Yes/n2"])
+    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    assert fence_peer.fence_peer() == 1
+    assert _done(node) == []
+
+
+def test_a_promotion_that_is_called_off_marks_nobody(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = _node(_events("Secondary", "Connecting", "DUnknown"), ["Yes/n2", "Yes/n2"])
+    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    with fence_peer.promoting("vol1"):
+        fence_peer.call_off("vol1")
+        assert fence_peer.fence_peer() == 1
+    assert _done(node) == []
+
+
+@pytest.mark.parametrize(("told", "reboots"), [("No/n1", True), ("Yes/n1", False), ("", False)])
+def test_a_failed_stop_without_quorum_has_nobody_to_fence_it(
+    told: str, reboots: bool, clock: list[float]
+) -> None:
+    node = _frozen(clock, lambda _passed: told or "silent")
+    if reboots:
+        with pytest.raises(_Rebooted, match="could not be stopped"):
+            fence_peer.end_of_failed_stop(node, "vol1", "it hangs")
+    else:
+        fence_peer.end_of_failed_stop(node, "vol1", "it hangs")

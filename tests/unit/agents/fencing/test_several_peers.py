@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The fence-peer handler, marks and what is published, with several peers (DRBD 9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.fencing import fence_peer
+from sanctl.agents.fencing.fence_peer import clear_marks, secure
+from sanctl.agents.handlers import environment
+from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.publish.replica_state import published_value
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbd, lio
+from sanctl.model.drbd import ResourceState
+from sanctl.parse.cib import parse_replica_state
+from sanctl.parse.drbd import parse_events2
+from sanctl.plan.failover.promotion import (
+    SCORE_ALONE,
+    SCORE_CONSISTENT,
+    SCORE_PRIMARY,
+    SCORE_UP_TO_DATE,
+    is_blank,
+    promotion_score,
+)
+from tests.fakes.runner import Answer, FakeRunner
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "drbd9"
+_QUORUM = """\
+Quorate:          Yes
+Flags:            Quorate {flags}
+
+Membership information
+----------------------
+    Nodeid      Votes Name
+         1          1 n1 (local)
+{others}"""
+_GONE = '<node_state uname="{peer}" in_ccm="0" crmd="0" join="down" expected="down"/>'
+_CIB = """\
+<xpath-query><cib admin_epoch="0" epoch="7"/><node id="{peer}" uname="{peer}"/>{mark}
+<nvpair id="vol1-params-uuid" name="uuid" value="{uuid}"/>{gone}</xpath-query>"""
+_MARK = (
+    '<instance_attributes id="nodes-{peer}"/>'
+    '<nvpair id="nodes-{peer}-m" name="sanctl-outdated-vol1" value="{uuid}"/>'
+)
+DEVICE = Device("vol1", "0" * 32, 8192, "main", ("n1", "n2", "n3"), 1, ())
+
+
+def _events(role: str, quorum: str, **peers: str) -> str:
+    """Events of a device whose peers are `good`, `syncing` or `gone`."""
+    words = {
+        "good": ("Connected", "Established", "UpToDate"),
+        "syncing": ("Connected", "SyncSource", "Inconsistent"),
+        "gone": ("Connecting", "Off", "DUnknown"),
+    }
+    suspended = "no" if quorum == "yes" else "quorum"
+    lines = [
+        f"exists resource name:vol1 role:{role} suspended:{suspended}",
+        f"exists device name:vol1 volume:0 minor:1 disk:UpToDate client:no quorum:{quorum} size:8",
+    ]
+    for number, (name, state) in enumerate(peers.items(), 1):
+        connection, replication, disk = words[state]
+        head = f"name:vol1 peer-node-id:{number} conn-name:{name}"
+        lines += [
+            f"exists connection {head} connection:{connection} role:Secondary",
+            f"exists peer-device {head} volume:0 replication:{replication} peer-disk:{disk}"
+            " out-of-sync:0",
+        ]
+    return "\n".join(lines)
+
+
+def _state(role: str, quorum: str, **peers: str) -> ResourceState:
+    return parse_events2(_events(role, quorum, **peers))["vol1"]
+
+
+def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunner:
+    others = "".join(f"         {name[1:]}          1 {name}\n" for name in members)
+    marked: list[str] = []
+
+    def answer(argv: Sequence[str]) -> Answer:
+        match argv[0]:
+            case "drbdsetup":
+                return events
+            case "corosync-quorumtool":
+                return _QUORUM.format(others=others, flags=flags)
+            case "cibadmin" if "--modify" in argv:
+                (peer,) = re.findall(r'uname="(\w+)"', node.calls[-1][1] or "")
+                marked.append(peer)
+            case "cibadmin":
+                peer = argv[-1].split("@uname='")[1].split("'")[0] if "|" in argv[-1] else ""
+                peer = peer or argv[3].split("'")[1]
+                gone = _GONE.format(peer=peer)
+                if "|" not in argv[-1]:
+                    return gone
+                mark = _MARK.format(peer=peer, uuid=DEVICE.uuid) if peer in marked else ""
+                return _CIB.format(peer=peer, mark=mark, uuid=DEVICE.uuid, gone=gone)
+        return ""
+
+    node = FakeRunner(answer)
+    return node
+
+
+def _marks(node: FakeRunner) -> list[str]:
+    done = []
+    for argv, given in node.calls:
+        if argv[0] == "crm_attribute":
+            done.append(f"clear {argv[2]}")
+        elif "--modify" in argv:
+            done += [f"mark {peer}" for peer in re.findall(r'uname="(\w+)"', given or "")]
+    return done
+
+
+@pytest.fixture(autouse=True)
+def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
+    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(lio, "initiators", lambda _name: ())
+    monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "n1"}))
+
+
+@pytest.mark.parametrize(
+    ("events", "flags", "expected"),
+    [
+        # The majority of the copies is left: the third is marked while I/O goes on.
+        (_events("Primary", "yes", n2="good", n3="gone"), "", "fenced"),
+        (_events("Secondary", "yes", n2="good", n3="gone"), "", "fenced"),
+        # It is not: who serves may end its freeze by that, nobody may begin to serve.
+        (_events("Primary", "no", n2="gone", n3="gone"), "", "fenced"),
+        (_events("Primary", "no", n2="gone", n3="gone"), "Qdevice", "unknown"),
+        (_events("Secondary", "no", n2="gone", n3="gone"), "", "unknown"),
+        # Two copies: DRBD does not count, the cluster decides.
+        (_events("Secondary", "yes", n3="gone"), "", "fenced"),
+        ("", "", "unknown"),
+    ],
+)
+def test_what_is_certain_about_one_that_is_gone(events: str, flags: str, expected: str) -> None:
+    node = _node(events, ["n2"], flags)
+    assert secure(node, "vol1", "n3") == expected
+    assert _marks(node) == (["mark n3"] if expected == "fenced" else [])
+
+
+def test_the_mark_is_taken_off_who_is_in_sync_and_nobody_else() -> None:
+    node = _node(_events("Primary", "yes", n2="good", n3="syncing"), ["n2", "n3"])
+    assert clear_marks(node, "vol1", ["n2"])
+    assert not clear_marks(node, "vol1", ["n3"])
+    assert not clear_marks(node, "vol1", ["n4"])
+    assert _marks(node) == ["clear n2"]
+
+
+def test_after_a_change_the_primary_takes_off_what_it_can() -> None:
+    state = _state("Primary", "yes", n2="gone", n3="good")
+    node = _node(_events("Primary", "yes", n2="gone", n3="good"), ["n2", "n3"])
+    replica_state.publish(node, DEVICE, state)
+    assert _marks(node) == ["clear n3"]
+
+
+@pytest.mark.parametrize(
+    ("quorum", "n3", "frozen"),
+    [("no", "gone", True), ("yes", "gone", False), ("no", "good", False)],
+)
+def test_only_frozen_io_is_ended_by_a_reboot(
+    quorum: str, n3: str, frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a majority of the copies a node goes on; without a peer it waits for that one."""
+    node = _node(_events("Primary", quorum, n2="gone", n3=n3))
+    monkeypatch.setattr(fence_peer, "_RUNNER", node)
+    assert fence_peer._is_frozen("vol1", "n3") is frozen
+    assert fence_peer._waits_as_primary("vol1", "n3") is (n3 == "gone")
+
+
+def test_what_is_published_names_each_peer() -> None:
+    text = published_value(_state("Primary", "yes", n2="good", n3="gone"), nodes=3)
+    assert "connection=Connected,Connecting" in text
+    assert "peers=n2,n3" in text
+    state = parse_replica_state(text)
+    assert [(link.node, link.is_in_sync) for link in state.peers] == [("n2", True), ("n3", False)]
+    assert not state.is_linked and not state.is_in_sync
+    assert state.brief() == "UpToDate n3 Connecting"
+
+
+def test_an_only_peer_is_published_as_ever() -> None:
+    assert "peers=" not in published_value(_state("Primary", "yes", n2="good"), nodes=2)
+
+
+RENDERED = GOLDEN / "rendered"
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "frozen"),
+    [
+        ("uptodate-primary.n1", SCORE_PRIMARY, False),
+        ("peer-lost.n1", SCORE_PRIMARY, False),
+        ("peer-outdated.n1", SCORE_PRIMARY, False),
+        ("quorum-lost.n1", SCORE_PRIMARY, True),
+        ("goes-on-alone.n1", SCORE_PRIMARY, False),
+        ("two-frozen.n1", SCORE_PRIMARY, True),
+        # The others of the three, when it has lost them, or died.
+        ("quorum-lost.n2", SCORE_UP_TO_DATE, False),
+        ("primary-crashed.n2", SCORE_UP_TO_DATE, False),
+        # Good by its own word, but the only one of three: DRBD would refuse it.
+        ("left-alone.n3", None, False),
+        ("two-crashed.n2", SCORE_ALONE, False),
+        ("two-alone-after-start.n1", SCORE_CONSISTENT, False),
+        ("blank.n1", None, False),
+    ],
+)
+def test_what_is_made_of_captured_states(name: str, score: int | None, frozen: bool) -> None:
+    state = parse_events2((RENDERED / f"{name}.txt").read_text())["vol1"]
+    assert promotion_score(state, is_new=False) == score
+    assert parse_replica_state(published_value(state, nodes=3)).is_frozen is frozen
+    assert is_blank(state, copies=3) is (name == "blank.n1")
+
+
+def test_the_handler_finds_its_peer_in_the_captured_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (RENDERED / "fence-peer.environment.txt").read_text()
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DRBD_PEER", raising=False)
+    assert (environment.resource(), environment.peer()) == ("vol1", "n3")
+
+
+def test_captured_states_are_published_and_read() -> None:
+    for name, disks in {
+        "uptodate-primary.m1": ["UpToDate", "UpToDate"],
+        "peer-lost.m1": ["UpToDate", None],
+        "quorum-lost-suspended.m1": [None, None],
+    }.items():
+        state = parse_events2((GOLDEN / f"{name}.txt").read_text())["r0"]
+        assert [
+            link.disk for link in parse_replica_state(published_value(state, nodes=3)).peers
+        ] == disks

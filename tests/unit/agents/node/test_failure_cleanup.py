@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Failures that are over are cleaned up, each once, and no others."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.node import failure_cleanup
+from sanctl.agents.node.failure_cleanup import MONITOR, START
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbd
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from tests.fakes.runner import Answer, FakeRunner
+
+GONE = CommandError(Problem("SAN-POOL-003", "pool main is not mounted"))
+NO_ANSWER = CommandError(Problem("SAN-CMD-003", "no answer"))
+PEER = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
+IN_SYNC = ResourceState("a", "Secondary", "no", "UpToDate", 1024, (PEER,))
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(failure_cleanup, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbd, "observe", lambda _runner, _name: IN_SYNC)
+    return tmp_path
+
+
+def device(name: str, pool: str = "main") -> Device:
+    return Device(
+        name=name, uuid="0" * 32, size_bytes=0, pool=pool, nodes=("n1", "n2"), minor=7,
+        initiators=(),
+    )  # fmt: skip
+
+
+def fail(name: str, pool: str = "main") -> None:
+    with (
+        pytest.raises(CommandError, match="not mounted"),
+        failure_cleanup.noted(device(name, pool)),
+    ):
+        raise GONE
+
+
+def fail_monitor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as within:
+        within.setenv("OCF_RESKEY_CRM_meta_interval", "11000")
+        failure_cleanup.note(device(name), MONITOR)
+
+
+def age(folder: Path, by_s: float = 11.0) -> None:
+    for path in folder.iterdir():
+        os.utime(path, (time.time() - by_s,) * 2)
+
+
+def asked(during: Callable[[], Answer] = lambda: "") -> list[str]:
+    """Have the agent of the pools look, with pool main there; return what it ran."""
+
+    def run(_argv: Sequence[str]) -> Answer:
+        return during()
+
+    runner = FakeRunner(run)
+    failure_cleanup.have_forgotten(runner, failure_cleanup.over(runner, {"main"}))
+    return [" ".join(argv) for argv, _ in runner.calls]
+
+
+def cleanup(name: str, operation: str = START, interval: str = "0ms") -> str:
+    return (
+        f"crm_resource --cleanup --resource {name} --node {os.uname().nodename}"
+        f" --operation {operation} --interval {interval}"
+    )
+
+
+def test_starts_whose_pool_is_there_and_once(runtime: Path) -> None:
+    fail("b")
+    fail("a")
+    fail("elsewhere", "other")
+    age(runtime)
+    assert asked() == [cleanup("a"), cleanup("b")]
+    assert asked() == []
+    assert [one.device for one in failure_cleanup.over(FakeRunner(), {"other"})] == ["elsewhere"]
+
+
+@pytest.mark.parametrize(("age_s", "is_asked"), [(3.0, False), (11.0, True), (-3600.0, True)])
+def test_what_the_cluster_may_not_have_heard_of_yet_waits(
+    runtime: Path, age_s: float, is_asked: bool
+) -> None:
+    fail("a")
+    age(runtime, age_s)
+    assert asked() == ([cleanup("a")] if is_asked else [])
+
+
+def test_its_age_counts_from_the_failure(runtime: Path) -> None:
+    """A start may wait for its pool for longer than that."""
+    with pytest.raises(CommandError, match="not mounted"), failure_cleanup.noted(device("a")):
+        age(runtime)
+        raise GONE
+    assert asked() == []
+
+
+def test_a_start_that_succeeds_has_no_failure(runtime: Path) -> None:
+    fail("a")
+    with failure_cleanup.noted(device("a")):
+        pass
+    age(runtime)
+    assert asked() == []
+
+
+def test_a_start_that_is_killed_as_it_waits_for_its_pool_has_one(runtime: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), failure_cleanup.noted(device("a")):
+        raise KeyboardInterrupt
+    age(runtime)
+    assert asked() == [cleanup("a")]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_over"),
+    [
+        (IN_SYNC, True),
+        (IN_SYNC._replace(disk="Inconsistent"), False),
+        (IN_SYNC._replace(peers=(PEER._replace(connection="Connecting"),)), False),
+        # Its history is erased for a moment: not that of one that serves.
+        (IN_SYNC._replace(role="Primary"), False),
+        (None, False),
+    ],
+)
+def test_a_restart_is_over_once_it_is_a_standby_in_sync(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, state: ResourceState | None, is_over: bool
+) -> None:
+    fail_monitor("a", monkeypatch)
+    age(runtime)
+    monkeypatch.setattr(drbd, "observe", lambda _runner, _name: state)
+    assert asked() == ([cleanup("a", MONITOR, "11000ms")] if is_over else [])
+
+
+def test_a_cleanup_that_fails_is_tried_again(runtime: Path) -> None:
+    fail("a")
+    age(runtime)
+    assert len(asked(lambda: NO_ANSWER)) == 1
+    assert len(asked()) == 1
+    assert asked() == []
+
+
+def test_one_that_fails_again_meanwhile_stays_noted(runtime: Path) -> None:
+    """The cluster may have started it, and it may have failed, before the cleanup returns."""
+    fail("a")
+    age(runtime)
+
+    def fails_again() -> Answer:
+        fail("a")
+        return ""
+
+    assert len(asked(fails_again)) == 1
+    age(runtime)
+    assert len(asked()) == 1
+
+
+def test_one_that_started_meanwhile_is_not_noted_again(runtime: Path) -> None:
+    fail("a")
+    age(runtime)
+
+    def starts() -> Answer:
+        failure_cleanup.forget("a", START)
+        return NO_ANSWER
+
+    assert len(asked(starts)) == 1
+    assert list(runtime.iterdir()) == []

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node follows what the cluster wishes, in its own files only, and tells how it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.node import votes
+from sanctl.agents.publish import attrd_cache
+from sanctl.config import parse
+from sanctl.drivers import corosync
+from sanctl.errors import CommandError, Problem
+from sanctl.model.topology import Strategy
+from sanctl.model.vote_mode import PLAIN, Ballot, Tally, Votes, Wish
+from sanctl.parse.corosync import parse_conf_tally
+from sanctl.render.corosync import quorum_section
+from tests.fakes.runner import FakeRunner
+from tests.fakes.topology import CLUSTER_TOML
+from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
+
+TWO = Tally(votes=Votes.TWO_NODE)
+DEVICE = Tally(votes=Votes.QDEVICE, host="10.77.3.100")
+_CMAP = {
+    PLAIN: "quorum.provider (str) = corosync_votequorum\n",
+    TWO: "quorum.provider (str) = corosync_votequorum\nquorum.two_node (u8) = 1\n",
+    DEVICE: "quorum.provider (str) = corosync_votequorum\nquorum.device.model (str) = net\n"
+    "quorum.device.net.host (str) = 10.77.3.100\n",
+}
+
+
+class Machine(FakeRunner):
+    """A node's files and the tools the agent calls."""
+
+    def __init__(self, folder: Path, tally: Tally, toml: str) -> None:
+        super().__init__(self._answer)
+        self.conf, self.toml = folder / "corosync.conf", folder / "cluster.toml"
+        self.socket = folder / "qdevice.sock"
+        self.conf.write_text(f"totem {{\n}}\n{quorum_section(tally)}logging {{\n}}\n")
+        self.toml.write_text(f"# Written by Ansible for sanctl.\n{toml}")
+        self.live = tally
+        self.published: list[str] = []
+        self.switched: list[str] = []
+        self.is_silent = False
+
+    def _answer(self, argv: Sequence[str]) -> str:
+        out = ""
+        match list(argv):
+            case ["corosync-cmapctl", _]:
+                if self.is_silent:
+                    raise CommandError(Problem("SAN-CMD-003", "no corosync"))
+                out = _CMAP[self.live]
+            case ["corosync-quorumtool", "-s"]:
+                flag = "Qdevice" if self.socket.exists() else ""
+                out = f"Quorate:   Yes\nFlags:  Quorate {flag}\n"
+            case ["systemctl", verb, *_]:
+                assert parse_conf_tally(self.conf.read_text()) == DEVICE, "stopped too late"
+                self.switched.append(verb)
+                if verb == "start":
+                    self.socket.touch()
+                else:
+                    self.socket.unlink()
+            case ["attrd_updater", *rest]:
+                self.published.append(rest[-1].removeprefix("--update="))
+            case _:
+                raise AssertionError(argv)
+        return out
+
+    def cast(self, wish: Wish | None = None) -> None:
+        votes.cast(self, str(wish) if wish else "")
+
+    @property
+    def file(self) -> Tally | None:
+        return parse_conf_tally(self.conf.read_text())
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path, DEVICE, PAIR + QDEVICE)
+    monkeypatch.setattr(corosync, "CONF", str(made.conf))
+    monkeypatch.setattr(votes, "_TOML", str(made.toml))
+    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(votes, "_DEVICE_SOCKET", str(made.socket))
+    return made
+
+
+def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
+    before = machine.conf.read_text(), machine.toml.read_text()
+    machine.cast()
+    machine.cast()
+    assert (machine.conf.read_text(), machine.toml.read_text()) == before
+    # The device's daemon is started as corosync counts with one; its vote is told when it is there.
+    assert machine.switched == ["start"]
+    assert [Ballot.parse(text).is_device_voting for text in machine.published] == [False, True]
+    machine.cast()
+    assert len(machine.published) == 2
+    votes.forget()
+    machine.cast()
+    assert len(machine.published) == 3
+
+
+def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> None:
+    machine.cast()
+    machine.cast(Wish(tally=PLAIN, strategy="heartbeat"))
+    assert machine.switched == ["start", "stop"]
+    assert machine.file == PLAIN
+    assert parse(machine.toml.read_text()).strategy is Strategy.HEARTBEAT
+    assert machine.toml.read_text().startswith("# Written by Ansible")
+    last = Ballot.parse(machine.published[-1])
+    assert (last.file, last.live, last.strategy) == (PLAIN, DEVICE, "heartbeat")
+    # Not started again while the running corosync still has the device.
+    machine.cast(Wish(tally=PLAIN, strategy="heartbeat"))
+    assert machine.switched == ["start", "stop"]
+    machine.live = PLAIN
+    machine.cast(Wish(tally=TWO, strategy="heartbeat"))
+    assert machine.file == TWO
+    assert machine.conf.read_text().endswith("logging {\n}\n")
+
+
+def test_a_daemon_that_is_left_over_is_stopped(machine: Machine) -> None:
+    machine.socket.touch()
+    machine.live = PLAIN
+    machine.cast()
+    assert machine.switched == ["stop"]
+
+
+def test_nodes_that_a_rollout_has_just_written_are_not_undone(machine: Machine) -> None:
+    """From heartbeat to a witness: the file already has one, the wish is still the old one."""
+    machine.toml.write_text(CLUSTER_TOML)
+    machine.conf.write_text(machine.conf.read_text().replace(quorum_section(DEVICE), ""))
+    machine.conf.write_text(machine.conf.read_text() + quorum_section(TWO))
+    machine.live = TWO
+    machine.cast(Wish(tally=TWO, strategy="heartbeat"))
+    assert machine.toml.read_text() == CLUSTER_TOML
+
+
+def test_failures_are_logged_and_nothing_more(machine: Machine) -> None:
+    machine.is_silent = True
+    votes.cast_or_say_why(machine, "")
+    assert machine.published == []
+    machine.toml.write_text(HEARTBEAT.replace("[pools.main]", "["))
+    machine.is_silent = False
+    votes.cast_or_say_why(machine, str(Wish(tally=DEVICE, strategy="heartbeat")))
+    assert machine.published == []

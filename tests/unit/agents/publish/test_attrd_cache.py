@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""When the cluster is told something again."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.publish import attrd_cache
+
+
+class Node:
+    """A node's processes and its notes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.notes = folder / "proc", folder / "run"
+        self.proc.mkdir()
+        self.notes.mkdir()
+        self.run("1", "systemd")
+        (self.proc / "meminfo").touch()
+
+    def run(self, process: str, program: str) -> None:
+        (self.proc / process).mkdir()
+        (self.proc / process / "comm").write_text(f"{program}\n")
+
+    def end(self, process: str) -> None:
+        (self.proc / process / "comm").unlink()
+        (self.proc / process).rmdir()
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    made = Node(tmp_path)
+    monkeypatch.setattr(attrd_cache, "_PROC", str(made.proc))
+    monkeypatch.setattr(attrd_cache, "RUNTIME", str(made.notes))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("written_before_s", "is_known"),
+    [(0.0, True), (30.0, True), (61.0, False), (-3600.0, False)],
+)
+def test_a_note_is_believed_for_a_minute_whatever_the_clock_did(
+    node: Node, written_before_s: float, is_known: bool
+) -> None:
+    """Of a note from the future nobody can say how old it is."""
+    attrd_cache.note("vol1", "7", "9000 disk=UpToDate")
+    written_s = time.time() - written_before_s
+    os.utime(node.notes / "told-vol1", (written_s, written_s))
+    assert attrd_cache.is_known("vol1", "7", "9000 disk=UpToDate") is is_known
+
+
+def test_what_is_new_is_not_known(node: Node) -> None:
+    assert not attrd_cache.is_known("vol1", "7", "9000 disk=UpToDate")
+    assert attrd_cache.words("vol1") == []
+    attrd_cache.note("vol1", "7", "9000 disk=UpToDate")
+    assert not attrd_cache.is_known("vol1", "7", "5 disk=Outdated")
+    assert "disk=UpToDate" in attrd_cache.words("vol1")
+    attrd_cache.forget("vol1")
+    attrd_cache.forget("vol1")
+    assert not attrd_cache.is_known("vol1", "7", "9000 disk=UpToDate")
+
+
+def test_a_daemon_that_was_started_anew_knows_nothing(node: Node) -> None:
+    node.run("812", "pacemaker-attrd")
+    first = attrd_cache.listener()
+    assert first == "812"
+    attrd_cache.note("vol1", first, "9000")
+    assert attrd_cache.is_known("vol1", attrd_cache.listener(), "9000")
+    node.end("812")
+    assert attrd_cache.listener() == ""
+    assert not attrd_cache.is_known("vol1", attrd_cache.listener(), "9000")
+    node.run("1044", "pacemaker-attrd")
+    assert attrd_cache.listener() == "1044"
+    assert not attrd_cache.is_known("vol1", attrd_cache.listener(), "9000")
+
+
+def test_a_number_that_another_program_has_got_is_not_the_daemon(node: Node) -> None:
+    node.run("812", "pacemaker-attrd")
+    assert attrd_cache.listener() == "812"
+    node.end("812")
+    node.run("812", "bash")
+    assert attrd_cache.listener() == ""
+
+
+@pytest.mark.parametrize(
+    ("to", "age_s", "is_settled"),
+    [("7", 6.0, True), ("7", 1.0, False), ("8", 6.0, False), ("", 6.0, False)],
+)
+def test_what_was_told_is_in_the_cib_after_a_while(
+    node: Node, to: str, age_s: float, is_settled: bool
+) -> None:
+    attrd_cache.note("pools", "7", "main=total=1")
+    written_s = time.time() - age_s
+    os.utime(node.notes / "told-pools", (written_s, written_s))
+    assert attrd_cache.is_settled("pools", to) is is_settled
+    assert not attrd_cache.is_settled("votes", to)

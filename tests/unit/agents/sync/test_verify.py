@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An order to compare is followed once, and only a standby has what was found sent anew."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sanctl.agents.replica import parts
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.sync import verify
+from sanctl.drivers import drbd, kernel_log
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.verify_result import Verification
+from sanctl.system import journal
+from tests.fakes.runner import Answer, FakeRunner
+
+NOW = int(time.time())
+PEER = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
+ACTIVE = ResourceState("vm1", "Primary", "no", "UpToDate", 1024, (PEER,))
+LOG = [
+    (1, "block drbd3: Out of sync: start=8, size=8 (sectors)"),
+    (7, "block drbd3: Out of sync: start=16, size=16 (sectors)"),
+    (8, "block drbd4: Out of sync: start=16, size=16 (sectors)"),
+    (9, "block drbd3: Out of sync: start=1024, size=8 (sectors)"),
+    (10, "block drbd3: Online verify done (total 1 sec; paused 0 sec; 65536 K/sec)"),
+    (11, "drbd vm1/0 drbd3 n2: Online verify done (total 1 sec; paused 0 sec; 65536 K/sec)"),
+    (12, "drbd vm1/0 drbd3 n3: Online verify done (total 1 sec; paused 0 sec; 65536 K/sec)"),
+]
+
+
+def standby(*, kib: int = 8, replication: str = "Established") -> ResourceState:
+    peer = PEER._replace(role="Primary", out_of_sync_kib=kib, replication=replication)
+    return ACTIVE._replace(role="Secondary", peers=(peer,))
+
+
+def device(order: str = "", policy: str = "") -> Device:
+    return Device("vm1", "a" * 32, 1 << 20, "", ("n1", "n2"), 3, (), policy, order)
+
+
+class Node(FakeRunner):
+    def __init__(self, told: str = "") -> None:
+        super().__init__(self._answer)
+        self.told = told
+
+    def _answer(self, argv: Sequence[str]) -> Answer:
+        if argv[1] == "--query":
+            return f'name="sanctl.verify.vm1" host="n2" value="{self.told}"\n'
+        return ""
+
+    @property
+    def acts(self) -> list[str]:
+        return [" ".join(argv[:3]) for argv, _ in self.calls if argv[0].startswith("drbd")]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(verify, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
+    monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n1"}))
+    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
+    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(kernel_log, "newest", lambda: 5)
+    monkeypatch.setattr(kernel_log, "records", lambda: iter(LOG))
+    return tmp_path
+
+
+def latest(here: Path) -> Verification:
+    found = Verification.parse((here / "vm1.verify").read_text().splitlines()[-1])
+    assert found is not None
+    return found
+
+
+def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    assert verify.begin(node, ordered, ACTIVE)
+    assert not verify.begin(node, ordered, ACTIVE)
+    assert node.acts == ["drbdsetup verify 3"]
+    going = ACTIVE._replace(peers=(PEER._replace(replication="VerifyS"),))
+    assert verify.attend(node, ordered, going)
+    ended = ACTIVE._replace(peers=(PEER._replace(out_of_sync_kib=12),))
+    assert not verify.attend(node, ordered, ended)
+    told = latest(here)
+    assert (told.result, told.found_kib) == ("differs", 12)
+    # Of this device, and found by this verify.
+    assert told.ranges == ("8192+8192", "524288+4096")
+    assert not verify.begin(node, ordered, ACTIVE)
+
+
+@pytest.mark.parametrize(
+    ("result", "number", "is_begun"),
+    [
+        ("same", NOW, False),
+        ("differs", NOW, False),
+        ("repaired", NOW, False),
+        ("interrupted", NOW, True),
+        ("running", NOW, True),
+        ("same", NOW - 60, True),
+    ],
+)
+def test_who_serves_after_a_move_does_not_compare_again(
+    here: Path, result: str, number: int, is_begun: bool
+) -> None:
+    told = Verification(number, result, NOW - 9, NOW - 3, 0)
+    node = Node(told.shown)
+    assert verify.begin(node, device(str(NOW)), ACTIVE) is is_begun
+    if not is_begun:
+        asked = len(node.calls)
+        assert latest(here) == told
+        assert not verify.begin(node, device(str(NOW)), ACTIVE)
+        assert not any(argv[1] == "--query" for argv, _ in node.calls[asked:]), "asked once"
+
+
+def test_differences_that_are_to_be_repaired_are_looked_for_again(here: Path) -> None:
+    told = Verification(NOW, "differs", NOW - 9, NOW - 3, 8)
+    assert verify.begin(Node(told.shown), device(f"{NOW}:repair"), ACTIVE)
+    assert latest(here).result == "running"
+
+
+def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    gone = PEER._replace(connection="Connecting", replication="Off", disk="DUnknown")
+    verify.attend(node, ordered, ACTIVE._replace(peers=(gone,)))
+    assert latest(here).result == "interrupted"
+
+
+def not_at_its_end(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> None:
+    """What leaves the copies in sync, and a verify that has not looked at all of them."""
+    broken_off = [(number, text) for number, text in LOG if "Online verify" not in text]
+    if how == "another's":
+        broken_off += [(10, "block drbd4: Online verify done (total 1 sec)")]
+    elif how == "an earlier one's":
+        broken_off += [(5, "block drbd3: Online verify done (total 1 sec)")]
+        broken_off += [(5, "drbd vm1/0 drbd3 n2: Online verify done (total 1 sec)")]
+    elif how == "another peer's":
+        broken_off += [(10, "drbd vm1/0 drbd3 n3: Online verify done (total 1 sec)")]
+    elif how == "the node crashed":
+        (here / "verify-vm1").unlink()
+        return
+    monkeypatch.setattr(kernel_log, "records", lambda: iter(broken_off))
+
+
+@pytest.mark.parametrize("how", ["none", "another's", "an earlier one's", "the node crashed"])
+def test_copies_in_sync_are_not_the_same_before_drbd_says_so(
+    here: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Contact was lost and came back between two looks: what is in sync was not compared."""
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    not_at_its_end(monkeypatch, here, how)
+    assert not verify.attend(node, ordered, ACTIVE)
+    assert latest(here).result == "interrupted"
+
+
+def test_what_is_refused_leaves_the_end_of_the_one_before(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, ordered = Node(), device(str(NOW - 9))
+    verify.begin(node, ordered, ACTIVE)
+    node.answer = CommandError(Problem("SAN-CMD-003", "a verify runs"))
+    monkeypatch.setattr(kernel_log, "newest", lambda: 10)
+    monkeypatch.setattr(verify, "_has_been_done", lambda *_: False)
+    with pytest.raises(CommandError):
+        verify.begin(node, device(str(NOW)), ACTIVE)
+    node.answer = node._answer
+    verify.attend(node, ordered, ACTIVE)
+    assert latest(here).result == "same"
+
+
+def test_one_that_was_begun_after_the_look_has_not_ended(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    going = ACTIVE._replace(peers=(PEER._replace(replication="VerifyS"),))
+    monkeypatch.setattr(drbd, "observe", lambda *_: going)
+    assert verify.attend(node, ordered, ACTIVE)
+    assert latest(here).result == "running"
+
+
+def test_copies_that_are_the_same(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, ACTIVE)
+    verify.attend(node, ordered, ACTIVE)
+    assert (latest(here).result, latest(here).ranges) == ("same", ())
+
+
+@pytest.mark.parametrize(
+    "state", [standby(), ACTIVE._replace(peers=()), ACTIVE._replace(disk="Inconsistent")]
+)
+def test_nobody_else_compares(here: Path, state: ResourceState) -> None:
+    node = Node()
+    assert not verify.begin(node, device(str(NOW)), state)
+    assert not verify.begin(node, device(), ACTIVE)
+    assert node.calls == []
+
+
+def test_a_schedule_is_followed(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    hour = time.localtime().tm_hour
+    node = Node()
+    assert verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
+    assert not verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
+    assert not verify.begin(node, device("", f"verify=daily@{(hour + 2) % 24:02}"), ACTIVE)
+
+
+def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
+    number = NOW - 60
+    ordered = device(f"{number}:repair")
+    node = Node(Verification(number, "differs", 1, 2, 8).shown)
+    assert verify.attend(node, ordered, standby())
+    assert node.acts == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
+    assert latest(here).result == "repairing"
+    # Not again while it lasts, and not again when it is over.
+    assert verify.attend(node, ordered, standby(replication="SyncTarget"))
+    assert not verify.attend(node, ordered, standby(kib=0))
+    assert latest(here).result == "repaired"
+    assert not verify.attend(node, ordered, standby())
+    assert len(node.acts) == 2
+
+
+@pytest.mark.parametrize(
+    ("order", "state"),
+    [
+        pytest.param("", standby(replication="SyncTarget"), id="no order"),
+        pytest.param(f"{NOW - 50}", standby(replication="SyncTarget"), id="another order"),
+        pytest.param(f"{NOW - 60}:repair", ACTIVE._replace(peers=()), id="it serves"),
+    ],
+)
+def test_a_repair_that_is_no_longer_to_be_made_is_over(
+    here: Path, order: str, state: ResourceState
+) -> None:
+    node = Node(Verification(NOW - 60, "differs", 1, 2, 8).shown)
+    verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    acts = len(node.acts)
+    assert not verify.attend(node, device(order), state)
+    assert latest(here).result == "interrupted" and len(node.acts) == acts
+
+
+@pytest.mark.parametrize(
+    ("order", "told", "state"),
+    [
+        pytest.param(f"{NOW - 60}", "differs", standby(), id="no repair was ordered"),
+        pytest.param(f"{NOW - 60}:repair", "same", standby(), id="nothing was found"),
+        pytest.param(f"{NOW - 60}:repair", "running", standby(), id="not yet found"),
+        pytest.param(f"{NOW - 90000}:repair", "differs", standby(), id="too late"),
+        pytest.param(f"{NOW - 60}:repair", "differs", standby(kib=0), id="nothing is marked"),
+        pytest.param(f"{NOW - 60}:repair", "differs", ACTIVE, id="it serves"),
+    ],
+)
+def test_nothing_else_is_repaired(order: str, told: str, state: ResourceState) -> None:
+    number = int(order.partition(":")[0])
+    node = Node(Verification(number, told, 1, 2, 8).shown)
+    verify.attend(node, device(order), state)
+    assert node.acts == []
+
+
+def test_the_word_of_another_order_does_not_count() -> None:
+    node = Node(Verification(NOW - 500, "differs", 1, 2, 8).shown)
+    verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    assert node.acts == []
+
+
+def test_the_connection_comes_back_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(drbd, "disconnect", fails)
+    node = Node(Verification(NOW - 60, "differs", 1, 2, 8).shown)
+    with pytest.raises(OSError, match="no more"):
+        verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    assert node.acts == ["drbdadm adjust vm1"]
+
+
+# DRBD 9: one peer after the other.
+
+
+@pytest.fixture
+def nine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drbd, "generation", lambda: 9)
+
+
+def several(**changed: PeerState) -> ResourceState:
+    """The node that serves, and two others."""
+    peers = {
+        name: PEER._replace(name=name, node_id=number) for name, number in (("n3", 2), ("n2", 1))
+    } | changed
+    return ACTIVE._replace(peers=tuple(peers.values()))
+
+
+def peer(number: int, **more: Any) -> PeerState:
+    return PEER._replace(name=f"n{number + 1}", node_id=number, **more)
+
+
+COMPARE = ["drbdsetup verify vm1 1 0 --start=0", "drbdsetup verify vm1 2 0 --start=0"]
+
+
+def did(node: Node) -> list[str]:
+    return [" ".join(argv) for argv, _ in node.calls if argv[0] == "drbdsetup"]
+
+
+@pytest.mark.usefixtures("nine")
+def test_of_several_each_is_compared(here: Path) -> None:
+    node, ordered = Node(), device(str(NOW))
+    assert verify.begin(node, ordered, several())
+    assert verify.attend(node, ordered, several(n2=peer(1, replication="VerifyS")))
+    assert verify.attend(node, ordered, several(n2=peer(1, out_of_sync_kib=4)))
+    assert latest(here).result == "running"
+    # What the first comparison found may be forgotten by the second: it was written down.
+    assert not verify.attend(node, ordered, several(n3=peer(2, out_of_sync_kib=8)))
+    assert did(node) == COMPARE
+    told = latest(here)
+    assert (told.result, told.found_kib) == ("differs", 12)
+    assert told.ranges == ("8192+8192", "524288+4096")
+    assert not verify.attend(node, ordered, several())
+
+
+@pytest.mark.usefixtures("nine")
+def test_of_several_each_is_repaired_before_the_next_is_compared(here: Path) -> None:
+    number = NOW - 60
+    node, ordered = Node(), device(f"{number}:repair")
+    verify.begin(node, ordered, several())
+    found = several(n2=peer(1, out_of_sync_kib=4))
+    assert verify.attend(node, ordered, found)
+    assert latest(here).result == "repairing"
+    # Not asked twice, and the next one waits.
+    assert verify.attend(node, ordered, found)
+    assert verify.attend(node, ordered, several(n2=peer(1, replication="SyncSource")))
+    assert did(node)[1:] == ["drbdsetup invalidate-remote vm1 1 0 --reset-bitmap=no"]
+    assert verify.attend(node, ordered, several())
+    assert did(node)[2:] == COMPARE[1:]
+    assert not verify.attend(node, ordered, several())
+    assert (latest(here).result, latest(here).found_kib) == ("repaired", 4)
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> None:
+    node, ordered = Node(), device(str(NOW))
+    verify.begin(node, ordered, several())
+    state = several(n2=peer(1, connection="Connecting", replication="Off"))
+    if not is_marked:  # the node was started anew
+        (here / "verify-vm1").unlink()
+        state = several()
+    assert not verify.attend(node, ordered, state)
+    assert latest(here).result == "interrupted"
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("how", ["none", "another peer's", "an earlier one's"])
+def test_of_several_copies_in_sync_are_not_the_same_before_drbd_says_so(
+    here: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    node, ordered = Node(), device(f"{NOW}:repair")
+    verify.begin(node, ordered, several())
+    not_at_its_end(monkeypatch, here, how)
+    assert not verify.attend(node, ordered, several())
+    assert latest(here).result == "interrupted"
+
+
+@pytest.mark.usefixtures("nine")
+def test_of_several_who_serves_no_more_sends_nothing(here: Path) -> None:
+    """It would make the one that serves now a copy that is being filled."""
+    node, ordered = Node(), device(f"{NOW}:repair")
+    verify.begin(node, ordered, several())
+    moved = several(n2=peer(1, role="Primary", out_of_sync_kib=4))._replace(role="Secondary")
+    assert not verify.attend(node, ordered, moved)
+    assert latest(here).result == "interrupted"
+    assert did(node) == COMPARE[:1]
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_standby_of_several_does_nothing(here: Path) -> None:
+    node, ordered = Node(), device(f"{NOW}:repair")
+    assert not verify.begin(node, ordered, standby())
+    assert not verify.attend(node, ordered, standby())
+    assert did(node) == []

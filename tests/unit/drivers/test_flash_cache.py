@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a node says of its pool's flash."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from sanctl.drivers import bcache, flash_cache, pool_notes
+from sanctl.errors import CommandError, Refused
+from sanctl.model.cache_policy import Mode
+from sanctl.model.names import NodeName, PoolName
+from sanctl.model.pool_cache import Attachment, CacheState, ModeWish, Superblock
+from sanctl.model.topology import Pool, PoolCache
+from tests.fakes.faults import NUMBERS, Faults
+from tests.fakes.runner import FakeRunner
+
+THROUGH = Mode.WRITE_THROUGH
+POOL = Pool(
+    name=PoolName.parse("main"),
+    path=PurePosixPath("/srv/sanctl/main"),
+    uuid="5d4c1f6e-9d0b-4c39-8a54-0c6f6f0b7a11",
+    nodes=(NodeName.parse("n1"),),
+    cache=PoolCache(origin=PurePosixPath("/dev/slow"), flash=PurePosixPath("/dev/flash")),
+)
+#: A disk that is there wherever the tests run.
+SEEN = bcache.Seen("null", True, THROUGH, True, 0, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def _folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
+
+
+def follow(monkeypatch: pytest.MonkeyPatch, seen: bcache.Seen, wish: ModeWish) -> CacheState:
+    monkeypatch.setattr(bcache, "observe", lambda _origin: seen)
+    return flash_cache.follow(POOL, wish, at=lambda _step: None)
+
+
+def test_the_answer_bears_the_serial_of_the_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = follow(monkeypatch, SEEN, ModeWish(THROUGH, 7))
+    assert told == CacheState(THROUGH, THROUGH, serial=7)
+
+
+def test_while_another_changes_it_nothing_is_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    with flash_cache.locked(POOL):
+        told = follow(monkeypatch, SEEN, ModeWish(THROUGH))
+    assert told.reason == "changing"
+
+
+@pytest.mark.parametrize(("hits", "misses", "percent"), [(4, 1, None), (400, 100, 80)])
+def test_a_few_reads_tell_nothing(
+    monkeypatch: pytest.MonkeyPatch, hits: int, misses: int, percent: int | None
+) -> None:
+    seen = SEEN._replace(hits=hits, misses=misses)
+    assert follow(monkeypatch, seen, ModeWish(THROUGH)).hit_percent == percent
+
+
+class Devices:
+    """A slow disk and a flash, of which each may answer with an error."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errors: dict[str, OSError] = {}
+        self.flash: Superblock | None = Superblock(
+            True, "5e7", flash_cache.label_of(POOL), Attachment.NONE, Mode.NONE
+        )
+        self.origin = Superblock(
+            False, "5e7", flash_cache.label_of(POOL), Attachment.CLEAN, THROUGH
+        )
+        self.done: list[str] = []
+        monkeypatch.setattr(bcache, "read_superblock", self.read)
+        monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
+        monkeypatch.setattr(bcache, "observe", lambda _origin: None)
+        monkeypatch.setattr(bcache, "set_of", lambda _flash: None)
+        monkeypatch.setattr(bcache, "tune", lambda *_: None)
+        monkeypatch.setattr(bcache, "register", self.done.append)
+        monkeypatch.setattr(bcache, "run_alone", lambda _device: self.done.append("alone"))
+        monkeypatch.setattr(bcache, "format_flash", lambda *_: self.done.append("format"))
+        monkeypatch.setattr(flash_cache, "_await_disk", lambda *_: None)
+
+    def read(self, device: str) -> Superblock | None:
+        if device in self.errors:
+            raise self.errors[device]
+        return self.origin if device == "/dev/slow" else self.flash
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_disk_that_cannot_be_read_is_not_another_pools(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It was said that a blank one becomes it by `sanctl pool prepare`, which it then did."""
+    devices = Devices(monkeypatch)
+    pool_notes.write("main", pool_notes.STOPPED, "5e7")
+    devices.errors["/dev/slow"] = OSError(number, os.strerror(number))
+    with pytest.raises(CommandError, match="SAN-POOL-027: pool main: /dev/slow cannot be read"):
+        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+    assert devices.done == []
+    assert pool_notes.read("main", pool_notes.STOPPED) == "5e7", "it begins warm when it is back"
+    devices.errors["/dev/slow"] = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    with pytest.raises(CommandError, match="SAN-POOL-022: /dev/slow is not there"):
+        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("needed", [True, False])
+def test_flash_that_cannot_be_read_is_not_here(
+    monkeypatch: pytest.MonkeyPatch, needed: bool, number: int
+) -> None:
+    devices = Devices(monkeypatch)
+    devices.errors["/dev/flash"] = OSError(number, os.strerror(number))
+    if needed:
+        pool_notes.write("main", pool_notes.WRITE_BACK)
+        with pytest.raises(Refused, match="SAN-POOL-016"):
+            flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+        assert devices.done == []
+    else:
+        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+        assert devices.done == ["/dev/slow", "alone"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_note_that_cannot_be_read_permits_nothing(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The slow disk was used alone."""
+    devices = Devices(monkeypatch)
+    devices.flash = None
+    Faults(monkeypatch).at(pool_notes._path("main", pool_notes.WRITE_BACK), number)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+    assert devices.done == []
+
+
+def test_only_what_was_read_and_is_the_pools_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = Devices(monkeypatch)
+    devices.errors["/dev/flash"] = OSError(errno.EIO, "Input/output error")
+    with pytest.raises(CommandError, match="SAN-POOL-027"):
+        flash_cache.empty(POOL, "/dev/flash")
+    with pytest.raises(Refused, match="SAN-CACHE-009"):
+        flash_cache.empty(POOL, "/dev/slow")  # the names were mixed up in the inventory
+    assert devices.done == []
+    devices.errors.clear()
+    flash_cache.empty(POOL, "/dev/flash")
+    assert devices.done == ["format"]
+
+
+def test_a_stop_whose_disk_does_not_answer_notes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = Devices(monkeypatch)
+    monkeypatch.setattr(bcache, "observe", lambda _origin: SEEN)
+    monkeypatch.setattr(bcache, "stop", lambda *_, **__: None)
+    devices.errors["/dev/slow"] = OSError(errno.EIO, "Input/output error")
+    flash_cache.stop(POOL)
+    assert not pool_notes.exists("main", pool_notes.STOPPED)
+    devices.errors.clear()
+    flash_cache.stop(POOL)
+    assert pool_notes.read("main", pool_notes.STOPPED) == "5e7"

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which filesystem a path lies on, and whether it has shut itself down."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.drivers import pool_mount
+from sanctl.errors import CommandError, Problem
+from sanctl.system.files import read_text_or
+from tests.fakes.runner import Answer, FakeRunner
+
+# As Linux 7.2 prints them: the second after an aborted journal, the third as before 6.15.
+MOUNTS = """\
+22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda rw,errors=remount-ro
+41 20 253:0 / /srv/sanctl/main rw,relatime shared:56 - ext4 /dev/bcache0 rw,emergency_ro
+42 20 253:1 / /srv/sanctl/old rw,relatime - ext4 /dev/sdb ro
+43 20 253:2 / /srv/with\\040space ro,relatime - ext4 /dev/sdc ro
+44 20 253:3 / /srv/sanctl/main2 rw - xfs /dev/sdd rw,inode64
+45 20 253:4 / /srv/sanctl/main2 rw - xfs /dev/sde rw
+a line that does not read
+"""
+FOUND = pool_mount.parse(MOUNTS)
+
+
+def under(path: str) -> pool_mount.Mount:
+    found = pool_mount.over(path, FOUND)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "mounted", "is_shut"),
+    [
+        ("/srv/sanctl/main", "/srv/sanctl/main", True),
+        ("/srv/sanctl/main/devices/a.data", "/srv/sanctl/main", True),
+        ("/srv/sanctl/old/x", "/srv/sanctl/old", True),
+        ("/srv/with space/x", "/srv/with space", False),
+        ("/srv/sanctl/main2/x", "/srv/sanctl/main2", False),
+        ("/srv/sanctl/mainframe", "/", False),
+        ("/", "/", False),
+    ],
+)
+def test_the_mount_of_a_path(path: str, mounted: str, is_shut: bool) -> None:
+    assert under(path).path == mounted
+    assert under(path).is_shut_down is is_shut
+
+
+def test_of_two_on_one_place_the_last_counts() -> None:
+    assert under("/srv/sanctl/main2").source == "/dev/sde"
+    assert pool_mount.over("/", []) is None
+
+
+def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_mount, "of", lambda _path: None)
+
+    def fails_with(number: int) -> None:
+        def stat(_path: str) -> os.stat_result:
+            raise OSError(number, "")
+
+        monkeypatch.setattr(os, "stat", stat)
+
+    fails_with(errno.EIO)
+    assert pool_mount.says_it_is_shut_down("/pool")
+    fails_with(errno.ENOENT)
+    assert not pool_mount.says_it_is_shut_down("/pool")
+
+
+def test_this_machine_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path))
+    assert not pool_mount.is_shut_down(str(tmp_path))
+    assert pool_mount.of("/") is not None
+    assert not pool_mount.answers("/dev/no-such-device")
+
+
+def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = tmp_path / "mountinfo"
+    monkeypatch.setattr(pool_mount, "_MOUNTS", str(listed))
+    mine = f"41 20 253:0 / {tmp_path} rw - ext4 /dev/sdb ro"
+    listed.write_text(f"{mine}\n")
+    assert pool_mount.says_it_is_shut_down(str(tmp_path))
+    listed.write_text(f"{mine}\n42 20 253:0 /x /elsewhere ro - ext4 /dev/sdb ro\n")
+    assert not pool_mount.says_it_is_shut_down(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("refused", "answers", "is_shut"),
+    [
+        (0, True, False),
+        (errno.EROFS, True, True),
+        (errno.EROFS, False, True),
+        (errno.ESHUTDOWN, True, True),
+        # A disk that has failed is one thing, a filesystem that has because of it another.
+        (errno.EIO, True, True),
+        (errno.EIO, False, False),
+        (errno.ENOSPC, True, False),
+        (errno.EOPNOTSUPP, True, False),
+        (None, True, False),
+    ],
+)
+def test_it_is_tried_out_where_the_kernel_does_not_say(
+    monkeypatch: pytest.MonkeyPatch, refused: int | None, answers: bool, is_shut: bool
+) -> None:
+    monkeypatch.setattr(pool_mount, "says_it_is_shut_down", lambda _path: False)
+    monkeypatch.setattr(pool_mount, "of", lambda _path: KNOWN)
+    monkeypatch.setattr(pool_mount, "_try", lambda _path: refused)
+    monkeypatch.setattr(pool_mount, "answers", lambda _source: answers)
+    assert pool_mount.is_shut_down("/pool") is is_shut
+
+
+def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_mount, "says_it_is_shut_down", lambda _path: False)
+    monkeypatch.setattr(pool_mount, "of", lambda _path: KNOWN._replace(options=frozenset({"ro"})))
+    assert not pool_mount.is_shut_down("/pool")
+
+
+def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process waits for a file, for as long as this lasts."""
+    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(pool_mount, "_TRY_S", 60.0)
+    assert pool_mount._try(str(tmp_path)) == 0
+    assert pool_mount._try(str(tmp_path / "none")) == errno.ENOENT
+    until = tmp_path / "until"
+    with monkeypatch.context() as patched:
+
+        def hangs(_path: str) -> None:
+            while not until.exists():
+                time.sleep(0.01)
+
+        patched.setattr(pool_mount, "_make", hangs)
+        patched.setattr(pool_mount, "_TRY_S", 0.05)
+        assert pool_mount._try(str(tmp_path)) is None
+    assert pool_mount._try(str(tmp_path)) is None, "one is still out"
+    until.touch()
+    (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
+    with held.open() as lock:  # free once that process has gone
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert pool_mount._try(str(tmp_path)) == 0
+
+
+def test_a_damaged_one_is_told_from_one_whose_disk_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "errcode"
+    monkeypatch.setattr(
+        "sanctl.drivers.pool_mount.read_text_or",
+        lambda _path, default: read_text_or(str(told), default),
+    )
+    assert not pool_mount.is_damaged(KNOWN), "no ext4"
+    for number, is_damaged in ((errno.EIO, False), (errno.EUCLEAN, True), (errno.EBADMSG, True)):
+        told.write_text(f"{number}\n")
+        assert pool_mount.is_damaged(KNOWN) is is_damaged
+
+
+KNOWN = pool_mount.Mount(
+    "/pool", "8:16", "/", "/dev/sdb", "ext4", frozenset({"rw", "noatime"}), frozenset()
+)
+REFUSED = CommandError(Problem("SAN-CMD-003", "Unit pool.mount not found."))
+
+
+@pytest.mark.parametrize(
+    ("has_unit", "wanted"),
+    [(True, []), (False, ["mount -t ext4 -o noatime,rw /dev/sdb /pool"])],
+)
+def test_it_is_mounted_as_the_unit_says_or_as_it_was(has_unit: bool, wanted: list[str]) -> None:
+    def answer(argv: Sequence[str]) -> Answer:
+        if argv[0] == "systemd-escape":
+            return "pool.mount\n"
+        return "" if has_unit or argv[0] != "systemctl" else REFUSED
+
+    runner = FakeRunner(answer)
+    pool_mount.mount(runner, KNOWN)
+    asked = [" ".join(argv) for argv, _ in runner.calls]
+    assert asked[1:] == ["systemctl start pool.mount", *wanted]

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The choice of faults: repeatable, complete, and within what the lab has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sanctl.lab.chaos import fault_choice
+from sanctl.lab.chaos.fault import (
+    AgentKilled,
+    DuringResync,
+    Fault,
+    Kill,
+    Partition,
+    PowerCut,
+    Reboot,
+    as_json,
+    describe,
+    is_one_sided,
+    nodes_of,
+    resolve,
+)
+from sanctl.lab.chaos.fault_choice import (
+    MEMBERSHIP,
+    SCENARIOS,
+    Shape,
+    bipartitions,
+    each_kind,
+    quick,
+    random_faults,
+)
+
+THREE = Shape(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1", "i2"))
+TWO = Shape(storage=("n1", "n2"), witnesses=(), hosts=("i1",))
+VOTER = Shape(storage=("n1", "n2"), witnesses=(), hosts=("i1",), voters=("q1",))
+SHAPES = pytest.mark.parametrize("shape", [THREE, TWO], ids=["witness", "two"])
+NAMES = {"active": "n2", "standby": "n1", "witness": "n3"}
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 40))
+def test_a_seed_repeats_its_faults_and_a_longer_run_begins_alike(seed: int, count: int) -> None:
+    faults = random_faults(THREE, seed, count)
+    assert faults == random_faults(THREE, seed, count)
+    assert faults == random_faults(THREE, seed, count + 5)[:count]
+
+
+def test_another_seed_chooses_others() -> None:
+    assert random_faults(THREE, 1, 20) != random_faults(THREE, 2, 20)
+
+
+@SHAPES
+def test_a_hundred_faults_are_of_every_kind(shape: Shape) -> None:
+    kinds = {type(fault) for fault in random_faults(shape, 7, 100)}
+    assert kinds == set(Fault.__args__)
+
+
+@SHAPES
+@given(seed=st.integers(0, 10**6))
+def test_random_faults_stay_within_the_lab(shape: Shape, seed: int) -> None:
+    everyone = {*shape.cluster, *shape.hosts}
+    for fault in random_faults(shape, seed, 10):
+        assert set(nodes_of(fault)) <= everyone
+        assert describe(fault)
+        assert as_json(fault)["kind"] == type(fault).__name__
+
+
+@SHAPES
+def test_each_kind_is_each_kind(shape: Shape) -> None:
+    assert {type(fault) for fault in each_kind(shape)} >= set(Fault.__args__) - {PowerCut}
+    assert any(isinstance(f, PowerCut | DuringResync) for f in each_kind(shape))
+
+
+@SHAPES
+def test_the_quick_ones_come_first_and_cut_no_power(shape: Shape) -> None:
+    faults = quick(shape)
+    assert each_kind(shape)[: len(faults)] == faults
+    assert not [f for f in faults if isinstance(f, PowerCut | DuringResync | Reboot | AgentKilled)]
+    # A cut of all that carries the membership ends in a fencing.
+    cuts = [set(fault.networks) for fault in faults if isinstance(fault, Partition)]
+    assert cuts
+    assert not [networks for networks in cuts if networks >= set(MEMBERSHIP)]
+
+
+@SHAPES
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios_name_only_what_can_be_resolved(shape: Shape, name: str) -> None:
+    faults = SCENARIOS[name](shape)
+    assert faults and len(faults) == len(set(faults))
+    for fault in faults:
+        there = resolve(fault, NAMES)
+        assert set(nodes_of(there)) <= {"n1", "n2", "n3", "i1", "i2"}
+
+
+def test_every_bipartition_comes_once() -> None:
+    assert bipartitions(("a", "b")) == (("b",),)
+    assert bipartitions(("a", "b", "c")) == (("a",), ("b",), ("c",))
+    four = bipartitions(("a", "b", "c", "d"))
+    assert len(four) == 2 ** (4 - 1) - 1
+    whole = frozenset("abcd")
+    assert len({frozenset({frozenset(s), whole - frozenset(s)}) for s in four}) == len(four)
+
+
+def test_partitions_cover_every_network_and_side() -> None:
+    found = {
+        (f.networks, f.side) for f in fault_choice.partitions(THREE) if isinstance(f, Partition)
+    }
+    assert len(found) == len(fault_choice.network_sets()) * 3
+
+
+def test_of_two_nodes_each_is_cut_off_from_the_hosts() -> None:
+    found = [(f.networks, f.side) for f in fault_choice.partitions(TWO) if isinstance(f, Partition)]
+    assert len(found) == len(set(found))
+    for networks in fault_choice.network_sets():
+        sides = {side for of, side in found if of == networks}
+        assert sides == ({("n1",), ("n2",)} if "iscsi" in networks else {("n2",)})
+
+
+@pytest.mark.parametrize(
+    ("restarted", "is_fine"),
+    [((), True), (("n1",), True), (("n2", "n3"), True), (("n1", "n3"), False)],
+)
+def test_a_partition_costs_one_side_only(restarted: tuple[str, ...], is_fine: bool) -> None:
+    cut = Partition(networks=MEMBERSHIP, side=("n1",))
+    assert is_one_sided(cut, restarted) is is_fine
+    assert is_one_sided(PowerCut(nodes=("n1",)), restarted)
+
+
+def test_resolve_reaches_into_a_double_fault() -> None:
+    fault = DuringResync(node="standby", then=PowerCut(nodes=("active", "standby")))
+    assert resolve(fault, NAMES) == DuringResync(node="n1", then=PowerCut(nodes=("n2", "n1")))
+    assert describe(resolve(fault, NAMES)) == (
+        "while n1 is resynced after a power cut: power cut of n2 and n1"
+    )
+
+
+def test_who_only_votes_is_divided_from_the_others_too() -> None:
+    faults = [fault for fault in SCENARIOS["partitions"](VOTER) if isinstance(fault, Partition)]
+    sides = {(fault.side, fault.networks) for fault in faults}
+    assert len(faults) == len(sides) == 11
+    assert (("q1",), ("hb",)) in sides
+    assert {side for side, networks in sides if networks == ("sync", "hb")} == {("n1",), ("n2",)}
+    killed = [(f.node, f.daemon) for f in SCENARIOS["daemons"](VOTER) if isinstance(f, Kill)]
+    assert ("q1", "corosync-qnetd") in killed and ("active", "corosync-qdevice") in killed
+    assert not any("qdevice" in str(fault) for fault in SCENARIOS["daemons"](THREE))

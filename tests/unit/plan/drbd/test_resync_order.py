@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which resync runs, and when all of a replica may be sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.sync_policy import DEFAULT, Window
+from sanctl.plan.drbd.resync_order import Candidate, choose_kind, may_widen, may_widen_alone, waits
+
+
+def wants(name: str, left: int, priority: int = 50, *, stuck: bool = False) -> Candidate:
+    return Candidate(name, DEFAULT._replace(priority=priority), left, stuck)
+
+
+def test_priority_first_then_the_smallest() -> None:
+    assert waits([wants("big", 900), wants("small", 10), wants("vital", 999, 90)], 12) == {
+        "vital": "",
+        "small": "for vital",
+        "big": "for vital",
+    }
+    assert waits([wants("big", 900), wants("small", 10)], 12) == {"small": "", "big": "for small"}
+    assert waits([wants("b", 5), wants("a", 5)], 12) == {"a": "", "b": "for a"}
+    assert waits([], 12) == {}
+
+
+def test_nobody_waits_for_one_that_is_stuck() -> None:
+    stuck = wants("vital", 999, 90, stuck=True)
+    assert waits([stuck, wants("big", 900), wants("small", 10)], 12) == {
+        "vital": "",
+        "small": "",
+        "big": "for small",
+    }
+
+
+def test_nobody_waits_for_one_whose_hours_have_not_come() -> None:
+    night = Candidate("vital", DEFAULT._replace(priority=90, window=Window(22, 6)), 9, False)
+    assert waits([night, wants("big", 900)], 12) == {"vital": "until 22:00", "big": ""}
+    assert waits([night, wants("big", 900)], 23) == {"vital": "", "big": "for vital"}
+
+
+@given(
+    st.lists(
+        st.builds(
+            Candidate,
+            name=st.from_regex(r"[a-z]{1,4}", fullmatch=True),
+            policy=st.builds(
+                DEFAULT._replace,
+                priority=st.integers(0, 100),
+                window=st.sampled_from([None, Window(0, 6), Window(12, 18)]),
+            ),
+            left_kib=st.integers(0, 99),
+            is_stuck=st.booleans(),
+        ),
+        unique_by=lambda candidate: candidate.name,
+    ),
+    st.integers(0, 23),
+)
+def test_some_device_always_gets_on(candidates: list[Candidate], hour: int) -> None:
+    """Whatever the order: where a healthy device may run at this hour, exactly one does."""
+    result = waits(candidates, hour)
+    assert result.keys() == {candidate.name for candidate in candidates}
+    able = [
+        c
+        for c in candidates
+        if not c.is_stuck and (c.policy.window is None or c.policy.window.is_open(hour))
+    ]
+    assert sum(not result[c.name] for c in able) == min(1, len(able))
+    for each in candidates:
+        assert result[each.name] != f"for {each.name}"
+        if each.policy.window is not None and not each.policy.window.is_open(hour):
+            assert result[each.name]
+
+
+@pytest.mark.parametrize(
+    ("limit", "changed", "kind"),
+    [
+        (None, 99, "fast"),
+        (None, 100, "full"),
+        (30, 30, "fast"),
+        (30, 31, "full"),
+        (1, 1, "fast"),
+        (99, 100, "full"),
+        (None, 0, "fast"),
+    ],
+)
+def test_which_kind(limit: int | None, changed: int, kind: str) -> None:
+    found, why = choose_kind(DEFAULT._replace(full_above=limit), changed, 100)
+    assert found == kind
+    assert "marked" in why
+
+
+_STATES = st.builds(
+    ResourceState,
+    name=st.just("vm1"),
+    role=st.sampled_from(["Primary", "Secondary", "Unknown"]),
+    suspended=st.just("no"),
+    disk=st.sampled_from(["UpToDate", "Inconsistent", "Outdated", "Consistent", "Diskless"]),
+    size_kib=st.just(100),
+    peers=st.lists(
+        st.builds(
+            PeerState,
+            name=st.just("peer"),
+            connection=st.sampled_from(["Connected", "Connecting", "StandAlone"]),
+            role=st.sampled_from(["Primary", "Secondary", "Unknown"]),
+            replication=st.sampled_from(
+                ["SyncTarget", "PausedSyncT", "SyncSource", "Established", "Off"]
+            ),
+            disk=st.sampled_from(["UpToDate", "Inconsistent", "DUnknown"]),
+            out_of_sync_kib=st.just(5),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+
+
+@given(_STATES)
+def test_no_copy_of_any_moment_is_ever_given_up(state: ResourceState) -> None:
+    if may_widen(state):
+        (peer,) = state.peers
+        assert (state.role, state.disk) == ("Secondary", "Inconsistent")
+        assert (peer.connection, peer.disk) == ("Connected", "UpToDate")
+        assert peer.replication == "PausedSyncT"
+    if may_widen_alone(state):
+        assert (state.role, state.disk) == ("Secondary", "Inconsistent")
+        assert not any(peer.connection == "Connected" for peer in state.peers)
+
+
+def test_a_target_that_is_held_may_be_sent_whole() -> None:
+    peer = PeerState("peer", "Connected", "Primary", "PausedSyncT", "UpToDate", 5)
+    state = ResourceState("vm1", "Secondary", "no", "Inconsistent", 100, (peer,))
+    assert may_widen(state)
+    assert not may_widen(state._replace(peers=(peer._replace(replication="SyncTarget"),)))
+    assert not may_widen_alone(state)
+    assert may_widen_alone(state._replace(peers=()))

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""When replicas are compared, and when what was found is sent anew."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.sync_policy import Schedule
+from sanctl.model.verify_result import (
+    DIFFERS,
+    INTERRUPTED,
+    REPAIRED,
+    REPAIRING,
+    RUNNING,
+    SAME,
+    Order,
+    Verification,
+)
+from sanctl.plan.drbd.verify_schedule import (
+    has_found,
+    is_due,
+    is_left,
+    is_open,
+    may_begin,
+    may_repair,
+)
+
+NOW = 1_800_000_000
+PEER = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 8)
+STANDBY = ResourceState("vm1", "Secondary", "no", "UpToDate", 1024, (PEER,))
+ACTIVE = STANDBY._replace(
+    role="Primary", peers=(PEER._replace(role="Secondary", out_of_sync_kib=0),)
+)
+
+
+def test_the_node_that_serves_compares() -> None:
+    assert may_begin(ACTIVE)
+    assert not may_begin(STANDBY)
+    assert not may_begin(ACTIVE._replace(peers=()))
+    behind = ACTIVE.peers[0]._replace(disk="Inconsistent")
+    assert not may_begin(ACTIVE._replace(peers=(behind,)))
+
+
+@pytest.mark.parametrize(
+    ("order", "latest", "now", "expected"),
+    [
+        (None, None, NOW, False),
+        (Order(NOW, False), None, NOW + 5, True),
+        (Order(NOW, False), Verification(NOW - 9, SAME, 1), NOW + 5, True),
+        (Order(NOW, False), Verification(NOW, SAME, 1), NOW + 5, False),
+        (Order(NOW, False), Verification(NOW + 1, SAME, 1), NOW + 5, False),
+        (Order(NOW, False), None, NOW + 24 * 3600, False),
+    ],
+)
+def test_an_order_is_followed_once_or_never(
+    order: Order | None, latest: Verification | None, now: int, expected: bool
+) -> None:
+    assert is_open(order, latest, now) == expected
+
+
+def test_a_schedule_is_followed_once_in_its_hour() -> None:
+    sunday = time.strptime("2026-11-22 03:20:10", "%Y-%m-%d %H:%M:%S")
+    schedule = Schedule(day=6, hour=3)
+    began = int(time.mktime(sunday))
+    assert is_due(schedule, None, sunday)
+    assert is_due(schedule, Verification(1, SAME, began - 7 * 86400), sunday)
+    assert is_due(schedule, Verification(1, SAME, began - 1211), sunday)
+    assert not is_due(schedule, Verification(1, SAME, began - 1209), sunday)
+    assert not is_due(Schedule(day=5, hour=3), None, sunday)
+    assert not is_due(Schedule(day=6, hour=4), None, sunday)
+    assert is_due(Schedule(day=None, hour=3), None, sunday)
+    assert not is_due(None, None, sunday)
+
+
+def test_only_a_standby_in_contact_repairs_and_only_what_is_marked() -> None:
+    order = Order(NOW, True)
+    assert may_repair(order, None, STANDBY, NOW + 9)
+    assert may_repair(order, Verification(NOW - 5, REPAIRED, 1), STANDBY, NOW + 9)
+    assert not may_repair(None, None, STANDBY, NOW + 9)
+    assert not may_repair(Order(NOW, False), None, STANDBY, NOW + 9)
+    assert not may_repair(order, None, STANDBY, NOW + 24 * 3600)
+    assert not may_repair(order, Verification(NOW, REPAIRED, 1), STANDBY, NOW + 9)
+    assert not may_repair(order, None, STANDBY._replace(role="Primary"), NOW + 9)
+    for change in (
+        {"role": "Secondary"},
+        {"out_of_sync_kib": 0},
+        {"replication": "VerifyT"},
+        {"disk": "Inconsistent"},
+        {"connection": "Connecting"},
+    ):
+        peer = PEER._replace(**change)
+        assert not may_repair(order, None, STANDBY._replace(peers=(peer,)), NOW + 9), change
+
+
+def test_a_repair_whose_contact_never_ended_is_begun_again() -> None:
+    order = Order(NOW, True)
+    own = Verification(NOW, REPAIRING, NOW + 9)
+    assert not may_repair(order, own, STANDBY, NOW + 9)
+    assert not may_repair(order, own, STANDBY, NOW + 38)
+    assert may_repair(order, own, STANDBY, NOW + 39)
+    # The clock was set back.
+    assert may_repair(order, own, STANDBY, NOW + 8)
+    sent = STANDBY._replace(peers=(PEER._replace(out_of_sync_kib=0),))
+    assert not may_repair(order, own, sent, NOW + 39)
+    assert may_repair(order, own._replace(result=INTERRUPTED), STANDBY, NOW + 9)
+
+
+def test_who_has_not_seen_a_verify_run_finishes_it_all_the_same() -> None:
+    order = Order(NOW, True)
+    alone = STANDBY._replace(peers=(PEER._replace(connection="Connecting"),))
+    assert is_left(order, None, STANDBY, NOW + 9)
+    assert is_left(order, Verification(NOW, REPAIRING, NOW + 9), STANDBY, NOW + 10)
+    assert not is_left(order, Verification(NOW, REPAIRING, NOW + 9), alone, NOW + 10)
+    assert is_left(None, Verification(NOW, RUNNING, NOW), alone, NOW + 10)
+    assert is_left(None, Verification(NOW, RUNNING, NOW), ACTIVE, NOW + 10)
+    assert not is_left(order, Verification(NOW, REPAIRED, NOW), STANDBY, NOW + 10)
+    assert not is_left(order, Verification(NOW, DIFFERS, NOW), ACTIVE, NOW + 10)
+    assert not is_left(Order(NOW, False), None, STANDBY, NOW + 9)
+    assert not is_left(None, None, STANDBY, NOW + 9)
+
+
+def test_the_word_of_another_verify_does_not_count() -> None:
+    order = Order(NOW, True)
+    assert has_found(order, Verification(NOW, DIFFERS, 1))
+    assert not has_found(order, Verification(NOW, SAME, 1))
+    assert not has_found(order, Verification(NOW - 1, DIFFERS, 1))
+    assert not has_found(order, None)

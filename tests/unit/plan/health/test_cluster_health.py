@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+
+import pytest
+
+from sanctl.model.cluster import Cluster, Role
+from sanctl.model.findings import Finding, Severity, is_degraded
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.health.cluster_health import judge
+from tests.fakes.pacemaker import GOLDEN, FakePacemaker
+from tests.fakes.topology import topology
+
+NOW = 1_800_000_000.0
+
+
+def judge_golden(version: str, name: str) -> list[str]:
+    cluster = Cluster(
+        cib=parse_cib(parse_document((GOLDEN / version / f"{name}.cib.xml").read_text())),
+        mon=parse_crm_mon((GOLDEN / version / f"{name}.mon.xml").read_text()),
+    )
+    return [finding.code for finding in judge(cluster, topology(), now_s=NOW)]
+
+
+@pytest.mark.parametrize("version", ["2.1.5", "3.0.0"])
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("empty", []),
+        ("one-device", []),
+        # Captured before the survivors acted: n1 is told of, and nobody has taken over yet.
+        ("n1-offline", ["SAN-HLT-032", "SAN-HLT-034", "SAN-HLT-013", "SAN-HLT-020"]),
+        ("n1-unclean", ["SAN-HLT-032", "SAN-HLT-020", "SAN-HLT-034"]),
+        ("failed-start", None),
+    ],
+)
+def test_goldens(version: str, name: str, codes: list[str] | None) -> None:
+    found = judge_golden(version, name)
+    if codes is None:
+        assert "SAN-HLT-040" in found
+    else:
+        assert sorted(found) == sorted(codes)
+
+
+def _healthy() -> FakePacemaker:
+    fake = FakePacemaker(golden="one-device")
+    fake.tick()
+    fake.tick()
+    return fake
+
+
+def _findings(fake: FakePacemaker) -> tuple[Finding, ...]:
+    cluster = Cluster(
+        cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor())
+    )
+    return judge(cluster, topology(), now_s=NOW)
+
+
+def _codes(fake: FakePacemaker) -> list[str]:
+    return [finding.code for finding in _findings(fake)]
+
+
+def test_the_fake_is_healthy() -> None:
+    assert _codes(_healthy()) == []
+
+
+def _property(fake: FakePacemaker, name: str, value: str) -> None:
+    pair = fake.root.find(f".//nvpair[@name='{name}']")
+    if pair is None:
+        group = fake.root.find("configuration/crm_config/cluster_property_set")
+        assert group is not None
+        pair = group[0].__copy__()
+        pair.set("id", name)
+        pair.set("name", name)
+        group.append(pair)
+    pair.set("value", value)
+
+
+def _permanent(fake: FakePacemaker, node: str, name: str, value: str) -> None:
+    element = fake.root.find(f"configuration/nodes/node[@uname='{node}']")
+    assert element is not None
+    group = element.find("instance_attributes")
+    if group is None:
+        group = ET.SubElement(element, "instance_attributes", id=f"nodes-{node}")
+    ET.SubElement(group, "nvpair", id=f"nodes-{node}-{name}", name=name, value=value)
+
+
+def _drop(fake: FakePacemaker, path: str) -> None:
+    for parent in fake.root.iter():
+        for child in list(parent):
+            if child in fake.root.findall(path):
+                parent.remove(child)
+
+
+BREAKS: list[tuple[str, Callable[[FakePacemaker], object], set[str]]] = [
+    ("no quorum", lambda f: setattr(f, "has_quorum", False), {"SAN-HLT-002"}),
+    ("maintenance", lambda f: _property(f, "maintenance-mode", "true"), {"SAN-HLT-003"}),
+    ("fencing off", lambda f: _property(f, "stonith-enabled", "false"), {"SAN-HLT-010"}),
+    ("policy", lambda f: _property(f, "no-quorum-policy", "ignore"), {"SAN-HLT-014"}),
+    ("no fencing", lambda f: _drop(f, ".//primitive[@class='stonith']"), {"SAN-HLT-011"}),
+    ("one unfenced", lambda f: _drop(f, ".//primitive[@id='fence-n2']"), {"SAN-HLT-012"}),
+    ("fence stopped", lambda f: f.roles.pop(("fence-n2", "n2")), {"SAN-HLT-013"}),
+    ("n3 pending", lambda f: f.states.update(n3="pending"), {"SAN-HLT-020"}),
+    ("n2 crashed", lambda f: f.crash("n2"), {"SAN-HLT-020", "SAN-HLT-034", "SAN-HLT-013"}),
+    (
+        "two active",
+        lambda f: f.roles.update({("vm1", "n1"): Role.PROMOTED, ("vm1", "n2"): Role.PROMOTED}),
+        {"SAN-HLT-031"},
+    ),
+    (
+        "none active",
+        lambda f: f.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED}),
+        {"SAN-HLT-032"},
+    ),
+    (
+        "resync",
+        lambda f: f.attribute(
+            "n2",
+            "sanctl-vm1",
+            "disk=Inconsistent connection=Connected replication=SyncTarget out-of-sync=9",
+        ),
+        {"SAN-HLT-035"},
+    ),
+    ("silent replica", lambda f: f.attribute("n2", "sanctl-vm1", None), {"SAN-HLT-035"}),
+    (
+        "failure",
+        lambda f: f.failures.append({"op_key": "vm1_monitor_10000", "node": "n1"}),
+        {"SAN-HLT-040"},
+    ),
+    ("pool error", lambda f: f.attribute("n1", "sanctl-pool-main", "error=X"), {"SAN-HLT-061"}),
+    (
+        "pool full",
+        lambda f: f.attribute("n1", "sanctl-pool-main", "total=100 free=9"),
+        {"SAN-HLT-062"},
+    ),
+    ("no pools", lambda f: _drop(f, ".//clone[@id='sanctl-pools']"), {"SAN-HLT-060"}),
+    ("node unknown", lambda f: _drop(f, ".//nodes/node[@id='3']"), {"SAN-HLT-070"}),
+    (
+        "outdated",
+        lambda f: _permanent(f, "n2", "sanctl-outdated-vm1", "5d4c" * 8),
+        {"SAN-HLT-052"},
+    ),
+    (
+        "unreadable",
+        lambda f: _drop(f, ".//nvpair[@name='size']"),
+        {"SAN-HLT-004"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "act", "codes"), BREAKS, ids=[entry[0] for entry in BREAKS])
+def test_what_is_wrong_is_told(
+    what: str, act: Callable[[FakePacemaker], object], codes: set[str]
+) -> None:
+    fake = _healthy()
+    act(fake)
+    assert set(_codes(fake)) == codes
+
+
+_SEVERAL = "disk=UpToDate connection={} replication=Established,{} peer-disk=UpToDate,{} peers={}"
+
+
+@pytest.mark.parametrize(
+    ("peers", "codes"),
+    [
+        # n3 is not there, and that is said of n3.
+        ("n2,n9", set()),
+        ("n9,n2", {"SAN-HLT-035"}),
+    ],
+)
+def test_of_several_copies_only_those_that_are_there_are_missed(
+    peers: str, codes: set[str]
+) -> None:
+    fake = _healthy()
+    value = _SEVERAL.format("Connected,Connecting", "Off", "DUnknown", peers)
+    fake.attribute("n1", "sanctl-vm1", value)
+    assert set(_codes(fake)) == codes
+
+
+def test_a_disk_that_was_dropped_is_not_waited_for_as_a_resync() -> None:
+    fake = _healthy()
+    fake.attribute("n2", "sanctl-vm1", "disk=Diskless connection=Connected replication=Established")
+    fake.attribute("n2", "sanctl-pool-main", "error=SAN-POOL-023")
+    told = {finding.code: finding for finding in _findings(fake)}
+    assert "journalctl -k on n2" in told["SAN-HLT-035"].do
+    assert "shut itself down" in told["SAN-HLT-061"].what
+    assert "night-page" in told["SAN-HLT-061"].do
+
+
+def test_leftovers_are_notes() -> None:
+    fake = _healthy()
+    _permanent(fake, "n2", "sanctl-outdated-gone", "0" * 32)
+    _permanent(fake, "n3", "sanctl-delete-gone", "u main")
+    findings = _findings(fake)
+    assert {f.code for f in findings} == {"SAN-HLT-051", "SAN-HLT-053"}
+    assert not is_degraded(findings)
+    assert all(f.severity is Severity.NOTE for f in findings)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sanctl.model.cluster import Cluster, Fencing
+from sanctl.model.findings import Severity
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
+from tests.fakes.pacemaker import FakePacemaker
+
+_HISTORY = """<pacemaker-result><summary/><nodes/><fence_history>
+<fence_event action="reboot" target="n3" client="c" origin="n1" status="pending"/>
+<fence_event action="reboot" target="n3" client="c" origin="n1" status="failed" delegate="n2"
+ exit-reason="no answer" completed="2026-11-21 05:26:51.318195Z"/>
+<fence_event action="reboot" target="n3" client="c" origin="n1" status="success" delegate="n1"
+ completed="2026-11-21 05:26:49.118166Z"/></fence_history></pacemaker-result>"""
+
+
+def _cluster(fake: FakePacemaker | None = None) -> Cluster:
+    fake = fake or FakePacemaker()
+    return Cluster(cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor()))
+
+
+def _codes(cluster: Cluster) -> list[str]:
+    return [f.code for f in (*fencing_findings(cluster), *reach_findings(cluster))]
+
+
+def test_nothing_is_wrong_with_the_rollouts_own() -> None:
+    assert _codes(_cluster()) == []
+
+
+def test_the_newest_result_that_has_ended_counts() -> None:
+    mon = parse_crm_mon(_HISTORY)
+    last = mon.last_fencing("n3")
+    assert last is not None
+    assert (last.status, last.reason, last.by) == ("failed", "no answer", "n2")
+    assert mon.last_fencing("n1") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "severity"), [("online", Severity.NOTE), ("unclean", Severity.CRITICAL)]
+)
+def test_a_fencing_that_failed_is_told(state: str, severity: Severity) -> None:
+    fake = FakePacemaker()
+    fake.states["n2"] = state
+    seen = _cluster(fake)
+    done = Fencing(target="n2", status="failed", completed="2026", reason="No route to host")
+    found = list(fencing_findings(replace(seen, mon=replace(seen.mon, fencings=(done,)))))
+    told = [f for f in found if f.code == "SAN-HLT-016"]
+    assert [f.severity for f in told] == [severity]
+    assert "No route to host" in told[0].what
+    success = replace(done, status="success")
+    assert "SAN-HLT-016" not in _codes(replace(seen, mon=replace(seen.mon, fencings=(success,))))
+
+
+def test_a_device_that_only_its_own_target_may_use() -> None:
+    seen = _cluster()
+    fences = tuple(
+        replace(f, banned=("n2", "n3")) if f.id == "fence-n1" else f for f in seen.cib.fencing
+    )
+    assert _codes(replace(seen, cib=replace(seen.cib, fencing=fences))) == ["SAN-HLT-015"]
+
+
+def test_a_device_whose_users_are_all_away() -> None:
+    fake = FakePacemaker()
+    fake.states["n2"] = fake.states["n3"] = "offline"
+    subjects = [f.subject for f in fencing_findings(_cluster(fake)) if f.code == "SAN-HLT-015"]
+    assert subjects == ["fencing fence-n1"]
+
+
+def _one_for_all(seen: Cluster, *banned: str) -> Cluster:
+    """SBD's disk in the place of three power switches."""
+    disk = replace(seen.cib.fencing[0], targets=("n1", "n2", "n3"), banned=banned)
+    return replace(seen, cib=replace(seen.cib, fencing=(disk,)))
+
+
+def test_a_device_that_every_node_uses_for_the_others() -> None:
+    assert _codes(_one_for_all(_cluster())) == []
+    assert _codes(_one_for_all(_cluster(), "n3")) == []
+    alone = list(fencing_findings(_one_for_all(_cluster(), "n2", "n3")))
+    assert [(f.code, f.what) for f in alone] == [
+        ("SAN-HLT-015", "only n1 may use it, which it is to fence")
+    ]
+
+
+def test_a_device_that_every_node_uses_and_one_node_is_left() -> None:
+    fake = FakePacemaker()
+    fake.states["n2"] = fake.states["n3"] = "offline"
+    found = list(fencing_findings(_one_for_all(_cluster(fake))))
+    assert [f.why for f in found if f.code == "SAN-HLT-015"] == ["nobody can fence n1 now"]
+
+
+def test_a_device_for_whatever_it_finds_is_not_judged() -> None:
+    seen = _cluster()
+    fences = tuple(replace(f, targets=()) for f in seen.cib.fencing)
+    assert _codes(replace(seen, cib=replace(seen.cib, fencing=fences))) == []
+
+
+@pytest.mark.parametrize(
+    ("wait", "codes"), [("10s", []), ("0", ["SAN-HLT-011"]), ("", ["SAN-HLT-011"])]
+)
+def test_a_watchdog_fences_every_node(wait: str, codes: list[str]) -> None:
+    seen = _cluster()
+    properties = {**seen.cib.properties, "stonith-watchdog-timeout": wait}
+    assert _codes(replace(seen, cib=replace(seen.cib, fencing=(), properties=properties))) == codes
+
+
+@pytest.mark.parametrize(
+    ("reach", "subjects"),
+    [
+        ({}, []),
+        ({"n1": 1, "n2": 2}, []),
+        ({"n1": 0, "n2": 2}, ["node n1"]),
+        ({"n1": 0, "n2": 0}, ["node n1", "node n2"]),
+    ],
+)
+def test_nodes_that_hosts_cannot_reach(reach: dict[str, int], subjects: list[str]) -> None:
+    seen = _cluster()
+    found = list(reach_findings(replace(seen, cib=replace(seen.cib, reach=reach))))
+    assert [f.subject for f in found] == subjects
+    assert all(("no node does" in f.why) == (len(subjects) == 2) for f in found)
+
+
+def test_what_a_node_that_is_away_reached_does_not_count() -> None:
+    fake = FakePacemaker()
+    fake.states["n1"] = "offline"
+    seen = _cluster(fake)
+    assert not list(reach_findings(replace(seen, cib=replace(seen.cib, reach={"n1": 0}))))

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whatever the cluster looks like, no step drops what must not be dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sanctl.errors import Refused, UsageError
+from sanctl.model.cib_change import AddMove, RemovePreference, SetNodeAttribute, SetNodes
+from sanctl.model.cluster import Cluster, Instance, MonNode, MoveConstraint, NodeState, Role
+from sanctl.model.device import OutdatedMark, ReplicaState
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.device.creation import CreateRequest, read_request
+from sanctl.plan.device.placement_preview import survey
+from sanctl.plan.health.device_health import device_findings
+from sanctl.plan.replicas.pending_change import unfinished
+from sanctl.plan.replicas.replica_choice import LevelRequest, read_level
+from sanctl.plan.replicas.replica_count import (
+    Alter,
+    AwaitRole,
+    AwaitSync,
+    LevelStep,
+    Setting,
+    next_step,
+)
+from sanctl.plan.replicas.replica_safety import is_good, server_of
+from tests.fakes.pacemaker import FakePacemaker
+from tests.fakes.topology import wide_topology
+
+VM1 = DeviceName.parse("vm1")
+N1, N2, N3 = (NodeName.parse(f"n{k}") for k in (1, 2, 3))
+ALL = (N1, N2, N3)
+_GOOD = ReplicaState(
+    disk="UpToDate",
+    connection="Connected",
+    replication="Established",
+    peer_disk="UpToDate",
+    role="Secondary",
+    size_bytes=2 << 30,
+    suspended="no",
+)
+
+
+def _base() -> Cluster:
+    fake = FakePacemaker(golden="one-device")
+    fake.make_storage("n3")
+    return Cluster(cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor()))
+
+
+_BASE = _base()
+_SIZE = _BASE.cib.devices[0].size.bytes
+
+
+def world(
+    nodes: tuple[NodeName, ...] = (N1, N2),
+    *,
+    active: NodeName | None = N1,
+    states: dict[NodeName, NodeState] | None = None,
+    disks: dict[NodeName, ReplicaState] | None = None,
+    marked: tuple[NodeName, ...] = (),
+    wanted: int | None = None,
+    prefer: NodeName | None = None,
+) -> Cluster:
+    """A cluster of three storage nodes with the device where and as it is said."""
+    device = replace(
+        _BASE.cib.devices[0],
+        nodes=nodes,
+        replicas=wanted or len(nodes),
+        prefer=prefer,
+        is_stopping=False,
+    )
+    held = {
+        (VM1.value, node.value): replace((disks or {}).get(node, _GOOD), size_bytes=_SIZE)
+        for node in nodes
+    }
+    return Cluster(
+        cib=replace(
+            _BASE.cib,
+            devices=(device,),
+            replicas=held,
+            tombstones=(),
+            moves=(),
+            outdated=tuple(
+                OutdatedMark(device=VM1.value, node=node, uuid=device.uuid) for node in marked
+            ),
+            pools={key: replace(usage, free_bytes=1 << 40, total_bytes=1 << 40, error=None)
+                   for key, usage in _BASE.cib.pools.items()},
+        ),
+        mon=replace(
+            _BASE.mon,
+            nodes=tuple(
+                MonNode(name=node.value, state=(states or {}).get(node, NodeState.ONLINE))
+                for node in ALL
+            ),
+            instances=tuple(
+                Instance(
+                    resource=VM1.value,
+                    node=node.value,
+                    role=Role.PROMOTED if node == active else Role.UNPROMOTED,
+                )
+                for node in nodes
+            )
+            + tuple(
+                Instance(resource="sanctl-pool", node=node.value, role=Role.STARTED)
+                for node in ALL
+            ),
+            failures=(),
+        ),
+    )  # fmt: skip
+
+
+def step(
+    cluster: Cluster, request: LevelRequest, *, drbd: str = "8.4.11", accepted: str = ""
+) -> LevelStep:
+    setting = Setting(
+        topology=wide_topology(), drbd_version=drbd, accepted=frozenset(accepted.split())
+    )
+    return next_step(cluster, VM1, request, setting)
+
+
+def codes(cluster: Cluster, request: LevelRequest, **more: str) -> list[str]:
+    with pytest.raises(Refused) as caught:
+        step(cluster, request, **more)
+    return [problem.code for problem in caught.value.problems]
+
+
+_disks = st.sampled_from(
+    [
+        _GOOD,
+        _GOOD,
+        replace(_GOOD, disk="Inconsistent", replication="SyncTarget"),
+        replace(_GOOD, peer_disk="Inconsistent", replication="SyncSource"),
+        replace(_GOOD, connection="Connecting", peer_disk=None),
+        replace(_GOOD, suspended="fencing"),
+        replace(_GOOD, disk="Diskless"),
+        replace(_GOOD, disk="Outdated", role="Primary"),
+        ReplicaState(),
+    ]
+)
+_nodes = st.lists(st.sampled_from(ALL), unique=True, min_size=1, max_size=3).map(tuple)
+_worlds = st.builds(
+    world,
+    _nodes,
+    active=st.sampled_from([N1, N1, N2, N3, None]),
+    states=st.dictionaries(st.sampled_from(ALL), st.sampled_from(list(NodeState)), max_size=2),
+    disks=st.dictionaries(st.sampled_from(ALL), _disks),
+    marked=st.lists(st.sampled_from(ALL), unique=True, max_size=1).map(tuple),
+    wanted=st.integers(1, 3),
+    prefer=st.sampled_from([None, N1, N2]),
+)
+_requests = st.builds(
+    LevelRequest,
+    replicas=st.integers(1, 4),
+    add=st.lists(st.sampled_from(ALL), unique=True, max_size=2).map(tuple),
+    drop=st.lists(st.sampled_from(ALL), unique=True, max_size=2).map(tuple),
+).filter(lambda request: not set(request.add) & set(request.drop))
+
+
+@given(_worlds, _requests, st.sampled_from(["8.4.11", "9.3.3"]), st.booleans())
+def test_no_step_drops_the_last_good_copy_or_who_serves(
+    cluster: Cluster, request: LevelRequest, drbd: str, is_accepted: bool
+) -> None:
+    device = cluster.cib.devices[0]
+    try:
+        found = step(cluster, request, drbd=drbd, accepted="SAN-RISK-004" if is_accepted else "")
+    except Refused:
+        return
+    if not isinstance(found, Alter):
+        return
+    assert found.changes and found.words
+    moves = [change for change in found.changes if isinstance(change, AddMove)]
+    for move in moves:
+        assert is_good(cluster, device, move.node) and move.node not in request.drop
+    for change in found.changes:
+        if not isinstance(change, SetNodes):
+            continue
+        dropped = set(device.nodes) - set(change.nodes)
+        added = set(change.nodes) - set(device.nodes)
+        assert not (dropped and added)
+        assert len(change.nodes) <= max(2 if drbd.startswith("8") else 4, len(device.nodes))
+        lost = sum(is_good(cluster, device, node) for node in dropped)
+        if dropped:
+            assert any(is_good(cluster, device, node) for node in change.nodes)
+            assert cluster.active_node(VM1) not in {node.value for node in dropped}
+            assert not any(
+                cluster.mon.state(node) in {NodeState.UNCLEAN, NodeState.UNKNOWN}
+                for node in dropped
+            )
+            stones = {
+                c.node
+                for c in found.changes
+                if isinstance(c, SetNodeAttribute) and c.attribute == "sanctl-delete-vm1"
+            }
+            assert stones == dropped
+            left = sum(is_good(cluster, device, node) for node in change.nodes)
+            assert not lost or left >= request.replicas or is_accepted
+            if device.prefer in dropped:
+                assert any(isinstance(c, RemovePreference) for c in found.changes)
+        for node in added:
+            assert cluster.mon.state(node) is NodeState.ONLINE
+            assert server_of(cluster, device) is not None
+        if len(change.nodes) > 2 and (added or lost):
+            # Or DRBD's quorum would freeze I/O.
+            good = sum(is_good(cluster, device, node) for node in change.nodes)
+            assert 2 * good > len(change.nodes)
+
+
+@given(_worlds)
+def test_what_is_unfinished_is_said_whatever_the_cluster_looks_like(cluster: Cluster) -> None:
+    device = cluster.cib.devices[0]
+    left = unfinished(cluster, device)
+    counts = len(device.nodes) != device.replicas
+    assert not counts or left is not None
+    found = {finding.code for finding in device_findings(cluster, device)}
+    if counts and cluster.active_node(VM1):
+        assert "SAN-HLT-056" in found
+
+
+def test_a_reload_is_waited_for() -> None:
+    """Pacemaker shows nobody as promoted for a moment; DRBD says who is."""
+    primary = replace(_GOOD, role="Primary")
+    cluster = world(active=None, disks={N1: primary})
+    assert isinstance(step(cluster, LevelRequest(replicas=1)), AwaitRole)
+    nobody = world(active=None)
+    assert codes(nobody, LevelRequest(replicas=1)) == ["SAN-REP-002"]
+    move = MoveConstraint(device="vm1", node="n2", until="2027-01-01 00:00:00Z")
+    moving = replace(nobody, cib=replace(nobody.cib, moves=(move,)))
+    assert isinstance(step(moving, LevelRequest(replicas=1)), AwaitRole)
+
+
+def test_a_copy_that_is_filled_is_waited_for_before_the_old_one_goes() -> None:
+    filling = replace(_GOOD, disk="Inconsistent", replication="SyncTarget")
+    cluster = world(disks={N2: filling})
+    found = step(cluster, LevelRequest(replicas=1, drop=(N1,)))
+    assert isinstance(found, AwaitSync) and found.nodes == (N2,)
+
+
+NINE = "9.3.3"
+
+
+def nodes_after(found: LevelStep) -> tuple[NodeName, ...]:
+    assert isinstance(found, Alter)
+    (change,) = (each for each in found.changes if isinstance(each, SetNodes))
+    return change.nodes
+
+
+def test_with_drbd_9_copies_come_one_at_a_time() -> None:
+    """Two that are not seen yet would be a majority of three."""
+    assert nodes_after(step(world((N1,)), LevelRequest(replicas=3), drbd=NINE)) == (N1, N2)
+    filling = replace(_GOOD, disk="Inconsistent", replication="SyncTarget")
+    found = step(world(disks={N2: filling}), LevelRequest(replicas=3), drbd=NINE)
+    assert isinstance(found, AwaitSync) and found.nodes == (N2,)
+    assert nodes_after(step(world(), LevelRequest(replicas=3), drbd=NINE)) == ALL
+
+
+def test_with_drbd_9_a_copy_that_is_gone_is_dropped_before_another_is_counted() -> None:
+    cluster = world(states={N2: NodeState.OFFLINE})
+    assert codes(cluster, LevelRequest(replicas=3), drbd=NINE) == ["SAN-REP-007"]
+    swap = LevelRequest(replicas=2, add=(N3,), drop=(N2,))
+    assert nodes_after(step(cluster, swap, drbd=NINE)) == (N1,)
+    assert nodes_after(step(world((N1,)), swap, drbd=NINE)) == (N1, N3)
+
+
+def test_the_wanted_number_alone_is_a_change_too() -> None:
+    found = step(world((N1,), wanted=2), LevelRequest(replicas=1))
+    assert isinstance(found, Alter)
+    assert found.changes == (SetNodes(name=VM1, nodes=(N1,), replicas=1),)
+
+
+def test_a_device_that_still_grows_gets_no_copy() -> None:
+    cluster = world((N1,))
+    small = replace(_GOOD, size_bytes=4096)
+    cluster = replace(cluster, cib=replace(cluster.cib, replicas={(VM1.value, "n1"): small}))
+    assert codes(cluster, LevelRequest(replicas=2)) == ["SAN-REP-005"]
+
+
+def test_refusals() -> None:
+    assert codes(world(), LevelRequest(replicas=3)) == ["SAN-DEV-004"]
+    assert codes(world(), LevelRequest(replicas=2, add=(N3,))) == ["SAN-REP-006"]
+    nobody = NodeName.parse("n9")
+    assert codes(world(), LevelRequest(replicas=2, add=(nobody,))) == ["SAN-NODE-001"]
+    assert codes(world(), LevelRequest(replicas=1, drop=(nobody,))) == ["SAN-NODE-001"]
+    assert codes(world(), LevelRequest(replicas=4), drbd="9.3.3") == ["SAN-DEV-005"]
+    drained = replace(world(), cib=replace(world().cib, drained=frozenset({"n2"})))
+    assert codes(drained, LevelRequest(replicas=1, drop=(N1,))) == ["SAN-DEV-016"]
+    frozen = world(disks={N1: replace(_GOOD, suspended="fencing", role="Primary")})
+    assert codes(frozen, LevelRequest(replicas=1, drop=(N2,))) == ["SAN-REP-002"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "add", "drop", "expected"),
+    [
+        ("0", (), (), ["SAN-DEV-003"]),
+        ("two", (), (), ["SAN-DEV-003"]),
+        ("2", ("n1",), ("n1",), ["SAN-REP-006"]),
+        ("1", ("n1", "n2"), (), ["SAN-REP-006"]),
+        ("5", ("N1",), (), ["SAN-DEV-003", "SAN-NAME-003"]),
+    ],
+)
+def test_malformed_requests(
+    replicas: str, add: tuple[str, ...], drop: tuple[str, ...], expected: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_level(replicas, add, drop)
+    assert [problem.code for problem in caught.value.problems] == expected
+
+
+def _survey(cluster: Cluster, **more: object) -> dict[str, str]:
+    request = replace(CreateRequest(name="vm9", size="1G", replicas="2"), **more)  # type: ignore[arg-type]
+    sites = survey(read_request(request), cluster, wide_topology(), drbd_version="8.4.11")
+    return {site.node.value: ("+" if site.is_chosen else "") + site.reason for site in sites}
+
+
+def test_where_a_device_would_go() -> None:
+    told = _survey(world((N1,)))
+    assert [node for node, why in told.items() if why.startswith("+")] == ["n2", "n3"]
+    told = _survey(world(states={N2: NodeState.OFFLINE}))
+    assert told["n2"] == "node n2 is offline"
+    told = _survey(world(states={N2: NodeState.OFFLINE, N3: NodeState.STANDBY}))
+    assert told["n1"] == "2 are needed, and 1 could"
+    assert _survey(world(), nodes=("n1", "n2"))["n3"] == "not among the nodes asked for"
+    assert _survey(world(), prefer="n3")["n3"] == "+asked for"
+    with pytest.raises(Refused):
+        _survey(world(), replicas="3")
+    with pytest.raises(UsageError):
+        _survey(world(), size="ten")

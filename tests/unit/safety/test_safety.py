@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The safety model: nothing is found with every rule, and something without any one of them."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from sanctl.safety.__main__ import table, trace
+from sanctl.safety.broken_rules import VARIANTS, Variant, run
+from sanctl.safety.rules import SHIPPED
+from sanctl.safety.search import explore
+from sanctl.safety.transitions import events
+from sanctl.safety.world import canonical, first_world, is_whole, violation
+
+_DOC = Path(__file__).parents[3] / "docs/explanation/safety-model.md"
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_nothing_goes_wrong_while_every_rule_is_kept(nodes: int) -> None:
+    """All interleavings with one fault; more faults by `python -m sanctl.safety`."""
+    result = run(SHIPPED, nodes, 1)
+    assert result.found is None, trace(result.found)
+    assert result.states > 20_000, "the exploration did not get far"
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_each_broken_rule_is_found(variant: Variant) -> None:
+    result = run(variant.rules, variant.nodes, variant.faults, begins=variant.begins, ends=False)
+    assert result.found is not None
+    assert result.found.what.startswith(variant.finds)
+    assert len(variant.begins) + len(result.found.steps) == variant.steps, trace(result.found)
+
+
+def test_every_rule_is_broken_by_a_variant() -> None:
+    """But for what others than sanctl promise, or what another variant breaks by its argument."""
+    broken = {
+        name
+        for variant in VARIANTS
+        for name in SHIPPED._fields
+        if getattr(variant.rules, name) != getattr(SHIPPED, name)
+    }
+    assert set(SHIPPED._fields) - broken == {"is_certain", "may_clear", "ties_to_quorate"}
+
+
+def test_a_trace_can_be_followed() -> None:
+    """Each event of a counterexample is possible where it happens, and leads where it says."""
+    variant = next(variant for variant in VARIANTS if variant.name == "no-freeze")
+    found = run(variant.rules, variant.nodes, variant.faults, ends=False).found
+    assert found is not None
+    possible = events(variant.rules)
+    for step, (before, after) in zip(found.steps, itertools.pairwise(found.states), strict=True):
+        assert (step, after) in list(possible(before))
+
+
+def test_the_documentation_says_what_is_found() -> None:
+    assert table() in _DOC.read_text(encoding="utf-8")
+
+
+def test_the_first_world_is_whole_and_a_mirror_image_is_the_same() -> None:
+    world = first_world(3, 1)
+    assert is_whole(world)
+    assert violation(world) is None
+    mirrored = world._replace(replicas=world.replicas[::-1])
+    assert canonical(mirrored) == canonical(world)
+
+
+def _counter(state: int) -> list[tuple[str, int]]:
+    return [("up", state + 1), ("jump", state + 3)] if state < 6 else []
+
+
+def test_exploration_finds_the_shortest_way() -> None:
+    result = explore(0, _counter, lambda state: "six" if state == 6 else None)
+    assert result.found is not None
+    assert result.found.steps == ("jump", "jump")
+    assert result.found.states == (0, 3, 6)
+
+
+def test_exploration_finds_a_dead_end_unless_it_is_known() -> None:
+    def is_goal(state: int) -> bool:
+        return state == 8
+
+    result = explore(0, _counter, lambda _: None, is_goal)
+    assert result.found is not None
+    assert result.found.states[-1] == 6
+    known = explore(0, _counter, lambda _: None, is_goal, excused=lambda state: state in {6, 7})
+    assert known.found is None
+    assert (known.states, known.transitions, known.depth) == (9, 12, 4)
+
+
+def test_exploration_looks_at_the_first_state_and_knows_when_to_stop() -> None:
+    assert explore(0, _counter, lambda _: "wrong").found is not None
+    with pytest.raises(OverflowError):
+        explore(0, _counter, lambda _: None, limit=3)
