@@ -94,7 +94,7 @@ class Preparation:
 
         Raises:
             Refused: something is in the way, and nothing more was changed.
-            SanctlError, OSError: a step failed.
+            SanctlError, OSError: a step failed, or what there is cannot be read.
         """
         bcache.load_module(self._runner)
         steps: dict[Act, Callable[[], str]] = {
@@ -118,6 +118,13 @@ class Preparation:
         return tuple(done)
 
     def _look(self) -> Seen:
+        try:
+            return self._see()
+        except OSError as error:
+            where = str(error.filename or self._path)
+            raise CommandError(unread_problem(self._pool, where, error)) from error
+
+    def _see(self) -> Seen:
         is_mounted = is_mount_point(self._path)
         running = bcache.observe(self._origin)
         is_running = running is not None and bool(running.disk)
