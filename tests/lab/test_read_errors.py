@@ -195,11 +195,13 @@ def assert_as_before(bed: Bed, before: dict[str, dict[str, str]]) -> None:
 def test_a_pool_that_was_made_is_prepared(standby: Bed, mode: str, fault: Fault) -> None:
     before = unmounted(standby, mode)
     with broken(standby, fault):
-        status, said = prepare(standby, ok=range(256))
-        print(f"  {mode}, {fault.name}: {status} {said}")
-        standby.sh(NODE, f"systemctl stop {UNITS}", timeout_s=120)
+        # One that fails now and then is met in both of its states.
+        for _ in range(4 if fault.does is Disk.FLAKY else 1):
+            status, said = prepare(standby, ok=range(256))
+            print(f"  {mode}, {fault.name}: {status} {said}")
+            standby.sh(NODE, f"systemctl stop {UNITS}; {RELEASE}", timeout_s=120)
     assert_as_before(standby, before)
-    if fault.does is not Disk.FLAKY and not (fault.is_flash and mode == "write-through"):
+    if fault.does is not Disk.FLAKY:
         assert status != 0 and "SAN-" in said
 
 
@@ -235,6 +237,7 @@ def test_a_pool_in_use_is_prepared(standby: Bed, fault: Fault) -> None:
     with broken(standby, fault):
         status, said = prepare(standby, ok=range(256))
         print(f"  in use, {fault.name}: {status} {said}")
+    assert "SAN-BUG" not in said
     if is_mounted(standby):
         standby.sh(NODE, f"systemctl stop {UNITS}", timeout_s=120)
     assert_as_before(standby, before)
@@ -306,9 +309,7 @@ def test_a_blank_disk_with_a_sector_that_cannot_be_read_is_not_blank(
     ("mode", "fault"),
     [
         ("write-back", FAULTS[0]),
-        ("write-back", FAULTS[1]),
         ("write-back", FAULTS[3]),
-        ("write-back", FAULTS[4]),
         ("write-through", FAULTS[3]),
         ("write-through", UNDER_BCACHE),
     ],
