@@ -54,6 +54,7 @@ _LISTED = (
 
 def break_disk(bed: Bed, node: str, number: int, does: Disk, *sectors: int) -> None:
     """Have a disk do something, with nothing of it left in the page cache."""
+    drop_caches(bed, node)
     faults.break_disk(bed.lab, bed.node(node), number, does, LocalRunner(), sectors=sectors)
     drop_caches(bed, node)
 
