@@ -103,12 +103,12 @@ class NotConverged(SanctlError):
 
 
 class PartialApply(SanctlError):
-    """Some steps ran and a later one failed."""
+    """Some steps were done, and a later one was refused: the problems say which and why."""
 
     exit_status = ExitStatus.PARTIAL
 
 
 class Busy(SanctlError):
-    """Somebody else is changing the same thing right now."""
+    """Other commands changed the CIB at the same time, again and again."""
 
     exit_status = ExitStatus.BUSY

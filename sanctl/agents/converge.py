@@ -13,7 +13,7 @@ from sanctl.agents.connections import peers
 from sanctl.agents.replica import parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import scheduler, verify
-from sanctl.drivers import backing_device, drbd, lio
+from sanctl.drivers import backing_device, drbdsetup, lio
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -34,44 +34,44 @@ def converge(
         SanctlError: the rest could not be done; the next monitor tries again.
     """
     with _by_itself(device, "device below DRBD"):
-        backing_device.release(runner, device.name)
+        backing_device.resume(runner, device.name)
     with _by_itself(device, "DRBD handlers"):
-        resource_file.register(device)
+        resource_file.register_for_handlers(device)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # DRBD's handler asks about the peer it has lost, which must not change under it.
     is_frozen = state.suspended != "no"
     # First: this ends write-back where it has to.
     with _by_itself(device, "cache policy"):
-        write_cache.settle(runner, device, state)
+        write_cache.apply_policy(runner, device, state)
     with _by_itself(device, "access list"):
         if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
             lio.set_initiators(device.name, device.initiators)
             steps.done("initiators", f"admits {', '.join(device.initiators) or 'nobody'}")
-    if not is_frozen and peers.follow(runner, device):
+    if not is_frozen and peers.apply_replica_nodes(runner, device):
         steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
-        state = drbd.observe(runner, device.name) or state
+        state = drbdsetup.observe(runner, device.name) or state
     if not sync_policy.is_in_force(device) and sync_policy.apply(runner, device, state):
         steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
     if sync_policy.is_in_force(device):
-        sync_policy.note(device)
-    read_cache.tell_hosts(device)
+        sync_policy.record(device)
+    read_cache.update_unmap_offer(device)
     has_begun = verify.begin(runner, device, state)
-    if has_begun or scheduler.wants_company(device, state):
-        scheduler.kick(runner)
+    if has_begun or scheduler.needs_tracking(device, state):
+        scheduler.start_unit(runner)
     if has_begun:
-        state = drbd.observe(runner, device.name) or state
+        state = drbdsetup.observe(runner, device.name) or state
     if (state.size_kib or 0) * 1024 < device.size_bytes:
         if parts.grow_files(runner, device):
             steps.done("files", "device files grown")
         if state.is_primary:
             # Refused until the peers' files have grown too.
             with contextlib.suppress(SanctlError):
-                drbd.resize(runner, device.minor, has_peers=len(device.nodes) > 1)
-        state = drbd.observe(runner, device.name) or state
+                drbdsetup.resize(runner, device.minor, has_peers=len(device.nodes) > 1)
+        state = drbdsetup.observe(runner, device.name) or state
     if parts.finish_growth(runner, device, state):
         steps.done("grown", "grown to the size that DRBD has")
     if (state.size_kib or 0) * 1024 >= device.size_bytes:
-        read_cache.follow(runner, device, state)
+        read_cache.apply_policy(runner, device, state)
     return state
 
 

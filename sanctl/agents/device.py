@@ -25,20 +25,21 @@ from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.connections import isolation, peers, reconnect_outdated
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
-from sanctl.agents.fencing import before_resync_source, fence_peer, hung_io_reboot, quorum_overlap
+from sanctl.agents.fencing import hung_io_reboot, outdate, quorum_overlap
+from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.promotion import activation_record, first_activation, set_role
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import scheduler, verify
-from sanctl.drivers import backing_device, drbd, gate, lio, pool_files, ram_cache
+from sanctl.agents.sync import verify
+from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.cache_policy import parse_policy
+from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.failover.promotion import is_blank
-from sanctl.system import journal
+from sanctl.plan.failover.promotion import are_all_blank
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
@@ -69,7 +70,7 @@ def start() -> int:
     """Bring the replica up: standby, exported, in contact with its peers."""
     device = _device()
     steps = ocf.Steps(device.name, "start")
-    os.makedirs(parts.RUNTIME, mode=0o700, exist_ok=True)
+    state_files.make_folder()
     found = parts.observe(_RUNNER, device)
     if found.is_standby:
         replica_state.publish(_RUNNER, device, found.drbd)
@@ -90,27 +91,27 @@ def start() -> int:
             )
         )
     with contextlib.ExitStack() as mounted:
-        with failure_cleanup.noted(device):
-            mounted.enter_context(fs_shutdown.admitted(_RUNNER, where))
-            pool_files.check(str(where.path), where.uuid)
+        with failure_cleanup.note_start_failure(device):
+            mounted.enter_context(fs_shutdown.usable_for_start(_RUNNER, where))
+            pool_files.check_marker(str(where.path), where.uuid)
         fs_shutdown.trust_only_copy(where, device)
-        peers.part(_RUNNER, device)
+        peers.disconnect_removed(_RUNNER, device)
         if found.drbd is None:
             # An interrupted action may have left it; its loop devices may be others' by now.
-            resource_file.forget_disk(device.name)
+            resource_file.clear_disk(device.name)
         files = parts.prepare_files(_RUNNER, device, str(where.path))
     steps.done("files", f"device files in {where.path}")
-    first = isolation.first(_RUNNER, device)
+    first = isolation.first_peer(_RUNNER, device)
     resource_file.write(_RUNNER, device, files, only=first or "")
-    quorum_overlap.forget(device.name)
-    write_cache.begin(_RUNNER, device, files, is_protected=here.is_power_protected)
+    quorum_overlap.remove_notes(device.name)
+    write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
     isolation.bring_up(_RUNNER, device, files, first, is_suspect=is_suspect)
-    peers.forget_peers(_RUNNER, device)
-    sync_policy.note(device)
+    peers.forget_removed(_RUNNER, device)
+    sync_policy.record(device)
     how = ", not connected: this replica lost writes" if is_suspect else " and connecting"
     steps.done("drbd", f"DRBD attached{how}")
-    state = drbd.observe(_RUNNER, device.name)
+    state = drbdsetup.observe(_RUNNER, device.name)
     if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)
         parts.make_gate(_RUNNER, device, state)
@@ -129,7 +130,7 @@ def start() -> int:
         gate.target_device(device.name),
     )
     steps.done("target", "target exported, Standby")
-    verify.tell(_RUNNER, device)
+    verify.publish(_RUNNER, device)
     state = parts.wait_until_settled(_RUNNER, device, _SETTLE_S)
     replica_state.publish(_RUNNER, device, state)
     steps.ended(f"standby, {replica_state.published_value(state)}")
@@ -145,27 +146,27 @@ def promote() -> int:
     device = _device()
     steps = ocf.Steps(device.name, "promote")
     deadline = time.monotonic() + ocf.remaining_s(50.0)
-    state = drbd.observe(_RUNNER, device.name)
+    state = drbdsetup.observe(_RUNNER, device.name)
     size = gate.size_bytes(device.name)
     if state is None or size is None:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
     write_cache.refuse_suspect(device.name)
-    fs_shutdown.refuse(device)
+    fs_shutdown.refuse_promotion(device)
     if activation_record.is_new(_RUNNER, device):
         _begin_life(device, steps)
     if not state.is_primary:
-        isolation.complete(_RUNNER, device, within_s=_SETTLE_S)
+        isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
         # Left by one that was killed; the handler of the promotion could not take it off.
-        write_cache.release_standby(_RUNNER, device.name)
-        set_role.become(_RUNNER, device.name, device.minor, deadline)
+        write_cache.clear_minimum_redundancy(_RUNNER, device.name)
+        set_role.promote(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
-    write_cache.secure_unless_in_sync(_RUNNER, device.name)
+    write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):
         gate.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
-    gate.release(_RUNNER, device.name)
+    gate.resume(_RUNNER, device.name)
     lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
     # Told before the action ends: until then the other node's score is the higher one, and the
@@ -186,19 +187,19 @@ def _begin_life(device: Device, steps: ocf.Steps) -> None:
     The order matters. The cluster forgets that the device is new before it can become Primary: a
     device that ever took a write is never again taken for a new one, whatever dies in between.
     """
-    state = drbd.observe(_RUNNER, device.name)
-    if state is not None and is_blank(state, copies=len(device.nodes)):
+    state = drbdsetup.observe(_RUNNER, device.name)
+    if state is not None and are_all_blank(state, replicas=len(device.nodes)):
         if len(device.nodes) > 1:
-            drbd.skip_initial_sync(_RUNNER, device.minor)
+            drbdsetup.skip_initial_sync(_RUNNER, device.minor)
         else:
-            drbd.call_up_to_date(_RUNNER, device.name, device.minor)
+            drbdsetup.force_up_to_date(_RUNNER, device.name, device.minor)
         steps.done("skip-sync", "new replicas declared good: all are zeros")
     elif state is None or state.disk != "UpToDate":
         # The peers lost sight of each other meanwhile: still new, and not forgotten to be.
         raise CommandError(
             Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")
         )
-    activation_record.has_lived(_RUNNER, device)
+    activation_record.record_promotion(_RUNNER, device)
     steps.done("not-new", "the cluster knows that the device has been active")
 
 
@@ -216,7 +217,7 @@ def demote() -> int:
 
 def _demote(device: Device, steps: ocf.Steps) -> None:
     deadline = time.monotonic() + ocf.remaining_s(50.0)
-    write_cache.before_demotion(_RUNNER, device.name)
+    write_cache.resume_io_before_demotion(_RUNNER, device.name)
     if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
         lio.set_alua_state(device.name, device.minor, lio.STANDBY)
         steps.done("alua", "ALUA Standby")
@@ -229,11 +230,11 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
             left = max(1.0, deadline - time.monotonic())
             gate.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=left)
             # After the gate, so that what was held back fails here and reaches nothing.
-            gate.release(_RUNNER, device.name)
+            gate.resume(_RUNNER, device.name)
         steps.done("gate", "gate closed")
-    if drbd.is_loaded():
-        set_role.resign(_RUNNER, device.name, device.minor, deadline)
-        write_cache.release_standby(_RUNNER, device.name)
+    if drbdsetup.is_loaded():
+        set_role.demote(_RUNNER, device.name, device.minor, deadline)
+        write_cache.clear_minimum_redundancy(_RUNNER, device.name)
         steps.done("secondary", "DRBD Secondary")
 
 
@@ -243,7 +244,7 @@ def stop() -> int:
     try:
         take_down(device)
     except (SanctlError, OSError) as error:
-        fence_peer.end_of_failed_stop(_RUNNER, device.name, str(error))
+        outdate.reboot_after_failed_stop(_RUNNER, device.name, str(error))
         raise
     return ocf.SUCCESS
 
@@ -261,33 +262,24 @@ def take_down(device: Device) -> None:
     steps.done("target", "target removed")
     gate.remove(_RUNNER, device.name)
     steps.done("gate", "gate removed")
-    write_cache.part(_RUNNER, device)
+    write_cache.before_stop(_RUNNER, device)
     try:
-        drbd.down(_RUNNER, device.name)
+        drbdsetup.down(_RUNNER, device.name)
     except CommandError:
-        if drbd.generation() < 9:
+        if drbdsetup.generation() < 9:
             raise
         # A Primary that is held does not let the last other good copy take leave.
-        drbd.cut(_RUNNER, device.name)
-        drbd.down(_RUNNER, device.name)
+        drbdadm.force_disconnect(_RUNNER, device.name)
+        drbdsetup.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
-    resource_file.forget_disk(device.name)
+    resource_file.clear_disk(device.name)
     parts.detach_files(_RUNNER, device)
-    resource_file.drop(device.name)
+    resource_file.remove(device.name)
     replica_state.withdraw(_RUNNER, device)
-    activation_record.forget(device)
-    fence_peer.forget(device.name)
-    before_resync_source.forget(device.name)
-    heal.forget(device)
-    sync_policy.forget(device)
-    scheduler.forget(device)
-    hung_io_reboot.forget(device)
-    reattach_disk.forget(device)
-    reconnect_outdated.forget(device)
-    read_cache.forget(device)
-    verify.forget(_RUNNER, device)
-    peers.forget(device)
-    write_cache.end(device.name)
+    # Before its share of the limit, which is kept there, too, is gone.
+    write_cache.after_stop(device.name)
+    state_files.remove_device(device.name)
+    verify.withdraw(_RUNNER, device)
     parts.wait_until_detached(device)
     left = parts.observe(_RUNNER, device)
     if (
@@ -307,15 +299,17 @@ def take_down(device: Device) -> None:
 def monitor() -> int:
     """Tell the true role, apply what changed, publish the replica's state."""
     device = _device()
-    found = first_activation.observe(_RUNNER, device, within_s=ocf.remaining_s(30.0) / 2)
+    found = first_activation.observe_after_first_promotion(
+        _RUNNER, device, within_s=ocf.remaining_s(30.0) / 2
+    )
     if found.is_absent:
         return ocf.NOT_RUNNING
     if (
         found.drbd is not None
         and ocf.is_probe()
-        and quorum_overlap.is_left_over(_RUNNER, found.drbd)
+        and quorum_overlap.predates_cluster_start(_RUNNER, found.drbd)
     ):
-        failure_cleanup.note(device, failure_cleanup.MONITOR)
+        failure_cleanup.write_note(device, failure_cleanup.MONITOR)
         ocf.exit_reason(
             "it was up while the cluster software was not, and is without its peer: it may be old,"
             " and is started anew"
@@ -325,27 +319,27 @@ def monitor() -> int:
         state: ResourceState | None = found.drbd
         apart = ""
         try:
-            verdict = fs_shutdown.give_up(_RUNNER, device, found.drbd)
+            verdict = fs_shutdown.release_files(_RUNNER, device, found.drbd)
             if verdict is fs_shutdown.Verdict.START_ANEW:
-                failure_cleanup.note(device, failure_cleanup.MONITOR)
-                ocf.exit_reason(fs_shutdown.WHY_ANEW)
+                failure_cleanup.write_note(device, failure_cleanup.MONITOR)
+                ocf.exit_reason(fs_shutdown.RESTART_REASON)
                 return ocf.ERR_GENERIC
-            if not is_blank(found.drbd, copies=len(device.nodes)):
+            if not are_all_blank(found.drbd, replicas=len(device.nodes)):
                 # Asked now, so that a failover does not have to.
                 activation_record.is_new(_RUNNER, device)
             if verdict is fs_shutdown.Verdict.AGROUND:
-                state = drbd.observe(_RUNNER, device.name) or state
+                state = drbdsetup.observe(_RUNNER, device.name) or state
             elif found.is_active or found.is_standby:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # only with what the last start or promotion was given. So it is applied here too.
                 state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)
-                state = heal.obey(_RUNNER, device, state)
-                state = isolation.follow(_RUNNER, device, state)
+                state = heal.carry_out_order(_RUNNER, device, state)
+                state = isolation.apply_rules(_RUNNER, device, state)
                 state = before_resync_source.reconnect(_RUNNER, device.name, state)
-                state = refill_suspect.replace_if_suspect(_RUNNER, device, state)
+                state = refill_suspect.refill_if_suspect(_RUNNER, device, state)
                 state = reattach_disk.reattach(_RUNNER, device, state)
-                state = reconnect_outdated.repeat(_RUNNER, device, state)
-                apart = heal.parting(_RUNNER, device, state)
+                state = reconnect_outdated.reconnect(_RUNNER, device, state)
+                apart = heal.no_contact_fields(_RUNNER, device, state)
         except (SanctlError, OSError) as error:
             # A wish that cannot be met does not make a device that serves a broken one.
             journal.write(
@@ -355,7 +349,7 @@ def monitor() -> int:
                 action="monitor",
             )
         replica_state.publish(_RUNNER, device, state, apart=apart)
-        hung_io_reboot.look(_RUNNER, device, found.drbd)
+        hung_io_reboot.check(_RUNNER, device, found.drbd)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:
@@ -377,7 +371,7 @@ def reload_agent() -> int:
     steps = ocf.Steps(device.name, "reload-agent")
     deadline = time.monotonic() + min(_GROWTH_PATIENCE_S, ocf.remaining_s(50.0))
     while True:
-        state = drbd.observe(_RUNNER, device.name)
+        state = drbdsetup.observe(_RUNNER, device.name)
         if state is None or gate.size_bytes(device.name) is None:
             raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
         try:
@@ -405,8 +399,8 @@ def validate_all() -> int:
     ByteSize.parse(str(device.size_bytes))
     for initiator in device.initiators:
         Iqn.parse(initiator)
-    parse_policy(device.cache)
-    drbd.generation()
+    parse_cache_policy(device.cache)
+    drbdsetup.generation()
     return ocf.SUCCESS
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from sanctl.errors import SanctlError
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 
 SUCCESS = 0
 ERR_GENERIC = 1
@@ -48,7 +48,7 @@ class Steps:
             duration_ms=round((now - self._last) * 1000),
         )
         self._last = now
-        stop_here_if_asked(step)
+        crash_point(step)
 
     def ended(self, message: str) -> None:
         """Log that the action has ended, with its whole duration."""
@@ -62,13 +62,13 @@ class Steps:
         )
 
 
-def stop_here_if_asked(step: str) -> None:
+def crash_point(step: str) -> None:
     """Die after a named step, as a power cut or an out-of-memory kill would make it.
 
     The folder is on tmpfs and only root can make it: tests of interruption put a file there.
     """
     try:
-        os.unlink(f"/run/sanctl/die-after/{step}")
+        os.unlink(state_files.crash_point(step))
     except OSError:
         return  # Not there; or not known, which must not end a promotion that goes well.
     os.kill(os.getpid(), 9)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
@@ -18,28 +17,25 @@ from sanctl.agents.node import failure_cleanup, votes
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
-from sanctl.drivers import flash_cache, loop, node_attributes, outdated_marks, pool_files
+from sanctl.drivers import cib, flash_cache, loop, node_attributes, outdated_marks, pool_files
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
-from sanctl.model.pool_cache import WISH, parse_wish
-from sanctl.model.vote_mode import ATTRIBUTE
-from sanctl.system import journal
-from sanctl.system.files import exists
-from sanctl.system.runner import HurriedRunner, LocalRunner
+from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE
+from sanctl.system import journal, state_files
+from sanctl.system.runner import DeadlineRunner, LocalRunner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
 _RUNNER = LocalRunner()
-_RUNTIME = "/run/sanctl"
-_RUNNING = f"{_RUNTIME}/pools-running"
 # Free space is told in steps of 1/512 of the pool, rounded down: a busy pool must not rewrite the
 # cluster's status with every monitor.
 _STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
 # What a monitor needs beside mounting a filesystem anew.
 _REST_S = 8.0
-_MARK = outdated_marks.attribute("")
+_MARK = outdated_marks.attribute_name("")
 _POOL = "sanctl-pool-"
 
 METADATA = """\
@@ -66,31 +62,32 @@ files of deleted devices, and counts votes as wanted. Runs as a clone, made by t
 
 def start() -> int:
     """Begin to watch."""
-    os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
-    with open(_RUNNING, "w", encoding="utf-8") as file:
-        file.write("")
+    _running().write()
     # The cluster forgets what a node published when the node leaves.
-    votes.forget()
+    votes.invalidate_published()
     _look(may_mount=False)
     return ocf.SUCCESS
 
 
 def stop() -> int:
     """Cease to watch; pools and devices are not touched."""
-    if exists(_RUNNING):
-        os.unlink(_RUNNING)
-    attrd_cache.forget("pools")
-    votes.forget()
+    _running().remove()
+    attrd_cache.of_pools().remove()
+    votes.invalidate_published()
     return ocf.SUCCESS
 
 
 def monitor() -> int:
     """Publish and reap, if running."""
-    if not exists(_RUNNING):
+    if not _running().exists():
         return ocf.NOT_RUNNING
     if not ocf.is_probe():
         _look()
     return ocf.SUCCESS
+
+
+def _running() -> state_files.StateFile:
+    return state_files.of_node("pools-running")
 
 
 def validate_all() -> int:
@@ -119,8 +116,8 @@ def _look(*, may_mount: bool = True) -> None:
         try:
             cache = _cache_words(one, noted)
             if may_mount:
-                fs_shutdown.refloat(hurried, one, most_a_day=fs_shutdown.MOST_A_DAY)
-            pool_files.check(path, one.uuid)
+                fs_shutdown.remount(hurried, one, most_a_day=fs_shutdown.MAX_REMOUNTS_A_DAY)
+            pool_files.check_marker(path, one.uuid)
             total, free = pool_files.space_bytes(path)
             step = max(total // _STEPS, 1)
             allocated = -(-pool_files.allocated_bytes(path) // step) * step
@@ -136,20 +133,20 @@ def _look(*, may_mount: bool = True) -> None:
     _reap(usable, noted)
     if may_mount:
         _clean_up(hurried, usable)
-    votes.cast_or_say_why(_RUNNER, noted.get(ATTRIBUTE, ""))
+    votes.apply_or_log(_RUNNER, noted.get(VOTES_ATTRIBUTE, ""))
 
 
-def _hurried() -> HurriedRunner:
+def _hurried() -> DeadlineRunner:
     """What it starts has ended before the cluster calls the monitor too late."""
-    return HurriedRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _REST_S)
+    return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _REST_S)
 
 
 def _cache_words(one: Pool, noted: dict[str, str]) -> str:
     """Bring a pool's flash towards the wanted mode, and say where it is."""
     if one.cache is None:
         return ""
-    wish = parse_wish(noted.get(f"{WISH}{one.name}", ""), one.cache.mode)
-    return f" {flash_cache.follow(one, wish, at=ocf.stop_here_if_asked)}"
+    wish = parse_wanted_mode(noted.get(f"{MODE_ATTRIBUTE_PREFIX}{one.name}", ""), one.cache.mode)
+    return f" {flash_cache.apply_mode(one, wish, at=ocf.crash_point)}"
 
 
 def _have_written_again(noted: dict[str, str]) -> None:
@@ -160,11 +157,11 @@ def _have_written_again(noted: dict[str, str]) -> None:
     promotion scores would be missing for good (docs/adr/0036).
     """
     is_in_cib = any(name.startswith(_POOL) for name in noted)
-    has_published = len(attrd_cache.words("pools")) > 1
+    has_published = len(attrd_cache.published_fields(attrd_cache.of_pools())) > 1
     if (
         is_in_cib
         or not has_published
-        or not attrd_cache.is_settled("pools", attrd_cache.listener())
+        or not attrd_cache.must_be_in_cib(attrd_cache.of_pools(), attrd_cache.attrd_pid())
     ):
         return
     journal.write(
@@ -172,26 +169,26 @@ def _have_written_again(noted: dict[str, str]) -> None:
         priority=journal.WARNING,
         action="attributes",
     )
-    node_attributes.write_all(_RUNNER)
+    node_attributes.refresh(_RUNNER)
 
 
-def _clean_up(runner: HurriedRunner, usable: dict[str, str]) -> None:
+def _clean_up(runner: DeadlineRunner, usable: dict[str, str]) -> None:
     try:
-        failures = failure_cleanup.over(runner, usable)
+        failures = failure_cleanup.ended_failures(runner, usable)
         if failures and _is_quorate():
-            failure_cleanup.have_forgotten(runner, failures)
+            failure_cleanup.clean_up(runner, failures)
     except (SanctlError, OSError) as error:
         journal.write(f"failures: {error}", priority=journal.WARNING, action="retry")
 
 
 def _publish(words: list[str]) -> None:
-    text, listener = "\n".join(words), attrd_cache.listener()
-    if attrd_cache.is_known("pools", listener, text):
+    cached, text, listener = attrd_cache.of_pools(), "\n".join(words), attrd_cache.attrd_pid()
+    if attrd_cache.is_current(cached, listener, text):
         return
     for line in words:
         name, _, value = line.partition("=")
         node_attributes.publish(_RUNNER, f"{_POOL}{name}", value)
-    attrd_cache.note("pools", listener, text)
+    attrd_cache.record(cached, listener, text)
 
 
 def _notes_of_this_node() -> dict[str, str]:
@@ -200,26 +197,17 @@ def _notes_of_this_node() -> dict[str, str]:
     And what it has of what this agent published.
     """
     here = os.uname().nodename
-    answer = _RUNNER.run(
-        [
-            "cibadmin",
-            "--query",
-            "--xpath",
-            f"//configuration/nodes/node[@uname='{here}']"
-            f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
-            f" or starts-with(@name,'{WISH}') or @name='{ATTRIBUTE}']"
-            f"|//status/node_state[@uname='{here}']/transient_attributes"
-            f"//nvpair[starts-with(@name,'{_POOL}')]",
-        ],
-        timeout_s=20.0,
-        ok=(0, 6, 105),  # no such object: nothing noted
+    pairs = cib.query(
+        _RUNNER,
+        f"//configuration/nodes/node[@uname='{here}']"
+        f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_MARK}')"
+        f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}']"
+        f"|//status/node_state[@uname='{here}']/transient_attributes"
+        f"//nvpair[starts-with(@name,'{_POOL}')]",
     )
-    if answer.status != 0:
+    if pairs is None:
         return {}
-    return {
-        pair.get("name", ""): pair.get("value", "")
-        for pair in ET.fromstring(answer.stdout).iter("nvpair")  # noqa: S314 - the cluster's own CIB
-    }
+    return {pair.get("name", ""): pair.get("value", "") for pair in pairs.iter("nvpair")}
 
 
 def _is_quorate() -> bool:
@@ -258,12 +246,12 @@ def _reap(usable: dict[str, str], noted: dict[str, str]) -> None:
         pool_files.delete(files)
         # Copies that go together fill each other once more, and mark each other for it, when the
         # command that drops them has cleared their marks already.
-        if noted.get(outdated_marks.attribute(device)) == uuid:
-            node_attributes.forget(
-                _RUNNER, os.uname().nodename, outdated_marks.attribute(device), timeout_s=20.0
+        if noted.get(outdated_marks.attribute_name(device)) == uuid:
+            node_attributes.delete_permanent(
+                _RUNNER, os.uname().nodename, outdated_marks.attribute_name(device), timeout_s=20.0
             )
-        node_attributes.forget(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
-        failure_cleanup.forget(device, failure_cleanup.START, failure_cleanup.MONITOR)
+        node_attributes.delete_permanent(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
+        failure_cleanup.remove_notes(device, failure_cleanup.START, failure_cleanup.MONITOR)
         journal.write(
             f"{device}: deleted, files removed from pool {pool_name}",
             priority=journal.NOTICE,

@@ -371,6 +371,8 @@ _CODES = {
     "SAN-REP-007": "The device would have copies of which no majority is in sync, and DRBD 9 "
     "counts them: its I/O would freeze until another one is connected. Bring nodes back, or drop "
     "the copies of nodes that are gone first.",
+    "SAN-REP-008": "A step was refused after others had been done (exit status 8): the line says "
+    "which were done, the lines before it why the next one was refused.",
     "SAN-RISK-001": "The strategy heartbeat without fencing. With all links lost each node takes "
     "the other as gone, and both serve: what hosts write from then on exists twice, in two "
     "versions, of which one will be thrown away. Can be accepted by this code (accept_risks).",

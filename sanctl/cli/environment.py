@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sanctl.cli.progress import make_reporter
-from sanctl.drivers.node_facts import Host, HostPort
+from sanctl.drivers.node_facts import NodeFacts, NodeFactsPort
 from sanctl.drivers.pacemaker import Pacemaker, PacemakerPort
 from sanctl.drivers.stonith import Stonith, StonithPort
 from sanctl.errors import ConfigError, Problem, SanctlError
@@ -31,7 +31,7 @@ class Environment:
         runner = LocalRunner()
         self.runner: Runner = runner
         self.pacemaker: PacemakerPort = Pacemaker(runner)
-        self.host: HostPort = Host(runner)
+        self.host: NodeFactsPort = NodeFacts(runner)
         self.stonith: StonithPort = Stonith(runner)
         self.clock: Clock = SystemClock()
 
@@ -86,10 +86,12 @@ class Environment:
         return hashlib.sha256(seed).hexdigest()[:32]
 
     @contextmanager
-    def recorded(self, action: str, *, device: str = "", words: str = "") -> Iterator[None]:
+    def logged(self, action: str, *, device: str = "", command_line: str = "") -> Iterator[None]:
         """Write what is done to the journal: its begin, and its end with duration and result."""
         begin = time.monotonic()
-        journal.write(f"sanctl {words or action}", device=device, action=action, step="begin")
+        journal.write(
+            f"sanctl {command_line or action}", device=device, action=action, step="begin"
+        )
         result, priority = "done", journal.INFO
         try:
             yield
@@ -101,7 +103,7 @@ class Environment:
             raise
         finally:
             journal.write(
-                f"sanctl {words or action}: {result}",
+                f"sanctl {command_line or action}: {result}",
                 priority=priority,
                 device=device,
                 action=action,
@@ -115,7 +117,7 @@ def environment() -> Environment:
     return Environment()
 
 
-def topology_if_readable(env: Environment) -> Topology | None:
+def topology_or_none(env: Environment) -> Topology | None:
     """Return the topology for what it adds to a result; without it there is still a result."""
     try:
         return env.topology()

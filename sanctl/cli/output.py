@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import click
 
 from sanctl.errors import ExitStatus, Problem
 
 SCHEMA = 1
-Command = Callable[..., Any]
+#: Shown in text for a value that is not known.
+UNKNOWN = "?"
 
 STATUS_WORDS = {
     ExitStatus.OK: "ok",
@@ -33,30 +33,6 @@ STATUS_WORDS = {
     ExitStatus.BUG: "bug",
     ExitStatus.INTERRUPTED: "interrupted",
 }
-
-
-def output_option(command: Command) -> Command:
-    """Add `--output` to a command."""
-    return click.option(
-        "--output",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="How the result is written.",
-    )(command)
-
-
-def timeout_option(default_s: int) -> Callable[[Command], Command]:
-    """Add `--timeout` to a command that waits."""
-    return click.option(
-        "--timeout",
-        "timeout_s",
-        type=click.FloatRange(min=0),
-        default=default_s,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long to wait for the effect; the change itself stays.",
-    )
 
 
 def wants_json(argv: Sequence[str]) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""cluster.toml, with all its problems at once."""
+"""Reading and checking cluster.toml and the Ansible inventory; all problems at once."""
 
 from sanctl.config.cluster import CLUSTER_TOML, parse, render
 

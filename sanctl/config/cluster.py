@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Between the text of cluster.toml and a Topology, naming everything that is wrong with it."""
+"""cluster.toml as a whole: text to Topology and back; schema, name, IQN prefix, networks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from itertools import combinations
 from typing import Any
 
 from sanctl.config import strategy as strategies
-from sanctl.config.document import Document, Place, dotted
-from sanctl.config.nodes import DOMAINS, NETWORKS, Taken, check_domains, read_node
+from sanctl.config.document import Document, PathName, dotted
+from sanctl.config.nodes import FAILURE_DOMAINS, NETWORKS, Claims, check_failure_domains, read_node
 from sanctl.config.pools import check_pools, read_pool
 from sanctl.errors import ConfigError, Problem, UsageError
 from sanctl.model.names import Iqn
@@ -40,7 +40,7 @@ def parse(text: str, *, source: str = CLUSTER_TOML) -> Topology:
     return read(tree, place=lambda path: f"{source}: {dotted(path)}" if path else source)
 
 
-def read(tree: Mapping[str, Any], *, place: Place = dotted) -> Topology:
+def read(tree: Mapping[str, Any], *, place: PathName = dotted) -> Topology:
     """Return the topology a parsed cluster.toml describes.
 
     Raises:
@@ -64,7 +64,7 @@ def examine(document: Document) -> Topology | None:
             f"{schema} is not known to this version of sanctl",
             f"it reads schema {SCHEMA}",
         )
-        # Whatever else looks wrong may be right in that schema.
+        # Other keys that look wrong may be right in that schema.
         return None
 
     document.table(("cluster",), known=("name", "iqn_prefix", "strategy", "accept_risks"))
@@ -74,11 +74,11 @@ def examine(document: Document) -> Topology | None:
     risks = strategies.read_risks(document, strategy)
     networks = _networks(document)
     names = document.table(("nodes",))
-    taken = Taken()
+    taken = Claims()
     nodes = [read_node(document, name, networks, taken) for name in names]
     qdevice = strategies.read_qdevice(document, taken)
     strategies.check_nodes(document, names, taken, strategy)
-    check_domains(document, names, taken)
+    check_failure_domains(document, names, taken)
     pools = [read_pool(document, name, names, taken) for name in document.table(("pools",))]
     check_pools(document, [pool for pool in pools if pool is not None])
 
@@ -97,7 +97,7 @@ def examine(document: Document) -> Topology | None:
 
 
 def render(topology: Topology) -> str:
-    """Write a cluster.toml that reads back as the same topology."""
+    """Return the text of a cluster.toml that reads back as the same topology."""
     lines = [
         f"schema = {SCHEMA}",
         "",
@@ -118,7 +118,9 @@ def render(topology: Topology) -> str:
         if node.iscsi:
             lines += [f"iscsi = [{', '.join(map(_quote, node.iscsi))}]"]
         lines += [f"sync = {_quote(node.sync)}", f"heartbeat = {_quote(node.heartbeat)}"]
-        lines += [f"{key} = {_quote(text)}" for key in DOMAINS if (text := getattr(node, key))]
+        lines += [
+            f"{key} = {_quote(text)}" for key in FAILURE_DOMAINS if (text := getattr(node, key))
+        ]
         if node.is_power_protected:
             lines += ['power = "protected"']
     if not topology.pools:
@@ -172,7 +174,7 @@ def _iqn_prefix(document: Document) -> Iqn | None:
         document.note(
             "SAN-CONF-006",
             path,
-            f"{text[:60]!r} cannot have a device's name put behind it",
+            f"{text[:60]!r} cannot be followed by a device's name",
             f"an iqn. name in lower case, of at most {_IQN_PREFIX_MAX} characters",
         )
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What each SAN-CONF code means, for `sanctl explain` and for the tests that keep them complete."""
+"""The meaning of each SAN-CONF code, for `sanctl explain`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CODES: Mapping[str, str] = MappingProxyType(
     {
         "SAN-CONF-001": "The file is not TOML, or cannot be decoded as UTF-8.",
         "SAN-CONF-002": "The file's schema is one this version of sanctl does not know.",
-        "SAN-CONF-003": "A value that has no sensible default is missing.",
+        "SAN-CONF-003": "A value without a default is missing.",
         "SAN-CONF-004": "There is a key sanctl does not know; it is refused, because a misspelt "
         "key that is silently ignored is a setting that silently does not hold.",
         "SAN-CONF-005": "A value is of the wrong kind (a number where a text belongs, ...).",
@@ -21,15 +21,15 @@ CODES: Mapping[str, str] = MappingProxyType(
         "SAN-CONF-009": "An address is not an IP address; names are refused, because resolving "
         "them is one more thing that can fail during a failover.",
         "SAN-CONF-010": "An address is not a host address inside the network it belongs to.",
-        "SAN-CONF-011": "Two places claim the same address.",
+        "SAN-CONF-011": "The same address is given in two places.",
         "SAN-CONF-012": "A node's id is not 1 to 32, the range that Corosync, LIO's target port "
         "groups and ALUA share.",
         "SAN-CONF-013": "Two nodes have the same id.",
         "SAN-CONF-014": "A node's role is neither storage nor witness.",
         "SAN-CONF-015": "Portals do not fit the role: a storage node needs one at least, a witness "
         "serves nothing and has none.",
-        "SAN-CONF-016": "A pool's path is missing or unfit: it must be absolute, without '..', of "
-        "plain characters, and not '/'.",
+        "SAN-CONF-016": "A pool's path is missing or not usable: it must be absolute, without "
+        "'..', of plain characters, and not '/'.",
         "SAN-CONF-017": "A pool's uuid is missing, malformed, or another pool's. It is what tells "
         "the pool's filesystem from an empty mount point.",
         "SAN-CONF-018": "A pool's nodes are not a list of known storage nodes, each named once.",
@@ -40,8 +40,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "SAN-CONF-022": "There is no storage node, or more nodes than the 32 sanctl supports.",
         "SAN-CONF-030": "A node has only one heartbeat link. With one, a pulled cable is a dead "
         "node; Corosync needs an address in the heartbeat and one in the sync network.",
-        "SAN-CONF-031": "A node has no fencing. Without it nobody can tell a dead node from a "
-        "silent one, and no survivor may take over.",
+        "SAN-CONF-031": "A node has no fencing. Without it the other nodes cannot tell whether the "
+        "node is dead or only not reachable, and none of them may take over.",
         "SAN-CONF-032": "Fencing is stated wrongly: an unknown form, a secret among the options, "
         "or an option that sanctl sets itself.",
         "SAN-CONF-033": "Two nodes have the same fencing options: one of them would be powered "
@@ -53,25 +53,24 @@ CODES: Mapping[str, str] = MappingProxyType(
         "another takes over. Use the server's watchdog, or accept this risk by its code.",
         "SAN-CONF-043": "Diskless SBD needs three nodes: a node that is alone is reset, and of two "
         "nodes either is alone when the other is lost.",
-        "SAN-CONF-044": "The watch over the iscsi network is stated wrongly: addresses that are "
-        "none, those of storage nodes themselves, or addresses and an interface at once.",
+        "SAN-CONF-044": "The reach monitor of the iscsi network is stated wrongly: texts that are "
+        "no addresses, portals of storage nodes, or addresses and an interface at once.",
         "SAN-CONF-048": "A pool's flash cache has a slow disk (origin) and a flash device "
         "(device), both by a path below /dev that stays the same, and a mode: none, "
         "write-through or write-back.",
-        "SAN-CONF-047": "A node's power is protected, by a battery that keeps what is in its "
-        "disks' own write caches, or it is plain.",
+        "SAN-CONF-047": "A node's `power` is `protected`, where a battery keeps its disks' own "
+        "write caches over a power cut, or `plain`.",
         "SAN-CONF-034": "A server is in two groups that exclude each other. A node that logs in "
         "to its own cluster's devices hangs when it should fail over.",
         "SAN-CONF-036": "The strategy heartbeat is for exactly two storage nodes. Each is enough "
-        "by itself there; with a third vote that would be two parts that both may serve.",
+        "by itself there; with a third vote there could be two parts that both may serve.",
         "SAN-CONF-037": "A quorum device has one vote, which is to make an even number of nodes' "
-        "votes an odd one. With an odd number of nodes it takes away what a majority is for.",
+        "votes an odd one. With an odd number of nodes it makes the votes even: a tie is possible.",
         "SAN-CONF-038": "A risk is accepted by its code, and this is not the code of one that can "
         "be accepted here.",
-        "SAN-CONF-045": "A site or rack is named with characters that would not read well "
-        "everywhere.",
-        "SAN-CONF-046": "A site, or a rack, is told of some storage nodes and not of others. "
-        "Copies go to different sites and racks, which takes knowing all of them.",
+        "SAN-CONF-045": "The name of a site or rack has characters that are not allowed.",
+        "SAN-CONF-046": "A site, or a rack, is given for some storage nodes and not for others. "
+        "Replicas are placed on different sites and racks, so all of them must be known.",
         "SAN-CONF-035": "A setting of the whole cluster differs from host to host.",
     }
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads values out of a parsed document and notes what is wrong, instead of stopping at the first.
+"""Typed access to a parsed TOML or inventory tree, which collects problems instead of stopping.
 
-A value that is missing or of the wrong kind is noted once and reads as None; checks that would
-need it are then skipped, so one mistake gives one line.
+A value that is missing or of the wrong type adds one problem and reads as None; checks that need
+the value are then skipped, so one mistake gives one line.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import Any
 from sanctl.errors import Problem, UsageError
 
 Path = tuple[str, ...]
-Place = Callable[[Path], str]
+PathName = Callable[[Path], str]
 
 
 def dotted(path: Path) -> str:
-    """Name a place the way TOML does."""
+    """Return a path as TOML writes it."""
     return ".".join(path)
 
 
 class Document:
-    """A parsed document, the problems found in it so far, and how to name a place in it."""
+    """A parsed document, the problems found in it so far, and the way to name a path in it."""
 
-    def __init__(self, tree: Mapping[str, Any], place: Place = dotted) -> None:
+    def __init__(self, tree: Mapping[str, Any], place: PathName = dotted) -> None:
         self._tree = tree
         self._place = place
         self.problems: list[Problem] = []
 
     def note(self, code: str, path: Path, text: str, hint: str = "") -> None:
-        """Add a problem that has its seat at `path`."""
+        """Add a problem with the value at `path`."""
         self.problems.append(Problem(code, f"{self._place(path)}: {text}", hint))
 
     def note_name(self, path: Path, error: UsageError) -> None:
-        """Add what is wrong with a name."""
+        """Add the problems of an invalid name."""
         for problem in error.problems:
             self.note("SAN-CONF-006", path, problem.text, problem.hint)
 

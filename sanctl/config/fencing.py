@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Judges what an inventory says of how nodes are fenced: agents, options, the fallback."""
+"""Checks an inventory's fencing variables: fence agents, options, passwords, fallback devices."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sanctl.model.topology import RISK_NO_FENCING, Strategy
 
 _AGENT = re.compile(r"fence_[a-z0-9_]+")
 _OPTION = re.compile(r"[a-z][a-z0-9_-]*")
-# They would end up in the CIB, which every member of the group haclient may read.
+# These would end up in the CIB, which every member of the group haclient may read.
 _SECRETS = frozenset({"password", "passwd", "password_script", "passwd_script", "snmp_priv_passwd"})
-# A device that names other victims than its own node is what the rollout must not produce.
+# With these a device could fence another node than its own; the rollout sets them itself.
 _OURS = frozenset({"pcmk_host_list", "pcmk_host_map", "pcmk_host_check", "action"})
 
 
@@ -29,10 +29,10 @@ class _Kind:
 
 
 _FIRST = _Kind("fence", "agent", "password")
-# Asked when the first has not done it.
+# Used when the first device has failed.
 _FALLBACK = _Kind("fallback", "fallback_agent", "fallback_password")
 
-#: The variables of a host that are read here, by their keys.
+#: The host variables that are read here, by their keys.
 FENCE_VARIABLES = {
     _FIRST.agent: "sanctl_fence_agent",
     _FIRST.options: "sanctl_fence_options",
@@ -48,17 +48,17 @@ Hosts = Mapping[str, Mapping[str, Any]]
 def check_fencing(
     document: Document, names: Sequence[str], hostvars: Hosts, *, has_sbd: bool, may_lack: bool
 ) -> bool:
-    """Note what is wrong with the fencing devices of single nodes.
+    """Add the problems of the nodes' fencing devices.
 
     Args:
-        document: where to note it.
+        document: collects the problems.
         names: the cluster's nodes.
         hostvars: the inventory's variables by host.
-        has_sbd: whether SBD is there for those that have none.
-        may_lack: whether to do without any was accepted.
+        has_sbd: whether SBD fences nodes without a fencing device.
+        may_lack: whether the operator has accepted the risk of no fencing.
 
     Returns:
-        Whether any node has one.
+        Whether any node has a fencing device.
     """
     has_fencing = any(_of(hostvars[name], _FIRST.options) for name in names)
     is_diskless = hostvars[names[0]].get("sanctl_sbd_mode") == "diskless"
@@ -72,16 +72,16 @@ def check_fencing(
             document.note(
                 "SAN-CONF-032",
                 ("nodes", name, _FALLBACK.options),
-                "is there without what it is to stand in for",
-                f"an only device is stated in {FENCE_VARIABLES[_FIRST.options]}",
+                "is a fallback without a first fencing device",
+                f"state a single device in {FENCE_VARIABLES[_FIRST.options]}",
             )
         if _of(hostvars[name], _FALLBACK.options) and is_diskless:
             document.note(
                 "SAN-CONF-032",
                 ("nodes", name, _FALLBACK.options),
                 "is there beside diskless SBD",
-                "the watchdog is the second way itself, and where there are levels Pacemaker does "
-                "not come to it",
+                "the watchdog is the fallback itself, and with fencing levels Pacemaker does not "
+                "reach it",
             )
     return has_fencing
 
@@ -99,7 +99,7 @@ def _check_all_have_one(document: Document, names: Sequence[str], hostvars: Host
                 "SAN-CONF-031",
                 ("nodes", name, _FIRST.options),
                 "is missing",
-                f"how this node's power is cut: address, user; or SBD (sanctl_sbd_mode){risk}",
+                f"state how this node is fenced: address, user; or SBD (sanctl_sbd_mode){risk}",
             )
 
 
@@ -115,8 +115,8 @@ def _check_device(
         document.note(
             "SAN-CONF-032",
             ("nodes", name, kind.password),
-            "is empty: it would take the place of the one that is in use",
-            "an environment variable that is not set? For an agent without one leave it out",
+            "is empty: it would replace the password in use",
+            "an environment variable that is not set? An agent without a password needs none here",
         )
     if not isinstance(options, Mapping):
         document.note("SAN-CONF-032", path, "must be a table of the agent's options")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Turns an Ansible inventory into cluster.toml, naming all that is wrong with its variables.
+"""The Ansible inventory's groups and variables: checked for the rollout, turned into cluster.toml.
 
-The rollout's only validator: what it lets through is what the loader on the nodes accepts, because
-both are `sanctl.config.cluster`. Messages speak of hosts and variables, as the inventory does.
+The rollout's only validator: an inventory that passes gives a file that nodes accept, because both
+are checked by `sanctl.config.cluster`. Messages name hosts and variables of the inventory.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from sanctl.config.cluster import SCHEMA, examine, render
 from sanctl.config.document import Document, Path
 from sanctl.config.fencing import FENCE_VARIABLES, check_fencing
-from sanctl.config.nodes import DOMAINS, NETWORKS
+from sanctl.config.nodes import FAILURE_DOMAINS, NETWORKS
 from sanctl.config.sbd_reach import check_reach, check_sbd
-from sanctl.model.pool_cache import mount_unit
-from sanctl.model.topology import RISK_NO_FENCING, Role, Strategy
+from sanctl.model.pool_cache import mount_unit_name
+from sanctl.model.topology import RISK_NO_FENCING, NodeRole, Strategy
 
 NODES = "sanctl_nodes"
 STORAGE = "sanctl_storage"
@@ -42,17 +42,17 @@ _NODE_VARIABLES = {
 }
 
 
-def survey(
+def read_inventory(
     hostvars: Mapping[str, Mapping[str, Any]], groups: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """Return what the rollout needs to know of the whole inventory.
+    """Check the whole inventory and return what the rollout needs of it.
 
     Returns:
         `problems`, one line each; if there are none also `cluster_toml`, the file's text,
         `nodes`, in the order of their ids, with name, id, role, sync and heartbeat, `pools`,
-        with name, path, uuid and nodes, and where it is cached the `unit` of its mount,
-        `strategy`, `tally`, how that makes votes be counted, `qnetd`, the quorum device's host if
-        there is one, and `has_fencing`.
+        with name, path, uuid and nodes, and with a flash cache the `unit` of its mount, `strategy`,
+        `tally`, the vote mode of that strategy, `qnetd`, the quorum device's host if there is one,
+        and `has_fencing`.
     """
     names = [str(name) for name in groups.get(NODES, ())]
     document = Document(_tree(names, hostvars, groups), _place)
@@ -89,19 +89,19 @@ def survey(
                 "path": str(pool.path),
                 "uuid": pool.uuid,
                 "nodes": [str(node) for node in pool.nodes],
-                **({"unit": mount_unit(str(pool.path))} if pool.cache is not None else {}),
+                **({"unit": mount_unit_name(str(pool.path))} if pool.cache is not None else {}),
             }
             for pool in topology.pools
         ],
         "strategy": topology.strategy.value,
-        "tally": str(topology.tally),
+        "tally": str(topology.vote_mode),
         "qnetd": next((str(name) for name in groups.get(QNETD, ())), ""),
         "has_fencing": has_fencing or has_sbd,
     }
 
 
 def _place(path: Path) -> str:
-    """Say where a value of the tree comes from in the inventory."""
+    """Name the inventory's group, host or variable that a path of the tree comes from."""
     match path:
         case ("groups", group):
             return f"group {group}"
@@ -129,7 +129,7 @@ def _tree(
     hostvars: Mapping[str, Mapping[str, Any]],
     groups: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Arrange the inventory's variables as cluster.toml has them."""
+    """Return the inventory's variables as the tree of a cluster.toml."""
     shared = hostvars[names[0]] if names else {}
     cluster = {key: shared.get(variable) for key, variable in _CLUSTER_VARIABLES.items()}
     cluster["strategy"] = cluster["strategy"] or Strategy.NODE_MAJORITY.value
@@ -154,10 +154,10 @@ def _node(
 ) -> dict[str, Any]:
     role = None
     if name in groups.get(STORAGE, ()):
-        role = Role.STORAGE.value
+        role = NodeRole.STORAGE.value
     elif name in groups.get(WITNESS, ()):
-        role = Role.WITNESS.value
-    keys = ("id", *NETWORKS, *DOMAINS, "power")
+        role = NodeRole.WITNESS.value
+    keys = ("id", *NETWORKS, *FAILURE_DOMAINS, "power")
     return {"role": role, **{key: variables.get(_NODE_VARIABLES[key]) for key in keys}}
 
 

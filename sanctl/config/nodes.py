@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the nodes of a cluster.toml."""
+"""The [nodes] tables of cluster.toml: ids, roles, IP addresses and portals, sites and racks."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import assert_never
 from sanctl.config.document import Document
 from sanctl.errors import UsageError
 from sanctl.model.names import NodeName
-from sanctl.model.topology import Address, Network, Node, Role
+from sanctl.model.topology import Address, Network, Node, NodeRole
 
 MAX_NODES = 32
 NETWORKS = ("iscsi", "sync", "heartbeat")
-#: Where a node stands, the larger one first: optional.
-DOMAINS = ("site", "rack")
+#: Optional failure domains of a node, the larger one first.
+FAILURE_DOMAINS = ("site", "rack")
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _PROTECTED, _PLAIN = "protected", "plain"
 
 
 @dataclass(slots=True)
-class Taken:
-    """What the nodes read so far have claimed, each claim with its owner.
+class Claims:
+    """Ids, addresses and roles of the nodes read so far, with the node that has each.
 
-    Kept apart from the finished nodes: a node with one mistake in it still takes part in the search
-    for duplicates.
+    Separate from the finished nodes: a node with a mistake still takes part in the search for
+    duplicates.
     """
 
     ids: dict[int, str] = field(default_factory=dict)
     addresses: dict[Address, str] = field(default_factory=dict)
-    roles: dict[str, Role] = field(default_factory=dict)
+    roles: dict[str, NodeRole] = field(default_factory=dict)
 
 
 def read_address(
@@ -40,9 +40,9 @@ def read_address(
     path: tuple[str, ...],
     text: str,
     networks: Mapping[str, Network],
-    taken: Taken,
+    taken: Claims,
 ) -> Address | None:
-    """Return the address at a place of the document, if it is good and nobody else's."""
+    """Return the address at a path of the document, if it is valid and not used twice."""
     # The network an address belongs to has the name of its key: iscsi, sync or heartbeat.
     network = networks.get(path[2])
     try:
@@ -72,12 +72,12 @@ def read_address(
 
 
 def read_node(
-    document: Document, name: str, networks: Mapping[str, Network], taken: Taken
+    document: Document, name: str, networks: Mapping[str, Network], taken: Claims
 ) -> Node | None:
-    """Return a node, if nothing is wrong with it."""
+    """Return a node, None where it has problems."""
     path = ("nodes", name)
     before = len(document.problems)
-    if not document.table(path, known=("id", "role", *NETWORKS, *DOMAINS, "power")):
+    if not document.table(path, known=("id", "role", *NETWORKS, *FAILURE_DOMAINS, "power")):
         return None
     try:
         parsed: NodeName | None = NodeName.parse(name)
@@ -98,11 +98,11 @@ def read_node(
         taken.roles[name] = role
     portals = document.texts((*path, "iscsi"))
     match role:
-        case Role.STORAGE if portals == ():
+        case NodeRole.STORAGE if portals == ():
             document.note("SAN-CONF-015", (*path, "iscsi"), "a storage node needs a portal")
-        case Role.WITNESS if portals:
+        case NodeRole.WITNESS if portals:
             document.note("SAN-CONF-015", (*path, "iscsi"), "a witness serves nothing")
-        case Role.STORAGE | Role.WITNESS | None:
+        case NodeRole.STORAGE | NodeRole.WITNESS | None:
             pass
         case _:
             assert_never(role)
@@ -114,7 +114,7 @@ def read_node(
         read_address(document, (*path, key), text, networks, taken) if text else None
         for key, text in single.items()
     )
-    domains = {key: _domain(document, (*path, key)) for key in DOMAINS}
+    domains = {key: _domain(document, (*path, key)) for key in FAILURE_DOMAINS}
     is_power_protected = _is_power_protected(document, path)
     if not (parsed and number and role and sync and heartbeat):
         return None
@@ -158,31 +158,33 @@ def _domain(document: Document, path: tuple[str, ...]) -> str:
     return text
 
 
-def check_domains(document: Document, names: Sequence[str], taken: Taken) -> None:
-    """Make sure that a site, or a rack, is told of all storage nodes or of none.
+def check_failure_domains(document: Document, names: Sequence[str], taken: Claims) -> None:
+    """Make sure that a site, or a rack, is given for all storage nodes or for none.
 
-    Of a node whose place is not told nothing can be said: it would pass for one that stands apart
-    from all others, and two copies would end up in one building.
+    A node without a site would count as separate from all others, and two replicas could end up in
+    one building.
     """
-    storage = [name for name in names if taken.roles.get(name) is Role.STORAGE]
-    for key in DOMAINS:
-        told = [name for name in storage if document.has(("nodes", name, key))]
+    storage = [name for name in names if taken.roles.get(name) is NodeRole.STORAGE]
+    for key in FAILURE_DOMAINS:
+        given = [name for name in storage if document.has(("nodes", name, key))]
         for name in storage:
-            if told and name not in told:
+            if given and name not in given:
                 document.note(
                     "SAN-CONF-046",
                     ("nodes", name, key),
-                    f"is missing, and told of {', '.join(told)}",
-                    "tell it of every storage node, or of none",
+                    f"is missing, and given for {', '.join(given)}",
+                    "give it for every storage node, or for none",
                 )
 
 
-def _role(document: Document, path: tuple[str, ...]) -> Role | None:
+def _role(document: Document, path: tuple[str, ...]) -> NodeRole | None:
     text = document.text((*path, "role"))
     if text is None:
         return None
     try:
-        return Role(text)
+        return NodeRole(text)
     except ValueError:
-        document.note("SAN-CONF-014", (*path, "role"), f"{text!r} is neither {' nor '.join(Role)}")
+        document.note(
+            "SAN-CONF-014", (*path, "role"), f"{text!r} is neither {' nor '.join(NodeRole)}"
+        )
         return None

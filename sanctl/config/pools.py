@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the pools of a cluster.toml."""
+"""The [pools] tables of cluster.toml: path, UUID, nodes, and the disks of a flash cache."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from itertools import combinations
 from pathlib import PurePosixPath
 
 from sanctl.config.document import Document
-from sanctl.config.nodes import Taken
+from sanctl.config.nodes import Claims
 from sanctl.errors import UsageError
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.topology import Pool, PoolCache, Role
+from sanctl.model.topology import NodeRole, Pool, PoolCache
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# What needs no quoting anywhere a path ends up: shell, drbd.conf, a CIB attribute, a log line.
+# Characters that need no quoting in a shell, drbd.conf, a CIB attribute or a log line.
 _PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9._+/:-]+")
 
 
-def read_pool(document: Document, name: str, known: Sequence[str], taken: Taken) -> Pool | None:
-    """Return a pool, if nothing is wrong with it."""
+def read_pool(document: Document, name: str, known: Sequence[str], taken: Claims) -> Pool | None:
+    """Return a pool, None where it has problems."""
     path = ("pools", name)
     before = len(document.problems)
     if not document.table(path, known=("path", "uuid", "nodes", "cache")):
@@ -77,13 +77,15 @@ def _pool_cache(document: Document, path: tuple[str, ...]) -> PoolCache | None:
             )
             continue
         places[key] = PurePosixPath(text)
-    mode = Mode.WRITE_THROUGH
+    mode = CacheMode.WRITE_THROUGH
     if document.has((*path, "mode")):
         word = document.text((*path, "mode"))
-        if word not in set(Mode):
-            document.note("SAN-CONF-048", (*path, "mode"), f"{word!r} is no mode", ", ".join(Mode))
+        if word not in set(CacheMode):
+            document.note(
+                "SAN-CONF-048", (*path, "mode"), f"{word!r} is no mode", ", ".join(CacheMode)
+            )
         else:
-            mode = Mode(str(word))
+            mode = CacheMode(str(word))
     if len(places) < 2:
         return None
     if places["origin"] == places["device"]:
@@ -92,7 +94,7 @@ def _pool_cache(document: Document, path: tuple[str, ...]) -> PoolCache | None:
 
 
 def _pool_nodes(
-    document: Document, path: tuple[str, ...], known: Sequence[str], taken: Taken
+    document: Document, path: tuple[str, ...], known: Sequence[str], taken: Claims
 ) -> tuple[NodeName, ...]:
     names = document.texts(path)
     if names == ():
@@ -102,7 +104,7 @@ def _pool_nodes(
             document.note(
                 "SAN-CONF-018", path, f"{name!r} is not a node", f"known: {', '.join(known)}"
             )
-        elif taken.roles.get(name) is Role.WITNESS:
+        elif taken.roles.get(name) is NodeRole.WITNESS:
             document.note("SAN-CONF-018", path, f"{name} is a witness and holds no data")
         elif name in (names or ())[:index]:
             document.note("SAN-CONF-018", path, f"{name} is named twice")
@@ -112,7 +114,7 @@ def _pool_nodes(
 
 
 def check_pools(document: Document, pools: Sequence[Pool]) -> None:
-    """Note pools that are the same, or lie in each other."""
+    """Add the problems of pools that have the same UUID, path or devices, or contain each other."""
     for one, other in combinations(pools, 2):
         path = ("pools", str(other.name))
         if one.uuid == other.uuid:

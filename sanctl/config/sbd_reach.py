@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Checks what the inventory says of SBD and of the watch over the iscsi network."""
+"""Checks an inventory's SBD variables, and the targets that monitor reach of the iscsi network."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sanctl.model.topology import RISK_SOFTDOG
 
 _MODES = ("", "diskless", "disk")
 _WATCHDOGS = ("hardware", "softdog")
-# SBD asks a majority of its disks: with two, one that is lost is no majority.
+# SBD needs a majority of its disks: with two, losing one loses the majority.
 _DISK_COUNTS = (1, 3)
 
 Hostvars = Mapping[str, Mapping[str, Any]]
 
 
 def check_sbd(document: Document, names: Sequence[str], hostvars: Hostvars) -> bool:
-    """Note what is wrong with SBD's variables; return whether SBD fences the nodes."""
+    """Add the problems of SBD's variables; return whether SBD fences the nodes."""
     _check_same(
         document,
         names,
@@ -94,12 +94,12 @@ def _check_watchdog(document: Document, shared: Mapping[str, Any]) -> None:
             RISK_SOFTDOG,
             ("variable", "sanctl_sbd_watchdog"),
             "softdog cannot reset a node whose kernel hangs",
-            f"use the server's watchdog, or accept that: sanctl_accept_risks: [{RISK_SOFTDOG}]",
+            f"use the server's watchdog, or accept the risk: sanctl_accept_risks: [{RISK_SOFTDOG}]",
         )
 
 
 def check_reach(document: Document, names: Sequence[str], hostvars: Hostvars) -> None:
-    """Note what is wrong with the watch over the iscsi network."""
+    """Add the problems of the variables for the reach monitor of the iscsi network."""
     targets_name, interface_name = (
         "sanctl_pacemaker_reach_targets",
         "sanctl_pacemaker_reach_interface",
@@ -133,7 +133,7 @@ def check_reach(document: Document, names: Sequence[str], hostvars: Hostvars) ->
                 "SAN-CONF-044",
                 ("variable", targets_name),
                 f"{address} is a portal of {portals[address]}",
-                "a node that is cut off would make the other one look cut off too: name hosts, or "
+                "a node that is cut off would make the other node look cut off too: name hosts, or "
                 "the switch",
             )
 

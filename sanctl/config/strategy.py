@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the failover strategy of a cluster.toml, and judges whether the nodes go with it."""
+"""The failover strategy, accepted risks and quorum device of cluster.toml, against its nodes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from sanctl.config.document import Document
-from sanctl.config.nodes import MAX_NODES, Taken
-from sanctl.model.topology import RISK_NO_FENCING, RISK_SOFTDOG, Address, Role, Strategy
+from sanctl.config.nodes import MAX_NODES, Claims
+from sanctl.model.topology import RISK_NO_FENCING, RISK_SOFTDOG, Address, NodeRole, Strategy
 
 _RISKS = (RISK_NO_FENCING, RISK_SOFTDOG)
 
 
 def read_strategy(document: Document) -> Strategy | None:
-    """Return the strategy, if it is one."""
+    """Return the strategy, None where it is missing or not known."""
     path = ("cluster", "strategy")
     text = document.text(path)
     if text is None:
@@ -45,12 +45,12 @@ def read_risks(document: Document, strategy: Strategy | None) -> tuple[str, ...]
             "SAN-CONF-038",
             path,
             f"{RISK_NO_FENCING} is a risk of the strategy heartbeat only",
-            "node-majority has no use for it: take it out",
+            "remove it: node-majority does not use it",
         )
     return tuple(sorted(set(codes)))
 
 
-def read_qdevice(document: Document, taken: Taken) -> Address | None:
+def read_qdevice(document: Document, taken: Claims) -> Address | None:
     """Return the address of the host that runs corosync-qnetd, if there is one."""
     if not document.has(("qdevice",)):
         return None
@@ -69,19 +69,19 @@ def read_qdevice(document: Document, taken: Taken) -> Address | None:
             "SAN-CONF-011",
             path,
             f"{address} is also that of {taken.addresses[address]}",
-            "a vote that dies together with a node's own decides nothing",
+            "a quorum device on a node is lost together with that node's own vote",
         )
     return address
 
 
 def check_nodes(
-    document: Document, names: Sequence[str], taken: Taken, strategy: Strategy | None
+    document: Document, names: Sequence[str], taken: Claims, strategy: Strategy | None
 ) -> None:
-    """Note whatever makes the nodes unfit for the strategy."""
+    """Add the problems of nodes that do not go with the strategy."""
     roles = [taken.roles.get(name) for name in names]
-    witnesses = roles.count(Role.WITNESS)
+    witnesses = roles.count(NodeRole.WITNESS)
     has_qdevice = document.has(("qdevice",))
-    if all(role is Role.WITNESS for role in roles):
+    if all(role is NodeRole.WITNESS for role in roles):
         document.note("SAN-CONF-022", ("nodes",), "there is no storage node")
     if len(names) > MAX_NODES:
         document.note("SAN-CONF-022", ("nodes",), f"{len(names)} nodes; at most {MAX_NODES}")

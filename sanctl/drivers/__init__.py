@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One module per tool: observe, and typed verbs."""
+"""Calls to the tools and the kernel, one module each: observe a part, and change it."""

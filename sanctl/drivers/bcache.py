@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The flash cache under a pool's filesystem: bcache, driven through its superblocks and sysfs.
+"""bcache superblocks and sysfs: format, register, attach, detach, set the mode of one device.
 
-Nothing here decides anything: see sanctl/plan/pool/flash_assembly.py. No program of bcache-tools
-is used: its
-udev rules would register whatever hosts have written onto their devices (docs/adr/0031).
+Nothing here decides anything: the order of these calls for a pool is in drivers/flash_cache.py, the
+rules in plan/pool/flash_assembly.py. No program of bcache-tools is used: its udev rules would
+register whatever hosts have written onto their devices (docs/adr/0031).
 
 The superblock is that of bcache_ondisk.h, 4 KiB into a device; sysfs is that of
 Documentation/admin-guide/bcache.rst of the kernel.
@@ -20,7 +20,7 @@ import time
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, Superblock
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
@@ -38,38 +38,38 @@ _CACHE_VERSIONS = frozenset({0, 3, 5})
 # number of journal buckets: 208 bytes, of which all but the checksum are summed.
 _LAYOUT = struct.Struct("<QQQ16s16s16s32sQQ64sQHHHHIHH")
 _SECTOR = 512
-# Of all buckets a 1024th is kept free (cache_alloc in super.c), and what is read is not put onto
-# flash while none of these is: so there are many, and small ones where the device is small.
+# A 1024th of all buckets is kept free (cache_alloc in super.c), and while none of these is free,
+# reads are not put onto flash: so there are many buckets, and small ones on a small device.
 _BUCKET_SECTORS = (1024, 512, 256, 128, 64)
 _ENOUGH_BUCKETS = 16384
 _LEAST_BYTES = 64 << 20
 # Room for the superblock: the filesystem begins here, so the slow disk alone shows none.
 _DATA_SECTORS = 16
 _STATES = tuple(Attachment)
-_MODES = {Mode.WRITE_THROUGH: "writethrough", Mode.WRITE_BACK: "writeback"}
-_MODE_BITS = {0: Mode.WRITE_THROUGH, 1: Mode.WRITE_BACK}
+_MODES = {CacheMode.WRITE_THROUGH: "writethrough", CacheMode.WRITE_BACK: "writeback"}
+_MODE_BITS = {0: CacheMode.WRITE_THROUGH, 1: CacheMode.WRITE_BACK}
 _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _CRC_POLYNOMIAL = 0x42F0E1EBA9EA3693
 _ALL_ONES = (1 << 64) - 1
 _POLL_S = 0.1
 
 
-class Seen(NamedTuple):
-    """What the kernel says of a cached disk that is registered.
+class OriginState(NamedTuple):
+    """What sysfs says of a registered slow disk (bcache's backing device).
 
     Attributes:
-        disk: `bcacheN`; empty while it is not running.
+        disk: `bcacheN`; empty while that device is not running.
         has_flash: a flash device is attached.
-        mode: how it is used; none without flash.
-        is_clean: nothing is on flash alone.
-        dirty_bytes: what is, about.
+        mode: the cache mode; none without flash.
+        is_clean: no data is on flash alone.
+        dirty_bytes: about how much data is on flash alone.
         hits: reads found on flash since the disk was registered: since the boot, as a rule.
-        misses: those not found there.
+        misses: reads not found there.
     """
 
     disk: str
     has_flash: bool
-    mode: Mode
+    mode: CacheMode
     is_clean: bool
     dirty_bytes: int
     hits: int
@@ -122,7 +122,7 @@ def begins_blank(device: str) -> bool:
 
 
 def parse_superblock(raw: bytes) -> Superblock | None:
-    """Read a superblock's fixed part; None if it is none."""
+    """Read a superblock's fixed part; None where the bytes are no bcache superblock."""
     fields = _LAYOUT.unpack(raw)
     version, magic, _, set_uuid, label, flags = fields[2:8]
     if magic != _MAGIC:
@@ -133,7 +133,7 @@ def parse_superblock(raw: bytes) -> Superblock | None:
         set_uuid=set_uuid.hex(),
         label=label.rstrip(b"\0").decode("ascii", "replace"),
         state=_STATES[flags >> 61 & 3],
-        mode=Mode.NONE if is_flash else _MODE_BITS.get(flags & 15, Mode.NONE),
+        mode=CacheMode.NONE if is_flash else _MODE_BITS.get(flags & 15, CacheMode.NONE),
     )
 
 
@@ -173,7 +173,7 @@ def _bucket_sectors(size: int) -> int:
 
 
 def checksum(data: bytes) -> int:
-    """Return CRC-64 as bcache counts it: ECMA-182's polynomial, inverted before and after."""
+    """Return bcache's CRC-64: ECMA-182's polynomial, inverted before and after."""
     crc = _ALL_ONES
     for byte in data:
         crc ^= byte << 56
@@ -183,11 +183,11 @@ def checksum(data: bytes) -> int:
 
 
 def format_flash(device: str, label: str) -> str:
-    """Make a device an empty cache and return its set's uuid. What it held is gone.
+    """Format a device as an empty cache and return its set's uuid. Data on the device is lost.
 
     Raises:
-        CommandError: it is too small.
-        OSError: it cannot be written.
+        CommandError: the device is too small.
+        OSError: the device cannot be written.
     """
     size = size_bytes(device)
     if size < _LEAST_BYTES:
@@ -209,10 +209,10 @@ def format_flash(device: str, label: str) -> str:
 
 
 def format_origin(device: str, uuid: bytes, label: str) -> None:
-    """Make a device a disk that can be cached. What it held is gone.
+    """Format a device as a slow disk that can be cached. Data on the device is lost.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the device cannot be written.
     """
     _write(
         device,
@@ -248,14 +248,14 @@ def load_module(runner: Runner) -> None:
     """Load bcache.
 
     Raises:
-        CommandError: this kernel has none.
+        CommandError: this kernel has no bcache.
     """
     if not is_folder(_SYSFS):
         runner.run(["modprobe", "bcache"], timeout_s=30.0)
 
 
 def register(device: str) -> None:
-    """Give a device with a superblock to the kernel; one that it has already is fine.
+    """Register a device that has a superblock; one that is registered already is fine.
 
     Raises:
         CommandError: the kernel refused; its log says why.
@@ -275,8 +275,8 @@ def register(device: str) -> None:
             ) from error
 
 
-def observe(origin: str) -> Seen | None:
-    """Return what the kernel says of a slow disk; None when it is not registered."""
+def observe(origin: str) -> OriginState | None:
+    """Return the state of a slow disk; None when the disk is not registered."""
     folder = _folder(origin)
     if folder is None:
         return None
@@ -285,18 +285,20 @@ def observe(origin: str) -> Seen | None:
     has_flash = _is(f"{folder}/cache")
     chosen = re.search(r"\[(\w+)\]", read_text_or(f"{folder}/cache_mode", ""))
     words = {word: mode for mode, word in _MODES.items()}
-    return Seen(
+    return OriginState(
         disk=disk,
         has_flash=has_flash,
-        mode=words.get(chosen[1] if chosen else "", Mode.NONE) if has_flash else Mode.NONE,
+        mode=words.get(chosen[1] if chosen else "", CacheMode.NONE)
+        if has_flash
+        else CacheMode.NONE,
         is_clean=state in {"clean", "no cache"},
-        dirty_bytes=human_bytes(read_text_or(f"{folder}/dirty_data", "0")),
+        dirty_bytes=parse_human_bytes(read_text_or(f"{folder}/dirty_data", "0")),
         hits=_count(f"{folder}/stats_total/cache_hits"),
         misses=_count(f"{folder}/stats_total/cache_misses"),
     )
 
 
-def set_of(flash: str) -> str | None:
+def cache_set_folder(flash: str) -> str | None:
     """Return the sysfs folder of the cache set on a flash device; None when not registered."""
     folder = _folder(flash)
     if folder is None or not _is(f"{folder}/set"):
@@ -310,22 +312,22 @@ def attach(origin: str, flash: str) -> None:
     Raises:
         OSError: the kernel refused; its log says why.
     """
-    folder, found = _folder(origin), set_of(flash)
+    folder, found = _folder(origin), cache_set_folder(flash)
     if folder is None or found is None:
         raise FileNotFoundError(2, "not registered", origin if folder is None else flash)
     _set(f"{folder}/attach", os.path.basename(found))
 
 
-def run_alone(origin: str) -> None:
-    """Let a clean disk be used without the flash it belongs to; that one is never taken again."""
+def run_without_flash(origin: str) -> None:
+    """Run a clean disk without the flash it belongs to; bcache never takes that flash again."""
     folder = _folder(origin)
     if folder is not None and not _is(f"{folder}/dev"):
         _set(f"{folder}/running", "1")
 
 
 def tune(origin: str, flash: str) -> None:
-    """Cache everything, also long runs and under load; begin to write back a second later."""
-    folder, found = _folder(origin), set_of(flash)
+    """Cache all I/O, also sequential runs and under load; begin writeback a second later."""
+    folder, found = _folder(origin), cache_set_folder(flash)
     if folder is not None:
         _set(f"{folder}/sequential_cutoff", "0")
         _set(f"{folder}/writeback_delay", "1")
@@ -334,11 +336,11 @@ def tune(origin: str, flash: str) -> None:
         _set(f"{found}/congested_write_threshold_us", "0")
 
 
-def set_mode(origin: str, mode: Mode) -> None:
-    """Change how flash is used, for the next write; what is dirty stays so for now."""
+def set_mode(origin: str, mode: CacheMode) -> None:
+    """Change the cache mode for the next write; data that is dirty stays so for now."""
     folder = _registered(origin)
-    # In percent of the flash that may be dirty before it is written back faster; 0: all at once.
-    _set(f"{folder}/writeback_percent", "10" if mode is Mode.WRITE_BACK else "0")
+    # Percentage of the flash that may be dirty before writeback becomes faster; 0: at once.
+    _set(f"{folder}/writeback_percent", "10" if mode is CacheMode.WRITE_BACK else "0")
     _set(f"{folder}/cache_mode", _MODES[mode])
     _set(f"{folder}/writeback_running", "1")
 
@@ -346,7 +348,7 @@ def set_mode(origin: str, mode: Mode) -> None:
 def flush(disk: str) -> None:
     """Flush the slow disk's own cache (bcache passes a flush on to it).
 
-    bcache calls what it has written back clean without flushing that disk (writeback.c).
+    bcache calls written-back data clean without flushing that disk (writeback.c).
     """
     handle = os.open(f"/dev/{disk}", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -355,23 +357,23 @@ def flush(disk: str) -> None:
         os.close(handle)
 
 
-def release_flash(flash: str, *, within_s: float) -> None:
-    """Detach a flash device; its disk goes on without.
+def detach_flash(flash: str, *, within_s: float) -> None:
+    """Detach a flash device; its slow disk goes on without flash.
 
     Raises:
         CommandError: not detached in time.
     """
-    found = set_of(flash)
+    found = cache_set_folder(flash)
     if found is not None:
         _set(f"{found}/unregister", "1")
     _await_gone(flash, within_s)
 
 
 def stop(origin: str, *, within_s: float) -> None:
-    """End the use of a disk that nothing has open.
+    """Stop a slow disk's bcache device, which nothing has open.
 
     Raises:
-        CommandError: it is still there.
+        CommandError: the device is still there.
     """
     folder = _folder(origin)
     if folder is not None:
@@ -389,7 +391,7 @@ def _await_gone(device: str, within_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def human_bytes(text: str) -> int:
+def parse_human_bytes(text: str) -> int:
     """Read a number as bcache prints it, such as `1.3M`."""
     match = re.fullmatch(r"(-?[0-9]+)(?:\.([0-9]+))?([kMGT]?)", text.strip())
     if match is None:
@@ -399,7 +401,7 @@ def human_bytes(text: str) -> int:
 
 
 def _folder(device: str) -> str | None:
-    """Return a device's folder in sysfs, None where bcache does not have it."""
+    """Return a device's bcache folder in sysfs, None where the device is not registered."""
     try:
         number = os.stat(device).st_rdev
     except FileNotFoundError:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Asks corosync how it counts and what it sees, and has it read its configuration again."""
+"""Corosync on this node: quorum, members, vote mode, links; reload; the qdevice daemon."""
 
 from __future__ import annotations
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.vote_mode import Tally
+from sanctl.model.vote_mode import VoteMode
 from sanctl.parse.corosync import (
     Link,
     Membership,
     parse_cfgtool,
-    parse_cmap_tally,
+    parse_cmap_vote_mode,
     parse_quorumtool,
 )
 from sanctl.system.runner import Runner
@@ -20,24 +20,24 @@ _DEVICE_UNIT = "corosync-qdevice.service"
 
 
 def membership(runner: Runner) -> Membership:
-    """Return the partition this node is in.
+    """Return the partition this node is in: whether it has quorum, and its members.
 
     Raises:
         CommandError: corosync does not answer.
     """
-    # 2: not quorate. 1: could not ask, which reads as not quorate and nobody there.
+    # 2: not quorate. 1: could not ask, which reads as not quorate and without members.
     return parse_quorumtool(
         runner.run(["corosync-quorumtool", "-s"], timeout_s=_TIMEOUT_S, ok=range(3)).stdout
     )
 
 
-def live_tally(runner: Runner) -> Tally | None:
-    """Return how the running corosync counts; None if it is in no way sanctl knows.
+def live_vote_mode(runner: Runner) -> VoteMode | None:
+    """Return how the running corosync counts votes; None if in no way that sanctl knows.
 
     Raises:
         CommandError: corosync does not answer.
     """
-    return parse_cmap_tally(
+    return parse_cmap_vote_mode(
         runner.run(["corosync-cmapctl", "quorum."], timeout_s=_TIMEOUT_S).stdout
     )
 
@@ -48,14 +48,14 @@ def links(runner: Runner) -> tuple[Link, ...]:
     Raises:
         CommandError: corosync does not answer.
     """
-    # 1: a link is down, which the text tells.
+    # 1: a link is down, which the text shows.
     return parse_cfgtool(
         runner.run(["corosync-cfgtool", "-s"], timeout_s=_TIMEOUT_S, ok=(0, 1)).stdout
     )
 
 
-def device_state(runner: Runner) -> str:
-    """Return what corosync-qdevice says of its host, such as `Connected`; empty if it is off."""
+def qdevice_state(runner: Runner) -> str:
+    """Return the state of corosync-qdevice's connection, such as `Connected`; empty if off."""
     result = runner.run(["corosync-qdevice-tool", "-s"], timeout_s=_TIMEOUT_S, ok=range(256))
     for line in result.stdout.splitlines():
         key, _, value = line.partition(":")
@@ -65,9 +65,9 @@ def device_state(runner: Runner) -> str:
 
 
 def reload(runner: Runner) -> None:
-    """Have the corosync of every node in this partition read its configuration again, at once.
+    """Have the corosync of every node in this partition reload its configuration, at once.
 
-    Corosync orders the request among its messages: all nodes change between the same two of them.
+    Corosync orders the request among its messages: all nodes change between the same two messages.
 
     Raises:
         CommandError: a node refused; `journalctl -u corosync` there says why.
@@ -84,12 +84,12 @@ def reload(runner: Runner) -> None:
         )
 
 
-def set_device(runner: Runner, *, running: bool) -> None:
-    """Start the daemon that asks the quorum device for its vote, or stop it.
+def set_qdevice(runner: Runner, *, running: bool) -> None:
+    """Start or stop corosync-qdevice, which asks the quorum device for its vote.
 
-    At a boot it starts by itself if corosync.conf has a device (role sanctl_qdevice). A start is
-    not waited for: who calls has other things to do, and looks again. A stop is, as it has to come
-    before what follows.
+    At a boot the daemon starts by itself if corosync.conf has a device (role sanctl_qdevice). A
+    start is not waited for: the caller has other things to do, and looks again. A stop is waited
+    for, as the steps after it need the daemon gone.
 
     Raises:
         CommandError: systemd could not, or the daemon did not end in time.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Device-mapper devices by their names: what the kernel says of them, and dmsetup(8)."""
+"""Any device-mapper device by its name: create, swap its table, suspend, remove (dmsetup(8))."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_SUCH_DEVICE = (errno.ENOENT, errno.ENXIO, errno.ENODEV)
 
 
 def path(dm_name: str) -> str:
-    """Return the node by which a device is opened."""
+    """Return the path by which a device is opened."""
     return f"{_FOLDER}/{dm_name}"
 
 
@@ -45,80 +45,82 @@ def kernel_name(dm_name: str) -> str | None:
     return None
 
 
-def below(dm_name: str) -> str | None:
-    """Return the name of the block device that a device leads onto; no process, no open of it.
+def lower_device(dm_name: str) -> str | None:
+    """Return the name of the block device below a device; no process, and no open of the device.
 
-    Empty where it leads onto none; None where there is no such device. The kernel is asked for the
-    table in force: sysfs (`slaves`) also shows what one leads onto that was only loaded.
+    Empty where the table has no block device; None where there is no such device. The kernel is
+    asked for the active table: sysfs (`slaves`) also shows the devices of an inactive one.
 
     Raises:
-        CommandError: the kernel did not tell.
+        CommandError: the kernel did not answer.
     """
     try:
         handle = os.open(f"{_FOLDER}/control", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in _NO_SUCH_DEVICE:
-            return None  # No device-mapper, so nothing of it.
-        raise _untold(dm_name, error) from error
-    asked = _IOCTL.pack(4, 0, 0, _IOCTL_BYTES, _IOCTL.size, 0, 0, 0, 0, 0, 0, dm_name.encode(), b"")
+            return None  # No device-mapper, so no such device.
+        raise _unknown(dm_name, error) from error
+    request = _IOCTL.pack(
+        4, 0, 0, _IOCTL_BYTES, _IOCTL.size, 0, 0, 0, 0, 0, 0, dm_name.encode(), b""
+    )
     try:
-        told = fcntl.ioctl(handle, _TABLE_DEPS, asked.ljust(_IOCTL_BYTES, b"\0"))
+        answer = fcntl.ioctl(handle, _TABLE_DEPS, request.ljust(_IOCTL_BYTES, b"\0"))
     except OSError as error:
         if error.errno in _NO_SUCH_DEVICE:
             return None
-        raise _untold(dm_name, error) from error
+        raise _unknown(dm_name, error) from error
     finally:
         os.close(handle)
-    at = _IOCTL.unpack_from(told)[4]
-    if not _COUNT.unpack_from(told, at)[0]:
+    at = _IOCTL.unpack_from(answer)[4]
+    if not _COUNT.unpack_from(answer, at)[0]:
         return ""
-    (number,) = struct.unpack_from(_DEVICE, told, at + _COUNT.size)
+    (number,) = struct.unpack_from(_DEVICE, answer, at + _COUNT.size)
     device = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
     return os.path.basename(os.path.realpath(device))
 
 
-def _untold(dm_name: str, error: OSError) -> CommandError:
+def _unknown(dm_name: str, error: OSError) -> CommandError:
     return CommandError(
-        Problem("SAN-DM-001", f"device-mapper does not tell of {dm_name}: {error.strerror}")
+        Problem("SAN-DM-001", f"device-mapper gave no answer about {dm_name}: {error.strerror}")
     )
 
 
 def is_suspended(dm_name: str) -> bool:
-    """Whether a device holds I/O back."""
+    """Whether a device is suspended: its I/O waits."""
     return read_text_or(f"/sys/block/{kernel_name(dm_name)}/dm/suspended", "0").strip() == "1"
 
 
 def size_bytes(dm_name: str) -> int | None:
-    """Return a device's size, None where there is none."""
+    """Return a device's size, None where there is no such device."""
     node = kernel_name(dm_name)
     text = read_text_or(f"/sys/block/{node}/size", "") if node else ""
     return int(text) * SECTOR_BYTES if text.strip() else None
 
 
-def limit(dm_name: str, which: str) -> str:
-    """Return a limit of a device's queue (sysfs-block, queue/*), empty where it is not told."""
+def queue_limit(dm_name: str, which: str) -> str:
+    """Return a limit of a device's queue (sysfs-block, queue/*), empty where sysfs has none."""
     return read_text_or(f"/sys/block/{kernel_name(dm_name)}/queue/{which}", "").strip()
 
 
 def create(runner: Runner, dm_name: str, table: str) -> None:
-    """Make a device.
+    """Create a device.
 
     Raises:
         CommandError: there is one of that name, or the kernel refused the table.
     """
-    # No udev rules: they would open and probe the device while it leads somewhere. --verifyudev
-    # makes libdm make the node itself then, which it otherwise leaves to udev.
+    # No udev rules: they would open and probe the device while its table has a device below.
+    # --verifyudev has libdm make the node itself then, which it otherwise leaves to udev.
     runner.run(
         ["dmsetup", "create", dm_name, "--noudevrules", "--verifyudev", "--table", table],
         timeout_s=TIMEOUT_S,
     )
 
 
-def swap(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Give a device another table, after what is in flight below it has ended.
+def swap_table(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Give a device another table, after the I/O in flight below it has ended.
 
     Raises:
-        CommandError: refused, or not done in time; it may still lead where it led.
+        CommandError: refused, or not done in time; the old table may still be active.
     """
     runner.run(["dmsetup", "reload", dm_name, "--table", table], timeout_s=TIMEOUT_S)
     try:
@@ -126,23 +128,23 @@ def swap(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S)
         # --noudevsync: nothing here waits for udev's links, and udev must not hold up a failover.
         runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=timeout_s)
     except CommandError:
-        # The kernel keeps the loaded table, and with it a hold on what that leads onto.
-        drop_loaded(runner, dm_name)
+        # The kernel keeps the inactive table, and with it a reference to the device below.
+        clear_inactive_table(runner, dm_name)
         raise
 
 
-def drop_loaded(runner: Runner, dm_name: str) -> None:
-    """Have the kernel forget a table that was loaded and is not in force, if there is one."""
+def clear_inactive_table(runner: Runner, dm_name: str) -> None:
+    """Have the kernel drop a device's inactive table (one that was only loaded), if any."""
     runner.run(["dmsetup", "clear", dm_name], timeout_s=TIMEOUT_S, ok=range(256))
 
 
 def suspend(runner: Runner, dm_name: str) -> None:
-    """Hold all I/O of a device back."""
+    """Suspend a device: all its I/O waits."""
     runner.run(["dmsetup", "suspend", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
 
 
 def resume(runner: Runner, dm_name: str) -> None:
-    """Let I/O through again that was held back."""
+    """Resume a suspended device."""
     runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The two device-mapper devices between the target and DRBD.
+"""The gate between LIO target and DRBD: open on the Primary, fails all I/O on a standby node.
 
-`sanctl-NAME` is what LIO opens and never changes below a session; it stands on
-`sanctl-NAME-gate`, which is `error` on a standby node and `linear` onto DRBD on the active one.
-Two, because a device's limits (write cache, discard, block sizes) are computed when its table is
-loaded: swapping the gate leaves those of the upper device as they were, so that every path of a
-device tells a host the same, on a standby node too. A host that learns "no write cache" from a
-standby path would send no flush through it after a failover.
+Two device-mapper devices. LIO opens `sanctl-NAME`, which never changes below a session; its table
+leads to `sanctl-NAME-gate`, which is `error` on a standby node and `linear` onto DRBD on the active
+one. Two, because a device's limits (write cache, discard, block sizes) are computed when its table
+is loaded: swapping the gate leaves the limits of the upper device as they were, so that all paths
+of a device report the same limits to a host, on a standby node too. A host that learns "no write
+cache" from a standby path would send no flush through it after a failover.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def target_device(name: str) -> str:
 
 
 def gate_table(name: str) -> str:
-    """Return what the gate of the device leads to, from the kernel: no process, no open.
+    """Return the target of the device's gate, from the kernel: no process, no open.
 
     One of `absent`, `error`, or the name of the block device below it (`drbd1`, `loop3`).
     """
-    below = dm.below(_gate(name))
+    below = dm.lower_device(_gate(name))
     if below is None:
         return "absent"
     return below or "error"
@@ -33,21 +33,21 @@ def gate_table(name: str) -> str:
 
 def is_complete(name: str) -> bool:
     """Whether both devices exist."""
-    return dm.below(_upper(name)) is not None and dm.below(_gate(name)) is not None
+    return dm.lower_device(_upper(name)) is not None and dm.lower_device(_gate(name)) is not None
 
 
 def is_suspended(name: str) -> bool:
-    """Whether one of the two devices holds I/O back: a growth or a swap was interrupted."""
+    """Whether one of the two devices is suspended: a growth or a swap was interrupted."""
     return dm.is_suspended(_upper(name)) or dm.is_suspended(_gate(name))
 
 
 def exists_any(name: str) -> bool:
     """Whether one of the two devices exists."""
-    return dm.below(_upper(name)) is not None or dm.below(_gate(name)) is not None
+    return dm.lower_device(_upper(name)) is not None or dm.lower_device(_gate(name)) is not None
 
 
 def size_bytes(name: str) -> int | None:
-    """Return the size of the device that LIO opens, or None when it does not exist."""
+    """Return the size of the device that LIO opens, or None when that does not exist."""
     return dm.size_bytes(_upper(name))
 
 
@@ -68,29 +68,29 @@ def _linear_table(size_bytes: int, below: str) -> str:
 
 
 def open_gate(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
-    """Lead the gate onto a block device: from now on I/O reaches it."""
-    dm.swap(runner, _gate(name), _linear_table(size_bytes, below))
+    """Open the gate onto a block device: from now on I/O reaches that device."""
+    dm.swap_table(runner, _gate(name), _linear_table(size_bytes, below))
 
 
 def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) -> None:
-    """Make the gate fail all I/O, after what is in flight below it has ended.
+    """Make the gate fail all I/O, after the I/O in flight below it has ended.
 
     The swap suspends the gate and waits for its I/O. Where that I/O hangs, so does the swap.
 
     Raises:
-        CommandError: not done within `timeout_s` seconds; the gate may still lead onto DRBD.
+        CommandError: not done within `timeout_s` seconds; the gate may still be open.
     """
-    dm.swap(runner, _gate(name), _error_table(size_bytes), timeout_s=timeout_s)
+    dm.swap_table(runner, _gate(name), _error_table(size_bytes), timeout_s=timeout_s)
 
 
-def release(runner: Runner, name: str) -> None:
+def resume(runner: Runner, name: str) -> None:
     """Let I/O through the upper device to the gate, where an interrupted growth holds it back."""
     if dm.is_suspended(_upper(name)):
         dm.resume(runner, _upper(name))
 
 
 def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
-    """Make both devices, with the limits of `shape`, and the gate closed.
+    """Create both devices, with the limits of `shape`, and the gate closed.
 
     Args:
         runner: starts dmsetup.
@@ -104,13 +104,13 @@ def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
     remove(runner, name)
     dm.create(runner, gate, _linear_table(size_bytes, shape))
     dm.create(runner, upper, _linear_table(size_bytes, dm.path(gate)))
-    dm.swap(runner, gate, _error_table(size_bytes))
+    dm.swap_table(runner, gate, _error_table(size_bytes))
 
 
 def grow_active(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
     """Grow both devices on the active node; I/O goes on."""
     open_gate(runner, name, below=below, size_bytes=size_bytes)
-    dm.swap(runner, _upper(name), _linear_table(size_bytes, dm.path(_gate(name))))
+    dm.swap_table(runner, _upper(name), _linear_table(size_bytes, dm.path(_gate(name))))
 
 
 def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
@@ -127,10 +127,10 @@ def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> N
     """
     gate, upper = _gate(name), _upper(name)
     dm.suspend(runner, upper)
-    dm.swap(runner, gate, _linear_table(size_bytes, shape))
+    dm.swap_table(runner, gate, _linear_table(size_bytes, shape))
     dm.suspend(runner, gate)
-    dm.swap(runner, upper, _linear_table(size_bytes, dm.path(gate)))
-    dm.swap(runner, gate, _error_table(size_bytes))
+    dm.swap_table(runner, upper, _linear_table(size_bytes, dm.path(gate)))
+    dm.swap_table(runner, gate, _error_table(size_bytes))
 
 
 def remove(runner: Runner, name: str) -> None:

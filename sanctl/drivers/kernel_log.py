@@ -10,7 +10,7 @@ _RECORD_BYTES = 8192
 
 
 def records() -> Iterator[tuple[int, str]]:
-    """Return what the log holds now: the number and the text of each record, oldest first."""
+    """Yield the records that the log holds now: sequence number and text, oldest first."""
     handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         while True:
@@ -19,7 +19,7 @@ def records() -> Iterator[tuple[int, str]]:
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                continue  # Overwritten before it was read; the next read goes on behind the gap.
+                continue  # Overwritten before this read; the next read goes on behind the gap.
             head, _, text = record.partition(";")
             number = head.split(",")[1:2]
             if number and number[0].isdecimal():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How fast the network behind one of this node's addresses is (sysfs-class-net)."""
+"""The speed of the network interface that has one of this node's addresses (sysfs-class-net)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _TIMEOUT_S = 10.0
 
 
 def bytes_per_s(runner: Runner, address: str) -> int | None:
-    """Return what the interface that has an address carries, None where it does not tell.
+    """Return the speed of the interface that has an address, None where that is not known.
 
-    A virtual interface has no speed; the kernel then says -1, or refuses to be asked.
+    A virtual interface has no speed; the kernel then says -1, or refuses the read.
     """
     done = runner.run(
         ["ip", "-oneline", "address", "show", "to", address], timeout_s=_TIMEOUT_S, ok=range(256)

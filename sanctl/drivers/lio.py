@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""LIO targets, through configfs.
+"""LIO iSCSI targets through configfs: backstore, portals, access list, ALUA state, unmap.
 
 Written against the kernel's interface (drivers/target/target_core_configfs.c) rather than through
 rtslib: the failover path has to start quickly, and every order here matters. The rules:
@@ -7,8 +7,8 @@ rtslib: the failover path has to start quickly, and every order here matters. Th
 * A LUN is in `default_tg_pt_gp`, which is Active/Optimized, from its creation until it is bound to
   a group. So the group exists, is Standby, and holds the LUN before the TPG is enabled; on the way
   out the TPG is disabled first.
-* Access lists are explicit. `generate_node_acls` is 0: an empty list admits nobody.
-* Everything can be run again: what is there is left, what is missing is made.
+* Access lists are explicit. `generate_node_acls` is 0: an empty list admits no initiator.
+* Everything can be run again: a part that is there is left, a part that is missing is created.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
-_DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same told by every path
+_DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same on every path
 # 1 MiB. Zeros are written on each disk (docs/adr/0040), by LIO within the thread that answers a
 # host's pings (target_core_iblock.c, iblock_execute_zero_out), and DRBD gives a standby up that
 # takes longer for one request than ko-count. LIO's own limit is 4 GiB.
@@ -48,7 +48,7 @@ class Target(NamedTuple):
         uuid: 32 hex digits; unit serial, and the source of the NAA identifier.
         portals: this node's portals as `address:port`, IPv6 addresses in brackets.
         initiators: the initiators that may log in.
-        offers_unmap: hosts are told that they may unmap.
+        offers_unmap: the target reports to hosts that UNMAP is supported.
     """
 
     name: str
@@ -145,7 +145,7 @@ def alua_state(name: str, minor: int) -> str:
 
 
 def set_alua_state(name: str, minor: int, state: int) -> None:
-    """Tell hosts that this node is, or is not, the way to the device.
+    """Set the ALUA state of this node's group, which hosts choose their path by.
 
     Raises:
         CommandError: there is no such group, or the kernel refused.
@@ -174,10 +174,10 @@ def exists_any(name: str, minor: int) -> bool:
 
 
 def create(target: Target, block_device: str) -> None:
-    """Make backstore, target, LUN and access list, Standby, and enable it last.
+    """Create backstore, target, LUN and access list, Standby, and enable the TPG last.
 
     Raises:
-        CommandError: the kernel refused a step; what was made stays, and running it again goes on.
+        CommandError: the kernel refused a step; the parts created stay, and a new call goes on.
     """
     backstore = _create_backstore(target, block_device)
     group = f"{backstore}/alua/sanctl-{target.node_id}"
@@ -207,11 +207,11 @@ def create(target: Target, block_device: str) -> None:
 
 
 def _make_portal(path: str) -> None:
-    """Make a portal, also in the moment in which another device's stop takes its own away.
+    """Create a portal, also in the moment in which another device's stop removes its own.
 
-    All targets with a portal share what listens there. While a stop resets or ends that, the kernel
-    does not find it and binds the address once more, which is still taken (iscsi_target.c,
-    iscsit_get_np, iscsit_add_np and iscsit_del_np).
+    All targets with a portal share one listening socket. While a stop resets or closes the socket,
+    the kernel does not find it and binds the address once more, which is still taken
+    (iscsi_target.c, iscsit_get_np, iscsit_add_np and iscsit_del_np).
     """
     deadline = time.monotonic() + _PORTAL_FREE_S
     while True:
@@ -246,45 +246,46 @@ def _create_backstore(target: Target, block_device: str) -> str:
         ("unmap_granularity", "8"),
         ("unmap_granularity_alignment", "0"),
         ("unmap_zeroes_data", "0"),
-        # Reservations live in one node's memory: until they travel with the device, a host is
-        # told that there are none rather than half of them.
+        # Reservations live in one node's memory: until they move with the device, a host sees
+        # that there are none rather than half of them.
         ("emulate_pr", "0"),
         ("emulate_3pc", "0"),
-        # A single write that is to be stable: the backstore drops that wish where the device below
-        # does not have it itself (target_core_iblock.c, iblock_execute_rw), and loop devices do
-        # not. Told so, a host flushes after such a write instead.
+        # FUA: the backstore drops the bit where the device below does not support it
+        # (target_core_iblock.c, iblock_execute_rw), and loop devices do not. A host that sees no
+        # FUA support flushes after such a write instead.
         ("emulate_fua_write", "0"),
     ):
         _set(f"{backstore}/attrib/{attribute}", value)
-    if has_long_block_limits(backstore):
+    if has_full_block_limits_page(backstore):
         _set(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
     offer_unmap(target.name, target.minor, on=target.offers_unmap)
     return backstore
 
 
-def has_long_block_limits(backstore: str) -> bool:
-    """Whether LIO tells its limits in a page that is long enough for Linux hosts to believe it.
+def has_full_block_limits_page(backstore: str) -> bool:
+    """Whether LIO's Block Limits VPD page is long enough for Linux hosts to use it.
 
-    A kernel that knows of atomic writes ends the page before them where the device has none, at 44
-    bytes (target_core_spc.c, spc_emulate_evpd_b0). Linux hosts read limits from 64 bytes on
-    (sd.c, sd_read_block_limits). Without one they ask for no zeros, and unmap by a WRITE SAME of
-    any length: refused, they would cease to. Where unmap is not offered every kernel's page is
-    short; a host that asks for more zeros then is refused, and writes them.
+    A kernel that supports atomic writes ends the page before those fields where the device has
+    none, at 44 bytes (target_core_spc.c, spc_emulate_evpd_b0). Linux hosts read the limits from 64
+    bytes on (sd.c, sd_read_block_limits). Without the page hosts send no WRITE SAME for zeros, and
+    unmap by a WRITE SAME of any length: refused, hosts would cease to unmap. Where unmap is not
+    offered every kernel's page is short; a host that asks for more zeros then is refused, and
+    writes them.
     """
     return read_text_or(f"{backstore}/attrib/atomic_max_len", "none").strip() != "0"
 
 
 def is_unmap_offered(name: str, minor: int) -> bool | None:
-    """Whether hosts are told that they may unmap; None: half, by one who died in the middle."""
+    """Whether the target offers UNMAP; None: half, as a process died between two attributes."""
     folder = f"{backstore_folder(name, minor)}/attrib"
-    told = {read_text(f"{folder}/{attribute}").strip() == "1" for attribute in _UNMAP}
-    return told.pop() if len(told) == 1 else None
+    values = {read_text(f"{folder}/{attribute}").strip() == "1" for attribute in _UNMAP}
+    return values.pop() if len(values) == 1 else None
 
 
 def offer_unmap(name: str, minor: int, *, on: bool) -> None:
-    """Tell hosts that they may unmap blocks, or that they may not; also while they are logged in.
+    """Offer UNMAP to hosts, or withdraw the offer; also while hosts are logged in.
 
-    One that believes the old word is refused, and ceases to (drivers/scsi/sd.c).
+    A host that has not noticed the withdrawal is refused, and ceases to unmap (drivers/scsi/sd.c).
 
     Raises:
         CommandError: the kernel refused.
@@ -329,7 +330,7 @@ def initiators(name: str) -> tuple[str, ...]:
 
 
 def set_initiators(name: str, wanted: Iterable[str]) -> None:
-    """Make the access list exactly this: first remove, then add.
+    """Make the access list exactly these initiators: first remove, then add.
 
     A removed initiator's session ends at once.
     """
@@ -359,9 +360,9 @@ def _remove_links(folder: str) -> None:
 
 
 def remove(name: str, minor: int) -> None:
-    """Take the target and its backstore away, whatever part of them is there.
+    """Remove the target and its backstore, whatever parts of them exist.
 
-    The TPG is disabled first: until the LUN is gone nobody may see it in the default group.
+    The TPG is disabled first: until the LUN is gone no host may see it in the default group.
     """
     for tpg in _tpgs(name):
         if read_text_or(f"{tpg}/enable", "0").strip() == "1":
@@ -384,13 +385,3 @@ def remove(name: str, minor: int) -> None:
         os.rmdir(backstore)
         with contextlib.suppress(OSError):
             os.rmdir(os.path.dirname(backstore))
-
-
-def session_count(name: str) -> int:
-    """Return how many initiators are logged in to the device on this node."""
-    count = 0
-    for tpg in _tpgs(name):
-        for acl in _folders(f"{tpg}/acls"):
-            text = read_text_or(f"{tpg}/acls/{acl}/info", "")
-            count += "No active iSCSI Session" not in text and bool(text.strip())
-    return count

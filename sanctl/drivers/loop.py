@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Loop devices over device files (losetup(8), sysfs-block-loop)."""
+"""Loop devices over device files: attach, detach, grow, drain (losetup(8), sysfs-block-loop)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
-_LEAVES_S = 5.0
+_AUTOCLEAR_S = 5.0
 _DELETED = " (deleted)"
-_WHO = "'fuser -v' on that device shows who has it open, the kernel's log whether its disk hangs"
+_HINT = "'fuser -v' shows which process has it open, the kernel's log whether its disk hangs"
 # linux/loop.h; struct loop_info64 has that many bytes.
 _CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
 
 
 def find(path: str) -> str | None:
-    """Return `/dev/loopN` that stands over the file, or None.
+    """Return `/dev/loopN` that is attached to the file, or None.
 
-    A loop device over a file that was deleted stands over another file than the one now there.
+    A loop device of a deleted file is attached to another file than the one now at that path.
     """
     return next((device for device, backing in _all() if backing == path), None)
 
 
-def is_direct(device: str) -> bool:
+def uses_direct_io(device: str) -> bool:
     """Whether a loop device reads and writes its file past the page cache."""
     name = device.removeprefix("/dev/")
     return read_text_or(f"/sys/block/{name}/loop/dio", "0").strip() == "1"
@@ -63,22 +63,22 @@ def _backing(device: str) -> str:
 
 
 def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
-    """Put a loop device over the file unless one is there; return its path.
+    """Attach a loop device to the file unless one is attached; return its path.
 
     Direct I/O for data, because an acknowledged write must be on the disk and not in this node's
     page cache, and because the data would otherwise be cached twice.
 
     Raises:
-        CommandError: losetup refused; or one that is being taken off is held open for too long.
+        CommandError: losetup refused; or a device that is being detached is held open for too long.
     """
-    deadline = time.monotonic() + _LEAVES_S
+    deadline = time.monotonic() + _AUTOCLEAR_S
     while (present := find(path)) is not None:
-        if not _is_leaving(present) and _backing(present) == path:
+        if not _is_detaching(present) and _backing(present) == path:
             return present
-        # It goes when the last that has it open closes it, and may be over another file then.
+        # The device is freed when the last process closes it, and may get another file then.
         if time.monotonic() > deadline:
             raise CommandError(
-                Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open", _WHO)
+                Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open", _HINT)
             )
         time.sleep(0.05)
     done = runner.run(
@@ -88,16 +88,16 @@ def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
     return done.stdout.strip()
 
 
-def _is_leaving(device: str) -> bool:
+def _is_detaching(device: str) -> bool:
     name = device.removeprefix("/dev/")
     return read_text_or(f"/sys/block/{name}/loop/autoclear", "1").strip() == "1"
 
 
 def drain(device: str) -> None:
-    """Return when every request that the loop device had begun has ended; new ones wait meanwhile.
+    """Return when all requests that the loop device had begun have ended; new ones wait meanwhile.
 
-    Giving a loop device the settings that it has changes nothing, and the kernel waits for what
-    is in flight before it takes them (loop_set_status in drivers/block/loop.c).
+    Setting the status that a loop device has already changes nothing, and the kernel waits for the
+    I/O in flight before it does (loop_set_status in drivers/block/loop.c).
 
     Raises:
         OSError: the device is gone.
@@ -116,10 +116,10 @@ def grow(runner: Runner, device: str) -> None:
 
 
 def is_claimed(device: str) -> bool:
-    """Whether DRBD, device-mapper or a mount has a loop device for itself (open(2), O_EXCL).
+    """Whether DRBD, device-mapper or a mount has claimed a loop device (open(2), O_EXCL).
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: the device cannot be opened.
     """
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
@@ -131,11 +131,12 @@ def is_claimed(device: str) -> bool:
 
 
 def detach(path: str) -> None:
-    """Take all loop devices off the file, also off deleted ones of that name; none is fine.
+    """Detach all loop devices from the file, also from deleted ones of that name; none is fine.
 
-    One that somebody else holds open, as udev does for a moment, goes when that is closed, and may
-    be over another replica's file right after. So each is held open itself, which keeps it where
-    it is, and looked at again (loop_clr_fd and lo_release in drivers/block/loop.c).
+    A device that another process holds open, as udev does for a moment, is freed when that process
+    closes it, and may be attached to another replica's file right after. So this opens each device,
+    which keeps it attached, and reads its backing file again (loop_clr_fd and lo_release in
+    drivers/block/loop.c).
 
     Raises:
         CommandError: the kernel refused, or did not answer.
@@ -143,10 +144,10 @@ def detach(path: str) -> None:
     for device, backing in _all():
         if backing.removesuffix(_DELETED) != path:
             continue
-        number = isolated_call.error_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
-        if number not in {0, errno.ENXIO}:  # over no file any more, or being taken off
+        number = isolated_call.errno_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
+        if number not in {0, errno.ENXIO}:  # ENXIO: no file any more, or being detached
             why = "no answer" if number is None else os.strerror(number)
-            raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}", _WHO))
+            raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}", _HINT))
 
 
 def _detach_if_over(path: str, device: str) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Node attributes: how agents tell the cluster what they see, and what it must remember.
+"""Node attributes as agents publish, query and delete them: attrd_updater(8), crm_attribute(8).
 
-Transient attributes go through attrd_updater(8), which holds them in memory until the node leaves
-the cluster; permanent ones are part of the CIB (crm_attribute(8)). Pacemaker takes those without
-quorum too: who needs it asks corosync.
+pacemaker-attrd holds transient attributes in memory until the node leaves the cluster; permanent
+ones are part of the CIB. Pacemaker accepts both without quorum too: a caller that needs quorum asks
+corosync.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from __future__ import annotations
 from sanctl.parse.attrd import parse_attributes
 from sanctl.system.runner import Runner
 
-# Told again by the next monitor: nothing that serves may wait long for being told of.
+# The next monitor publishes again: a device that serves must not wait long for an attribute.
 _TIMEOUT_S = 5.0
 
 
 def publish(runner: Runner, attribute: str, value: str) -> None:
     """Set a transient attribute of this node."""
-    # In one word: Pacemaker 2.1.5 takes a -INFINITY of its own for the options -I -N FINITY, and
+    # One argument: Pacemaker 2.1.5 reads a separate -INFINITY as the options -I -N FINITY, and
     # reports success.
     runner.run(["attrd_updater", "--name", attribute, f"--update={value}"], timeout_s=_TIMEOUT_S)
 
 
-def whisper(runner: Runner, attribute: str, value: str) -> None:
+def publish_private(runner: Runner, attribute: str, value: str) -> None:
     """Set a transient attribute of this node that never enters the CIB.
 
-    For what changes every second: a change of the CIB has the scheduler think again.
+    For values that change every second: each change of the CIB starts the scheduler.
     """
     runner.run(
         ["attrd_updater", "--name", attribute, f"--update={value}", "--private"],
@@ -33,8 +33,8 @@ def whisper(runner: Runner, attribute: str, value: str) -> None:
     )
 
 
-def look_up(runner: Runner, attribute: str, node: str) -> str:
-    """Return a transient attribute of any node, empty where it has none.
+def query(runner: Runner, attribute: str, node: str) -> str:
+    """Return a transient attribute of any node, empty where the node has none.
 
     Raises:
         CommandError: no answer came.
@@ -48,12 +48,12 @@ def look_up(runner: Runner, attribute: str, node: str) -> str:
     return found.get(node, "") if answer.status == 0 else ""
 
 
-def write_all(runner: Runner) -> None:
-    """Have all transient attributes written to the CIB again, as the daemon here knows them."""
+def refresh(runner: Runner) -> None:
+    """Have pacemaker-attrd write all transient attributes that it holds to the CIB again."""
     runner.run(["attrd_updater", "--refresh"], timeout_s=_TIMEOUT_S)
 
 
-def withdraw(runner: Runner, attribute: str) -> None:
+def delete(runner: Runner, attribute: str) -> None:
     """Remove a transient attribute of this node."""
     runner.run(["attrd_updater", "--name", attribute, "--delete"], timeout_s=_TIMEOUT_S)
 
@@ -61,19 +61,19 @@ def withdraw(runner: Runner, attribute: str) -> None:
 def set_promotion_score(runner: Runner, resource: str, score: int | None) -> None:
     """Publish this node's promotion score for a resource; None means never.
 
-    The scheduler reads the score of an anonymous clone's instance from `master-RESOURCE`. One
-    without any counts as -1, which a constraint that wants it there outweighs (Pacemaker Explained,
-    "Promotion scores"); -INFINITY nothing does.
+    The scheduler reads the score of an anonymous clone's instance from `master-RESOURCE`. An
+    instance without a score counts as -1, which a constraint with a positive score outweighs
+    (Pacemaker Explained, "Promotion scores"); nothing outweighs -INFINITY.
     """
     publish(runner, f"master-{resource}", "-INFINITY" if score is None else str(score))
 
 
-def withdraw_promotion_score(runner: Runner, resource: str) -> None:
+def delete_promotion_score(runner: Runner, resource: str) -> None:
     """Remove this node's promotion score for a resource that is stopped here."""
-    withdraw(runner, f"master-{resource}")
+    delete(runner, f"master-{resource}")
 
 
-def forget(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:
+def delete_permanent(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:
     """Remove a permanent attribute of any node; one that is not there is fine."""
     runner.run(
         ["crm_attribute", "--node", node, "--name", attribute, "--delete", "--lifetime", "forever"],

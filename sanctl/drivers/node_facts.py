@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Looks at this machine: services, kernel modules, files. Changes nothing."""
+"""Read-only facts about this node for `sanctl doctor`: units, kernel modules, files, clock."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Unit:
     enabled: str
 
 
-class HostPort(Protocol):
-    """What the doctor needs to know of this machine."""
+class NodeFactsPort(Protocol):
+    """What the doctor needs to know about this node."""
 
     def node_name(self) -> str:
-        """Return the name of this machine."""
+        """Return the name of this node."""
         ...
 
     def units(self, names: Collection[str]) -> Mapping[str, Unit] | None:
@@ -53,12 +53,12 @@ class HostPort(Protocol):
         ...
 
     def is_clock_synchronised(self) -> bool | None:
-        """Whether a time service keeps the clock; None is unknown."""
+        """Whether a time service synchronises the clock; None is unknown."""
         ...
 
 
-class Host:
-    """This machine."""
+class NodeFacts:
+    """This node, asked through systemd and the filesystem."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -81,7 +81,7 @@ class Host:
             )
         except CommandError:
             return None
-        # One block per unit, in the order asked for; Id is another for an alias.
+        # One block per unit, in the order of the arguments; an alias has another unit's Id.
         blocks = result.stdout.strip("\n").split("\n\n")
         return {name: _unit(block) for name, block in zip(names, blocks, strict=False)}
 

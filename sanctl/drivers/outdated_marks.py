@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Marks of outdated replicas in the CIB: one look that tells all about one, one change to set it.
+"""Outdated marks in the CIB: one query reads a mark and its surroundings, one change sets it.
 
 A mark is the permanent node attribute `sanctl-outdated-NAME`, with the device's UUID as its value.
-This talks to the CIB directly (cibadmin(8)): on the way of a failover each program costs, and a
-mark sometimes has to come with another version of the CIB. Queries are answered from this node's
-copy, changes by the whole partition.
+This module talks to the CIB directly (cibadmin(8)): during a failover each program costs time, and
+a mark sometimes has to come with another version of the CIB. Queries are answered from this node's
+CIB, changes by the whole partition.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from sanctl.system.runner import Runner
 _TIMEOUT_S = 20.0
 
 
-class Sight(NamedTuple):
-    """What this node's copy of the CIB says of a device and a peer.
+class MarkState(NamedTuple):
+    """A device's mark on a peer, in this node's CIB.
 
     Attributes:
         admin_epoch: the first number of the CIB's version.
         uuid: the device's UUID.
         node_id: the peer's id.
-        set_id: the set of the peer's attributes that holds the mark, or would.
-        pair_id: the mark, or what it would be called.
+        set_id: the id of the peer's attribute set that holds the mark, or would.
+        pair_id: the id of the mark's nvpair, or the id that it would get.
         value: the mark's value, empty without one.
         state: the peer's `node_state`, None where there is none.
         own_value: the value of this node's own mark, empty without one.
@@ -53,20 +53,20 @@ class Sight(NamedTuple):
         return self.value == self.uuid
 
 
-def attribute(device: str) -> str:
+def attribute_name(device: str) -> str:
     """Return the name of the node attribute that marks a replica of a device."""
     return f"sanctl-outdated-{device}"
 
 
-def look(runner: Runner, device: str, peer: str) -> Sight:
-    """Read what the CIB says of a device's replica on a peer, in one query.
+def read(runner: Runner, device: str, peer: str) -> MarkState:
+    """Read the mark of a device's replica on a peer, in one query.
 
     Raises:
-        CommandError: no answer, or the CIB knows no such device or node.
+        CommandError: no answer, or the CIB has no such device or node.
     """
     here = os.uname().nodename
     node, own = f"//nodes/node[@uname='{peer}']", f"//nodes/node[@uname='{here}']"
-    mark = f"instance_attributes/nvpair[@name='{attribute(device)}']"
+    mark = f"instance_attributes/nvpair[@name='{attribute_name(device)}']"
     paths = (
         "/cib",
         f"//node_state[@uname='{peer}']",
@@ -83,7 +83,7 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
     )
     admin_epoch = uuid = node_id = set_id = last_set = pair_id = value = own_value = last_node = ""
     state = None
-    # In the order in which they stand in the CIB: a pair comes after the node and set that hold it.
+    # Elements come in the CIB's order: an nvpair comes after the node and the set that hold it.
     for element in ET.fromstring(answer.stdout).iter():  # noqa: S314 - the cluster's own CIB
         name, identifier = element.get("name"), element.get("id", "")
         match element.tag:
@@ -97,9 +97,9 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
                 set_id, last_set = set_id or identifier, identifier
             case "nvpair" if name == "uuid":
                 uuid = element.get("value", "")
-            case "nvpair" if name == attribute(device) and last_node != peer:
+            case "nvpair" if name == attribute_name(device) and last_node != peer:
                 own_value = element.get("value", "")
-            case "nvpair" if name == attribute(device):
+            case "nvpair" if name == attribute_name(device):
                 set_id, pair_id, value = last_set, identifier, element.get("value", "")
             case "node_state":
                 state = element
@@ -107,41 +107,44 @@ def look(runner: Runner, device: str, peer: str) -> Sight:
         raise CommandError(
             Problem("SAN-AGENT-012", f"the CIB has no device {device} or no node {peer}")
         )
-    return Sight(
+    return MarkState(
         admin_epoch=int(admin_epoch),
         uuid=uuid,
         node_id=node_id,
-        # The ids that crm_attribute would give, so that either finds what the other wrote.
+        # The ids that crm_attribute would give, so that each finds an attribute of the other.
         set_id=set_id or f"nodes-{node_id}",
-        pair_id=pair_id or f"nodes-{node_id}-{attribute(device)}",
+        pair_id=pair_id or f"nodes-{node_id}-{attribute_name(device)}",
         value=value,
         state=state,
         own_value=own_value,
     )
 
 
-def put(runner: Runner, device: str, peer: str, seen: Sight, *, outranks: bool) -> None:
+def set_mark(
+    runner: Runner, device: str, peer: str, seen: MarkState, *, raises_admin_epoch: bool
+) -> None:
     """Mark a peer's replica of a device.
 
     Args:
         runner: runs cibadmin.
         device: the device's name.
         peer: the node's name.
-        seen: what `look` has returned.
-        outranks: raise the CIB's admin_epoch in the same change, so that this CIB is newer than any
-            that the peer may bring along, whatever it has changed when it was alone. Pacemaker
-            refuses a number that is less than the one it has: then somebody else has raised it.
+        seen: the mark's state, as `read` has returned it.
+        raises_admin_epoch: raise the CIB's admin_epoch in the same change, so that this CIB is
+            newer than any that the peer may bring along, whatever changes the peer made while it
+            was alone. Pacemaker refuses a number that is less than its own: then another node has
+            raised it.
 
     Raises:
-        CommandError: refused, or no answer came; it may have been set.
+        CommandError: refused, or no answer came; the mark may have been set.
     """
     cib = ET.Element("cib")
-    if outranks:
+    if raises_admin_epoch:
         cib.set("admin_epoch", str(seen.admin_epoch + 1))
     nodes = ET.SubElement(ET.SubElement(cib, "configuration"), "nodes")
     node = ET.SubElement(nodes, "node", id=seen.node_id, uname=peer)
     group = ET.SubElement(node, "instance_attributes", id=seen.set_id)
-    ET.SubElement(group, "nvpair", id=seen.pair_id, name=attribute(device), value=seen.uuid)
+    ET.SubElement(group, "nvpair", id=seen.pair_id, name=attribute_name(device), value=seen.uuid)
     runner.run(
         ["cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe"],
         stdin=ET.tostring(cib, encoding="unicode"),

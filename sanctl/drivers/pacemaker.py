@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Talks to Pacemaker through its own tools: read the CIB, read the status, apply a patchset."""
+"""Pacemaker for the commands: whole CIB, crm_mon status, atomic patchset, failure clean-up."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _EXIT_DISCONNECTED = 102
 _EXIT_OLD = 103
 _EXIT_QUORUM = 106
 _EXIT_NO_SUCH = (6, 78, 105)  # 78 is what attrd_updater of Pacemaker 3.0.0 says
-# A patchset whose source is ahead of this node's CIB exits with 1 and says so only in words.
+# A patchset whose source is ahead of this node's CIB exits with 1; only the text says why.
 _STALE_WORDS = ("older than existing", "update diff failed", "Application of an update diff")
 _NO_QUORUM_WORDS = ("no quorum", "Quorum required")
 _MON_SECTIONS = "none,summary,nodes,resources,failures,fencing"
 
 
 class StaleCib(CommandError):
-    """The CIB has changed since the patchset was planned: read, plan and try again."""
+    """The CIB has changed since the patchset was planned: query, plan and patch again."""
 
 
 class PacemakerPort(Protocol):
-    """What the use-cases need of Pacemaker."""
+    """What sanctl/ops needs of Pacemaker."""
 
     def query(self) -> str:
         """Return the CIB's text.
@@ -58,27 +58,27 @@ class PacemakerPort(Protocol):
         """
         ...
 
-    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
-        """Set a transient attribute of a node; None takes it away.
+    def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
+        """Set a transient attribute of a node; None deletes it.
 
         Raises:
             CommandError: Pacemaker refused or did not answer.
         """
         ...
 
-    def node_words(self, attribute: str) -> Mapping[str, str]:
-        """Return a transient attribute by node, also one that never enters the CIB.
+    def transient_attributes(self, attribute: str) -> Mapping[str, str]:
+        """Return a transient attribute by node, also a private one, which never enters the CIB.
 
         Raises:
             CommandError: Pacemaker did not answer.
         """
         ...
 
-    def forget_failures(self, resource: str) -> None:
+    def clean_up_failures(self, resource: str) -> None:
         """Make Pacemaker forget a resource's failures.
 
-        A fail-count outlives its resource: one made later under the same name would never be
-        started on a node where the old one failed.
+        A fail-count outlives its resource: a resource created later under the same name would
+        never be started on a node where the old resource failed.
 
         Raises:
             CommandError: Pacemaker refused or did not answer.
@@ -100,8 +100,8 @@ class Pacemaker:
         """See PacemakerPort.monitor."""
         return self._read(["crm_mon", "--output-as=xml", f"--include={_MON_SECTIONS}"])
 
-    def node_words(self, attribute: str) -> Mapping[str, str]:
-        """See PacemakerPort.node_words."""
+    def transient_attributes(self, attribute: str) -> Mapping[str, str]:
+        """See PacemakerPort.transient_attributes."""
         answer = self._runner.run(
             ["attrd_updater", "--query", "--all", "--name", attribute],
             timeout_s=_QUERY_TIMEOUT_S,
@@ -116,7 +116,7 @@ class Pacemaker:
             raise Unreachable(
                 Problem(
                     "SAN-CLU-002",
-                    f"Pacemaker cannot be asked: {error.problems[0].text}",
+                    f"Pacemaker gives no answer: {error.problems[0].text}",
                     "run sanctl on a node of the cluster; 'systemctl status pacemaker' shows more",
                 )
             ) from error
@@ -124,16 +124,16 @@ class Pacemaker:
             return result.stdout
         raise _as_unreachable(result)
 
-    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
-        """See PacemakerPort.set_node_word."""
+    def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
+        """See PacemakerPort.set_transient_attribute."""
         verb = ["--delete"] if value is None else [f"--update={value}"]
         self._runner.run(
             ["attrd_updater", "--node", node, "--name", attribute, *verb],
             timeout_s=_PATCH_TIMEOUT_S,
         )
 
-    def forget_failures(self, resource: str) -> None:
-        """See PacemakerPort.forget_failures."""
+    def clean_up_failures(self, resource: str) -> None:
+        """See PacemakerPort.clean_up_failures."""
         self._runner.run(
             ["crm_resource", "--cleanup", "--resource", resource], timeout_s=_PATCH_TIMEOUT_S
         )
@@ -155,7 +155,7 @@ class Pacemaker:
             raise Refused(
                 Problem(
                     "SAN-CLU-001",
-                    "Pacemaker takes no change: this part of the cluster has no quorum",
+                    "Pacemaker accepts no change: this part of the cluster has no quorum",
                     "run the command on a node of the majority, or bring nodes back first",
                 )
             )
@@ -174,7 +174,7 @@ def _as_unreachable(result: CommandResult) -> Unreachable:
     said = (result.stderr.strip() or result.stdout.strip())[-200:]
     if result.status in _EXIT_INSUFFICIENT_PRIVILEGES:
         return Unreachable(
-            Problem("SAN-CLU-003", "Pacemaker lets only root ask it", "run the command as root")
+            Problem("SAN-CLU-003", "only root may ask Pacemaker", "run the command as root")
         )
     if result.status == _EXIT_DISCONNECTED:
         return Unreachable(

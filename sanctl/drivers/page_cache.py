@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The page cache over a device file: whether it holds writes back, how much, and flushing it.
+"""The page cache over a device file: direct I/O, sync flag, dirty bytes and limit, flush.
 
 What decides is read from the kernel each time: the loop device's direct I/O flag (sysfs) and the
 file's synchronous flag (FS_SYNC_FL of ioctl_iflags(2), kept by the filesystem over a boot).
@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from sanctl.drivers import loop
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
-from sanctl.system.files import exists, read_text_or, write_atomically
+from sanctl.model.cache_policy import CacheMode
+from sanctl.system import state_files
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, _FS_SYNC_FL = 0x80086601, 0x40086602, 0x8
@@ -27,7 +28,7 @@ _VM = "/proc/sys/vm"
 _DIRTY_SETTINGS = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
 
 
-class Hold(NamedTuple):
+class WriteState(NamedTuple):
     """How a device file is written.
 
     Attributes:
@@ -39,32 +40,32 @@ class Hold(NamedTuple):
     is_synchronous: bool
 
     @property
-    def mode(self) -> Mode:
-        """What that amounts to."""
+    def mode(self) -> CacheMode:
+        """The cache mode that the two flags amount to."""
         if self.is_synchronous:
-            return Mode.WRITE_THROUGH
-        return Mode.WRITE_BACK if self.is_buffered else Mode.NONE
+            return CacheMode.WRITE_THROUGH
+        return CacheMode.WRITE_BACK if self.is_buffered else CacheMode.NONE
 
 
 class Usage(NamedTuple):
     """A file's pages in RAM, in bytes: all, and those not yet on the disk."""
 
-    cached: int
-    dirty: int
+    cached_bytes: int
+    dirty_bytes: int
 
 
-def observe(path: str) -> Hold | None:
+def observe(path: str) -> WriteState | None:
     """Return how an attached device file is written; None without a loop device over it."""
     device = loop.find(path)
     if device is None:
         return None
-    return Hold(not loop.is_direct(device), bool(_flags(path) & _FS_SYNC_FL))
+    return WriteState(not loop.uses_direct_io(device), bool(_flags(path) & _FS_SYNC_FL))
 
 
 def set_synchronous(path: str, *, on: bool) -> None:
-    """Make writes of the file end when they are on stable storage, or no longer.
+    """Make writes of the file end when they are on stable storage, or remove that flag.
 
-    Holds for the next write, also through a file that is open (IS_SYNC in fs.h).
+    In force from the next write on, also through a file that is open (IS_SYNC in fs.h).
 
     Raises:
         CommandError: the filesystem refused.
@@ -81,25 +82,25 @@ def set_synchronous(path: str, *, on: bool) -> None:
 
 
 def set_buffered(runner: Runner, path: str, *, on: bool) -> bool:
-    """Let the loop device write through the page cache, or past it; return whether it does.
+    """Let the loop device write through the page cache, or past it; return which of them it does.
 
     The kernel may refuse direct I/O without an error, as where blocks do not align.
     """
     device = loop.find(path)
     if device is None:
         return False
-    if loop.is_direct(device) is on:
+    if loop.uses_direct_io(device) is on:
         runner.run(
             ["losetup", f"--direct-io={'off' if on else 'on'}", device], timeout_s=_LOOP_TIMEOUT_S
         )
-    return not loop.is_direct(device)
+    return not loop.uses_direct_io(device)
 
 
 def flush(path: str) -> None:
-    """Return when all that was written to the file before is on stable storage.
+    """Return when all earlier writes of the file are on stable storage.
 
     Raises:
-        CommandError: the disk failed; what was dirty is lost, and no later flush will say so.
+        CommandError: the disk failed; dirty data is lost, and no later flush reports that.
     """
     try:
         with _opened(path) as handle:
@@ -117,7 +118,7 @@ def drain(path: str) -> None:
     fs/iomap/direct-io.c), so one that began before the flag was set ends without being stable.
 
     Raises:
-        CommandError: the loop device did not take it.
+        CommandError: the loop device refused.
     """
     device = loop.find(path)
     if device is None:
@@ -131,8 +132,8 @@ def drain(path: str) -> None:
 
 
 def usage(path: str) -> Usage | None:
-    """Return how much of a file is in RAM (cachestat(2), Linux 6.5); None if that is not told."""
-    import ctypes  # noqa: PLC0415 - only for what is in write-back
+    """Return how much of a file is in RAM (cachestat(2), Linux 6.5); None where not supported."""
+    import ctypes  # noqa: PLC0415 - only for devices in write-back
 
     page = os.sysconf("SC_PAGE_SIZE")
     everything = struct.pack("QQ", 0, 0)
@@ -144,35 +145,34 @@ def usage(path: str) -> Usage | None:
     return Usage(cached * page, (dirty + writeback) * page)
 
 
-def limit_dirty(limit_bytes: int | None, *, saved_in: str) -> None:
-    """Limit what may be dirty in this node's whole page cache; None brings back what was before.
+def set_dirty_limit(limit_bytes: int | None, *, saved_in: state_files.StateFile) -> None:
+    """Limit the dirty bytes of this node's whole page cache; None restores the former settings.
 
-    Of the kernel's limits this is the one that holds writers back in time. The one of a single
-    filesystem (`strict_limit` and `max_bytes` of sysfs-class-bdi) does not reach a loop device's
-    writes: 125 MiB were dirty under a limit of 4 MiB (Linux 7.2).
+    This is the kernel's only limit that throttles writers in time. The limit of a single filesystem
+    (`strict_limit` and `max_bytes` of sysfs-class-bdi) does not reach a loop device's writes: 125
+    MiB were dirty under a limit of 4 MiB (Linux 7.2).
 
     Args:
         limit_bytes: the limit; writing back begins at half of it.
-        saved_in: the file that keeps what was there before.
+        saved_in: the file that keeps the former settings.
     """
     if limit_bytes is None:
-        before = read_text_or(saved_in, "").split()
+        before = saved_in.read().split()
         for name, value in zip(_DIRTY_SETTINGS, before, strict=False):
-            # Of bytes and ratio one is 0: the one that was not in force, and must not be written.
+            # Of bytes and ratio one is 0: that one was not in force, and must not be written.
             if value != "0":
                 _write(f"{_VM}/{name}", value)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(saved_in)
+        saved_in.remove()
         return
-    if not exists(saved_in):
+    if not saved_in.exists():
         told = [read_text_or(f"{_VM}/{name}", "0").strip() for name in _DIRTY_SETTINGS]
-        write_atomically(saved_in, " ".join(told))
+        saved_in.write(" ".join(told))
     _write(f"{_VM}/dirty_background_bytes", str(limit_bytes // 2))
     _write(f"{_VM}/dirty_bytes", str(limit_bytes))
 
 
-def flush_rate(path: str) -> int | None:
-    """Return how many bytes a second the kernel reckons that the file's disk takes."""
+def flush_rate_bytes_s(path: str) -> int | None:
+    """Return the kernel's estimate of the file's disk, in bytes a second; None without one."""
     number = os.stat(path).st_dev
     stats = f"/sys/kernel/debug/bdi/{os.major(number)}:{os.minor(number)}/stats"
     for line in read_text_or(stats, "").splitlines():
@@ -186,10 +186,10 @@ def flush_rate(path: str) -> int | None:
 def _flags(path: str) -> int:
     with _opened(path) as handle:
         try:
-            told = fcntl.ioctl(handle, _FS_IOC_GETFLAGS, bytes(8))
+            flags = fcntl.ioctl(handle, _FS_IOC_GETFLAGS, bytes(8))
         except OSError:
             return 0  # A filesystem without such flags has none set.
-    return int(struct.unpack("l", told)[0])
+    return int(struct.unpack("l", flags)[0])
 
 
 def _refused(path: str, error: OSError) -> CommandError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Pools on this node: directories on mounted filesystems that hold device files.
+"""Data and metadata files of devices in a pool's directory, the pool's marker file, free space.
 
-A pool proves that it is there by its marker file, which holds the pool's UUID. Without it the
-filesystem is not mounted, or is another one: never an empty pool.
+The marker file holds the pool's UUID and proves that the pool's filesystem is mounted. A directory
+without the marker is not mounted, or is another filesystem: never an empty pool.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import os
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import read_text, sync_folder
+from sanctl.system.files import fsync_folder, read_text
 
 MARKER = ".sanctl-pool"
 _MIB = 1 << 20
 
 
 class DeviceFiles(NamedTuple):
-    """Where one device's replica lies in a pool: paths of its data and its DRBD metadata."""
+    """One device's files in a pool: paths of its data and its DRBD metadata."""
 
     data: str
     metadata: str
 
 
-def check(path: str, uuid: str) -> None:
+def check_marker(path: str, uuid: str) -> None:
     """Make sure that the pool at `path` is the one with this UUID.
 
     Raises:
@@ -61,13 +61,13 @@ def check(path: str, uuid: str) -> None:
 
 
 def files_of(path: str, name: str, uuid: str) -> DeviceFiles:
-    """Return where a device's files lie in the pool at `path`."""
+    """Return the paths of a device's files in the pool at `path`."""
     stem = f"{path}/devices/{name}.{uuid}"
     return DeviceFiles(f"{stem}.data", f"{stem}.meta")
 
 
 def metadata_bytes(size_bytes: int) -> int:
-    """Return how large the metadata file of a device has to be.
+    """Return the size that the metadata file of a device needs.
 
     DRBD keeps one bit for 4 KiB and peer, plus the activity log and the superblock
     (drbd_int.h, BM_BLOCK_SIZE); counted here for three peers, rounded up to whole MiB.
@@ -76,17 +76,17 @@ def metadata_bytes(size_bytes: int) -> int:
     return -(-(bitmaps + _MIB) // _MIB) * _MIB
 
 
-def forget_metadata(files: DeviceFiles) -> None:
-    """Remove metadata whose data is gone, durably: it would call an empty file a good replica."""
+def delete_metadata(files: DeviceFiles) -> None:
+    """Remove metadata whose data is gone, durably: they would call an empty file UpToDate."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(files.metadata)
-    sync_folder(os.path.dirname(files.metadata))
+    fsync_folder(os.path.dirname(files.metadata))
 
 
 def allocate(path: str, size_bytes: int, *, create: bool = True) -> bool:
-    """Make a sparse file at least this large; return whether it was made or grown.
+    """Make a sparse file at least this large; return whether it was created or grown.
 
-    Never shrinks: a file that is larger stays as it is.
+    Never shrinks: a larger file stays as it is.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     handle = os.open(path, flags, 0o600)
@@ -97,12 +97,12 @@ def allocate(path: str, size_bytes: int, *, create: bool = True) -> bool:
         os.fsync(handle)
     finally:
         os.close(handle)
-    sync_folder(os.path.dirname(path))
+    fsync_folder(os.path.dirname(path))
     return True
 
 
 def size_bytes(path: str) -> int | None:
-    """Return the length of a file, None where there is none."""
+    """Return the length of a file, None where there is no file."""
     try:
         return os.stat(path, follow_symlinks=False).st_size
     except FileNotFoundError:
@@ -112,21 +112,21 @@ def size_bytes(path: str) -> int | None:
 def rename(old: str, new: str) -> None:
     """Give a file its final name, durably."""
     os.rename(old, new)
-    sync_folder(os.path.dirname(new))
+    fsync_folder(os.path.dirname(new))
 
 
 def delete(files: DeviceFiles) -> None:
-    """Remove a device's files, durably; those that are gone are fine."""
+    """Remove a device's files, durably; files that are gone are fine."""
     stem = files.data.removesuffix(".data")
     notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify", "ram"))
     for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    sync_folder(os.path.dirname(files.data))
+    fsync_folder(os.path.dirname(files.data))
 
 
 def allocated_bytes(path: str) -> int:
-    """Return how much of the pool its device files occupy, in bytes; holes do not count."""
+    """Return the bytes that the pool's device files occupy; holes do not count."""
     try:
         with os.scandir(f"{path}/devices") as entries:
             return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
@@ -135,6 +135,6 @@ def allocated_bytes(path: str) -> int:
 
 
 def space_bytes(path: str) -> tuple[int, int]:
-    """Return the size of the pool's filesystem and what is free in it for root, in bytes."""
+    """Return the size of the pool's filesystem and its free space for root, in bytes."""
     status = os.statvfs(path)
     return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize

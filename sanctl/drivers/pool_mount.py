@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The filesystem that a pool lies on: whether it has shut itself down, and mounting it anew.
+"""A pool's mounted filesystem: whether it has shut itself down after an I/O error; remounting.
 
-A filesystem whose journal could not be written takes no more writes, for as long as it is mounted,
-whatever its disk does afterwards. XFS answers everything with EIO then, btrfs calls itself
-read-only. ext4 did so until Linux 6.11, too; since then (and in 5.15 and 6.1 as maintained) it says
-nothing of it, and from 6.15 on `emergency_ro`. So it is tried out: a file without a name starts a
-transaction, which an aborted journal refuses (fs/ext4/ext4_jbd2.c, ext4_journal_check_start).
+A filesystem whose journal could not be written accepts no more writes, for as long as it is
+mounted, whatever its disk does afterwards. XFS answers everything with EIO then, btrfs reports
+read-only. ext4 did so until Linux 6.11, too; since then (and in 5.15 and 6.1 as maintained) ext4
+reports nothing, and from 6.15 on `emergency_ro`. So this module tries a write: a file without a
+name starts a transaction, which an aborted journal refuses (fs/ext4/ext4_jbd2.c,
+ext4_journal_check_start).
 """
 
 from __future__ import annotations
@@ -17,17 +18,16 @@ import re
 from typing import NamedTuple
 
 from sanctl.errors import SanctlError
-from sanctl.system import isolated_call
+from sanctl.system import isolated_call, state_files
 from sanctl.system.files import is_mount_point, read_text, read_text_or
 from sanctl.system.runner import Runner
 
 _MOUNTS = "/proc/self/mountinfo"
-_RUNTIME = "/run/sanctl"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHUT = frozenset({"ro", "emergency_ro", "shutdown"})
 _TIMEOUT_S = 8.0
 _TRY_S = 3.0
-#: What a damaged filesystem is called, and not one whose disk has failed (fs/ext4/super.c).
+#: Errors of a damaged filesystem, unlike those of a failed disk (fs/ext4/super.c).
 _DAMAGED = frozenset({errno.EUCLEAN, errno.EBADMSG})
 _READ_BYTES = 4096
 
@@ -36,30 +36,30 @@ class Mount(NamedTuple):
     """One line of proc_pid_mountinfo(5).
 
     Attributes:
-        path: where it is mounted.
-        number: of the device, `major:minor`.
-        root: the folder of the filesystem that is mounted there; `/` is all of it.
-        source: what is.
-        kind: the filesystem's type.
-        options: of this mount.
-        own: of the filesystem, which all its mounts share.
+        path: the mount point.
+        device_number: `major:minor`.
+        root: the folder of the filesystem that is mounted there; `/` is the whole filesystem.
+        source: the mounted device.
+        fs_type: the filesystem's type.
+        options: options of this mount.
+        super_options: options of the filesystem, which all its mounts share.
     """
 
     path: str
-    number: str
+    device_number: str
     root: str
     source: str
-    kind: str
+    fs_type: str
     options: frozenset[str]
-    own: frozenset[str]
+    super_options: frozenset[str]
 
     @property
     def is_shut_down(self) -> bool:
-        """It takes no writes although it was mounted to take them."""
-        return "ro" not in self.options and bool(self.own & _SHUT)
+        """Whether the filesystem reports no writes although it was mounted read-write."""
+        return "ro" not in self.options and bool(self.super_options & _SHUT)
 
 
-def parse(text: str) -> list[Mount]:
+def parse_mountinfo(text: str) -> list[Mount]:
     """Read proc_pid_mountinfo(5); lines that do not read are left out."""
     found = []
     for line in text.splitlines():
@@ -69,12 +69,12 @@ def parse(text: str) -> list[Mount]:
             found.append(
                 Mount(
                     path=_unescape(head[4]),
-                    number=head[2],
+                    device_number=head[2],
                     root=_unescape(head[3]),
                     source=_unescape(tail[1]),
-                    kind=tail[0],
+                    fs_type=tail[0],
                     options=frozenset(head[5].split(",")),
-                    own=frozenset(tail[2].split(",")),
+                    super_options=frozenset(tail[2].split(",")),
                 )
             )
     return found
@@ -84,7 +84,7 @@ def _unescape(word: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), word)
 
 
-def over(path: str, mounts: list[Mount]) -> Mount | None:
+def covering_mount(path: str, mounts: list[Mount]) -> Mount | None:
     """Return the mount that a path lies on; of several on one place the last, which hides them."""
     holding = [
         one for one in mounts if path == one.path or path.startswith(one.path.rstrip("/") + "/")
@@ -93,61 +93,61 @@ def over(path: str, mounts: list[Mount]) -> Mount | None:
     return next((one for one in reversed(holding) if len(one.path) == longest), None)
 
 
-def of(path: str) -> Mount | None:
+def mount_of(path: str) -> Mount | None:
     """Return the mount that a path lies on."""
-    return over(os.path.realpath(path), parse(read_text(_MOUNTS)))
+    return covering_mount(os.path.realpath(path), parse_mountinfo(read_text(_MOUNTS)))
 
 
-def says_it_is_shut_down(path: str) -> bool:
-    """Whether the filesystem at a path says that it takes no more writes; it may say nothing."""
+def reports_shut_down(path: str) -> bool:
+    """Whether the filesystem at a path reports a shutdown; one that has shut down may not."""
     try:
         os.stat(path)
     except OSError as error:
-        # A path that is not there is something else: not mounted.
+        # A path that does not exist is another case: not mounted.
         return error.errno in {errno.EIO, errno.ESHUTDOWN}
-    mounts = parse(read_text(_MOUNTS))
-    found = over(os.path.realpath(path), mounts)
+    mounts = parse_mountinfo(read_text(_MOUNTS))
+    found = covering_mount(os.path.realpath(path), mounts)
     if found is None or not found.is_shut_down:
         return False
-    # Mounted elsewhere, too, and made read-only there by hand: that is of the filesystem, as well.
-    return all("ro" not in one.options for one in mounts if one.number == found.number)
+    # Mounted elsewhere too, and remounted read-only there by hand: `ro` is then a super option too.
+    return all(
+        "ro" not in one.options for one in mounts if one.device_number == found.device_number
+    )
 
 
 def is_shut_down(path: str) -> bool:
-    """Whether the filesystem at a path takes no more writes until it is mounted anew.
+    """Whether the filesystem at a path accepts no more writes until it is mounted again.
 
-    It is tried out, which costs two small transactions. One that gives no answer is not known to
-    be; neither is one that is mounted read-only.
+    A trial write finds out, which costs two small transactions. A filesystem that gives no answer
+    is not known to be shut down; neither is one that is mounted read-only.
     """
-    if says_it_is_shut_down(path):
+    if reports_shut_down(path):
         return True
-    found = of(path)
-    if found is None or "ro" in found.options or "ro" in found.own:
+    found = mount_of(path)
+    if found is None or "ro" in found.options or "ro" in found.super_options:
         return False
-    refused = _try(path)
+    refused = _try_write(path)
     return refused in {errno.EROFS, errno.ESHUTDOWN} or (
-        refused == errno.EIO and answers(found.source)
+        refused == errno.EIO and is_readable(found.source)
     )
 
 
-def _try(path: str) -> int | None:
-    """Make a file without a name; return the error, 0 without one, None where nothing comes back.
+def _try_write(path: str) -> int | None:
+    """Create a file without a name; return the errno, 0 without one, None without an answer.
 
-    In a process of its own: a disk that hangs must not hold who asks. While one of these hangs no
+    In a child process: a disk that hangs must not hang the caller. While one such child hangs no
     other is started.
     """
-    os.makedirs(_RUNTIME, mode=0o700, exist_ok=True)
-    lock = os.open(
-        f"{_RUNTIME}/try{path.replace('/', '-')}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-    )
+    state_files.make_folder()
+    lock = os.open(state_files.mount_lock(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         return None
-    # The child has it, too: the lock is of the open file, and goes with its last holder.
+    # The child inherits the lock: it belongs to the open file, and ends with its last holder.
     try:
-        return isolated_call.error_of(lambda: _make(path), within_s=_TRY_S, keep=(lock,))
+        return isolated_call.errno_of(lambda: _make(path), within_s=_TRY_S, keep=(lock,))
     finally:
         os.close(lock)
 
@@ -157,13 +157,13 @@ def _make(path: str) -> None:
 
 
 def is_damaged(found: Mount) -> bool:
-    """Whether a filesystem has shut itself down for being damaged: a mount is no cure for that."""
+    """Whether a filesystem has shut itself down because it is damaged: a remount does not help."""
     device = os.path.basename(os.path.realpath(found.source))
-    told = read_text_or(f"/sys/fs/ext4/{device}/last_error_errcode", "0").strip()
-    return told.isdecimal() and int(told) in _DAMAGED
+    code = read_text_or(f"/sys/fs/ext4/{device}/last_error_errcode", "0").strip()
+    return code.isdecimal() and int(code) in _DAMAGED
 
 
-def answers(device: str) -> bool:
+def is_readable(device: str) -> bool:
     """Whether a block device can be read, past the page cache."""
     import mmap  # noqa: PLC0415 - aligned memory, which direct reads want
 
@@ -181,19 +181,19 @@ def answers(device: str) -> bool:
 
 
 def unmount(runner: Runner, path: str) -> None:
-    """Unmount what nothing uses, without a word to systemd: what depends on it is not stopped.
+    """Unmount a filesystem that nothing uses, past systemd: units that depend on it keep running.
 
     Raises:
-        CommandError: it is in use.
+        CommandError: the filesystem is in use.
     """
     runner.run(["umount", path], timeout_s=_TIMEOUT_S)
 
 
 def mount(runner: Runner, known: Mount) -> None:
-    """Mount what was mounted: as its unit or fstab says, or by hand as it was.
+    """Mount a filesystem again: as its unit or fstab says, or with the same options as before.
 
     Raises:
-        CommandError: it cannot be mounted.
+        CommandError: the filesystem cannot be mounted.
     """
     escaped = runner.run(
         ["systemd-escape", "--path", "--suffix=mount", known.path], timeout_s=_TIMEOUT_S
@@ -205,6 +205,6 @@ def mount(runner: Runner, known: Mount) -> None:
             return
         options = ",".join(sorted(known.options))
         runner.run(
-            ["mount", "-t", known.kind, "-o", options, known.source, known.path],
+            ["mount", "-t", known.fs_type, "-o", options, known.source, known.path],
             timeout_s=_TIMEOUT_S,
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is said where a pool's disk or flash cannot be used."""
+"""Messages about a pool whose disk or flash is missing, cannot be read or is half prepared."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
 
-def service_of(pool: Pool) -> str:
-    """Name the unit that puts a pool's disk and flash together."""
+def cache_unit(pool: Pool) -> str:
+    """Return the name of the systemd unit that assembles a pool's disk and flash."""
     return f"sanctl-pool-cache@{pool.name}.service"
 
 
-def lost_problem(pool: Pool) -> Problem:
-    """Say that data of a pool is on flash that is not here."""
+def flash_missing_problem(pool: Pool) -> Problem:
+    """Say that data of a pool is on flash that is missing on this node."""
     return Problem(
         "SAN-POOL-016",
         f"pool {pool.name}: data of it is on flash that is not here; the disk alone is not used",
         f"bring {pool.cache.flash if pool.cache else 'the flash'} back and start "
-        f"{service_of(pool)}; or fill the pool anew from its peers: "
+        f"{cache_unit(pool)}; or fill the pool anew from its peers: "
         f"'sanctl pool prepare {pool.name} --anew'",
     )
 
 
-def unread_problem(pool: Pool, device: str, error: OSError) -> Problem:
-    """Say that a device of a pool is not there, or cannot be read: nothing is known of it."""
+def unreadable_problem(pool: Pool, device: str, error: OSError) -> Problem:
+    """Say that a device of a pool is missing, or cannot be read: its content is not known."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Problem(
             "SAN-POOL-022", f"{device} is not there", "is it plugged in, and its name right?"
@@ -43,8 +43,8 @@ def unread_problem(pool: Pool, device: str, error: OSError) -> Problem:
     )
 
 
-def unfinished_problem(pool: Pool) -> Problem:
-    """Say that a pool was to be made anew here, and that this was interrupted."""
+def unfinished_preparation_problem(pool: Pool) -> Problem:
+    """Say that the preparation of a pool was interrupted on this node."""
     return Problem(
         "SAN-POOL-028",
         f"pool {pool.name} was being made anew on this node, and that was interrupted",

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A read cache in RAM below DRBD: dm-cache between the data file and the device that DRBD attached.
+"""The dm-cache device of a device's read cache in RAM, between its loop device and DRBD's disk.
 
 `sanctl-NAME.ram` is a dm-cache in write-through over the data file's loop device, with its blocks
 and its map in two files of a ramfs: RAM that is never swapped, of no more than the files' size, and
-gone with the node. A write is on the data file before it ends, and a flush flushes it
-(drivers/md/dm-cache-target.c, remap_to_origin_and_cache, num_flush_bios), so it takes nothing away
-from what a write or a flush promises. It begins cold.
+gone with the node. A write is on the data file before it ends, and a flush reaches the data file
+(drivers/md/dm-cache-target.c, remap_to_origin_and_cache, num_flush_bios), so the cache weakens no
+guarantee of a write or a flush. The cache begins cold.
 
-dm-cache keeps what it holds of a block that is discarded. So it offers no discards here: DRBD then
-writes zeros instead (drbd_receiver.c, drbd_issue_discard_or_zero_out), and what is read is what was
-written. See docs/adr/0041.
+dm-cache keeps the cached data of a block that is discarded. So it offers no discards here: DRBD
+then writes zeros instead (drbd_receiver.c, drbd_issue_discard_or_zero_out), and reads return what
+was written. See docs/adr/0041.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 from sanctl.drivers import backing_device, dm, loop
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import exists, flocked, is_mount_point, read_text_or
+from sanctl.system import state_files
+from sanctl.system.files import exists, is_mount_point, read_text_or
 from sanctl.system.runner import Runner
 
-_FOLDER, _LOCK = "/run/sanctl/ram", "/run/sanctl/ram.lock"
-# The smallest that dm-cache takes: what is read to fill one is what a miss costs besides.
+_FOLDER = state_files.ram_folder()
+# The smallest block that dm-cache accepts: a miss reads a whole block to fill the cache.
 _BLOCK_BYTES = 32 << 10
 # Documentation/admin-guide/device-mapper/cache.rst: 4 MiB, and 16 bytes for each block; the policy
 # keeps a hint of 4 bytes beside it.
@@ -33,12 +34,12 @@ _MAP_BLOCK_BYTES = 32
 
 
 class Usage(NamedTuple):
-    """What a read cache holds, and what it was good for.
+    """How much a read cache holds, and its hits.
 
     Attributes:
-        held_bytes: of blocks of the device.
-        reads: how many were asked of it.
-        hits: how many of them it had.
+        held_bytes: the data of the device that is in the cache.
+        reads: reads since the cache exists.
+        hits: how many of them the cache answered.
     """
 
     held_bytes: int
@@ -47,11 +48,11 @@ class Usage(NamedTuple):
 
 
 def size_bytes(name: str) -> int:
-    """Return how large the read cache is that a device's reads go through; 0 without one.
+    """Return the size of the read cache that a device's reads go through; 0 without one.
 
-    -1 where that is not known: its files are gone.
+    -1 where the size is not known: the cache's files are gone.
     """
-    below = backing_device.leads_onto(name)
+    below = backing_device.lower_device(name)
     if not below or not below.startswith("dm-"):
         return 0
     try:
@@ -61,12 +62,12 @@ def size_bytes(name: str) -> int:
 
 
 def exists_any(name: str) -> bool:
-    """Whether anything of a device's read cache is here."""
+    """Whether any part of a device's read cache exists."""
     return any(exists(path) for path in (dm.path(_of(name)), *_files(name)))
 
 
 def ram_bytes(name: str) -> int:
-    """Return how much RAM a device's read cache takes now."""
+    """Return how much RAM a device's read cache occupies now."""
     taken = 0
     for path in _files(name):
         with contextlib.suppress(FileNotFoundError):
@@ -74,8 +75,8 @@ def ram_bytes(name: str) -> int:
     return taken
 
 
-def promised_bytes() -> int:
-    """Return how much RAM all read caches of this node may still take."""
+def reserved_bytes() -> int:
+    """Return how much more RAM all read caches of this node may still come to occupy."""
     left = 0
     for entry in _entries():
         with contextlib.suppress(FileNotFoundError):
@@ -85,15 +86,15 @@ def promised_bytes() -> int:
 
 
 def locked(*, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
-    """Hold the node's read caches still: who looks whether there is RAM, and who takes it.
+    """Lock the node's read caches: between the check for free RAM and its use.
 
-    Without `wait` only if nobody else does: yields whether.
+    Without `wait` only if no other process holds the lock; yields whether this one got it.
     """
-    return flocked(_LOCK, wait=wait)
+    return state_files.locked(state_files.node_lock("ram"), wait_s=None if wait else 0.0)
 
 
 def needed_bytes(size: int) -> int:
-    """Return how much RAM a read cache of that size takes when it is full."""
+    """Return how much RAM a read cache of that size occupies when it is full."""
     return size + _map_bytes(size)
 
 
@@ -105,14 +106,14 @@ def insert(
     Args:
         runner: starts dmsetup and losetup.
         name: the device's name.
-        over: `/dev/loopN` of its data file, which DRBD's device leads onto now.
-        size: how much it may hold, in bytes.
-        within_s: how long what is in flight may take to end.
+        over: `/dev/loopN` of its data file, the device below DRBD's disk now.
+        size: the size of the cache, in bytes.
+        within_s: how long I/O in flight may take to end.
 
     Raises:
-        CommandError: the kernel refused; the reads go where they went.
+        CommandError: the kernel refused; reads go to the loop device as before.
     """
-    drop_parts(runner, name)
+    remove_parts(runner, name)
     _mount(runner)
     for path, length in zip(_files(name), (size, _map_bytes(size)), strict=True):
         with open(path, "wb") as file:
@@ -126,34 +127,34 @@ def insert(
         f" {_BLOCK_BYTES // dm.SECTOR_BYTES} 1 writethrough default 0",
     )
     _offer_no_discards(name)
-    backing_device.lead(
+    backing_device.switch(
         runner, name, onto=dm.path(_of(name)), size_bytes=origin_bytes, within_s=within_s
     )
 
 
-def take_out(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEOUT_S) -> None:
+def remove(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEOUT_S) -> None:
     """Have a device's reads go to its data file again, and free the RAM; I/O goes on.
 
-    What is in flight may take `within_s` seconds to end.
+    I/O in flight may take `within_s` seconds to end.
 
     Raises:
-        CommandError: what is in flight does not end, or a part did not go.
+        CommandError: I/O in flight does not end, or a part of the cache could not be removed.
     """
     if size_bytes(name):
         size = loop.size_bytes(over)
-        backing_device.lead(runner, name, onto=over, size_bytes=size, within_s=within_s)
-    drop_parts(runner, name)
+        backing_device.switch(runner, name, onto=over, size_bytes=size, within_s=within_s)
+    remove_parts(runner, name)
 
 
-def drop_parts(runner: Runner, name: str) -> None:
-    """Free what is here of a read cache that nothing leads onto; what is gone is fine.
+def remove_parts(runner: Runner, name: str) -> None:
+    """Remove the parts of a read cache that no reads go through; parts that are gone are fine.
 
     Raises:
-        CommandError: something holds it open.
+        CommandError: something holds a part open.
     """
     if exists_any(name):
-        # One that died in a swap has left a table that was only loaded, and that holds it.
-        backing_device.drop_loaded(runner, name)
+        # A process that died in a swap has left an inactive table, which refers to the cache.
+        backing_device.clear_inactive_table(runner, name)
     dm.remove(runner, _of(name))
     for path in _files(name):
         loop.detach(path)
@@ -162,10 +163,10 @@ def drop_parts(runner: Runner, name: str) -> None:
 
 
 def usage(runner: Runner, name: str) -> Usage | None:
-    """Return what dm-cache says of itself, None where it has failed (dmsetup(8), status).
+    """Return dm-cache's own counters, None where the cache has failed (dmsetup(8), status).
 
     Raises:
-        CommandError: there is none.
+        CommandError: there is no read cache.
     """
     done = runner.run(["dmsetup", "status", "--noflush", _of(name)], timeout_s=dm.TIMEOUT_S)
     return parse_status(done.stdout)
@@ -218,10 +219,10 @@ def _mount(runner: Runner) -> None:
 
 
 def _offer_no_discards(name: str) -> None:
-    """Before anything stands above it: what does takes this over when its table is loaded.
+    """Set the cache's discard limit to 0, before the device above copies it with its table.
 
     Raises:
-        CommandError: the kernel did not take it.
+        CommandError: the kernel did not accept it.
     """
     path = f"/sys/block/{dm.kernel_name(_of(name))}/queue/discard_max_bytes"
     with open(path, "w", encoding="ascii") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reboots this node at once, as a power cut would, with a line in the journal that says why."""
+"""The reboot of this node at once, like a power cut, after a journal line with the reason."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TRIGGER = "/proc/sysrq-trigger"
 
 
 def reboot(runner: Runner, reason: str, *, device: str) -> None:
-    """Reboot without stopping, syncing or unmounting anything: that is what hangs.
+    """Reboot without stopping, syncing or unmounting anything, as any of these may hang.
 
-    Returns only if the kernel did not do it; whoever called tries again.
+    Returns only if the kernel did not reboot; the caller tries again.
     """
     text = f"self-fence: {reason}; rebooting"
-    # CRITICAL, because journald writes that to disk at once; and asked for, because this is the
-    # last that anybody hears.
+    # CRITICAL, because journald writes that to disk at once; and an explicit sync, because this is
+    # the last line of this boot.
     journal.write(text, priority=journal.CRITICAL, device=device, action="self-fence")
     with contextlib.suppress(SanctlError):
         runner.run(["journalctl", "--sync"], timeout_s=3.0)

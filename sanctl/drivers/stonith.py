@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Asks fencing devices, and has Pacemaker's fencer fence nodes (stonith_admin(8))."""
+"""Fencing devices: list, query one for its status, and fence a node now (stonith_admin(8))."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 from sanctl.errors import CommandError, Problem
 from sanctl.system.runner import Runner
 
-# A BMC that does not answer is given up by its agent after login_timeout, 5 s, tried twice.
+# The fence agent gives up on a BMC that does not answer after login_timeout, 5 s, tried twice.
 _ASK_TIMEOUT_S = 40.0
 _AGENTS = "/usr/sbin"
 
 
 class StonithPort(Protocol):
-    """What the use-cases need of the fencer."""
+    """What sanctl/ops needs of the fencer."""
 
     def registered(self) -> tuple[str, ...]:
         """Return the fencing devices that this node may use.
@@ -28,7 +28,7 @@ class StonithPort(Protocol):
     def ask(self, device: str) -> str:
         """Have this node ask a fencing device for its status; return why that failed, or nothing.
 
-        Nothing is switched: it is what the device's monitor asks too.
+        No power is switched: the device's own monitor asks the same.
         """
         ...
 
@@ -36,7 +36,7 @@ class StonithPort(Protocol):
         """Fence a node, and return when that is confirmed.
 
         Raises:
-            CommandError: it is not known to have been fenced.
+            CommandError: the node is not known to have been fenced.
         """
         ...
 
@@ -66,15 +66,15 @@ class Stonith:
     def ask(self, device: str) -> str:
         """See StonithPort.ask.
 
-        The agent is run, as the fencer runs it (FenceAgentAPI: options on standard input).
-        `stonith_admin --query` asks only on the node that watches over the device: on all others it
-        succeeds without a word, whatever has become of it (Pacemaker 3.0.0).
+        This runs the fence agent as the fencer does (FenceAgentAPI: options on standard input).
+        `stonith_admin --query` asks only on the node that runs the device's monitor: on all others
+        it succeeds without output, whatever the state of the device (Pacemaker 3.0.0).
         """
         try:
             agent, options = self._of(device)
-            words = "".join(f"{name}={value}\n" for name, value in options.items())
+            lines = "".join(f"{name}={value}\n" for name, value in options.items())
             self._runner.run(
-                [f"{_AGENTS}/{agent}"], stdin=f"{words}action=monitor\n", timeout_s=_ASK_TIMEOUT_S
+                [f"{_AGENTS}/{agent}"], stdin=f"{lines}action=monitor\n", timeout_s=_ASK_TIMEOUT_S
             )
         except CommandError as error:
             return error.problems[0].text
@@ -89,14 +89,14 @@ class Stonith:
         primitive = ET.fromstring(answer.stdout)  # noqa: S314 - the cluster's own CIB
         pairs = primitive.iterfind("instance_attributes/nvpair")
         options = {pair.get("name", ""): pair.get("value", "") for pair in pairs}
-        # What is Pacemaker's own of them no agent knows.
+        # Options named `pcmk_...` are Pacemaker's own: no agent knows them.
         return primitive.get("type", ""), {
             name: value for name, value in options.items() if not name.startswith("pcmk_")
         }
 
     def fence(self, node: str, *, ways: int, timeout_s: float) -> None:
         """See StonithPort.fence."""
-        # What it is told is for each device; the fencer takes a fifth more for all of them.
+        # The option is the time for each device; the fencer adds a fifth for all of them.
         each_s = timeout_s / (1.2 * max(1, ways))
         self._runner.run(
             ["stonith_admin", "--reboot", node, f"--timeout={each_s:.0f}"],

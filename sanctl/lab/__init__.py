@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A cluster of real kernels on one machine."""
+"""The laboratory: a cluster of real kernels on one machine, to test, measure and break it."""

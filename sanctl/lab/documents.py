@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the JSON output of the laboratory's commands holds."""
+"""The JSON documents of `sanctl lab` and `sanctl bench` (--output json): fields and meanings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
-from sanctl.cli.documents.contract import DOCUMENTS
+from sanctl.cli.documents.by_command import DOCUMENTS
 
 
 class LabNode(TypedDict):
@@ -21,7 +21,7 @@ class LabNode(TypedDict):
 
 
 class LabCut(TypedDict):
-    """What does not come through between two nodes of a laboratory."""
+    """Packets dropped between two nodes of a laboratory."""
 
     network: Annotated[str, "the network"]
     source: Annotated[str, "the node that sends"]
@@ -95,10 +95,10 @@ class Costs(TypedDict):
 
 
 class LevelChange(TypedDict):
-    """One change of a device's copies under load, as the host felt it."""
+    """One change of a device's replicas under load, as measured at the host."""
 
-    before: Annotated[list[str], "nodes that had copies"]
-    after: Annotated[list[str], "nodes that have copies now"]
+    before: Annotated[list[str], "nodes that had replicas"]
+    after: Annotated[list[str], "nodes that have replicas now"]
     took_s: Annotated[float, "seconds until the command was done, with the sync"]
     pause_s: Annotated[float, "the longest time the host had no answer"]
     errors: Annotated[int, "requests of the host that failed"]
@@ -106,11 +106,13 @@ class LevelChange(TypedDict):
     written_bytes: Annotated[int, "of distinct blocks the host wrote meanwhile"]
     copied_bytes: Annotated[int, "what DRBD had to copy"]
     sent_bytes: Annotated[int, "what the serving node sent on the sync network meanwhile"]
-    violations: Annotated[list[str], "what the kernels had against it; empty: nothing"]
+    violations: Annotated[
+        list[str], "broken invariants that the audit of the kernels found; empty: none"
+    ]
 
 
 class Levels(TypedDict):
-    """What changes of level cost the host."""
+    """What changes of the number of replicas cost the host."""
 
     device_bytes: Annotated[int, "size of the device"]
     acknowledged: Annotated[int, "writes that were acknowledged"]
@@ -151,11 +153,13 @@ class CacheFigures(TypedDict):
     p50_ms: Annotated[float, "half were answered within this time"]
     p95_ms: Annotated[float, "of twenty, all but one"]
     p99_ms: Annotated[float, "of a hundred, all but one"]
-    hit_percent: Annotated[int | None, "reads that the serving node found there; null: not told"]
+    hit_percent: Annotated[
+        int | None, "reads that the serving node found there; null: not reported"
+    ]
 
 
 class ReferenceFigures(TypedDict):
-    """The same mode in the run that it is held against."""
+    """The same mode in the run for comparison."""
 
     mode: Annotated[str, "`none`, `write-through` or `write-back`"]
     iops: Annotated[float, "requests a second"]
@@ -163,13 +167,13 @@ class ReferenceFigures(TypedDict):
 
 
 class CacheBench(TypedDict):
-    """What flash before slow disks is worth, or RAM."""
+    """Random I/O on slow disks, by cache mode of flash or RAM."""
 
     what: Annotated[str, "what was done"]
     seconds: Annotated[int, "of each mode"]
     machine: Annotated[str, "where"]
     modes: Annotated[list[CacheFigures], "each mode"]
-    reference: Annotated[list[ReferenceFigures], "what it is held against"]
+    reference: Annotated[list[ReferenceFigures], "the run for comparison"]
 
 
 #: What `data` holds when a command succeeds, by the command's words: those of a checkout, which

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Writes the pages of docs/reference from the program itself: cli.md, errors.md and json.md.
+"""Writes docs/reference/cli.md, errors.md and json.md from the program itself.
 
 python -m sanctl.lab.reference [DIRECTORY]
 """
@@ -57,7 +57,7 @@ _STATUSES = {
     ExitStatus.COMMAND: "a program or an agent failed",
     ExitStatus.UNREACHABLE: "the cluster cannot be observed from here",
     ExitStatus.NOT_CONVERGED: "the change is made, its effect was not seen before the deadline",
-    ExitStatus.PARTIAL: "some steps were done, a later one failed",
+    ExitStatus.PARTIAL: "some steps were done, a later one was refused",
     ExitStatus.BUSY: "others were changing the same thing",
     ExitStatus.BUG: "an error in sanctl",
     ExitStatus.INTERRUPTED: "stopped by Ctrl-C",

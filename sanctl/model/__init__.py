@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Frozen value types. No I/O."""
+"""Frozen values: devices, replicas, the cluster, policies and their text forms. No I/O."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A device's cache policy: what an acknowledged write may still be in.
+"""A device's cache policy: cache mode, dirty limit and read cache size, as value and as text.
 
 NamedTuples, not dataclasses: the agents import this on every monitor.
 """
@@ -9,66 +9,66 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-#: How much may be dirty on one node for one device unless another limit is asked for. It bounds
-#: how long a flush takes, and so the pause when redundancy is lost.
+#: The dirty limit of one device on one node unless another is asked for. The limit bounds the time
+#: that a flush takes, and so the pause when redundancy is lost.
 DEFAULT_DIRTY_BYTES = 64 << 20
-LEAST_DIRTY_BYTES = 1 << 20
-LEAST_READ_BYTES = 4 << 20
+MIN_DIRTY_BYTES = 1 << 20
+MIN_READ_BYTES = 4 << 20
 _DIRTY, _READ = "dirty=", "read="
 
 
-class Mode(StrEnum):
-    """Where an acknowledged write is on each replica in sync."""
+class CacheMode(StrEnum):
+    """Where an acknowledged write is, on each replica in sync."""
 
     NONE = "none"
-    """Given to the disk, whose own write cache may hold it until a host flushes."""
+    """On the disk, whose own write cache may hold the write until a host flushes."""
     WRITE_THROUGH = "write-through"
     """On stable storage."""
     WRITE_BACK = "write-back"
-    """In RAM until a host flushes, or the kernel writes it."""
+    """In RAM until a host flushes, or the kernel writes it to the disk."""
 
 
-class Policy(NamedTuple):
-    """What is wanted for a device.
+class CachePolicy(NamedTuple):
+    """The cache policy that is wanted for a device.
 
     Attributes:
         mode: the mode while its replicas are in sync.
-        dirty_bytes: how much of it may be in RAM alone on one node, in write-back.
-        read_bytes: how much of it may be in RAM for reads on the node that serves; 0: nothing.
+        dirty_bytes: how much of its data may be in RAM alone on one node, in write-back.
+        read_bytes: the size of its read cache in RAM on the Primary; 0: none.
     """
 
-    mode: Mode = Mode.NONE
+    mode: CacheMode = CacheMode.NONE
     dirty_bytes: int = DEFAULT_DIRTY_BYTES
     read_bytes: int = 0
 
     def __str__(self) -> str:
-        """Return it as the CIB holds it."""
+        """Return the policy's text in the CIB."""
         words = [self.mode.value]
-        if self.mode is Mode.WRITE_BACK and self.dirty_bytes != DEFAULT_DIRTY_BYTES:
+        if self.mode is CacheMode.WRITE_BACK and self.dirty_bytes != DEFAULT_DIRTY_BYTES:
             words.append(f"{_DIRTY}{self.dirty_bytes}")
         if self.read_bytes:
             words.append(f"{_READ}{self.read_bytes}")
         return ",".join(words)
 
 
-NO_CACHE = Policy()
+NO_CACHE = CachePolicy()
 
 
-def parse_policy(text: str) -> Policy:
-    """Read a policy as the CIB holds it; nothing there means no cache.
+def parse_cache_policy(text: str) -> CachePolicy:
+    """Read a policy's text in the CIB; an empty text means no cache.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no cache policy.
     """
     if not text:
         return NO_CACHE
     word, *rest = text.split(",")
-    policy = Policy(Mode(word))
+    policy = CachePolicy(CacheMode(word))
     for each in rest:
-        if each.startswith(_DIRTY) and policy.mode is Mode.WRITE_BACK:
-            policy = policy._replace(dirty_bytes=_size(each, _DIRTY, LEAST_DIRTY_BYTES))
+        if each.startswith(_DIRTY) and policy.mode is CacheMode.WRITE_BACK:
+            policy = policy._replace(dirty_bytes=_size(each, _DIRTY, MIN_DIRTY_BYTES))
         elif each.startswith(_READ):
-            policy = policy._replace(read_bytes=_size(each, _READ, LEAST_READ_BYTES))
+            policy = policy._replace(read_bytes=_size(each, _READ, MIN_READ_BYTES))
         else:
             raise ValueError(f"{text!r} is not a cache policy")
     return policy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes of the CIB, as intents: what is to be, not yet how a patchset says it."""
+"""Changes of the CIB as values (add a device, set a parameter, ...), before they become XML."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class AddDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveDevice:
-    """Remove a device's clone, its constraints, and what the fencing handler noted about it."""
+    """Remove a device's clone, its constraints, and its outdated marks and orders on nodes."""
 
     name: DeviceName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteDevice:
-    """Add what a device has from its creation today, and one of an older version may lack."""
+    """Add elements that a device of today is created with, and one of an older version lacks."""
 
     device: DeviceSpec
 
@@ -48,7 +48,7 @@ class SetParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearParameter:
-    """Take one instance attribute of a device away; one that is not there is fine."""
+    """Remove one instance attribute of a device; an absent attribute is fine."""
 
     name: DeviceName
     parameter: str
@@ -56,10 +56,10 @@ class ClearParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNodes:
-    """Change where a device's replicas are, and how many it is to have.
+    """Change which nodes have a device's replicas, and how many replicas it is to have.
 
-    Its parameters and the rule that keeps it from other nodes change together: what an agent is
-    told is what Pacemaker runs.
+    The parameters and the location rule change together: the nodes that an agent reads are the
+    nodes on which Pacemaker runs it.
     """
 
     name: DeviceName
@@ -76,7 +76,7 @@ class RemovePreference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddMove:
-    """Pull the active role of a device to a node until a moment (ISO 8601, UTC)."""
+    """Add a constraint that moves the promoted role to a node until a time (ISO 8601, UTC)."""
 
     name: DeviceName
     node: NodeName
@@ -85,7 +85,7 @@ class AddMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveMove:
-    """Remove the pull of AddMove."""
+    """Remove the constraint of AddMove."""
 
     name: DeviceName
 

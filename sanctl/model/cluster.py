@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The cluster at one moment: what the CIB wants, and what Pacemaker says is so.
+"""The cluster at one moment: the CIB's content, crm_mon's status, and questions about both.
 
-Unknown is a value here. A node that is away tells nothing: its replicas are unknown, not gone.
+Unknown is a value here. The replicas of an absent node are unknown, not gone.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import Self
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName, PoolName
-from sanctl.model.verify_result import Verification
-from sanctl.model.vote_mode import ATTRIBUTE, Ballot, Wish
+from sanctl.model.verify_result import VerifyResult
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
-#: Where the watch over the iscsi network (ocf:pacemaker:ping or ethmonitor) writes what a node
-#: reaches. The playbook gives the agents this name. Not `sanctl-...`, which would be a device's.
+#: The attribute in which ocf:pacemaker:ping or ethmonitor publishes how many addresses of the iscsi
+#: network a node reaches. The playbook gives the agents this name. Not `sanctl-...`: those are
+#: devices' attributes.
 REACH_ATTRIBUTE = "iscsi-reach"
 REACH_CLONE = "sanctl-reach"
 
 
-#: The transient node attribute of a drained node. It ends with the node's membership, so a node
-#: that has rebooted is in full service again. The playbook's constraint `drained-serves-nothing`
-#: gives it its effect. Not `sanctl-…`: that is where replicas publish, by the device's name.
-DRAINED = "sanctl.drained"
+#: The transient node attribute of a drained node. The attribute ends with the node's membership, so
+#: a node that has rebooted is in full service again. The playbook's constraint
+#: `drained-serves-nothing` acts on it. Not `sanctl-…`: those are devices' attributes.
+DRAINED_ATTRIBUTE = "sanctl.drained"
 
 
 def clone_id(name: DeviceName | str) -> str:
@@ -45,7 +46,7 @@ class CibVersion:
 
 
 class NodeState(StrEnum):
-    """What Pacemaker makes of a node."""
+    """Pacemaker's view of a node."""
 
     ONLINE = "online"
     STANDBY = "standby"
@@ -56,13 +57,13 @@ class NodeState(StrEnum):
     UNKNOWN = "unknown"
 
 
-# Nodes in these states are members: what they published is theirs, and of now.
-PRESENT = frozenset({NodeState.ONLINE, NodeState.STANDBY, NodeState.MAINTENANCE})
+# Nodes in these states are members: the attributes they have published are current.
+MEMBER_STATES = frozenset({NodeState.ONLINE, NodeState.STANDBY, NodeState.MAINTENANCE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveConstraint:
-    """A `sanctl-NAME-move` constraint: it holds only while a move runs, and expires by itself."""
+    """A `sanctl-NAME-move` constraint: there only while a move runs, and expires by itself."""
 
     device: str
     node: str
@@ -71,7 +72,7 @@ class MoveConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CibNode:
-    """A node as the CIB's configuration knows it."""
+    """A node in the CIB's configuration."""
 
     name: NodeName
     id: str
@@ -85,7 +86,7 @@ class FencingResource:
 
     Attributes:
         id: its name.
-        targets: the nodes it says it can fence; none named: unknown.
+        targets: the nodes that it can fence by its own parameters; none named: unknown.
         banned: the nodes that may never run it.
     """
 
@@ -96,14 +97,14 @@ class FencingResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cib:
-    """What one `cibadmin --query` tells."""
+    """The content of one `cibadmin --query`."""
 
     version: CibVersion
     properties: Mapping[str, str]
     nodes: tuple[CibNode, ...]
     devices: tuple[DeviceSpec, ...]
     unreadable: tuple[tuple[str, str], ...]
-    """Device-like resources that do not read as a device: id and why."""
+    """Resources of sanctl's device agent that cannot be read as a device: id and reason."""
     has_pools_clone: bool
     fencing: tuple[FencingResource, ...]
     fencing_levels: int
@@ -111,19 +112,19 @@ class Cib:
     tombstones: tuple[Tombstone, ...]
     outdated: tuple[OutdatedMark, ...]
     drained: frozenset[str]
-    """Nodes that serve nothing until they have left the cluster: they are about to."""
+    """Drained nodes: they serve nothing until they have left the cluster."""
     replicas: Mapping[tuple[str, str], ReplicaState]
     """By device and node; only what has been published."""
     pools: Mapping[tuple[str, str], PoolUsage]
     """By pool and node; only what has been published."""
     reach: Mapping[str, int]
     """By node: how many of the watched addresses of the iscsi network answer it."""
-    ballots: Mapping[str, Ballot]
+    node_votes: Mapping[str, NodeVotes]
     """By node; only what has been published."""
-    verifications: Mapping[tuple[str, str], Verification]
+    verifications: Mapping[tuple[str, str], VerifyResult]
     """By device and node: the latest verify that the node took part in."""
     ids: frozenset[str]
-    """Every id in the configuration: a new one must not be among them."""
+    """All ids in the configuration: a new id must not be among them."""
 
     def device(self, name: DeviceName | str) -> DeviceSpec | None:
         """Return the device of that name, if there is one."""
@@ -135,12 +136,12 @@ class Cib:
         return next((move for move in self.moves if move.device == name.value), None)
 
     def tombstones_of(self, name: DeviceName) -> tuple[Tombstone, ...]:
-        """Return where data of a deleted device of that name still waits to be removed."""
+        """Return the tombstones of a deleted device of that name: data still to be removed."""
         return tuple(stone for stone in self.tombstones if stone.device == name.value)
 
 
 class Role(StrEnum):
-    """What a resource instance does on a node."""
+    """The role of a resource instance on a node, as crm_mon shows it."""
 
     PROMOTED = "Promoted"
     UNPROMOTED = "Unpromoted"
@@ -155,7 +156,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One running, or half-running, instance of a resource on a node."""
+    """One instance of a resource on a node that runs, starts or stops."""
 
     resource: str
     node: str
@@ -168,7 +169,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Failure:
-    """A failed action of a resource, as Pacemaker remembers it until it is cleaned up."""
+    """A failed action of a resource, which Pacemaker remembers until it is cleaned up."""
 
     resource: str
     node: str
@@ -180,14 +181,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fencing:
-    """One fencing of the past, or one under way.
+    """One entry of the fencing history: a fencing that has ended, or one under way.
 
     Attributes:
-        target: the node.
+        target: the fenced node.
         status: `success`, `failed` or `pending`.
-        completed: when it ended, as Pacemaker writes times; empty while it is under way.
+        completed: the time of its end, as Pacemaker writes times; empty while it is under way.
         reason: why it failed, where Pacemaker says so.
-        by: the node that carried it out.
+        by: the node that carried the fencing out.
     """
 
     target: str
@@ -208,7 +209,7 @@ class MonNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mon:
-    """What one `crm_mon` tells."""
+    """The content of one `crm_mon`."""
 
     has_quorum: bool
     has_dc: bool
@@ -219,12 +220,12 @@ class Mon:
     """The newest first."""
 
     def last_fencing(self, node: NodeName | str) -> Fencing | None:
-        """Return the latest fencing of a node that has ended, None where none is remembered."""
+        """Return the latest fencing of a node that has ended, None where the history has none."""
         ended = [f for f in self.fencings if f.target == str(node) and f.completed]
         return max(ended, key=lambda fencing: fencing.completed, default=None)
 
     def state(self, node: NodeName | str) -> NodeState:
-        """Return what Pacemaker makes of a node."""
+        """Return Pacemaker's view of a node."""
         wanted = str(node)
         for entry in self.nodes:
             if entry.name == wanted:
@@ -239,7 +240,7 @@ class Mon:
     def role(self, resource: DeviceName | str, node: NodeName | str) -> Role:
         """Return the role of a resource on a node.
 
-        On a node that is not in the cluster it is unknown, unless Pacemaker shows one.
+        On a node that is not in the cluster the role is unknown, unless Pacemaker shows one.
         """
         for instance in self.instances_of(resource):
             if instance.node == str(node):
@@ -251,13 +252,13 @@ class Mon:
     def active_nodes(self, resource: DeviceName | str) -> tuple[str, ...]:
         """Return the nodes that are known to serve a device.
 
-        Pacemaker goes on showing a role on a node that has fallen silent, until it is fenced. What
-        such a node does is not known, so it does not count.
+        Pacemaker goes on showing a role on a node that is lost, until the node is fenced. What such
+        a node does is not known, so it does not count.
         """
         return tuple(
             i.node
             for i in self.instances_of(resource)
-            if i.role is Role.PROMOTED and self.state(i.node) in PRESENT
+            if i.role is Role.PROMOTED and self.state(i.node) in MEMBER_STATES
         )
 
     def failures_of(self, resource: DeviceName | str) -> tuple[Failure, ...]:
@@ -275,7 +276,7 @@ class Cluster:
 
     @property
     def is_maintenance(self) -> bool:
-        """Whether Pacemaker is told to leave all resources alone."""
+        """Whether the whole cluster is in maintenance mode: Pacemaker manages no resource."""
         return self.cib.properties.get("maintenance-mode", "false").lower() in {
             "true",
             "yes",
@@ -286,11 +287,12 @@ class Cluster:
 
     @classmethod
     def seen(cls, cib: Cib, mon: Mon) -> Self:
-        """Put both views together.
+        """Combine both views.
 
-        Pacemaker has an instance that serves promoted once more when its parameters have changed,
-        and calls it Promoting meanwhile. Its node says that it is Primary: it goes on serving. Not
-        where a device is being moved to: what that node said last may be of the time before.
+        Pacemaker promotes an instance that serves once more when its parameters have changed, and
+        shows Promoting meanwhile. Where its node has published Primary, the instance goes on
+        serving and counts as promoted. Not on the target of a running move: the state that this
+        node has published may be older than the move.
         """
         goals = {(move.device, move.node) for move in cib.moves}
         serving = {
@@ -307,42 +309,42 @@ class Cluster:
         return cls(cib=cib, mon=replace(mon, instances=instances))
 
     def replica(self, name: DeviceName, node: NodeName) -> ReplicaState:
-        """Return what a node says of its replica; all unknown while the node is away."""
-        if self.mon.state(node) not in PRESENT:
+        """Return the published state of a node's replica; all unknown while the node is absent."""
+        if self.mon.state(node) not in MEMBER_STATES:
             return ReplicaState()
         return self.cib.replicas.get((name.value, node.value), ReplicaState())
 
     def is_in_sync(self, device: DeviceSpec, node: NodeName) -> bool:
-        """Whether a node's replica is known to be up to date, and the same as the others'."""
+        """Whether a node's replica is known to be UpToDate and in sync with all others."""
         replica = self.replica(device.name, node)
         if len(device.nodes) == 1:
             return replica.is_up_to_date
         return replica.is_in_sync_with(set(device.nodes) - {node})
 
     def is_marked(self, device: DeviceSpec, node: NodeName) -> bool:
-        """Whether a node's replica is marked as behind, so that it is never promoted."""
+        """Whether a node's replica has the outdated mark, so that it is never promoted."""
         return any(
             mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
             for mark in self.cib.outdated
         )
 
     def pool(self, name: PoolName, node: NodeName) -> PoolUsage | None:
-        """Return what a node says of its pool; None is unknown."""
-        if self.mon.state(node) not in PRESENT:
+        """Return the published state of a pool on a node; None is unknown."""
+        if self.mon.state(node) not in MEMBER_STATES:
             return None
         return self.cib.pools.get((name.value, node.value))
 
-    def ballot(self, node: NodeName | str) -> Ballot:
-        """Return how a node counts votes; all unknown while it is away."""
-        if self.mon.state(node) not in PRESENT:
-            return Ballot()
-        return self.cib.ballots.get(str(node), Ballot())
+    def votes_of(self, node: NodeName | str) -> NodeVotes:
+        """Return how a node counts votes; all unknown while the node is absent."""
+        if self.mon.state(node) not in MEMBER_STATES:
+            return NodeVotes()
+        return self.cib.node_votes.get(str(node), NodeVotes())
 
-    def wish(self, node: NodeName | str) -> Wish | None:
-        """Return how a node is to count votes, if the cluster has ever asked it to."""
+    def wanted_votes(self, node: NodeName | str) -> WantedVotes | None:
+        """Return how a node is to count votes, None where no command has ever set that."""
         for entry in self.cib.nodes:
             if entry.name.value == str(node):
-                return Wish.parse(entry.attributes.get(ATTRIBUTE, ""))
+                return WantedVotes.parse(entry.attributes.get(VOTES_ATTRIBUTE, ""))
         return None
 
     def is_pool_agent_running(self, node: NodeName | str) -> bool:
@@ -354,15 +356,15 @@ class Cluster:
         }
 
     def active_node(self, name: DeviceName) -> str | None:
-        """Return the one node that serves a device; None when none does or more than one claims."""
+        """Return the one node that serves a device; None where no node does, or several do."""
         nodes = self.mon.active_nodes(name)
         return nodes[0] if len(nodes) == 1 else None
 
     def active_count(self, node: NodeName | str) -> int:
-        """Return how many devices a node serves, or is about to.
+        """Return how many devices a node serves, or is about to serve.
 
-        A device that nobody serves yet counts for its first node, which is to serve it first: so
-        devices that are created at one moment do not all go to one node.
+        A device that no node serves yet counts for its first node, which is to serve it first: so
+        devices that are created at the same time do not all go to one node.
         """
         wanted = str(node)
         return sum(

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A device: what is wanted of it, and what its replicas say of themselves."""
+"""A device's wanted settings, published states of replicas and pools, tombstones, marks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sanctl.model.cache_policy import NO_CACHE, Policy
+from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
-from sanctl.model.resync_record import Resync
-from sanctl.model.sync_policy import DEFAULT, SyncPolicy
+from sanctl.model.resync_record import ResyncRecord
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 
 # Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
 MINOR_FIRST = 1
@@ -19,12 +19,12 @@ REPLICAS_RANGE = range(1, 5)
 
 UP_TO_DATE = "UpToDate"
 CONNECTED = "Connected"
-# What a connection is called while the two replicas exchange blocks. DRBD 8.4 says SyncSource,
-# DRBD 9 says Established for the link and SyncSource for the replication on it.
+# States while two replicas exchange blocks. DRBD 8.4 calls the connection SyncSource; DRBD 9 calls
+# the connection Connected and the replication on it SyncSource.
 SYNCING_CONNECTIONS = frozenset(
     {"SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT", "VerifyS", "VerifyT"}
 )
-LINKED_CONNECTIONS = SYNCING_CONNECTIONS | {CONNECTED, "Established"}
+CONNECTED_STATES = SYNCING_CONNECTIONS | {CONNECTED, "Established"}
 
 
 def access_digest(initiators: Iterable[Iqn]) -> str:
@@ -44,16 +44,16 @@ class DeviceSpec:
     size: ByteSize
     pool: PoolName
     replicas: int
-    """How many replicas it is to have; while a change is under way `nodes` are more or fewer."""
+    """The wanted number of replicas; while a change is under way `nodes` are more or fewer."""
     nodes: tuple[NodeName, ...]
     minor: int
     initiators: tuple[Iqn, ...]
     prefer: NodeName | None = None
-    sync: SyncPolicy = DEFAULT
+    sync: SyncPolicy = DEFAULT_SYNC_POLICY
     is_stopping: bool = False
     is_managed: bool = True
     is_new: bool = False
-    cache: Policy = NO_CACHE
+    cache: CachePolicy = NO_CACHE
 
     @property
     def serial(self) -> str:
@@ -62,17 +62,17 @@ class DeviceSpec:
 
     @property
     def wwid(self) -> str:
-        """The name multipath shows: 3, then the NAA that LIO builds from the unit serial.
+        """The WWID that multipath shows: 3, then the NAA that LIO builds from the unit serial.
 
-        LIO puts the OpenFabrics company id 001405 after NAA type 6 and fills up with the first 25
-        hex digits of the serial.
+        LIO puts the OpenFabrics company id 001405 after NAA type 6, and then the first 25 hex
+        digits of the serial.
         """
         return f"36001405{self.uuid[:25].lower()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLink:
-    """How one replica sees another one of several; None is unknown."""
+    """One replica's view of one of several peers; None is unknown."""
 
     node: str
     connection: str | None
@@ -80,29 +80,29 @@ class PeerLink:
     disk: str | None
 
     @property
-    def is_linked(self) -> bool:
-        """Whether the two are known to be in contact."""
-        return self.connection in LINKED_CONNECTIONS
+    def is_connected(self) -> bool:
+        """Whether the two replicas are known to be connected."""
+        return self.connection in CONNECTED_STATES
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether the other one is known to be in contact and up to date."""
-        return self.is_linked and self.disk == UP_TO_DATE
+        """Whether the peer is known to be connected and UpToDate."""
+        return self.is_connected and self.disk == UP_TO_DATE
 
     @property
     def word(self) -> str:
-        """What goes on between the two: the resync if there is one, else the connection."""
-        if self.is_linked and self.replication not in {None, "Off", "Established"}:
+        """The state between the two replicas: the resync if one runs, else the connection."""
+        if self.is_connected and self.replication not in {None, "Off", "Established"}:
             return f"{self.node} {self.replication}"
         return f"{self.node} {self.connection or '?'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """What the agent on one node last published about its replica; None is unknown.
+    """The state of a replica that the agent on its node last published; None is unknown.
 
-    Where there are several peers, `connection`, `replication` and `peer_disk` are those of the one
-    that is worst off.
+    Where there are several peers, `connection`, `replication` and `peer_disk` are those of the
+    peer in the worst state.
     """
 
     disk: str | None = None
@@ -115,86 +115,86 @@ class ReplicaState:
     access: str | None = None
     suspended: str | None = None
     policy: str | None = None
-    """The sync policy that is in force there, in words."""
-    resync: Resync | None = None
-    """Its latest resync."""
-    apart_since_s: int | None = None
-    """Since when it is known to be without contact, in seconds since 1970."""
+    """The sync policy in force on the node, as text."""
+    resync: ResyncRecord | None = None
+    """The replica's latest resync."""
+    disconnected_since_s: int | None = None
+    """Since when the replica is known to be disconnected, in seconds since 1970."""
     generations: str | None = None
-    """DRBD's identifiers of its data, told only while it is without contact."""
+    """DRBD's generation identifiers of its data, published only while disconnected."""
     peers: tuple[PeerLink, ...] = ()
-    """Each of several peers; of an only one the fields above say all."""
+    """Each of several peers; empty with one peer, which the fields above describe."""
     cache: str | None = None
-    """The cache mode it is in (model/cache.py)."""
+    """The cache mode in force (model/cache_policy.py)."""
     cache_reason: str | None = None
-    """Why that is not the wanted one (plan/caching.py)."""
+    """Why that is not the wanted mode (plan/cache)."""
     dirty_bytes: int | None = None
-    """How much is in RAM alone, in write-back."""
+    """How much data is in RAM alone, in write-back."""
     dirty_limit_bytes: int | None = None
-    """How much that may be at most, as its node has last read the policy."""
+    """The limit of that, as the node has last read the policy."""
     dirty_node_limit_bytes: int | None = None
-    """What the node lets all its devices have in RAM together; told where they want more."""
+    """The node's limit for all its devices together; published where they want more."""
     flush_s: int | None = None
-    """How long the kernel reckons that takes to flush."""
+    """The kernel's estimate of the time that a flush takes."""
     read_bytes: int | None = None
-    """How large its read cache in RAM is; told only where it serves and one is wanted."""
+    """The size of the read cache in RAM; published only by the Primary, where one is wanted."""
     read_reason: str | None = None
-    """Why it is not the wanted one (plan/caching.py)."""
+    """Why that is not the wanted size (plan/cache)."""
     read_held_bytes: int | None = None
-    """How much of the device that cache holds."""
+    """How much data the read cache holds."""
     read_hit_percent: int | None = None
-    """How much of what was read was in it, since it is there."""
-    served_last: bool = False
-    """Its node was Primary when it was last up; told only while it is without contact."""
+    """The share of reads that the read cache has answered since it exists."""
+    was_last_primary: bool = False
+    """The node was Primary when the resource was last up; published only while disconnected."""
     is_suspect: bool = False
-    """It has lost writes that it had acknowledged."""
+    """The replica has lost writes that it had acknowledged."""
 
     @property
     def is_frozen(self) -> bool:
-        """Whether its I/O is known to be held back until something is certain.
+        """Whether the Primary's I/O is known to be suspended.
 
-        A standby has none: DRBD 9 calls one suspended that sees no majority of the copies.
+        A standby has no I/O: DRBD 9 calls a standby suspended that sees no majority of replicas.
         """
         return self.suspended not in {None, "no"} and self.role != "Secondary"
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether this replica is known to hold the newest data."""
+        """Whether this replica is known to be UpToDate."""
         return self.disk == UP_TO_DATE
 
     @property
-    def is_linked(self) -> bool:
-        """Whether it is known to be in contact with its peer."""
-        return self.connection in LINKED_CONNECTIONS
+    def is_connected(self) -> bool:
+        """Whether this replica is known to be connected to its peer."""
+        return self.connection in CONNECTED_STATES
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether both ends are known to be up to date and in contact."""
-        return self.is_up_to_date and self.is_linked and self.peer_disk == UP_TO_DATE
+        """Whether both replicas are known to be UpToDate and connected."""
+        return self.is_up_to_date and self.is_connected and self.peer_disk == UP_TO_DATE
 
     def is_in_sync_with(self, nodes: Collection[NodeName]) -> bool:
-        """Whether this replica and those on these nodes are known to be up to date, in contact."""
+        """Whether this replica and those on these nodes are known to be UpToDate and connected."""
         if not self.peers:
             return self.is_in_sync
         names = {node.value for node in nodes}
         seen = {link.node for link in self.peers if link.is_in_sync}
         return self.is_up_to_date and names <= seen
 
-    def is_linked_with(self, nodes: Collection[NodeName]) -> bool:
-        """Whether it is known to be in contact with the replicas on these nodes."""
+    def is_connected_with(self, nodes: Collection[NodeName]) -> bool:
+        """Whether this replica is known to be connected to the replicas on these nodes."""
         if not self.peers:
-            return self.is_linked
+            return self.is_connected
         return {node.value for node in nodes} <= {
-            link.node for link in self.peers if link.is_linked
+            link.node for link in self.peers if link.is_connected
         }
 
     @property
     def is_only(self) -> bool:
-        """Whether DRBD there knows of no other replica."""
+        """Whether DRBD on the node has no peer configured."""
         return self.connection == "None"
 
     def brief(self) -> str:
-        """Say it in a few words, with '?' for what is not known."""
+        """Describe the state in a few words, with '?' for unknown."""
         words = [self.disk or "?"]
         if not self.is_in_sync and not self.is_only:
             words.append(self.link or "?")
@@ -204,24 +204,24 @@ class ReplicaState:
 
     @property
     def link(self) -> str | None:
-        """What goes on between the replicas: the resync if there is one, else the connection."""
+        """The state between the replicas: the resync if one runs, else the connection."""
         if self.peers:
             return ", ".join(link.word for link in self.peers if not link.is_in_sync) or None
-        if self.is_linked and self.replication not in {None, "Off", "Established"}:
+        if self.is_connected and self.replication not in {None, "Off", "Established"}:
             return self.replication
         return self.connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUsage:
-    """How full a pool is on one node, as its agent last published."""
+    """The usage of a pool on one node, as its agent last published it."""
 
     total_bytes: int = 0
     free_bytes: int = 0
     allocated_bytes: int | None = None
     error: str | None = None
     cache: CacheState | None = None
-    """Its flash; None: it has none, or has not told."""
+    """The pool's flash cache; None: it has none, or the agent has not published it."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
@@ -235,7 +235,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class OutdatedMark:
-    """The note that a node's replica missed writes and must not be promoted."""
+    """The mark that a node's replica misses writes and must not be promoted."""
 
     device: str
     node: NodeName

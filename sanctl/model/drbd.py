@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What DRBD says about one resource of this node.
+"""The state of one DRBD resource on this node: role, disk, peers, requests that wait.
 
 NamedTuples, not dataclasses: the agents import this on every monitor, and `dataclasses` would be
 the largest part of what they import.
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-def has_majority(copies: int) -> bool:
-    """Whether so many copies can have a majority that some of them are missing in.
+def uses_quorum(replica_count: int) -> bool:
+    """Whether DRBD 9's quorum is used: some replicas may be missing from a majority.
 
-    Then DRBD 9 counts them (its quorum). Of two the majority is both.
+    The majority of two replicas is both.
     """
-    return copies > 2
+    return replica_count > 2
 
 
 class PeerState(NamedTuple):
@@ -27,10 +27,11 @@ class PeerState(NamedTuple):
         role: the peer's role, `Unknown` while not connected.
         replication: Established, SyncSource, SyncTarget, VerifyS, … or Off.
         disk: state of the peer's replica, `DUnknown` while not connected.
-        out_of_sync_kib: KiB that differ as far as this node's bitmap knows; None if not told.
-        held: why a resync waits: `no`, or of `user`, `peer` and `dependency` those that hold it.
-        received_kib: KiB of data that came from it since the connection began; None if not told.
-        node_id: the number DRBD 9 knows the peer by; 8.4 says 0 of each.
+        out_of_sync_kib: KiB that differ by this node's bitmap; None if not known.
+        resync_suspended: why a resync waits: `no`, or one or more of `user`, `peer` and
+            `dependency`.
+        received_kib: KiB of data received since the connection began; None if not known.
+        node_id: the peer's node id in DRBD 9; 8.4 says 0 for each.
     """
 
     name: str
@@ -39,13 +40,13 @@ class PeerState(NamedTuple):
     replication: str
     disk: str
     out_of_sync_kib: int | None
-    held: str = "no"
+    resync_suspended: str = "no"
     received_kib: int | None = None
     node_id: int | None = None
 
     @property
-    def is_target(self) -> bool:
-        """Whether this node's replica is being brought into line with it."""
+    def is_sync_source(self) -> bool:
+        """Whether this peer is the source of a resync of this node's replica."""
         return self.replication in {"SyncTarget", "PausedSyncT"}
 
     @property
@@ -54,41 +55,41 @@ class PeerState(NamedTuple):
         return self.replication in {"VerifyS", "VerifyT"}
 
     @property
-    def is_in_contact(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether this peer is connected."""
         return self.connection == "Connected"
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether this peer is known to be the same as an up-to-date replica, right now."""
-        return self.is_in_contact and self.disk == "UpToDate" and self.replication == "Established"
+        """Whether this peer is known to have the same data as an UpToDate replica, right now."""
+        return self.is_connected and self.disk == "UpToDate" and self.replication == "Established"
 
 
 class OldRequest(NamedTuple):
-    """A host's request that DRBD has had for longest.
+    """One of the oldest requests of hosts that DRBD has not completed.
 
     Attributes:
-        age_s: how long it has been waiting.
-        is_held: it is kept back because I/O is suspended, or was when its last step ended.
-        local: what is known of the local disk's part: pending, completed, ok, …; empty where the
-            disk has not been asked yet.
-        net: what is known of the peers' part; empty where they are not asked.
+        age_s: how long the request has been waiting.
+        is_suspended: the request waits because I/O is suspended, or was when its last step ended.
+        local: flags of the local disk's part: pending, completed, ok, …; empty where the request
+            has not been sent to the disk yet.
+        net: flags of the peers' part; empty where the request is not sent to them.
     """
 
     age_s: float
-    is_held: bool
+    is_suspended: bool
     local: frozenset[str]
     net: frozenset[str]
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether it is the local disk, or the activity log on it, that does not answer."""
-        return not self.is_held and ("pending" in self.local or not (self.local or self.net))
+        """Whether the request waits for the local disk, or for the activity log on that disk."""
+        return not self.is_suspended and ("pending" in self.local or not (self.local or self.net))
 
     @property
     def waits_for_nothing(self) -> bool:
-        """Whether it is held back, and nothing that could still be answered is missing."""
-        return self.is_held and "pending" not in self.local | self.net
+        """Whether the request is suspended, and no answer of a disk or a peer is missing."""
+        return self.is_suspended and "pending" not in self.local | self.net
 
 
 class ResourceState(NamedTuple):
@@ -99,12 +100,12 @@ class ResourceState(NamedTuple):
         role: Primary or Secondary, `Unknown` where DRBD did not say.
         suspended: why I/O is frozen (`no` while it is not, else `user`, `fencing`, `quorum`, …).
         disk: state of the local replica; `Diskless` without one.
-        size_kib: size of the DRBD device in KiB; None if not told.
+        size_kib: size of the DRBD device in KiB; None if not known.
         peers: the peers, in the order of their names.
-        minor: the number of its device; None if not told.
-        has_quorum: whether DRBD 9 sees enough of the replicas; where it is not to care it says
-            yes. None with 8.4, which does not know.
-        write_ordering: how writes that depend on each other are kept in order; empty if not told.
+        minor: the number of its device; None if not known.
+        has_quorum: whether DRBD 9 has quorum; yes where quorum is off. None with 8.4, which has
+            no quorum.
+        write_ordering: how writes that depend on each other are kept in order; empty if not known.
     """
 
     name: str
@@ -117,8 +118,8 @@ class ResourceState(NamedTuple):
     has_quorum: bool | None = None
     write_ordering: str = ""
 
-    def beside(self, peer: str) -> ResourceState:
-        """Return the same resource as if that peer were the only one; maybe there is none such.
+    def with_only_peer(self, peer: str) -> ResourceState:
+        """Return the same resource with this peer alone; without peers where it has no such one.
 
         8.4 has one peer at most, and does not know its name.
         """
@@ -133,17 +134,17 @@ class ResourceState(NamedTuple):
 
     @property
     def is_attached(self) -> bool:
-        """Whether DRBD has a disk here."""
+        """Whether the resource has a disk on this node."""
         return self.disk not in {"Diskless", "Failed", "Detaching", "Attaching"}
 
     @property
-    def is_in_contact(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether every peer is connected."""
-        return bool(self.peers) and all(peer.is_in_contact for peer in self.peers)
+        return bool(self.peers) and all(peer.is_connected for peer in self.peers)
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether this replica and every peer's are known to be the same, right now."""
+        """Whether this replica and all peers' are known to have the same data, right now."""
         return (
             self.disk == "UpToDate"
             and bool(self.peers)

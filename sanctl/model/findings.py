@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is not as it should be, as data: for `sanctl status` and `sanctl doctor`."""
+"""A finding of `sanctl status` or `sanctl doctor`: severity, subject, text; sorting, grouping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Severity(StrEnum):
     """How bad a finding is."""
 
     CRITICAL = "critical"
-    """Something is not served, or cannot be relied on."""
+    """A device is not served, or a protection cannot be relied on."""
     WARNING = "warning"
     """Served, with less than the full protection."""
     NOTE = "note"
@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found: what, why it matters, what to do."""
+    """One finding: what is wrong, why it matters, what to do."""
 
     code: str
     severity: Severity
@@ -39,15 +39,15 @@ _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 def sorted_findings(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Order findings: the worst first, then by subject and code."""
+    """Sort findings: the worst first, then by subject and code."""
     return tuple(sorted(findings, key=lambda f: (_ORDER[f.severity], f.subject, f.code, f.what)))
 
 
 def grouped(findings: tuple[Finding, ...]) -> tuple[tuple[Finding, tuple[str, ...]], ...]:
-    """Gather findings that say the same of several subjects, for a screen is only so long.
+    """Group findings that say the same about several subjects, so that they fit a screen.
 
     Returns:
-        The first finding of each group, with all the subjects it is said of.
+        The first finding of each group, with all subjects of the group.
     """
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:

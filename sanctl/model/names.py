@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Names and sizes that cannot hold an invalid value: parse them once, at the edge.
+"""Checked names of devices, nodes, pools and initiators (IQN), and sizes with their units.
 
-Everything here is light on purpose (the resource agents may import it) and touches nothing.
+A value of these types is always valid: text is parsed once, where it enters. No I/O, and light
+imports, as the resource agents import this module.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _EUI = re.compile(r"eui\.[0-9a-f]{16}")
 _IQN_MAX_BYTES = 223
 _SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*(?:([bkmgtp])(?:i?b)?)?", re.IGNORECASE)
 
-# Names that would collide with what sanctl or DRBD calls something else: `sanctl-NAME` is the
-# clone and the node attribute of a device, and `sanctl-pool`, `sanctl-delete-X`, `sanctl-minor-3`
-# and `sanctl-votes` are taken; drbdadm reads `all` as every resource and `minor-3` as a minor.
+# Names that would collide with other names of sanctl or DRBD: `sanctl-NAME` is the clone and the
+# node attribute of a device, and `sanctl-pool`, `sanctl-delete-X`, `sanctl-minor-3` and
+# `sanctl-votes` are taken; drbdadm reads `all` as every resource and `minor-3` as a minor.
 _RESERVED_WORDS = frozenset({"all", "pool", "pools", "sanctl", "votes"})
 _RESERVED_PREFIXES = (
     "sanctl-",
@@ -179,7 +180,7 @@ class Iqn:
         """
         lowered = text.lower()
         if not text.isascii() or not (_IQN.fullmatch(lowered) or _EUI.fullmatch(lowered)):
-            # Refused as it was typed, so that it is recognised.
+            # Refused with the spelling of the input, so that an operator recognises it.
             return cls(value=text)
         return cls(value=lowered)
 
@@ -220,10 +221,10 @@ class ByteSize:
 
 
 def parse_bytes(text: str) -> int:
-    """Read a number of bytes as `ByteSize.parse` does, whatever it is good for.
+    """Read a number of bytes as `ByteSize.parse` does, without the limits of a device's size.
 
     Raises:
-        UsageError: not a number, or not a whole one.
+        UsageError: not a number, or no whole number of bytes.
     """
     match = _SIZE.fullmatch(text.strip()) if text.isascii() else None
     if match is None:
@@ -251,10 +252,9 @@ def parse_bytes(text: str) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """Write a number of bytes for people: `10 GiB`, `1.5 TiB`, `0 B`.
+    """Format a number of bytes for display: `10 GiB`, `1.5 TiB`, `0 B`.
 
-    For display only: it rounds to one decimal, always downwards, so that `free` is never more
-    than there is.
+    Rounded to one decimal, always downwards, so that `free` is never more than there is.
     """
     if count < 0:
         return f"-{format_bytes(-count)}"

@@ -1,90 +1,92 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A pool's flash cache: what is wanted of it, and what its parts say."""
+"""A pool's flash cache as values: wanted mode, published state, bcache superblock; unit names."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import NamedTuple
 
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 
-#: The permanent node attribute that holds the wanted mode of a pool. Not `sanctl-...`, which would
-#: be a device's.
-WISH = "pool-cache-"
+#: The permanent node attribute with the wanted mode of a pool begins so. Not `sanctl-...`: those
+#: are devices' attributes.
+MODE_ATTRIBUTE_PREFIX = "pool-cache-"
 
 
 class Attachment(StrEnum):
-    """What a slow disk's superblock says of its flash, in the order of the kernel's numbers."""
+    """The state in a slow disk's superblock (bcache's BDEV_STATE), in the order of its numbers."""
 
     NONE = "none"
-    """It has none."""
+    """The disk has no flash."""
     CLEAN = "clean"
-    """It has one, and nothing is on flash alone."""
+    """The disk has flash, and no data is on flash alone."""
     DIRTY = "dirty"
-    """It lacks what is on flash."""
+    """The disk lacks data that is on flash."""
     STALE = "stale"
-    """It has been used without the one it had."""
+    """The disk has been used without the flash it had."""
 
 
 class Superblock(NamedTuple):
     """A bcache superblock.
 
     Attributes:
-        is_flash: of a flash device; otherwise of a slow disk.
+        is_flash: the superblock is a flash device's; otherwise a slow disk's.
         set_uuid: the cache set, 32 hex digits.
-        label: whose it is: sanctl writes the pool's uuid.
-        state: a slow disk's relation to its flash.
-        mode: how a slow disk's flash was used last.
+        label: the pool's uuid, which sanctl writes there.
+        state: the state of a slow disk's flash.
+        mode: the last cache mode of a slow disk.
     """
 
     is_flash: bool
     set_uuid: str
     label: str
     state: Attachment
-    mode: Mode
+    mode: CacheMode
 
 
-class ModeWish(NamedTuple):
-    """The mode that is wanted of a pool on a node, as its node attribute holds it.
+class WantedMode(NamedTuple):
+    """The wanted mode of a pool's flash cache on a node, as its node attribute holds it.
 
     Attributes:
         mode: the mode.
-        serial: counts the changes of the wish; 0: it is the inventory's. A node tells what it has
-            done with the serial that it did it for: without, what it told of an earlier wish for
-            the same mode could be taken for the answer to this one.
+        serial: counts the changes of the wanted mode; 0: the inventory's mode. A node publishes the
+            state of its cache with the serial that it has acted on: without a serial, the state
+            after an earlier change to the same mode could be taken for the result of this one.
     """
 
-    mode: Mode
+    mode: CacheMode
     serial: int = 0
 
     def __str__(self) -> str:
-        """Return it as the node attribute holds it."""
+        """Return the text of the node attribute."""
         return f"{self.mode.value}:{self.serial}"
 
 
-def parse_wish(text: str, default: Mode) -> ModeWish:
-    """Read what `str` writes, or a mode alone; anything else is no wish: the default is wanted."""
+def parse_wanted_mode(text: str, default: CacheMode) -> WantedMode:
+    """Read the text of `str`, or a mode alone; for any other text the default is wanted."""
     word, _, serial = text.partition(":")
-    if word not in set(Mode):
-        return ModeWish(default)
-    return ModeWish(Mode(word), int(serial) if serial.isascii() and serial.isdecimal() else 0)
+    if word not in set(CacheMode):
+        return WantedMode(default)
+    return WantedMode(
+        CacheMode(word), int(serial) if serial.isascii() and serial.isdecimal() else 0
+    )
 
 
 class CacheState(NamedTuple):
-    """What a node last published of a pool's flash cache.
+    """The state of a pool's flash cache that a node last published.
 
     Attributes:
-        mode: what it is in.
-        wanted: what it is to be in.
-        reason: why it has not done all that is wanted; empty where it has.
-        dirty_bytes: what is on flash alone, about.
+        mode: the mode in force.
+        wanted: the wanted mode.
+        reason: why the wanted mode is not in force; empty where it is.
+        dirty_bytes: about how much data is on flash alone.
         flush_s: how long writing that back would take; None: not known.
-        hit_percent: what reads found on flash since the boot; None: too few to tell.
-        serial: that of the wish this is about.
+        hit_percent: the share of reads found on flash since the boot; None: too few reads.
+        serial: the serial of the wanted mode that the node has acted on.
     """
 
-    mode: Mode
-    wanted: Mode
+    mode: CacheMode
+    wanted: CacheMode
     reason: str = ""
     dirty_bytes: int = 0
     flush_s: int | None = None
@@ -92,7 +94,7 @@ class CacheState(NamedTuple):
     serial: int = 0
 
     def __str__(self) -> str:
-        """Return it as the node attribute holds it."""
+        """Return the text of the node attribute."""
         words = [f"cache={self.mode.value}", f"cache-wanted={self.wanted.value}"]
         if self.reason:
             words.append(f"cache-why={self.reason}")
@@ -107,12 +109,12 @@ class CacheState(NamedTuple):
         return " ".join(words)
 
 
-def parse_state(pairs: dict[str, str]) -> CacheState | None:
-    """Read what `str` writes, as pairs; None where it is not there or does not read."""
+def parse_cache_state(pairs: dict[str, str]) -> CacheState | None:
+    """Read the fields of `CacheState.__str__`; None where they are missing or malformed."""
     try:
         return CacheState(
-            mode=Mode(pairs["cache"]),
-            wanted=Mode(pairs["cache-wanted"]),
+            mode=CacheMode(pairs["cache"]),
+            wanted=CacheMode(pairs["cache-wanted"]),
             reason=pairs.get("cache-why", ""),
             dirty_bytes=int(pairs.get("dirty", "0")),
             flush_s=int(pairs["flush-s"]) if "flush-s" in pairs else None,
@@ -123,8 +125,8 @@ def parse_state(pairs: dict[str, str]) -> CacheState | None:
         return None
 
 
-def mount_unit(path: str) -> str:
-    """Return the name that systemd gives a mount point's unit (systemd.unit(5), escaping)."""
+def mount_unit_name(path: str) -> str:
+    """Return the name of a mount point's systemd unit (systemd.unit(5), escaping)."""
     parts = [part for part in path.split("/") if part]
     escaped = "-".join(
         "".join(

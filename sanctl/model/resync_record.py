@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is remembered of a resync: which kind ran, why, and what it moved. Pure, and light."""
+"""A replica's latest resync (kind, reason, KiB), and the progress of resyncs on a node, as text."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-#: The node attribute by which a node says what runs there. It never enters the CIB.
+#: The private node attribute with a node's running resyncs and verifies; never in the CIB.
 RUNNING_ATTRIBUTE = "sanctl.sync"
 
 FAST = "fast"
 FULL = "full"
 
-#: It runs, or waits for its turn or its peer.
+#: The resync runs, or waits for its turn or its peer.
 RUNNING = "running"
-#: The replica is being called out of sync as a whole, before all of it is sent.
-WIDENING = "widening"
+#: The replica is being marked as out of sync as a whole, before all of it is sent.
+INVALIDATING = "widening"
 DONE = "done"
 
 
-class Resync(NamedTuple):
-    """The latest resync of a replica, as its target saw it.
+class ResyncRecord(NamedTuple):
+    """The latest resync of a replica, as the node of the sync target recorded it.
 
     Attributes:
-        kind: `fast`, only what differed; `full`, everything in one sequence.
-        why: the reason of that, in words.
-        stage: `running`, `widening` or `done`.
-        began_s: when, in seconds since 1970.
-        ended_s: when it ended; 0 while it has not.
-        changed_kib: what was marked as different when it began.
-        received_kib: the data that came over the connection meanwhile, hosts' writes included.
+        kind: `fast`, only blocks that differed; `full`, all blocks in one sequence.
+        why: the reason for the kind, in words.
+        stage: `running`, `widening` (INVALIDATING) or `done`.
+        began_s: start time, in seconds since 1970.
+        ended_s: end time; 0 while it has not ended.
+        changed_kib: KiB marked as out of sync when it began.
+        received_kib: KiB received over the connection meanwhile, hosts' writes included.
     """
 
     kind: str
@@ -41,28 +41,28 @@ class Resync(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what `str` wrote, None where it does not read."""
+        """Read the text of `str`, None where it is malformed."""
         parts = text.strip().split(",")
         if len(parts) != len(cls._fields) or not all(part.isdecimal() for part in parts[3:]):
             return None
         return cls(parts[0], parts[1].replace("+", " "), parts[2], *map(int, parts[3:]))
 
     def __str__(self) -> str:
-        """Write it as one word."""
+        """Return the record as one word."""
         return ",".join(str(value).replace(" ", "+") for value in self)
 
 
-class Running(NamedTuple):
-    """What a node says of a resync or a verify that runs there.
+class RunningSync(NamedTuple):
+    """A resync or a verify that runs on a node, as that node publishes it.
 
     Attributes:
         device: the device.
         kind: `fast`, `full` or `verify`.
-        waits: what it waits for, in words; empty while it runs.
-        left_kib: what is left.
-        total_kib: what there was to do.
-        rate_kib: how much is done in a second.
-        began_s: when it began, in seconds since 1970.
+        waits: what the resync waits for, in words; empty while it runs.
+        left_kib: KiB left to do.
+        total_kib: KiB to do when it began.
+        rate_kib_s: KiB done in a second.
+        began_s: start time, in seconds since 1970.
     """
 
     device: str
@@ -70,17 +70,17 @@ class Running(NamedTuple):
     waits: str
     left_kib: int
     total_kib: int
-    rate_kib: int
+    rate_kib_s: int
     began_s: int
 
     @property
     def left_s(self) -> int | None:
-        """How many seconds it will take at this rate, None when that cannot be told."""
-        return None if self.waits or not self.rate_kib else -(-self.left_kib // self.rate_kib)
+        """The seconds that are left at this rate, None when not known."""
+        return None if self.waits or not self.rate_kib_s else -(-self.left_kib // self.rate_kib_s)
 
     @property
     def brief(self) -> str:
-        """Say it in a few words."""
+        """Describe the progress in a few words."""
         if self.waits:
             return f"{self.device} waits {self.waits}"
         left = "" if self.left_s is None else f", {self.left_s} s left"
@@ -88,23 +88,23 @@ class Running(NamedTuple):
 
     @property
     def done_percent(self) -> float:
-        """How much of it is done."""
+        """The share that is done."""
         if self.total_kib <= 0:
             return 100.0
         return max(0.0, min(100.0, 100.0 * (1 - self.left_kib / self.total_kib)))
 
 
-def write_running(entries: tuple[Running, ...]) -> str:
-    """Write what a node has to say, as one line."""
+def format_running(entries: tuple[RunningSync, ...]) -> str:
+    """Return the value of a node's RUNNING_ATTRIBUTE."""
     return ";".join(",".join(str(value).replace(" ", "+") for value in entry) for entry in entries)
 
 
-def parse_running(text: str) -> tuple[Running, ...]:
-    """Read what `write_running` wrote; what does not read is left out."""
+def parse_running(text: str) -> tuple[RunningSync, ...]:
+    """Read the text of `format_running`; malformed entries are left out."""
     found = []
     for entry in text.split(";"):
         parts = entry.split(",")
-        if len(parts) == len(Running._fields) and all(p.isdecimal() for p in parts[3:]):
+        if len(parts) == len(RunningSync._fields) and all(p.isdecimal() for p in parts[3:]):
             waits = parts[2].replace("+", " ")
-            found.append(Running(parts[0], parts[1], waits, *map(int, parts[3:])))
+            found.append(RunningSync(parts[0], parts[1], waits, *map(int, parts[3:])))
     return tuple(found)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How the replicas of one device are brought into line: a pure value, written as words `key=value`.
+"""A device's sync policy: resync rates, hours and priority, checksums, verify schedule; as text.
 
-NamedTuples, not dataclasses: the agents read it on every monitor (see sanctl/model/drbd.py).
+NamedTuples, not dataclasses: the agents import this on every monitor (see sanctl/model/drbd.py).
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ _OFF = "off"
 
 DEFAULT_PRIORITY = 50
 #: Redundancy has to come back under load too: with 4 MiB/s a busy gigabyte took minutes.
-DEFAULT_RATE_MIN_KIB = 32 * 1024
+DEFAULT_RATE_MIN_KIB_S = 32 * 1024
 # DRBD's bounds of c-max-rate (drbd_limits.h), which are the narrower ones.
 _RATE_LOWEST_KIB = 250
 _RATE_HIGHEST_KIB = 4 << 20
 
 
 class Window(NamedTuple):
-    """Hours of the day, on the node's own clock: from `first` up to, not including, `end`.
+    """Hours of the day, on the node's own clock: from `first_hour` until before `end_hour`.
 
-    An end before the beginning is one of the next day.
+    An end before the beginning is on the next day.
     """
 
-    first: int
-    end: int
+    first_hour: int
+    end_hour: int
 
     def is_open(self, hour: int) -> bool:
-        """Whether an hour of the day (0-23) lies in it."""
-        if self.first < self.end:
-            return self.first <= hour < self.end
-        return hour >= self.first or hour < self.end
+        """Whether an hour of the day (0-23) lies in the window."""
+        if self.first_hour < self.end_hour:
+            return self.first_hour <= hour < self.end_hour
+        return hour >= self.first_hour or hour < self.end_hour
 
     def __str__(self) -> str:
-        return f"{self.first:02}-{self.end:02}"
+        return f"{self.first_hour:02}-{self.end_hour:02}"
 
 
 class Schedule(NamedTuple):
-    """When a device is verified by itself.
+    """When a device is verified without an operator's request.
 
     Attributes:
         day: 0-6 from Monday on, as `time.struct_time` counts; None for every day.
-        hour: the hour of the day at which it may begin.
+        hour: the hour of the day at which the verify may begin.
     """
 
     day: int | None
@@ -61,7 +61,7 @@ class Schedule(NamedTuple):
         """Read `sun@03` or `daily@03`.
 
         Raises:
-            UsageError: it is neither.
+            UsageError: the text is neither.
         """
         found = _SCHEDULE.fullmatch(text)
         if found is None:
@@ -83,31 +83,31 @@ class SyncPolicy(NamedTuple):
     """How a device is synced.
 
     Attributes:
-        full_above: from how many percent that differ on everything is sent, in one sequence; None:
-            only what differs, whatever that is.
+        full_above_percent: if more than this share differs, all blocks are sent in one sequence;
+            None: only blocks that differ, however many.
         csums: compare checksums before a block is sent, always; without it only after a crash of
-            the Primary, when most of what is marked is the same.
-        rate_min_kib: what a resync may take, in KiB/s, while hosts read and write.
-        rate_max_kib: what it may take at all; None: what the sync network gives.
-        window: when it may run; None: always.
+            the Primary, when most marked blocks have the same data.
+        rate_min_kib_s: the rate of a resync while hosts read and write.
+        rate_max_kib_s: the highest rate of a resync; None: the speed of the sync network.
+        window: when a resync may run; None: always.
         priority: 0-100, the higher one first when several devices wait.
-        verify: when the replicas are compared; None: when somebody asks.
+        verify: when the replicas are compared; None: only at an operator's request.
     """
 
-    full_above: int | None = None
+    full_above_percent: int | None = None
     csums: bool = False
-    rate_min_kib: int = DEFAULT_RATE_MIN_KIB
-    rate_max_kib: int | None = None
+    rate_min_kib_s: int = DEFAULT_RATE_MIN_KIB_S
+    rate_max_kib_s: int | None = None
     window: Window | None = None
     priority: int = DEFAULT_PRIORITY
     verify: Schedule | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the words of the device's attribute `sync`; what is not named is the default.
+        """Read the text of the device's attribute `sync`; a key that is missing has its default.
 
         Raises:
-            UsageError: a word is unknown, or has no meaning; all of them are told.
+            UsageError: a word is unknown, or has no valid value; all such words are listed.
         """
         problems: list[Problem] = []
         values: dict[str, str] = {}
@@ -122,14 +122,14 @@ class SyncPolicy(NamedTuple):
         return cls().changed(values, problems)
 
     def changed(self, values: Mapping[str, str], problems: list[Problem] | None = None) -> Self:
-        """Return this policy with other values, given as they are typed.
+        """Return this policy with other values, given as text.
 
         Args:
             values: by their keys, as `parse` reads them.
             problems: problems that were found before.
 
         Raises:
-            UsageError: a value has no meaning, or does not go with another; all are told.
+            UsageError: a value is invalid, or contradicts another; all problems are listed.
         """
         found = list(problems or ())
         given: list[Any] = list(self)
@@ -139,12 +139,12 @@ class SyncPolicy(NamedTuple):
             except UsageError as error:
                 found.extend(error.problems)
         result = type(self)(*given)
-        if result.rate_max_kib is not None and result.rate_max_kib < result.rate_min_kib:
+        if result.rate_max_kib_s is not None and result.rate_max_kib_s < result.rate_min_kib_s:
             found.append(
                 Problem(
                     "SAN-SYNC-004",
-                    f"a rate of at least {result.rate_min_kib} KiB/s and at most"
-                    f" {result.rate_max_kib} KiB/s contradict each other",
+                    f"a rate of at least {result.rate_min_kib_s} KiB/s and at most"
+                    f" {result.rate_max_kib_s} KiB/s contradict each other",
                     "--rate-max must not be less than --rate-min",
                 )
             )
@@ -153,16 +153,16 @@ class SyncPolicy(NamedTuple):
         return result
 
     def __str__(self) -> str:
-        """Write the words that `parse` reads: only what is not the default."""
+        """Return the text that `parse` reads: only values that are not the default."""
         return " ".join(
             f"{key}={_written(value)}"
-            for key, value, default in zip(_READERS, self, DEFAULT, strict=True)
+            for key, value, default in zip(_READERS, self, DEFAULT_SYNC_POLICY, strict=True)
             if value != default
         )
 
 
-#: What a device has that nobody asked anything for.
-DEFAULT = SyncPolicy()
+#: The policy of a device for which no option was given.
+DEFAULT_SYNC_POLICY = SyncPolicy()
 
 
 def _written(value: object) -> str:

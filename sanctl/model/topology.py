@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The static shape of a cluster: networks, nodes and pools, as cluster.toml states them.
+"""The content of cluster.toml as values: strategy, networks, nodes with addresses, pools.
 
-Light on purpose: values only. What may stand in the file, and what is wrong with one that holds
-something else, is known to `sanctl.config`.
+Light imports: values only. Reading the file and checking it is in `sanctl.config`.
 """
 
 from __future__ import annotations
@@ -12,40 +11,40 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import PurePosixPath
 
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import DeviceName, Iqn, NodeName, PoolName
-from sanctl.model.vote_mode import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
-class Role(StrEnum):
-    """What a node does for the cluster."""
+class NodeRole(StrEnum):
+    """The role of a node in the cluster."""
 
     STORAGE = "storage"
     WITNESS = "witness"
-    """Votes, so that two storage nodes can tell a dead peer from a cut link; holds no data."""
+    """A third vote, so that one of two storage nodes has a majority; holds no data."""
 
 
 class Strategy(StrEnum):
-    """Who may go on when nodes cannot see each other."""
+    """Which nodes may go on when nodes cannot see each other."""
 
     NODE_MAJORITY = "node-majority"
-    """Whoever has more than half of all votes; a witness or a quorum device makes them odd."""
+    """The part with more than half of all votes; a witness or a quorum device makes them odd."""
     HEARTBEAT = "heartbeat"
-    """Two nodes, several links: while one is left they agree, without any fencing decides."""
+    """Two nodes, several links: while one link works they agree; without any, fencing decides."""
 
 
-#: The heartbeat strategy without fencing: with all links lost, each node takes the other as gone.
+#: The heartbeat strategy without fencing: with all links lost, each node takes the other for dead.
 RISK_NO_FENCING = "SAN-RISK-001"
-#: SBD with the kernel's own watchdog: a kernel that hangs may write on while another takes over.
+#: SBD with softdog: a node whose kernel hangs may go on writing while another node takes over.
 RISK_SOFTDOG = "SAN-CONF-042"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Networks:
-    """The three networks, which must not share a wire."""
+    """The three networks, which must not share a cable."""
 
     iscsi: Network
     sync: Network
@@ -59,41 +58,41 @@ class Node:
     name: NodeName
     id: int
     """Corosync node id, and tag of the node's target port group, ALUA group and relative port."""
-    role: Role
+    role: NodeRole
     iscsi: tuple[Address, ...]
     """Portals; a witness has none."""
     sync: Address
     heartbeat: Address
     site: str = ""
-    """The building it stands in, which fails as a whole; empty: not told."""
+    """The node's building, which fails as a whole; empty: not stated."""
     rack: str = ""
-    """The rack within the site; empty: not told."""
+    """The rack within the site; empty: not stated."""
     is_power_protected: bool = False
-    """A battery keeps its disks' own write caches over a power cut."""
+    """A battery keeps the node's disks' own write caches over a power cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCache:
-    """Flash before a pool's slow disk, of the same names on each of the pool's nodes."""
+    """The flash cache of a pool's slow disk, with the same paths on all of the pool's nodes."""
 
     origin: PurePosixPath
-    """The slow disk, which holds the filesystem behind 8 KiB of the cache's own."""
+    """The slow disk, which holds the filesystem behind 8 KiB of bcache's superblock."""
     flash: PurePosixPath
-    mode: Mode = Mode.WRITE_THROUGH
-    """How it is used until `sanctl pool cache` says otherwise."""
+    mode: CacheMode = CacheMode.WRITE_THROUGH
+    """The mode until `sanctl pool cache` sets another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A directory on a mounted filesystem, of the same name and path on each of its nodes."""
+    """A directory on a mounted filesystem, with the same name and path on all of its nodes."""
 
     name: PoolName
     path: PurePosixPath
     uuid: str
-    """What the marker file in the directory must say, 36 characters in lower case."""
+    """The content of the marker file in the directory, 36 characters in lower case."""
     nodes: tuple[NodeName, ...]
     cache: PoolCache | None = None
-    """Flash below the filesystem; the directory's mount is then sanctl's."""
+    """Flash below the filesystem; sanctl then mounts the directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +106,19 @@ class Topology:
     nodes: tuple[Node, ...]
     pools: tuple[Pool, ...]
     qdevice: Address | None = None
-    """Where corosync-qnetd answers."""
+    """The address of corosync-qnetd."""
     accepted_risks: tuple[str, ...] = ()
 
     @property
-    def tally(self) -> Tally:
-        """How votes are counted under this strategy."""
+    def vote_mode(self) -> VoteMode:
+        """How Corosync counts votes under this strategy."""
         if self.strategy is Strategy.HEARTBEAT:
-            return Tally(votes=Votes.TWO_NODE)
-        # One odd vote is enough: a witness has it already.
-        has_witness = any(node.role is Role.WITNESS for node in self.nodes)
+            return VoteMode(votes=Votes.TWO_NODE)
+        # One more vote is enough to make the number odd: a witness has it already.
+        has_witness = any(node.role is NodeRole.WITNESS for node in self.nodes)
         if self.qdevice is None or has_witness:
-            return PLAIN
-        return Tally(votes=Votes.QDEVICE, host=str(self.qdevice))
+            return MAJORITY_OF_NODES
+        return VoteMode(votes=Votes.QDEVICE, host=str(self.qdevice))
 
     def node(self, name: NodeName | str) -> Node | None:
         """Return the node of that name."""
@@ -132,7 +131,7 @@ class Topology:
     @property
     def storage_nodes(self) -> tuple[Node, ...]:
         """The nodes that hold data and serve it."""
-        return tuple(node for node in self.nodes if node.role is Role.STORAGE)
+        return tuple(node for node in self.nodes if node.role is NodeRole.STORAGE)
 
     def target_iqn(self, device: DeviceName) -> Iqn:
         """Return the name of the device's target, the same on every node."""

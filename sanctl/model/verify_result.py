@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One comparison of a device's replicas, block by block. Pure, and light."""
+"""The result of a device's latest verify, and an operator's request for one, as value and text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ INTERRUPTED = "interrupted"
 REPAIRING = "repairing"
 REPAIRED = "repaired"
 
-#: So many ranges are told to the cluster; all of them are in the node's history.
-SHOWN_RANGES = 16
+#: So many differing ranges are published; all of them are in the node's history.
+PUBLISHED_RANGES = 16
 
 
-class Order(NamedTuple):
-    """What an operator asked for.
+class VerifyRequest(NamedTuple):
+    """An operator's request for a verify.
 
     Attributes:
-        number: when it was asked, in seconds since 1970; a later one replaces an earlier one.
-        is_repair: what is found is to be sent anew from the copy that serves.
+        number: its time, in seconds since 1970; a later request replaces an earlier one.
+        is_repair: blocks that differ are to be sent again from the Primary.
     """
 
     number: int
@@ -39,15 +39,15 @@ class Order(NamedTuple):
         return f"{self.number}:repair" if self.is_repair else str(self.number)
 
 
-class Verification(NamedTuple):
-    """A comparison, as one node knows it.
+class VerifyResult(NamedTuple):
+    """A verify, as one node has recorded it.
 
     Attributes:
-        order: the number of the order it follows; a schedule gives its own.
+        order: the number of the request; a schedule gives its own.
         result: `running`, `same`, `differs`, `interrupted`, `repairing` or `repaired`.
-        began_s: when, in seconds since 1970.
-        ended_s: when it ended; 0 while it has not.
-        found_kib: how much differed.
+        began_s: start time, in seconds since 1970.
+        ended_s: end time; 0 while it has not ended.
+        found_kib: KiB that differed.
         ranges: where, as `FIRST+LENGTH` in bytes.
     """
 
@@ -60,7 +60,7 @@ class Verification(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what `str` wrote, None where it does not read."""
+        """Read the text of `str`, None where it is malformed."""
         parts = text.strip().split(",")
         numbers = [parts[0], *parts[2:5]]
         if len(parts) != len(cls._fields) or not all(number.isdecimal() for number in numbers):
@@ -73,12 +73,12 @@ class Verification(NamedTuple):
         return f"{self.order},{self.result},{numbers},{' '.join(self.ranges)}"
 
     @property
-    def shown(self) -> str:
+    def published(self) -> str:
         """The same as one word, with the first of the ranges only."""
-        text = str(self._replace(ranges=self.ranges[:SHOWN_RANGES]))
+        text = str(self._replace(ranges=self.ranges[:PUBLISHED_RANGES]))
         return text.replace(" ", "/")
 
 
-def parse_shown(text: str) -> Verification | None:
-    """Read what `Verification.shown` wrote."""
-    return Verification.parse(text.replace("/", " "))
+def parse_published(text: str) -> VerifyResult | None:
+    """Read what `Verification.published` wrote."""
+    return VerifyResult.parse(text.replace("/", " "))

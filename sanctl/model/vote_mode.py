@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a cluster counts its votes, and what each node says of it. Light values, no I/O.
+"""Corosync's vote modes (majority, quorum device, two_node), wanted and in force, as text.
 
-No dataclasses: the monitors import this, and those cost more than all that a monitor looks at.
+NamedTuples, not dataclasses: the monitors import this, and `dataclasses` would cost more than all
+other work of a monitor.
 """
 
 from __future__ import annotations
@@ -9,35 +10,35 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-ATTRIBUTE = "sanctl-votes"
-"""Permanent: how a node is to count. Transient: how it does."""
+VOTES_ATTRIBUTE = "sanctl-votes"
+"""Permanent: how a node is to count votes. Transient: how it does."""
 
 
 class Votes(StrEnum):
-    """How corosync counts, which is what a strategy comes down to."""
+    """How Corosync counts votes; each strategy uses one of these."""
 
     NODES = "nodes"
-    """One vote for each node of the list, a majority is needed. Of two nodes that is both."""
+    """One vote for each node of the list, a majority has quorum. Of two nodes that is both."""
     QDEVICE = "qdevice"
     """As above, and one vote more, which a quorum device gives to one part of the cluster."""
     TWO_NODE = "two-node"
-    """Each of two nodes is enough by itself, once they have seen each other."""
+    """Each of two nodes has quorum by itself, once they have seen each other."""
 
     @property
-    def has_memory(self) -> bool:
-        """Whether any two quorums have a node in common, which remembers what one has noted."""
+    def quorums_intersect(self) -> bool:
+        """Whether any two quorums have a node in common, whose CIB holds what the first noted."""
         return self is Votes.NODES
 
 
-class Tally(NamedTuple):
-    """A way to count votes; with a quorum device also where its host is."""
+class VoteMode(NamedTuple):
+    """A way to count votes; with a quorum device also the address of its host."""
 
     votes: Votes
     host: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what `str` writes; None if it is nothing this version knows."""
+        """Read the text of `str`; None if this version does not know it."""
         word, _, host = text.partition("@")
         try:
             votes = Votes(word)
@@ -49,32 +50,32 @@ class Tally(NamedTuple):
         return f"{self.votes}@{self.host}" if self.host else self.votes.value
 
 
-#: What every change goes through: of each other way to count, every quorum overlaps with one of it.
-PLAIN = Tally(votes=Votes.NODES)
+#: The step between any two modes: each quorum of another mode intersects each quorum of this one.
+MAJORITY_OF_NODES = VoteMode(votes=Votes.NODES)
 
 
-class Ballot(NamedTuple):
-    """How one node counts; None is unknown.
+class NodeVotes(NamedTuple):
+    """How one node counts votes; None is unknown.
 
     Attributes:
-        file: as its corosync.conf says, which holds from the next start on.
-        live: as its corosync does at this moment.
+        file: by its corosync.conf, in force from the next start of Corosync on.
+        live: by its running Corosync.
         strategy: the strategy in its cluster.toml.
         is_device_voting: whether the quorum device votes for this node.
     """
 
-    file: Tally | None = None
-    live: Tally | None = None
+    file: VoteMode | None = None
+    live: VoteMode | None = None
     strategy: str = ""
     is_device_voting: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` writes; what is missing or odd is unknown."""
+        """Read the text of `str`; a field that is missing or malformed is unknown."""
         pairs = {key: value for key, _, value in (w.partition("=") for w in text.split())}
         return cls(
-            file=Tally.parse(pairs.get("file", "")),
-            live=Tally.parse(pairs.get("live", "")),
+            file=VoteMode.parse(pairs.get("file", "")),
+            live=VoteMode.parse(pairs.get("live", "")),
             strategy=pairs.get("strategy", ""),
             is_device_voting=pairs.get("device") == "votes",
         )
@@ -87,18 +88,18 @@ class Ballot(NamedTuple):
         )
 
 
-class Wish(NamedTuple):
-    """How a node is to count now, on the way to a strategy."""
+class WantedVotes(NamedTuple):
+    """How a node is to count votes now, on the way to a strategy."""
 
-    tally: Tally
+    vote_mode: VoteMode
     strategy: str
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read what `str` writes; None if it does not read."""
+        """Read the text of `str`; None if it is malformed."""
         word, _, strategy = text.partition(" ")
-        tally = Tally.parse(word)
-        return cls(tally=tally, strategy=strategy) if tally and strategy else None
+        tally = VoteMode.parse(word)
+        return cls(vote_mode=tally, strategy=strategy) if tally and strategy else None
 
     def __str__(self) -> str:
-        return f"{self.tally} {self.strategy}"
+        return f"{self.vote_mode} {self.strategy}"

@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Checks this node and the cluster: what is wrong, why it matters, what to do."""
+"""`sanctl doctor`: checks this node (services, modules, files, clock) and the whole cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sanctl.drivers.node_facts import HostPort
+from sanctl.drivers.node_facts import NodeFactsPort
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity, sorted_findings
-from sanctl.model.topology import Role, Topology
-from sanctl.ops.fencing import ask_devices, silent
+from sanctl.model.topology import NodeRole, Topology
+from sanctl.ops.node_fence import query_fencing_devices, silent_device_findings
 from sanctl.ops.session import Session
-from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.health.cluster_health import all_findings
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
 AGENTS = ("/usr/lib/ocf/resource.d/sanctl/device", "/usr/lib/ocf/resource.d/sanctl/pool")
 _MUST_RUN = ("corosync.service", "pacemaker.service")
 # Pulls Corosync in, which need not be enabled itself.
 _STARTED_AT_BOOT = "pacemaker.service"
-# What makes a shutdown of this node one in order: stopped before, and after, Pacemaker.
-_ACT_AT_STOP = ("sanctl-drain.service", "sanctl-replicas.service")
-# Either would restore a stored target configuration over ours at boot, and clear it at shutdown.
+# Units that act at an orderly shutdown: the first stops before Pacemaker, the second after.
+_SHUTDOWN_UNITS = ("sanctl-drain.service", "sanctl-replicas.service")
+# Either unit restores a stored target configuration over sanctl's at boot, and clears it at
+# shutdown.
 _MUST_NOT_RUN = ("target.service", "rtslib-fb-targetctl.service")
 _MODULES = {
     "drbd": "keeps the replicas in step",
@@ -51,7 +52,7 @@ _CHECKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All findings, and for each check by name how many of them are its own."""
+    """All findings, and for each check by name how many findings belong to it."""
 
     findings: tuple[Finding, ...]
     checks: tuple[tuple[str, int | None], ...]
@@ -60,26 +61,26 @@ class Examination:
 
 def examine(
     session: Session,
-    host: HostPort,
+    host: NodeFactsPort,
     stonith: StonithPort,
     topology: Topology | None,
     config_error: SanctlError | None,
 ) -> Examination:
     """Make all checks; one that cannot be made is itself a finding.
 
-    Every fencing device that this node may use is asked for its status, now and from here: that
-    the cluster has not complained since it last asked, from some other node, is not enough.
+    Every fencing device that this node may use is asked for its status, now and from this node: a
+    monitor that succeeded some time ago on another node is not enough.
     """
     findings: list[Finding] = []
     if config_error is not None:
         findings.extend(_as_findings(config_error, "cluster.toml"))
     node = topology.node(host.node_name()) if topology is not None else None
-    is_storage = node is not None and node.role is Role.STORAGE
-    is_witness = node is not None and node.role is Role.WITNESS
-    # A witness has no targets; of a machine of unknown role the worst is assumed.
+    is_storage = node is not None and node.role is NodeRole.STORAGE
+    is_witness = node is not None and node.role is NodeRole.WITNESS
+    # A witness has no targets; a machine of unknown role may have some.
     findings.extend(_service_findings(host, () if is_witness else _MUST_NOT_RUN))
     if is_storage:
-        findings.extend(_stop_findings(host))
+        findings.extend(_shutdown_unit_findings(host))
         findings.extend(_kernel_findings(host))
         findings.extend(_file_findings(host))
     if topology is not None:
@@ -91,29 +92,29 @@ def examine(
                     severity=Severity.WARNING,
                     subject=f"node {host.node_name()}",
                     what="this machine is not in its own cluster.toml",
-                    why="its role, and so what it must have, is not known",
-                    do="the names in cluster.toml are what 'uname -n' prints on each node",
+                    why="its role is not known, so checks of a storage node are left out",
+                    do="name the node in the inventory as 'uname -n' prints it, then roll out",
                 )
             )
     findings.extend(_clock_findings(host))
-    unmade = set() if topology is not None else {"votes", "pools", "kernel", "files"}
+    not_made = set() if topology is not None else {"votes", "pools", "kernel", "files"}
     cluster: Cluster | None = None
     try:
         cluster = session.observe()
     except SanctlError as error:
         findings.extend(_as_findings(error, "cluster"))
-        unmade |= {"votes", "fencing", "nodes", "devices", "leftovers", "pools"}
+        not_made |= {"votes", "fencing", "nodes", "devices", "leftovers", "pools"}
     if cluster is not None:
-        findings.extend(judge(cluster, topology, now_s=session.clock.wall_s()))
+        findings.extend(all_findings(cluster, topology, now_s=session.clock.wall_s()))
         try:
-            findings.extend(silent(ask_devices(stonith, cluster)))
+            findings.extend(silent_device_findings(query_fencing_devices(stonith, cluster)))
         except SanctlError as error:
             findings.extend(_as_findings(error, "fencing"))
-            unmade.add("fencing")
+            not_made.add("fencing")
     return Examination(
         findings=sorted_findings(findings),
         checks=tuple(
-            (name, None if name in unmade else _count(findings, prefixes))
+            (name, None if name in not_made else _count(findings, prefixes))
             for name, prefixes in _CHECKS
         ),
     )
@@ -138,15 +139,15 @@ def _as_findings(error: SanctlError, subject: str) -> Iterator[Finding]:
         )
 
 
-def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator[Finding]:
+def _service_findings(host: NodeFactsPort, must_not_run: tuple[str, ...]) -> Iterator[Finding]:
     units = host.units((*_MUST_RUN, *must_not_run))
     if units is None:
         yield Finding(
             code="SAN-DOC-004",
             severity=Severity.WARNING,
             subject="services",
-            what="systemd does not say which services run",
-            do="'systemctl status' on this node",
+            what="systemd does not report which services run",
+            do="see whether 'systemctl status' answers on this node",
         )
         return
     for name in _MUST_RUN:
@@ -156,8 +157,8 @@ def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator
                 code="SAN-DOC-001",
                 severity=Severity.CRITICAL,
                 subject=name,
-                what=f"it is {unit.active if unit else '?'} on this node",
-                why="without it the node is no part of the cluster",
+                what=f"the service is {unit.active if unit else '?'} on this node",
+                why="without this service the node is not part of the cluster",
                 do=f"systemctl start {name}; 'journalctl -u {name}' if it fails",
             )
         elif name == _STARTED_AT_BOOT and unit.enabled not in {
@@ -170,9 +171,9 @@ def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator
                 code="SAN-DOC-002",
                 severity=Severity.NOTE,
                 subject=name,
-                what=f"it is {unit.enabled}: it will not start at boot",
+                what=f"the service is {unit.enabled}: it will not start at boot",
                 why="the node stays away from the cluster after a restart",
-                do=f"systemctl enable {name}, unless that is meant",
+                do=f"systemctl enable {name}, unless the node is to stay out after a boot",
             )
     for name in must_not_run:
         unit = units.get(name)
@@ -181,48 +182,48 @@ def _service_findings(host: HostPort, must_not_run: tuple[str, ...]) -> Iterator
                 code="SAN-DOC-003",
                 severity=Severity.CRITICAL,
                 subject=name,
-                what="it is not masked on this node",
-                why="at boot it restores old targets over ours, at shutdown it removes live ones",
+                what="the service is not masked on this node",
+                why="at boot it restores old iSCSI targets, at shutdown it removes live ones",
                 do=f"systemctl mask {name}",
             )
 
 
-def _stop_findings(host: HostPort) -> Iterator[Finding]:
-    units = host.units(_ACT_AT_STOP) or {}
+def _shutdown_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
+    units = host.units(_SHUTDOWN_UNITS) or {}
     for name, unit in units.items():
         if unit.active != "active":
             yield Finding(
                 code="SAN-DOC-005",
                 severity=Severity.WARNING,
                 subject=name,
-                what=f"it is {unit.active} on this node",
-                why="it acts when the node stops: a reboot would be a longer pause, or a crash",
+                what=f"the unit is {unit.active} on this node",
+                why="it acts when the node stops: without it a reboot is a long pause, or a crash",
                 do=f"systemctl start {name}; if there is no such unit, run the rollout again",
             )
 
 
-def _kernel_findings(host: HostPort) -> Iterator[Finding]:
+def _kernel_findings(host: NodeFactsPort) -> Iterator[Finding]:
     for module, purpose in _MODULES.items():
         if not host.has_module(module):
             yield Finding(
                 code="SAN-DOC-010",
                 severity=Severity.CRITICAL,
                 subject=f"kernel module {module}",
-                what="it is not loaded on this node",
-                why=f"it {purpose}",
-                do=f"modprobe {module}; the rollout has it loaded at boot",
+                what="the module is not loaded on this node",
+                why=f"the module {purpose}",
+                do=f"modprobe {module}; after a rollout it is loaded at boot",
             )
 
 
-def _file_findings(host: HostPort) -> Iterator[Finding]:
+def _file_findings(host: NodeFactsPort) -> Iterator[Finding]:
     mode = host.mode(SECRET_PATH)
     if mode is None:
         yield Finding(
             code="SAN-DOC-020",
             severity=Severity.CRITICAL,
             subject=SECRET_PATH,
-            what="it is missing on this node",
-            why="replicas cannot prove to each other who they are, and do not connect",
+            what="the file is missing on this node",
+            why="replicas cannot authenticate to each other, and do not connect",
             do="run the rollout again",
         )
     elif mode & 0o077 or host.owner(SECRET_PATH) != 0:
@@ -230,8 +231,8 @@ def _file_findings(host: HostPort) -> Iterator[Finding]:
             code="SAN-DOC-021",
             severity=Severity.CRITICAL,
             subject=SECRET_PATH,
-            what=f"others than root can read it (mode {mode:04o})",
-            why="whoever has it can pose as a replica",
+            what=f"users other than root can read the file (mode {mode:04o})",
+            why="with this secret any machine can pose as a replica",
             do=f"chown root:root {SECRET_PATH} && chmod 0600 {SECRET_PATH}",
         )
     for path in AGENTS:
@@ -241,13 +242,13 @@ def _file_findings(host: HostPort) -> Iterator[Finding]:
                 code="SAN-DOC-022",
                 severity=Severity.CRITICAL,
                 subject=path,
-                what="the resource agent is missing, or may not be executed",
-                why="Pacemaker can start nothing here without it",
+                what="the resource agent is missing on this node, or not executable",
+                why="Pacemaker cannot start devices on this node without the agent",
                 do="run the rollout again",
             )
 
 
-def _own_pool_findings(host: HostPort, topology: Topology) -> Iterator[Finding]:
+def _own_pool_findings(host: NodeFactsPort, topology: Topology) -> Iterator[Finding]:
     for pool in topology.pools:
         if host.node_name() not in {node.value for node in pool.nodes}:
             continue
@@ -259,8 +260,8 @@ def _own_pool_findings(host: HostPort, topology: Topology) -> Iterator[Finding]:
                 severity=Severity.CRITICAL,
                 subject=f"pool {pool.name}",
                 what=f"{marker} is missing on this node",
-                why="the pool's file system is not mounted: an empty folder is not a pool",
-                do=f"mount {pool.path}; 'findmnt {pool.path}' shows what is there",
+                why="the pool's filesystem is not mounted: an empty directory is not a pool",
+                do=f"mount {pool.path}; 'findmnt {pool.path}' shows which filesystem is there",
             )
         elif text.strip() != pool.uuid:
             yield Finding(
@@ -268,18 +269,18 @@ def _own_pool_findings(host: HostPort, topology: Topology) -> Iterator[Finding]:
                 severity=Severity.CRITICAL,
                 subject=f"pool {pool.name}",
                 what=f"{marker} on this node names another pool",
-                why="another file system is mounted there; nothing is to be written to it",
-                do=f"mount the right one at {pool.path}",
+                why="another filesystem is mounted there; sanctl writes nothing to it",
+                do=f"mount the pool's own filesystem at {pool.path}",
             )
 
 
-def _clock_findings(host: HostPort) -> Iterator[Finding]:
+def _clock_findings(host: NodeFactsPort) -> Iterator[Finding]:
     if host.is_clock_synchronised() is False:
         yield Finding(
             code="SAN-DOC-030",
             severity=Severity.NOTE,
             subject="clock",
-            what="no time service keeps this node's clock",
-            why="logs of several nodes do not line up, and a move's expiry is read off the clock",
+            what="no time service synchronizes this node's clock",
+            why="logs of several nodes do not line up; a move's constraint expires by the clock",
             do="install chrony or enable systemd-timesyncd on every node",
         )

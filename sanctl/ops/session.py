@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A command and the cluster: observe, change by compare-and-swap, wait for effects."""
+"""Session of one command: reads the cluster, patches the CIB by compare-and-swap, waits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import SYNCING_CONNECTIONS
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.model.resync_record import RUNNING_ATTRIBUTE, Running, parse_running
+from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.cluster.convergence import Progress, failure_problem, new_failures
+from sanctl.plan.cluster.convergence import Progress, failure_problem, failures_since
 from sanctl.render.cib import render_patchset
 from sanctl.system.clock import Clock
 
-# In each round at least one of the writers that collide gets through, so this many commands would
+# In each round at least one of the colliding writers gets through, so this many commands would
 # have to be started at one moment for one of them to give up.
 _CHANGE_ATTEMPTS = 30
 _POLL_S = 0.5
@@ -52,36 +52,36 @@ class Session:
         root = parse_document(self._pacemaker.query())
         return Cluster.seen(parse_cib(root), parse_crm_mon(self._pacemaker.monitor()))
 
-    def forget_failures(self, name: DeviceName) -> None:
+    def clean_up_failures(self, name: DeviceName) -> None:
         """Make Pacemaker forget a device's failures.
 
         Raises:
             CommandError: Pacemaker refused or did not answer.
         """
-        self._pacemaker.forget_failures(name.value)
+        self._pacemaker.clean_up_failures(name.value)
 
-    def set_node_word(self, node: NodeName, attribute: str, value: str | None) -> None:
+    def set_transient_attribute(self, node: NodeName, attribute: str, value: str | None) -> None:
         """Set a transient attribute of a node, or take it away; it ends with its membership.
 
         Raises:
             CommandError: Pacemaker refused or did not answer.
         """
-        self._pacemaker.set_node_word(node.value, attribute, value)
+        self._pacemaker.set_transient_attribute(node.value, attribute, value)
 
-    def running(self) -> tuple[tuple[str, Running], ...]:
-        """Return the resyncs and verifies that nodes say run there, with the node's name.
+    def running(self) -> tuple[tuple[str, RunningSync], ...]:
+        """Return the resyncs and verifies that nodes report as running, with the node's name.
 
         Raises:
             CommandError: Pacemaker did not answer.
         """
-        told = self._pacemaker.node_words(RUNNING_ATTRIBUTE)
+        told = self._pacemaker.transient_attributes(RUNNING_ATTRIBUTE)
         return tuple((node, each) for node in sorted(told) for each in parse_running(told[node]))
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
-        """Make the change that `decide` asks for, planned anew until it meets the CIB it saw.
+        """Make the change that `decide` asks for, planned again each time the CIB has changed.
 
         Returns:
-            The changes made; none when nothing was to do.
+            The changes made; empty when nothing was to do.
 
         Raises:
             Busy: others changed the CIB each time between reading and writing.
@@ -102,14 +102,15 @@ class Session:
         raise Busy(
             Problem(
                 "SAN-CLU-004",
-                f"the CIB changed under {_CHANGE_ATTEMPTS} attempts to change it",
-                "something changes it all the time: try again later, or look who does with "
-                "'journalctl -u pacemaker'",
+                f"the CIB was changed by others during each of {_CHANGE_ATTEMPTS} attempts to "
+                "change it",
+                "run the command again; 'journalctl -u pacemaker' shows which program keeps "
+                "changing the CIB",
             )
         )
 
-    def _how_far(self, cluster: Cluster, resources: Collection[str]) -> str:
-        """Say how far the resyncs of some devices are; asked only while one seems to run."""
+    def _resync_progress(self, cluster: Cluster, resources: Collection[str]) -> str:
+        """Return the progress of resyncs of some devices; queried only while one seems to run."""
         if not any(
             name in resources and replica.link in SYNCING_CONNECTIONS
             for (name, _), replica in cluster.cib.replicas.items()
@@ -118,7 +119,7 @@ class Session:
         try:
             running = [each for _, each in self.running() if each.device in resources]
         except CommandError:
-            return ""  # It is only for people who wait.
+            return ""  # The progress is only shown, nothing is decided by it.
         return "".join(f"; {each.brief}" for each in running)
 
     def wait(
@@ -138,28 +139,28 @@ class Session:
             waiting_for: what is waited for, in words.
             timeout_s: seconds until the wait is given up.
             resources: a failed action of one of these ends the wait at once.
-            known_failures: failures from before, which do not.
-            look: how to look further, shown when time runs out.
+            known_failures: failures from before the change, which do not end the wait.
+            look: where the operator looks, shown when time runs out.
 
         Raises:
             NotConverged: time ran out; says what was seen last.
             CommandError: an action failed.
-            Unreachable: Pacemaker has not answered for long.
+            Unreachable: Pacemaker has not answered for 30 s.
         """
         deadline = self.clock.monotonic_s() + timeout_s
-        heard = self.clock.monotonic_s()
+        last_answer_s = self.clock.monotonic_s()
         seen = "nothing yet"
         while True:
             try:
                 cluster = self.observe()
             except Unreachable:
                 now = self.clock.monotonic_s()
-                if now - heard >= _SILENCE_TOLERATED_S or now >= deadline:
+                if now - last_answer_s >= _SILENCE_TOLERATED_S or now >= deadline:
                     raise
                 self.clock.sleep(_POLL_S)
                 continue
-            heard = self.clock.monotonic_s()
-            failures = new_failures(cluster, resources, known_failures)
+            last_answer_s = self.clock.monotonic_s()
+            failures = failures_since(cluster, resources, known_failures)
             if failures:
                 raise CommandError(*(failure_problem(failure) for failure in failures))
             progress = goal(cluster)
@@ -167,14 +168,14 @@ class Session:
                 return cluster
             seen = progress.seen
             self.reporter.update(
-                f"waiting for {waiting_for}: {seen}{self._how_far(cluster, resources)}"
+                f"waiting for {waiting_for}: {seen}{self._resync_progress(cluster, resources)}"
             )
             if self.clock.monotonic_s() >= deadline:
                 raise NotConverged(
                     Problem(
                         "SAN-WAIT-001",
                         f"{waiting_for}: not reached within {timeout_s:g} s; last seen: {seen}",
-                        look or "'sanctl status' shows how it goes on",
+                        look or "'sanctl status' shows the state of the cluster",
                     )
                 )
             self.clock.sleep(_POLL_S)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Text of the tools to model. Pure."""
+"""Readers of what tools print (drbdsetup, cibadmin, crm_mon, corosync): text to values. No I/O."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads what `attrd_updater --query` prints."""
+"""The output of `attrd_updater --query`: one attribute's values by node."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the text of `cibadmin --query` into what the planner works with.
+"""The CIB's XML and the values of sanctl's node attributes, read into model.cluster.Cib.
 
-Lenient where operators and other tools write (unknown elements are ignored), strict about our own
-resources: one that does not read as a device is reported by id, never skipped in silence.
+Lenient where operators and other tools write (unknown elements are ignored), strict about sanctl's
+own resources: a resource that cannot be read as a device is reported by id, never skipped silently.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from sanctl.errors import Problem, SanctlError, Unreachable
-from sanctl.model.cache_policy import parse_policy
+from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.cluster import (
-    DRAINED,
+    DRAINED_ATTRIBUTE,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
     Cib,
@@ -32,11 +32,11 @@ from sanctl.model.device import (
     Tombstone,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
-from sanctl.model.pool_cache import parse_state
-from sanctl.model.resync_record import Resync
+from sanctl.model.pool_cache import parse_cache_state
+from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import SyncPolicy
-from sanctl.model.verify_result import Verification, parse_shown
-from sanctl.model.vote_mode import ATTRIBUTE, Ballot
+from sanctl.model.verify_result import VerifyResult, parse_published
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
 OUTDATED_PREFIX = "sanctl-outdated-"
@@ -44,7 +44,7 @@ DISCARD_PREFIX = "sanctl-discard-"
 REVIVE_PREFIX = "sanctl-revive-"
 POOL_PREFIX = "sanctl-pool-"
 REPLICA_PREFIX = "sanctl-"
-#: Not `sanctl-…`: that is where replicas publish, by the device's name.
+#: Not `sanctl-…`: those are replicas' attributes, by the device's name.
 VERIFY_PREFIX = "sanctl.verify."
 _UUID = re.compile(r"[0-9a-f]{32}")
 _TRUE = frozenset({"true", "yes", "on", "1", "y"})
@@ -89,16 +89,16 @@ def parse_cib(root: ET.Element) -> Cib:
     replicas: dict[tuple[str, str], ReplicaState] = {}
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
-    ballots: dict[str, Ballot] = {}
+    ballots: dict[str, NodeVotes] = {}
     drained: set[str] = set()
-    verifications: dict[tuple[str, str], Verification] = {}
+    verifications: dict[tuple[str, str], VerifyResult] = {}
     for node, name, value in _transient_attributes(root):
-        if name == ATTRIBUTE:
-            ballots[node] = Ballot.parse(value)
-        elif name == DRAINED and value == "true":
+        if name == VOTES_ATTRIBUTE:
+            ballots[node] = NodeVotes.parse(value)
+        elif name == DRAINED_ATTRIBUTE and value == "true":
             drained.add(node)
-        elif name.startswith(VERIFY_PREFIX) and (told := parse_shown(value)) is not None:
-            verifications[name.removeprefix(VERIFY_PREFIX), node] = told
+        elif name.startswith(VERIFY_PREFIX) and (result := parse_published(value)) is not None:
+            verifications[name.removeprefix(VERIFY_PREFIX), node] = result
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
@@ -122,7 +122,7 @@ def parse_cib(root: ET.Element) -> Cib:
         pools=pools,
         reach=reach,
         verifications=verifications,
-        ballots=ballots,
+        node_votes=ballots,
         ids=frozenset(
             identifier
             for element in configuration.iter()
@@ -141,7 +141,7 @@ def parse_version(root: ET.Element) -> CibVersion:
 
 
 def parse_pairs(text: str) -> dict[str, str]:
-    """Split `a=1 b=2` as the agents publish it; what has no '=' is left out."""
+    """Split `a=1 b=2` as the agents publish it; a word without '=' is left out."""
     return {
         key: value
         for word in text.split()
@@ -151,7 +151,7 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 
 def parse_replica_state(text: str) -> ReplicaState:
-    """Read the node attribute `sanctl-NAME`; what is missing or odd is unknown."""
+    """Read the node attribute `sanctl-NAME`; a field that is missing or malformed is unknown."""
     pairs = parse_pairs(text)
     links = _links(pairs)
     worst = _worst(links)
@@ -166,8 +166,8 @@ def parse_replica_state(text: str) -> ReplicaState:
         access=_known(pairs.get("acl")),
         suspended=_known(pairs.get("suspended")),
         policy=_policy(pairs.get("policy")),
-        resync=Resync.parse(pairs.get("resync", "")),
-        apart_since_s=_number(pairs.get("apart")),
+        resync=ResyncRecord.parse(pairs.get("resync", "")),
+        disconnected_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
         peers=links,
         cache=_known(pairs.get("cache")),
@@ -180,13 +180,13 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_reason=_known(pairs.get("read-why")),
         read_held_bytes=_number(pairs.get("read-held")),
         read_hit_percent=_number(pairs.get("read-hit")),
-        served_last=pairs.get("last") == "1",
+        was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
     )
 
 
 def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
-    """Return the several peers an agent names; what it says of them stands in the same order."""
+    """Return the peers that an agent names; the other fields list values in the same order."""
     names = pairs.get("peers", "").split(",") if pairs.get("peers") else []
     columns = [
         (pairs.get(key, "").split(",") + [""] * len(names))[: len(names)]
@@ -204,8 +204,8 @@ def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
 
 
 def _worst(links: tuple[PeerLink, ...]) -> PeerLink | None:
-    """Return the peer that is worst off: without contact, else not up to date."""
-    return min(links, key=lambda link: (link.is_linked, link.is_in_sync), default=None)
+    """Return the peer in the worst state: one that is disconnected, else one not UpToDate."""
+    return min(links, key=lambda link: (link.is_connected, link.is_in_sync), default=None)
 
 
 def parse_pool_usage(text: str) -> PoolUsage:
@@ -220,7 +220,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         total_bytes=total,
         free_bytes=free,
         allocated_bytes=_number(pairs.get("allocated")),
-        cache=parse_state(pairs),
+        cache=parse_cache_state(pairs),
     )
 
 
@@ -237,7 +237,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _pairs_of(element: ET.Element, *sets: str) -> dict[str, str]:
-    """Name and value of the nvpairs in an element's attribute sets, without rules."""
+    """Return the nvpairs in an element's attribute sets by name; rules are ignored."""
     return {
         pair.get("name", ""): pair.get("value", "")
         for tag in sets
@@ -253,7 +253,7 @@ def _properties(configuration: ET.Element) -> dict[str, str]:
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
     for element in configuration.findall("nodes/node"):
-        # A remote or a ping node has a type; only full members count here.
+        # Remote and ping nodes have a type; only full members count here.
         if element.get("type", "member") not in {"member", "normal"}:
             continue
         attributes = _pairs_of(element, "instance_attributes")
@@ -310,7 +310,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
-        cache=parse_policy(parameters.get("cache", "")),
+        cache=parse_cache_policy(parameters.get("cache", "")),
     )
 
 

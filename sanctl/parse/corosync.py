@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Text of corosync's own tools, and its configuration, to values."""
+"""Output of corosync-quorumtool, -cfgtool and -cmapctl, and corosync.conf's quorum section."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from sanctl.model.vote_mode import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 
 
 class Membership(NamedTuple):
-    """What corosync says of the partition this node is in.
+    """The partition that this node is in.
 
     Attributes:
-        is_quorate: this partition has quorum.
-        members: names of the nodes in it, as corosync.conf names them.
+        is_quorate: the partition has quorum.
+        members: names of its nodes, as in corosync.conf.
         flags: `2Node`, `Quorate`, `WaitForAll`, `Qdevice`.
-        expected: votes there would be with everybody.
-        total: votes there are.
-        quorum: votes that are needed.
+        expected: expected votes, those of all nodes and the quorum device.
+        total: votes that are present.
+        quorum: votes that are needed for quorum.
     """
 
     is_quorate: bool
@@ -34,10 +34,10 @@ class Membership(NamedTuple):
         return "2Node" in self.flags
 
     @property
-    def has_memory(self) -> bool:
-        """Whether any two quorums have a node in common, which remembers what one has noted.
+    def quorums_intersect(self) -> bool:
+        """Whether any two quorums have a node in common, whose CIB holds what the first noted.
 
-        Two nodes that are each enough have none; and a quorum device votes, but keeps no notes.
+        With two_node each node is a quorum by itself; and a quorum device votes, but has no CIB.
         """
         return not self.flags & {"2Node", "Qdevice"}
 
@@ -53,7 +53,7 @@ class Link(NamedTuple):
 def parse_quorumtool(text: str) -> Membership:
     """Read `corosync-quorumtool -s` (corosync-quorumtool(8)).
 
-    Text that does not say so is not quorate and has no members.
+    Text without these lines is not quorate and has no members.
     """
     quorate = False
     members: set[str] = set()
@@ -93,7 +93,7 @@ def parse_cfgtool(text: str) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def parse_cmap_tally(text: str) -> Tally | None:
+def parse_cmap_vote_mode(text: str) -> VoteMode | None:
     """Read how corosync counts out of `corosync-cmapctl quorum.` (cmap_keys(7))."""
     keys = dict(re.findall(r"^(\S+) \(\w+\) = (.*)$", text, re.MULTILINE))
     if keys.get("quorum.provider") != "corosync_votequorum":
@@ -101,8 +101,8 @@ def parse_cmap_tally(text: str) -> Tally | None:
     return _tally(keys)
 
 
-def parse_conf_tally(text: str) -> Tally | None:
-    """Read how a corosync.conf makes votes be counted; None if it is not one of ours."""
+def parse_conf_vote_mode(text: str) -> VoteMode | None:
+    """Read the vote mode of a corosync.conf; None if it is not one that sanctl writes."""
     try:
         start, end = section_span(text, "quorum")
     except ValueError:
@@ -125,21 +125,21 @@ def parse_conf_tally(text: str) -> Tally | None:
     return _tally(keys)
 
 
-def _tally(keys: dict[str, str]) -> Tally | None:
+def _tally(keys: dict[str, str]) -> VoteMode | None:
     is_two_node = keys.get("quorum.two_node", "0") != "0"
     if "quorum.device.model" not in keys:
-        return Tally(votes=Votes.TWO_NODE) if is_two_node else PLAIN
+        return VoteMode(votes=Votes.TWO_NODE) if is_two_node else MAJORITY_OF_NODES
     host = keys.get("quorum.device.net.host", "")
     if is_two_node or not host:
         return None
-    return Tally(votes=Votes.QDEVICE, host=host)
+    return VoteMode(votes=Votes.QDEVICE, host=host)
 
 
 def section_span(text: str, name: str) -> tuple[int, int]:
-    """Return where a section of a corosync.conf begins and ends, at the level of the file.
+    """Return the start and end offset of a top-level section of a corosync.conf.
 
     Raises:
-        ValueError: there is none, more than one, or it does not end.
+        ValueError: there is no such section, more than one, or the section does not end.
     """
     found: list[tuple[int, int]] = []
     depth, position, begin = 0, 0, -1

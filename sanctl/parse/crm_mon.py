@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads the text of `crm_mon --output-as=xml` (Pacemaker 2.1 and 3.0)."""
+"""The XML of `crm_mon` (Pacemaker 2.1, 3.0): nodes, roles, failures and fencing history."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _node_state(node: ET.Element) -> NodeState:
     def claims(attribute: str) -> bool:
         return node.get(attribute) == "true"
 
-    # Unclean first: what such a node does is not known until it is fenced.
+    # Unclean first: what such a node does is not known until the node is fenced.
     if claims("unclean"):
         return NodeState.UNCLEAN
     if claims("pending"):
@@ -123,7 +123,7 @@ def _failures(root: ET.Element) -> Iterator[Failure]:
     for failure in root.findall("failures/failure"):
         match = _OP_KEY.fullmatch(failure.get("op_key", ""))
         if match is None:
-            # An action that never ran has an id instead; keep it, so that nothing is hidden.
+            # An action that never ran has an id instead; the failure is kept all the same.
             resource, action = failure.get("id", "?"), failure.get("task", "?")
         else:
             resource, action = match.group(1), match.group(2)

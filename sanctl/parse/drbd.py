@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Text of `drbdsetup events2` to values.
+"""Output of `drbdsetup events2`, /proc/drbd, DRBD's debugfs and its kernel log lines, as values.
 
 `drbdsetup events2 --now --statistics RESOURCE` prints the same keys for DRBD 8.4 and 9
 (drbdsetup-8.4(8), drbdsetup-9.0(8)); `status --json` exists for 9 only. Keys that a version adds
-are passed over, keys it leaves out are unknown.
+are ignored, keys that a version lacks are unknown.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def _whole(text: str | None) -> int | None:
 def parse_events2(text: str) -> dict[str, ResourceState]:
     """Return the resources in the output of `drbdsetup events2 --now --statistics`, by name.
 
-    Later lines about the same object replace earlier ones, `destroy` removes it, so that the
-    output of a running `events2` gives the state at its end. Lines of other kinds are passed over.
+    Later lines about the same object replace earlier ones, `destroy` removes the object, so that
+    the output of a running `events2` gives the state at its end. Other lines are ignored.
     """
     resources: dict[str, dict[str, str]] = {}
     devices: dict[str, dict[str, str]] = {}
@@ -86,7 +86,7 @@ def _resource(
                 replication=state.get("replication", "Off"),
                 disk=state.get("peer-disk", "DUnknown"),
                 out_of_sync_kib=_whole(state.get("out-of-sync")),
-                held=state.get("resync-suspended", "no"),
+                resync_suspended=state.get("resync-suspended", "no"),
                 received_kib=_whole(state.get("received")),
                 node_id=_whole(state.get("peer-node-id")),
             )
@@ -99,12 +99,12 @@ def _resource(
     )
 
 
-class Advance(NamedTuple):
-    """How far a resync or a verify has come, as the kernel counts it.
+class SyncProgress(NamedTuple):
+    """The progress of a resync or a verify, as the kernel counts it.
 
     Attributes:
-        left_kib: what is still to be looked at.
-        total_kib: what was to be looked at when it began.
+        left_kib: KiB still to be sent or compared.
+        total_kib: KiB to be sent or compared when it began.
     """
 
     left_kib: int
@@ -115,29 +115,29 @@ _MINOR = re.compile(r"^\s*(\d+): cs:")
 _ADVANCE = re.compile(r"\((\d+)/(\d+)\)([KM])")
 
 
-def parse_proc(text: str) -> dict[int, Advance]:
-    """Return how far what runs has come, by minor, from /proc/drbd of DRBD 8.4.
+def parse_sync_progress(text: str) -> dict[int, SyncProgress]:
+    """Return the progress of resyncs and verifies, by minor, from /proc/drbd of DRBD 8.4.
 
-    `events2` tells neither what a resync began with nor how far a verify is.
+    `events2` has neither the total of a resync nor the progress of a verify.
     """
-    found: dict[int, Advance] = {}
+    found: dict[int, SyncProgress] = {}
     minor = None
     for line in text.splitlines():
         if (head := _MINOR.match(line)) is not None:
             minor = int(head[1])
         elif minor is not None and (counts := _ADVANCE.search(line)) is not None:
             unit = 1024 if counts[3] == "M" else 1
-            found[minor] = Advance(int(counts[1]) * unit, int(counts[2]) * unit)
+            found[minor] = SyncProgress(int(counts[1]) * unit, int(counts[2]) * unit)
     return found
 
 
-class Outstanding(NamedTuple):
-    """How many requests of one device are not answered.
+class PendingRequests(NamedTuple):
+    """How many requests of one device are not completed.
 
     Attributes:
-        hosts: those that were sent to it.
-        disk: those the local disk has not answered.
-        net: those a peer has not answered.
+        hosts: requests of hosts to the device.
+        disk: requests to the local disk.
+        net: requests to a peer.
     """
 
     hosts: int
@@ -148,27 +148,28 @@ class Outstanding(NamedTuple):
 _COUNTS = re.compile(r"\blo:(\d+) pe:(\d+) ua:\d+ ap:(\d+)")
 
 
-def parse_outstanding(text: str) -> dict[int, Outstanding]:
-    """Return what is outstanding, by minor, from /proc/drbd of DRBD 8.4 (drbd_proc.c).
+def parse_pending_requests(text: str) -> dict[int, PendingRequests]:
+    """Return the requests that are not completed, by minor, from /proc/drbd of DRBD 8.4.
 
-    A handshake holds the disk as a request does (drbd_receiver.c, receive_sizes); it is left out.
+    The counters are those of drbd_proc.c. A handshake holds the disk as a request does
+    (drbd_receiver.c, receive_sizes); it is not counted here.
     """
-    found: dict[int, Outstanding] = {}
+    found: dict[int, PendingRequests] = {}
     minor, extra = None, 0
     for line in text.splitlines():
         if (head := _MINOR.match(line)) is not None:
             minor, extra = int(head[1]), int("cs:WFReportParams" in line)
         elif minor is not None and (counts := _COUNTS.search(line)) is not None:
             disk, net, hosts = (int(count) for count in counts.groups())
-            found[minor] = Outstanding(hosts, max(0, disk - extra), net)
+            found[minor] = PendingRequests(hosts, max(0, disk - extra), net)
     return found
 
 
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 
-def parse_difference(line: str) -> tuple[int, int, int] | None:
-    """Return minor, first byte and length of a range that a verify found to differ.
+def parse_out_of_sync_range(line: str) -> tuple[int, int, int] | None:
+    """Return minor, first byte and length in bytes of a range that a verify found to differ.
 
     Args:
         line: one line of the kernel's log (drbd_int.h, ov_out_of_sync_print).
@@ -182,14 +183,14 @@ _COMPARED = re.compile(
 )
 
 
-def parse_verified(line: str) -> tuple[int, str, int] | None:
-    """Return minor and peer of a verify that came to its end, and how many KiB were not compared.
+def parse_verify_done(line: str) -> tuple[int, str, int] | None:
+    """Return minor and peer of a verify that has ended, and how many KiB it did not compare.
 
-    DRBD 8.4 leaves out the peer's name. DRBD 9 passes over what is being written to.
+    DRBD 8.4 leaves out the peer's name. DRBD 9 skips blocks that are being written.
 
     Args:
-        line: one line of the kernel's log (drbd_resync_finished). It is written before the
-            replicas are seen to be at rest; one that was broken off has none.
+        line: one line of the kernel's log (drbd_resync_finished). DRBD writes the line before the
+            replicas show Established again; a verify that was interrupted has no such line.
     """
     found = _COMPARED.search(line)
     if found is None:
@@ -198,7 +199,7 @@ def parse_verified(line: str) -> tuple[int, str, int] | None:
 
 
 def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
-    """Read `volumes/0/oldest_requests` of DRBD's debugfs; lines of another form are passed over.
+    """Read `volumes/0/oldest_requests` of DRBD's debugfs; lines of another form are ignored.
 
     A line has its age in milliseconds in the column that the header calls `start`, and at its end
     the state in parts, each after `local:` (twice: flags, then the disk) or `net:`
@@ -218,14 +219,14 @@ def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
             key, colon, value = column.partition(":")
             if colon and key in parts:
                 parts[key] = value
-        # What is expected of the peers comes after a colon of its own.
+        # The flags expected of the peers come after another colon.
         local, net = parts["local"], parts["net"].partition(":")[0]
         words = {key: frozenset(re.findall(r"[\w-]{2,}", value)) for key, value in
                  (("local", local), ("net", net))}  # fmt: skip
         found.append(
             OldRequest(
                 age_s=int(columns[at]) / 1000,
-                is_held="suspended" in words["local"],
+                is_suspended="suspended" in words["local"],
                 local=words["local"] - {"suspended", "in-AL", "postponed"},
                 net=words["net"],
             )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Pure decisions: same input, same steps."""
+"""Decisions as pure functions over frozen values: no file, process, network or clock."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Model to text of the tools. Pure."""
+"""Writers of what tools read: DRBD resource files, CIB patchsets, corosync.conf. No I/O."""

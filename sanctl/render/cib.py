@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Writes changes of the CIB as one patchset that applies to the version it was planned on, or not.
+"""Changes of the CIB as one XML patchset, which Pacemaker applies only to the version planned on.
 
 Compare-and-swap: the patchset names the configuration version it starts from, and Pacemaker refuses
 it when the configuration has changed since ("Update was older than existing configuration", "diff
 failed"). `num_updates` is left out of the source on purpose: it counts changes of the status
-section, which has a new one with every monitor result, while `epoch` rises with any change of the
-configuration, and only that decides whether a plan still holds. Pacemaker takes a version part
-that is not named as given (read in, and tried with, 2.1.5 and 3.0.0).
+section, which changes with every monitor result, while `epoch` rises with any change of the
+configuration, and only that decides whether a plan still holds. Pacemaker accepts any value for a
+version part that the source does not name (read in, and tried with, 2.1.5 and 3.0.0).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.render.device_elements import (
     PRIORITY,
+    add_nvpair,
     constraint_elements,
     device_element,
     move_element,
-    new_pair,
-    not_there,
-    pair_in,
+    new_nvpair,
+    node_expression,
 )
 
 _CONFIGURATION = "/cib/configuration"
@@ -127,7 +127,7 @@ class _Writer:
                 self._create("constraints", constraint)
         path = f"{_CONFIGURATION}/resources/clone[@id='{clone}']"
         group = self._find(f"resources/clone[@id='{clone}']").find("meta_attributes")
-        pair = new_pair(f"{clone}-meta-priority", "priority", PRIORITY)
+        pair = new_nvpair(f"{clone}-meta-priority", "priority", PRIORITY)
         if group is None:
             group = ET.Element("meta_attributes", id=f"{clone}-meta")
             group.append(pair)
@@ -142,13 +142,13 @@ class _Writer:
         pair_id = f"{clone_id(name)}-meta-target-role"
         if group is None:
             group = ET.Element("meta_attributes", id=f"{clone_id(name)}-meta")
-            pair_in(group, pair_id, "target-role", "Stopped")
+            add_nvpair(group, pair_id, "target-role", "Stopped")
             self._create_at(path, 0, group)
             return
         pair = group.find("nvpair[@name='target-role']")
         group_path = f"{path}/meta_attributes[@id='{group.get('id')}']"
         if pair is None:
-            self._create_at(group_path, len(group), new_pair(pair_id, "target-role", "Stopped"))
+            self._create_at(group_path, len(group), new_nvpair(pair_id, "target-role", "Stopped"))
         else:
             self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "value", "Stopped")
 
@@ -174,7 +174,7 @@ class _Writer:
         pair = group.find(f"nvpair[@name='{parameter}']")
         if pair is None:
             self._create_at(
-                path, len(group), new_pair(f"{name}-params-{parameter}", parameter, value)
+                path, len(group), new_nvpair(f"{name}-params-{parameter}", parameter, value)
             )
         else:
             self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, "value", value)
@@ -196,20 +196,20 @@ class _Writer:
                 self._delete(f"constraints/{path}", "expression", expression.get("id", ""))
         for node in nodes:
             if node.value not in held:
-                self._create(f"constraints/{path}", not_there(clone, node))
+                self._create(f"constraints/{path}", node_expression(clone, node))
 
     def _raise_clone_max(self, name: DeviceName, count: int) -> None:
         """Let Pacemaker run at least that many instances.
 
-        Never fewer than before: lowered while an instance that has to stop still runs, the one that
-        stays is taken for the surplus one and stopped (Pacemaker 3.0.0, "Removed resource NAME:1 is
-        active"). The rule alone decides where instances are.
+        Never fewer than before: where clone-max is lowered while an instance that has to stop still
+        runs, Pacemaker takes the instance that stays for the surplus one and stops it (Pacemaker
+        3.0.0, "Removed resource NAME:1 is active"). The rule alone decides where instances are.
         """
         clone = self._find(f"resources/clone[@id='{clone_id(name)}']")
         path = f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
         group = clone.find("meta_attributes")
         pair = None if group is None else group.find("nvpair[@name='clone-max']")
-        # Without the attribute Pacemaker runs as many as there are nodes, and the rule decides.
+        # Without the attribute Pacemaker runs one instance per node, and the rule decides.
         if group is not None and pair is not None and int(pair.get("value", "0")) < count:
             path += f"/meta_attributes[@id='{group.get('id')}']/nvpair[@id='{pair.get('id')}']"
             self._modify(path, pair, "value", str(count))
@@ -227,8 +227,8 @@ class _Writer:
                 value,
             )
             return
-        # The ids crm_attribute itself would give, so that either finds what the other wrote.
-        pair = new_pair(f"nodes-{node_id}-{attribute}", attribute, value)
+        # The ids that crm_attribute would give, so that each finds an attribute of the other.
+        pair = new_nvpair(f"nodes-{node_id}-{attribute}", attribute, value)
         existing = node.find("instance_attributes")
         if existing is not None:
             self._create_at(
@@ -259,13 +259,13 @@ class _Writer:
         self._create_at(f"{_CONFIGURATION}/{section}", len(parent), element)
 
     def _create_at(self, path: str, children: int, element: ET.Element) -> None:
-        """Append to a parent that has that many children now."""
+        """Append an element to a parent that has that many children now."""
         change = ET.Element("change", operation="create", path=path, position=str(children))
         change.append(element)
         self.creations.append(change)
 
     def settle_positions(self) -> None:
-        """Number what is created after what is there, less what the same patchset removes."""
+        """Set the positions of created elements: after the existing ones that are not deleted."""
         added: dict[str, int] = {}
         for change in self.creations:
             path = change.get("path", "")

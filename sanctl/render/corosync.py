@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Writes the part of corosync.conf that says how votes are counted (corosync.conf(5))."""
+"""The `quorum` section of corosync.conf for each vote mode (corosync.conf(5))."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from sanctl.model.vote_mode import Tally, Votes
+from sanctl.model.vote_mode import VoteMode, Votes
 
-# How often corosync-qdevice proves to corosync, and at 0.8 of it to qnetd, that it lives; qnetd
-# takes a node for dead after 1.5 of that. With the default of 10 s a failover would wait 12 s for
-# qnetd to let go of the dead node's vote. In milliseconds; 1250 is the least that is accepted.
+# The heartbeat interval of corosync-qdevice to corosync, and at 0.8 of it to qnetd; qnetd takes a
+# node for dead after 1.5 of that. With the default of 10 s a failover would wait 12 s until qnetd
+# withdraws the dead node's vote. In milliseconds; 1250 is the least that is accepted.
 _QDEVICE_TIMEOUT_MS = 2000
-# How long a new membership waits for the device's word before it goes on without it.
+# How long a new membership waits for the device's vote before it goes on without that vote.
 _QDEVICE_SYNC_TIMEOUT_MS = 8000
 
 
-def quorum_section(tally: Tally) -> str:
+def quorum_section(tally: VoteMode) -> str:
     """Return the section `quorum` of a corosync.conf."""
     lines = ["quorum {"]
     match tally.votes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a device is in the CIB: its clone and its constraints, as XML elements."""
+"""A device's clone, operations, timeouts and location constraints in the CIB, as XML elements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.promotion_score import PREFERENCE, UNREACHED_PENALTY
 
-#: What a device counts for a node in a fencing race (priority-fencing-delay): Pacemaker adds up the
-#: priorities of what a node runs, and one more for each promoted instance. So of two nodes with the
-#: same devices the one that serves more of them is fenced later, and survives.
+#: A device's weight in a fencing race (priority-fencing-delay): Pacemaker adds up the priorities of
+#: the resources on a node, and one more for each promoted instance. So of two nodes with the same
+#: devices the node that serves more of them is fenced later, and survives.
 PRIORITY = "1"
 
 # Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
-# 60 s is above what the agent bounds its own waits to, so that its answer comes first.
+# 60 s is above the limits of the agent's own waits, so that the agent answers first.
 _OPERATIONS = (
     ("start", 0, "", 60),
     ("promote", 0, "", 60),
@@ -45,16 +45,16 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("interleave", "true"),
         ("priority", PRIORITY),
     ):
-        pair_in(meta, f"{clone_id(name)}-meta-{key}", key, value)
+        add_nvpair(meta, f"{clone_id(name)}-meta-{key}", key, value)
     if device.is_stopping:
-        pair_in(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
+        add_nvpair(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
     primitive = ET.SubElement(
         clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
     )
     if device.is_new:
-        # A meta attribute: taking it away again reloads nothing.
+        # A meta attribute: removing it reloads nothing.
         own_meta = ET.SubElement(primitive, "meta_attributes", id=f"{name}-meta")
-        pair_in(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
+        add_nvpair(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
     parameters = ET.SubElement(primitive, "instance_attributes", id=f"{name}-params")
     for key, value in (
         ("uuid", device.uuid),
@@ -63,14 +63,14 @@ def device_element(device: DeviceSpec) -> ET.Element:
         ("replicas", str(device.replicas)),
         ("nodes", " ".join(node.value for node in device.nodes)),
         ("initiators", " ".join(iqn.value for iqn in device.initiators)),
-        # What is the default is not written, so that a better one reaches every device.
+        # A default is not written, so that a better default reaches every device.
         *((("sync", str(device.sync)),) if str(device.sync) else ()),
         *((("cache", str(device.cache)),) if device.cache != NO_CACHE else ()),
     ):
-        pair_in(parameters, f"{name}-params-{key}", key, value)
+        add_nvpair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two
     # devices can never hold one minor, whatever happens between reading and writing.
-    pair_in(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
+    add_nvpair(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
     operations = ET.SubElement(primitive, "operations")
     for operation, interval_s, role, timeout_s in _OPERATIONS:
         attributes = {
@@ -95,7 +95,7 @@ def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
         {"id": f"{clone}-replicas-rule", "score": "-INFINITY", "boolean-op": "and"},
     )
     for node in device.nodes:
-        rule.append(not_there(clone, node))
+        rule.append(node_expression(clone, node))
     yield replicas
     outdated = ET.Element("rsc_location", id=f"{clone}-outdated", rsc=clone)
     rule = ET.SubElement(
@@ -123,10 +123,10 @@ def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:
 
 
 def reach_element(device: DeviceSpec) -> ET.Element:
-    """Return the constraint that moves the active role off a node that hosts cannot reach.
+    """Return the constraint that moves the promoted role off a node that hosts cannot reach.
 
-    A penalty and no ban: if no node is reached, all have it and nothing moves. It takes positive
-    evidence, a node that has told nothing (yet) is not penalised.
+    A penalty and no ban: if no node is reached, all have the penalty and nothing moves. Only a
+    published value counts: a node that has published none (yet) gets no penalty.
     """
     clone = clone_id(device.name)
     location = ET.Element("rsc_location", id=f"{clone}-reach", rsc=clone)
@@ -160,7 +160,7 @@ def reach_element(device: DeviceSpec) -> ET.Element:
 
 
 def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
-    """Return the constraint that pulls the active role to a node until a moment."""
+    """Return the constraint that moves the promoted role to a node until a time."""
     clone = clone_id(name)
     location = ET.Element("rsc_location", id=f"{clone}-move", rsc=clone)
     rule = ET.SubElement(
@@ -185,8 +185,8 @@ def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
     return location
 
 
-def not_there(clone: str, node: NodeName) -> ET.Element:
-    """Return the part of the rule about replicas that lets a node have one."""
+def node_expression(clone: str, node: NodeName) -> ET.Element:
+    """Return the expression of the location rule that exempts a node: it may have a replica."""
     return ET.Element(
         "expression",
         id=f"{clone}-replicas-not-{node}",
@@ -196,11 +196,11 @@ def not_there(clone: str, node: NodeName) -> ET.Element:
     )
 
 
-def new_pair(identifier: str, name: str, value: str) -> ET.Element:
-    """Return a name and its value."""
+def new_nvpair(identifier: str, name: str, value: str) -> ET.Element:
+    """Return an nvpair."""
     return ET.Element("nvpair", id=identifier, name=name, value=value)
 
 
-def pair_in(parent: ET.Element, identifier: str, name: str, value: str) -> None:
-    """Put a name and its value into an element."""
+def add_nvpair(parent: ET.Element, identifier: str, name: str, value: str) -> None:
+    """Append an nvpair to an element."""
     ET.SubElement(parent, "nvpair", id=identifier, name=name, value=value)

@@ -10,24 +10,24 @@ import argparse
 import sys
 import time
 
-from sanctl.safety.broken_rules import VARIANTS, run
+from sanctl.safety.broken_rules import BROKEN_RULES, explore_cluster
 from sanctl.safety.rules import SHIPPED, Rules
-from sanctl.safety.search import Explored, Found
-from sanctl.safety.world import World, brief
+from sanctl.safety.search import Counterexample, Exploration
+from sanctl.safety.world import World, world_text
 
 
-def trace(found: Found[World]) -> str:
+def trace_text(found: Counterexample[World]) -> str:
     """Return a counterexample for a reader: each event, and the world after it."""
     width = max(len(step) for step in ("", *found.steps))
-    lines = [f"{'':3} {'at first':{width}}  {brief(found.states[0])}"]
+    lines = [f"{'':3} {'at first':{width}}  {world_text(found.states[0])}"]
     lines += [
-        f"{number:3} {step:{width}}  {brief(state)}"
+        f"{number:3} {step:{width}}  {world_text(state)}"
         for number, (step, state) in enumerate(zip(found.steps, found.states[1:], strict=True), 1)
     ]
     return "\n".join([*lines, f"=> {found.what}"])
 
 
-def table() -> str:
+def broken_rules_table() -> str:
     """Return the table of the documentation: each rule, and what is found without it."""
     lines = [
         "| rule | without it, shortest way there |",
@@ -37,7 +37,7 @@ def table() -> str:
         f"| {variant.rule} | `{variant.name}`: "
         f"{variant.finds}; {variant.steps} events, {variant.faults} faults, "
         f"{variant.nodes} nodes |"
-        for variant in VARIANTS
+        for variant in BROKEN_RULES
     ]
     return "\n".join(lines)
 
@@ -49,19 +49,21 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--faults", type=int, default=1, help="how many faults may happen")
     parser.add_argument(
         "--rules",
-        choices=("shipped", *(variant.name for variant in VARIANTS)),
+        choices=("shipped", *(variant.name for variant in BROKEN_RULES)),
         default="shipped",
         help="what is shipped, or one of its rules broken",
     )
     parser.add_argument("--table", action="store_true", help="print the table of broken rules")
     options = parser.parse_args(argv)
     if options.table:
-        sys.stdout.write(table() + "\n")
+        sys.stdout.write(broken_rules_table() + "\n")
         return 0
     known: dict[str, Rules] = {"shipped": SHIPPED}
-    known |= {variant.name: variant.rules for variant in VARIANTS}
+    known |= {variant.name: variant.rules for variant in BROKEN_RULES}
     begin = time.process_time()
-    result: Explored[World] = run(known[options.rules], options.nodes, options.faults)
+    result: Exploration[World] = explore_cluster(
+        known[options.rules], options.nodes, options.faults
+    )
     sys.stdout.write(
         f"{options.rules}, {options.nodes} nodes, {options.faults} faults: {result.states} states, "
         f"{result.transitions} transitions, {result.depth} events deep, "
@@ -70,7 +72,7 @@ def main(argv: list[str]) -> int:
     if result.found is None:
         sys.stdout.write("nothing found\n")
         return 0
-    sys.stdout.write(trace(result.found) + "\n")
+    sys.stdout.write(trace_text(result.found) + "\n")
     return 1
 
 

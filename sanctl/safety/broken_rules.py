@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
-from sanctl.safety.rules import SHIPPED, Rules, Standing
-from sanctl.safety.search import Explored, explore
+from sanctl.safety.rules import SHIPPED, MembershipFacts, Rules
+from sanctl.safety.search import Exploration, explore
 from sanctl.safety.transitions import events
-from sanctl.safety.world import World, canonical, first_world, is_whole, violation
+from sanctl.safety.world import World, broken_invariant, canonical, initial_world, is_whole
 
 
-class Variant(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule, and the model without it.
 
     Attributes:
@@ -53,9 +53,9 @@ def needs_operator(world: World) -> bool:
     )
 
 
-def run(
+def explore_cluster(
     rules: Rules, nodes: int, faults: int, *, begins: tuple[str, ...] = (), ends: bool = True
-) -> Explored[World]:
+) -> Exploration[World]:
     """Explore a cluster of two or three nodes.
 
     Args:
@@ -65,20 +65,20 @@ def run(
         begins: the events before the exploration, by name.
         ends: look for dead ends, too.
     """
-    first, possible = first_world(nodes, faults), events(rules)
+    first, possible = initial_world(nodes, faults), events(rules)
     for event in begins:
         first = next(world for name, world in possible(first) if name == event)
     return explore(
         first,
         possible,
-        violation,
+        broken_invariant,
         is_whole if ends else None,
         key=canonical,
         excused=needs_operator,
     )
 
 
-def _silence_is_absence(seen: Standing) -> str:
+def _silence_is_absence(seen: MembershipFacts) -> str:
     if not seen.is_quorate:
         return "unknown"
     return "member" if seen.is_member else "fenced"
@@ -88,8 +88,8 @@ def _anybody(state: ResourceState | None) -> int | None:
     return None if state is None else 1
 
 
-VARIANTS = (
-    Variant(
+BROKEN_RULES = (
+    BrokenRule(
         "no-freeze",
         "A Primary that loses its peer freezes until its handler has answered.",
         SHIPPED._replace(freezes=False),
@@ -98,7 +98,7 @@ VARIANTS = (
         finds="3: a serves alone",
         steps=2,
     ),
-    Variant(
+    BrokenRule(
         "gives-up",
         "The handler of a frozen Primary does not let go because it has waited long.",
         SHIPPED._replace(stays_frozen=False),
@@ -107,7 +107,7 @@ VARIANTS = (
         finds="3: a serves alone",
         steps=3,
     ),
-    Variant(
+    BrokenRule(
         "no-quorum-asked",
         "Without quorum nothing is certain, neither before marking nor after.",
         SHIPPED._replace(asks_before=False, asks_after=False),
@@ -116,7 +116,7 @@ VARIANTS = (
         finds="3: a serves alone",
         steps=5,
     ),
-    Variant(
+    BrokenRule(
         "not-asked-after",
         "The handler asks again after marking: quorum may have been lost in between.",
         SHIPPED._replace(asks_after=False),
@@ -125,7 +125,7 @@ VARIANTS = (
         finds="3: a serves alone",
         steps=5,
     ),
-    Variant(
+    BrokenRule(
         "silence-is-absence",
         "A peer that is no member is unknown until it is known to be fenced.",
         SHIPPED._replace(standing=_silence_is_absence),
@@ -139,7 +139,7 @@ VARIANTS = (
             "DRBD on a notices that the link is gone",
         ),
     ),
-    Variant(
+    BrokenRule(
         "fencing-assumed",
         "A node counts as fenced only when its power switch has said so.",
         SHIPPED._replace(confirms=False),
@@ -148,7 +148,7 @@ VARIANTS = (
         finds="1: both nodes are Primary",
         steps=9,
     ),
-    Variant(
+    BrokenRule(
         "standby-clears",
         "Only a Primary in sync clears a mark, never the standby its own.",
         SHIPPED._replace(clears_own=True),
@@ -157,7 +157,7 @@ VARIANTS = (
         finds="3: a serves alone",
         steps=6,
     ),
-    Variant(
+    BrokenRule(
         "no-lock",
         "Clearing and marking exclude each other by a lock.",
         SHIPPED._replace(locks=False),
@@ -177,7 +177,7 @@ VARIANTS = (
             "the sync network is cut",
         ),
     ),
-    Variant(
+    BrokenRule(
         "mark-ignored",
         "No marked replica is promoted.",
         SHIPPED._replace(heeds_marks=False, heeds_own=False),
@@ -190,7 +190,7 @@ VARIANTS = (
             "DRBD on a notices that the link is gone",
         ),
     ),
-    Variant(
+    BrokenRule(
         "promotes-outdated",
         "No Outdated or Inconsistent replica is promoted (promotion score, and DRBD itself).",
         SHIPPED._replace(score=_anybody, drbd_refuses=False),
@@ -199,7 +199,7 @@ VARIANTS = (
         finds="4: the replicas have diverged",
         steps=8,
     ),
-    Variant(
+    BrokenRule(
         "no-wait-for-all",
         "With two nodes, one that has started waits until it has seen the other.",
         SHIPPED._replace(waits_for_all=False, meets_first=False),
@@ -212,7 +212,7 @@ VARIANTS = (
             "DRBD on a notices that the link is gone",
         ),
     ),
-    Variant(
+    BrokenRule(
         "untried-trusted",
         "With two nodes, a replica that has met no other since it was started is not promoted on "
         "the word that the other is fenced.",
@@ -226,7 +226,7 @@ VARIANTS = (
             "corosync forms a",
         ),
     ),
-    Variant(
+    BrokenRule(
         "own-mark-ignored",
         "The handler of a promotion does not begin while its own replica is marked: the order may "
         "be older than the mark.",
@@ -241,7 +241,7 @@ VARIANTS = (
             "the handler of a asks: certain",
         ),
     ),
-    Variant(
+    BrokenRule(
         "stale-roles",
         "The cluster promotes only when it knows the other demoted or fenced, by no stale CIB.",
         SHIPPED._replace(demotes_first=False),
@@ -250,7 +250,7 @@ VARIANTS = (
         finds="1: both nodes are Primary",
         steps=7,
     ),
-    Variant(
+    BrokenRule(
         "clears-without-quorum",
         "Marks are cleared only with quorum.",
         SHIPPED._replace(clears_with_quorum=False, outranks=False, reads_back=False),
@@ -266,7 +266,7 @@ VARIANTS = (
             "the handler of a asks: certain",
         ),
     ),
-    Variant(
+    BrokenRule(
         "target-not-marked",
         "Who is about to be filled by a resync is marked before it begins.",
         SHIPPED._replace(marks_targets=False),
@@ -275,7 +275,7 @@ VARIANTS = (
         finds="3: a serves alone",
         steps=7,
     ),
-    Variant(
+    BrokenRule(
         "late-mark",
         "A Primary's handler marks only while that is Primary; the mark is read back.",
         SHIPPED._replace(guards_marking=False, reads_back=False),
@@ -292,7 +292,7 @@ VARIANTS = (
             "the heartbeats of a are cut",
         ),
     ),
-    Variant(
+    BrokenRule(
         "equal-epochs",
         "The CIB in which a fenced peer is marked outranks whatever that peer wrote when alone.",
         SHIPPED._replace(outranks=False),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sanctl.plan.failover import fence_rules
-from sanctl.safety.rules import Rules, Standing
+from sanctl.safety.rules import MembershipFacts, Rules
 from sanctl.safety.world import (
     NAMES,
     REPLICAS,
@@ -15,8 +15,8 @@ from sanctl.safety.world import (
     Replica,
     World,
     drbd_state,
-    put,
-    put_node,
+    with_node,
+    with_replica,
 )
 
 
@@ -43,7 +43,7 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if disk in "UC":
             disk = "U" if replica.sees_behind else "C"
         started = replica._replace(role="S", disk=disk)
-        yield f"the replica on {NAMES[i]} starts", put(world, i, started)
+        yield f"the replica on {NAMES[i]} starts", with_replica(world, i, started)
     elif replica.role == "S" and not replica.is_ordered:
         peer = world.replicas[j]
         is_safe = (
@@ -58,7 +58,7 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         )
         is_marked = rules.heeds_marks and node.marks >> i & 1
         if is_safe and not is_marked and rules.score(drbd_state(replica)) is not None:
-            ordered = put(world, i, replica._replace(is_ordered=True))
+            ordered = with_replica(world, i, replica._replace(is_ordered=True))
             yield f"the cluster orders the promotion of {NAMES[i]}", ordered
     elif replica.is_frozen and replica.is_pending and (reach & node.view).bit_count() > 1:
         yield (
@@ -69,7 +69,7 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
 
 def power_off(world: World, i: int) -> World:
     """Return the world with a node off: what was in its memory is gone, its disks are not."""
-    world = put_node(world, i, world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False))
+    world = with_node(world, i, world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False))
     if i not in REPLICAS:
         return world
     before = world.replicas[i]
@@ -80,7 +80,7 @@ def power_off(world: World, i: int) -> World:
         is_linked=False,
         sees_behind=before.sees_behind,
     )
-    return put(world, i, off)
+    return with_replica(world, i, off)
 
 
 def _form(world: World, i: int, rules: Rules) -> World:
@@ -113,7 +113,7 @@ def _form(world: World, i: int, rules: Rules) -> World:
             gone=gone & ~reach,
             waits=node.waits and not everybody,
         )
-        world = put_node(world, j, joined)
+        world = with_node(world, j, joined)
     return world
 
 
@@ -121,7 +121,7 @@ def _know_gone(world: World, members: int, gone: int) -> World:
     for j in range(len(world.nodes)):
         if members >> j & 1 and j != gone:
             node = world.nodes[j]
-            world = put_node(world, j, node._replace(gone=node.gone | 1 << gone))
+            world = with_node(world, j, node._replace(gone=node.gone | 1 << gone))
     return world
 
 
@@ -141,34 +141,34 @@ def write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules
     for j in range(len(world.nodes)):
         if members >> j & 1:
             changed = world.nodes[j]._replace(epoch=epoch, marks=marks)
-            world = put_node(world, j, changed)
+            world = with_node(world, j, changed)
     return world
 
 
-def is_told_certain(world: World, i: int, rules: Rules) -> bool:
+def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
     """Whether a node is told now that its peer cannot be promoted once it is marked."""
     node, peer = world.nodes[i], 1 - i
-    seen = Standing(
+    seen = MembershipFacts(
         is_quorate=world.is_quorate(i),
         is_member=bool(node.view >> peer & 1),
         is_fenced=bool(node.gone >> peer & 1),
     )
     told = rules.standing(seen)
     if rules.meets_first and i in REPLICAS:
-        told = fence_rules.worth(
+        told = fence_rules.apply_quorum_overlap(
             told,
             # Here a partition and its CIB are formed at once.
             has_joined=lambda: True,
             # What DRBD 8.4 calls a replica that was started and has met nobody.
-            is_untried=lambda: world.replicas[i].disk == "C",
-            has_memory=lambda: len(world.nodes) > 2,
+            is_never_connected=lambda: world.replicas[i].disk == "C",
+            quorums_intersect=lambda: len(world.nodes) > 2,
         )
     return rules.is_certain(told)
 
 
-def is_marked_for_certain(world: World, i: int, rules: Rules) -> bool:
+def is_mark_confirmed(world: World, i: int, rules: Rules) -> bool:
     """Whether a handler that has marked its peer finds that this counts."""
-    is_certain = not rules.asks_after or is_told_certain(world, i, rules)
+    is_certain = not rules.asks_after or is_peer_certain(world, i, rules)
     return is_certain and (not rules.reads_back or bool(world.nodes[i].marks >> (1 - i) & 1))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.safety.cluster import is_marked_for_certain, is_told_certain, write_mark
+from sanctl.safety.cluster import is_mark_confirmed, is_peer_certain, write_mark
 from sanctl.safety.rules import Rules
 from sanctl.safety.world import (
     ASKS,
@@ -23,7 +23,7 @@ from sanctl.safety.world import (
     REPLICAS,
     Event,
     World,
-    put,
+    with_replica,
 )
 
 
@@ -40,19 +40,22 @@ def drbd_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield from _connect(world)
     if works and here.disk == "I" and there.resync == FILLS:
         filled = here._replace(disk="U", is_fresh=there.is_fresh)
-        yield f"the resync ends on {NAMES[i]}", put(world, i, filled)._replace(ahead="=")
+        yield f"the resync ends on {NAMES[i]}", with_replica(world, i, filled)._replace(ahead="=")
     if works and here.sees_behind and there.disk == "U":
-        told = put(world, i, here._replace(sees_behind=False, resync=NO_RESYNC))
+        told = with_replica(world, i, here._replace(sees_behind=False, resync=NO_RESYNC))
         yield f"{NAMES[i]} learns that its peer is UpToDate", told
     is_unreplicated = here.resync in {PREPARES, MARKS, ASKS_AGAIN}
     if here.role == "P" and (is_unreplicated or not works):
         if here.serves and (is_unreplicated or not here.is_linked):
             yield (
                 f"a write is acknowledged by {NAMES[i]} alone",
-                put(world, 1 - i, there._replace(is_fresh=False)),
+                with_replica(world, 1 - i, there._replace(is_fresh=False)),
             )
         elif not here.is_pending:
-            yield f"a write waits on {NAMES[i]}", put(world, i, here._replace(is_pending=True))
+            yield (
+                f"a write waits on {NAMES[i]}",
+                with_replica(world, i, here._replace(is_pending=True)),
+            )
     if here.is_ordered and here.role == "S" and not here.handler_runs:
         yield from _promote(world, i, rules, is_reachable=works)
 
@@ -72,9 +75,9 @@ def _lost(world: World, i: int, rules: Rules) -> World:
         lost = lost._replace(sees_behind=True)
     if here.role == "P" and not lost.sees_behind and not here.handler_runs:
         lost = lost._replace(handler=ASKS, for_primary=True)
-    after = put(world, i, lost)
+    after = with_replica(world, i, lost)
     if here.role == "P" and lost.sees_behind:
-        after = goes_alone(after, i)
+        after = continue_alone(after, i)
     return after
 
 
@@ -105,7 +108,7 @@ def _connect(world: World) -> Iterator[Event]:
             handler=here.handler if here.handler_runs else NO_HANDLER,
             is_late=here.handler_runs,
         )
-        world = put(world, i, joined)
+        world = with_replica(world, i, joined)
     yield "DRBD connects", world
 
 
@@ -116,65 +119,71 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if not rules.marks_targets:
             yield f"the resync from {NAMES[i]} begins", _begun(world, i)
             return
-        if not is_told_certain(world, i, rules):
+        if not is_peer_certain(world, i, rules):
             yield f"{name} gives up: the connection is dropped", _lost(world, i, rules)
         elif not (rules.locks and here.holds_lock):
-            yield f"{name} asks: certain", put(world, i, here._replace(resync=MARKS))
+            yield f"{name} asks: certain", with_replica(world, i, here._replace(resync=MARKS))
     elif here.resync == MARKS:
         marked = write_mark(world, i, peer, is_set=True, rules=rules)
-        yield f"{name} marks {NAMES[peer]}", put(marked, i, here._replace(resync=ASKS_AGAIN))
+        yield (
+            f"{name} marks {NAMES[peer]}",
+            with_replica(marked, i, here._replace(resync=ASKS_AGAIN)),
+        )
         tries = here._replace(resync=PREPARES if here.is_linked else NO_RESYNC)
-        yield f"{name} marks {NAMES[peer]}, and hears no answer", put(marked, i, tries)
+        yield f"{name} marks {NAMES[peer]}, and hears no answer", with_replica(marked, i, tries)
     elif here.resync == ASKS_AGAIN:
         if not here.is_linked:
-            yield f"{name} ends", put(world, i, here._replace(resync=NO_RESYNC))
-        elif is_marked_for_certain(world, i, rules):
+            yield f"{name} ends", with_replica(world, i, here._replace(resync=NO_RESYNC))
+        elif is_mark_confirmed(world, i, rules):
             yield f"{name} asks again: certain, the resync begins", _begun(world, i)
         else:
-            retries = put(world, i, here._replace(resync=PREPARES))
+            retries = with_replica(world, i, here._replace(resync=PREPARES))
             yield f"{name} asks again: not certain", retries
 
 
 def _begun(world: World, i: int) -> World:
     if is_connected(world):
-        world = put(world, 1 - i, world.replicas[1 - i]._replace(disk="I"))
-    return put(world, i, world.replicas[i]._replace(resync=FILLS, sees_behind=True))
+        world = with_replica(world, 1 - i, world.replicas[1 - i]._replace(disk="I"))
+    return with_replica(world, i, world.replicas[i]._replace(resync=FILLS, sees_behind=True))
 
 
-def goes_alone(world: World, i: int) -> World:
+def continue_alone(world: World, i: int) -> World:
     """Return the world in which a node's DRBD goes on without the peer: a new generation begins."""
     here, there = world.replicas[i], world.replicas[1 - i]
     if here.is_pending:
-        world = put(world, i, here._replace(is_pending=False))
-        world = put(world, 1 - i, there._replace(is_fresh=False))
+        world = with_replica(world, i, here._replace(is_pending=False))
+        world = with_replica(world, 1 - i, there._replace(is_fresh=False))
     ahead = NAMES[i] if world.ahead in ("=", NAMES[i]) else "!"
     return world._replace(ahead=ahead)
 
 
 def _promote(world: World, i: int, rules: Rules, *, is_reachable: bool) -> Iterator[Event]:
     here, there = world.replicas[i], world.replicas[1 - i]
-    refused = f"DRBD refuses to promote {NAMES[i]}", put(world, i, here._replace(is_ordered=False))
+    refused = (
+        f"DRBD refuses to promote {NAMES[i]}",
+        with_replica(world, i, here._replace(is_ordered=False)),
+    )
     primary = here._replace(role="P", is_ordered=False)
     name = f"{NAMES[i]} becomes Primary"
     if here.is_linked:
         if is_reachable:
             is_good = here.disk == "U" and there.role != "P"
-            yield (name, put(world, i, primary)) if is_good else refused
+            yield (name, with_replica(world, i, primary)) if is_good else refused
     elif here.disk == "U" and here.sees_behind:
-        yield name, goes_alone(put(world, i, primary), i)
+        yield name, continue_alone(with_replica(world, i, primary), i)
     elif here.disk in "UC" or not rules.drbd_refuses:
         asking = here._replace(handler=ASKS, for_primary=False)
-        yield f"DRBD on {NAMES[i]} calls the handler", put(world, i, asking)
+        yield f"DRBD on {NAMES[i]} calls the handler", with_replica(world, i, asking)
     else:
         yield refused
 
 
-def stopped(world: World, i: int) -> World:
+def stop_replica(world: World, i: int) -> World:
     """Return the world in which a node has taken its replica down in an orderly way."""
     here, there = world.replicas[i], world.replicas[1 - i]
     down = here._replace(role="-", is_linked=False, is_clearing=False, resync=NO_RESYNC)
     if not (world.is_synced and here.is_linked and there.is_linked):
-        return put(world, i, down)
+        return with_replica(world, i, down)
     # What was sent before the goodbye has arrived before it, on both sides.
     down = down._replace(sees_behind=here.sees_behind and there.disk != "U")
     if there.role != "P":
@@ -183,8 +192,8 @@ def stopped(world: World, i: int) -> World:
             sees_behind=there.sees_behind and here.disk != "U",
             resync=NO_RESYNC,
         )
-        return put(put(world, i, down), 1 - i, told)
+        return with_replica(with_replica(world, i, down), 1 - i, told)
     # A graceful disconnect from a Primary: this replica writes down that it is behind.
     down = down._replace(disk="I" if here.disk == "I" else "O")
     alone = there._replace(is_linked=False, sees_behind=True, resync=NO_RESYNC)
-    return goes_alone(put(put(world, i, down), 1 - i, alone), 1 - i)
+    return continue_alone(with_replica(with_replica(world, i, down), 1 - i, alone), 1 - i)

@@ -14,16 +14,16 @@ from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.promotion import promotion_score
 
 
-class Standing(NamedTuple):
-    """The arguments of `fence_rules.standing`, as far as they are values."""
+class MembershipFacts(NamedTuple):
+    """The arguments of `fence_rules.peer_membership`, as far as they are values."""
 
     is_quorate: bool
     is_member: bool
     is_fenced: bool
 
 
-def _standing(seen: Standing) -> str:
-    return fence_rules.standing(
+def _standing(seen: MembershipFacts) -> str:
+    return fence_rules.peer_membership(
         is_quorate=seen.is_quorate, is_member=seen.is_member, is_fenced=lambda: seen.is_fenced
     )
 
@@ -62,7 +62,7 @@ class Rules(NamedTuple):
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
     """
 
-    standing: Callable[[Standing], str] = _standing
+    standing: Callable[[MembershipFacts], str] = _standing
     is_certain: Callable[[str], bool] = fence_rules.is_certain
     asks_before: bool = True
     asks_after: bool = True

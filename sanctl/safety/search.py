@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 S = TypeVar("S", bound=Hashable)
 
 
-class Found(NamedTuple, Generic[S]):
+class Counterexample(NamedTuple, Generic[S]):
     """A state that should not be, and the shortest way there.
 
     Attributes:
@@ -26,7 +26,7 @@ class Found(NamedTuple, Generic[S]):
     states: tuple[S, ...]
 
 
-class Explored(NamedTuple, Generic[S]):
+class Exploration(NamedTuple, Generic[S]):
     """What an exploration came to.
 
     Attributes:
@@ -39,7 +39,7 @@ class Explored(NamedTuple, Generic[S]):
     states: int
     transitions: int
     depth: int
-    found: Found[S] | None
+    found: Counterexample[S] | None
 
 
 def explore(
@@ -51,7 +51,7 @@ def explore(
     key: Callable[[S], Hashable] = lambda state: state,
     excused: Callable[[S], bool] | None = None,
     limit: int = 5_000_000,
-) -> Explored[S]:
+) -> Exploration[S]:
     """Visit every state that can be reached, nearest first, and stop at the first that is wrong.
 
     Where a goal is given, a state from which no way leads to a goal is wrong, too; that is looked
@@ -76,15 +76,15 @@ def explore(
     depths = [0]
     transitions = 0
 
-    def found(at: int, what: str) -> Found[S]:
+    def found(at: int, what: str) -> Counterexample[S]:
         path = list(_back(came, at))[::-1]
-        return Found(
+        return Counterexample(
             what, tuple(came[step][1] for step in path[1:]), tuple(order[step] for step in path)
         )
 
     wrong = violation(first)
     if wrong:
-        return Explored(1, 0, 0, found(0, wrong))
+        return Exploration(1, 0, 0, found(0, wrong))
     at = 0
     while at < len(order):
         for name, state in events(order[at]):
@@ -101,12 +101,12 @@ def explore(
                 into.append([])
                 wrong = violation(state)
                 if wrong:
-                    return Explored(len(order), transitions, depths[-1], found(seen, wrong))
+                    return Exploration(len(order), transitions, depths[-1], found(seen, wrong))
             if is_goal is not None:
                 into[seen].append(at)
         at += 1
     dead = None if is_goal is None else _dead_end(order, into, is_goal, excused)
-    return Explored(
+    return Exploration(
         len(order),
         transitions,
         depths[-1],

@@ -20,12 +20,18 @@ from collections.abc import Callable, Iterator
 from sanctl.plan.failover import fence_rules
 from sanctl.safety.cluster import (
     cluster_events,
-    is_marked_for_certain,
-    is_told_certain,
+    is_mark_confirmed,
+    is_peer_certain,
     power_off,
     write_mark,
 )
-from sanctl.safety.drbd import drbd_events, goes_alone, is_connected, resync_events, stopped
+from sanctl.safety.drbd import (
+    continue_alone,
+    drbd_events,
+    is_connected,
+    resync_events,
+    stop_replica,
+)
 from sanctl.safety.rules import Rules
 from sanctl.safety.world import (
     ASKS,
@@ -38,8 +44,8 @@ from sanctl.safety.world import (
     Event,
     World,
     drbd_state,
-    put,
-    put_node,
+    with_node,
+    with_replica,
 )
 
 
@@ -93,7 +99,7 @@ def _faults(world: World) -> Iterator[Event]:
             # DRBD: "helper broken"; a Primary stays frozen and nobody asks again.
             dead = KILLED if replica.for_primary and replica.role == "P" else NO_HANDLER
             killed = replica._replace(handler=dead, is_late=False, is_ordered=False)
-            yield f"the handler of {NAMES[i]} is killed", put(world, i, killed)
+            yield f"the handler of {NAMES[i]} is killed", with_replica(world, i, killed)
 
 
 def _repairs(world: World, rules: Rules) -> Iterator[Event]:
@@ -105,10 +111,10 @@ def _repairs(world: World, rules: Rules) -> Iterator[Event]:
         if not node.is_up:
             waits = len(world.nodes) == 2 and rules.waits_for_all
             started = node._replace(is_up=True, view=1 << i, gone=0, waits=waits)
-            yield f"{NAMES[i]} boots", put_node(world, i, started)
+            yield f"{NAMES[i]} boots", with_node(world, i, started)
         elif node.waits and not any(world.nodes[j].is_up for j in REPLICAS if j != i):
             # `quorum.cancel_wait_for_all`, said by somebody who stands before the other.
-            begun = put_node(world, i, node._replace(waits=False))
+            begun = with_node(world, i, node._replace(waits=False))
             yield f"an operator lets {NAMES[i]} begin without the other, which is off", begun
 
 
@@ -122,7 +128,7 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
     peer, name = 1 - i, f"the handler of {NAMES[i]}"
     # The order may be older than the mark: a node that has just joined brought it along.
     is_out = rules.heeds_own and not here.for_primary and bool(world.nodes[i].marks >> i & 1)
-    is_certain = is_told_certain(world, i, rules) and not is_out
+    is_certain = is_peer_certain(world, i, rules) and not is_out
     is_called_for = not rules.guards_marking or fence_rules.may_mark(
         drbd_state(here), is_promoting=here.is_ordered
     )
@@ -130,25 +136,25 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if rules.locks and here.holds_lock:
             return
         if (is_certain or not rules.asks_before) and is_called_for:
-            yield f"{name} asks: certain", put(world, i, here._replace(handler=MARKS))
+            yield f"{name} asks: certain", with_replica(world, i, here._replace(handler=MARKS))
         if not here.for_primary:
             ended = here._replace(handler=NO_HANDLER, is_ordered=False, is_late=False)
-            yield f"{name} gives up, the promotion fails", put(world, i, ended)
+            yield f"{name} gives up, the promotion fails", with_replica(world, i, ended)
         elif here.role != "P" or here.is_linked:
             ended = here._replace(handler=NO_HANDLER, is_late=False)
-            yield f"{name} ends", put(world, i, ended)
+            yield f"{name} ends", with_replica(world, i, ended)
         elif not rules.stays_frozen:
             yield f"{name} gives up, I/O goes on", _answered(world, i)
     elif here.handler == MARKS:
         marked = write_mark(world, i, peer, is_set=True, rules=rules)
-        after = put(marked, i, here._replace(handler=ASKS_AGAIN))
+        after = with_replica(marked, i, here._replace(handler=ASKS_AGAIN))
         yield f"{name} marks {NAMES[peer]}", after
-        after = put(marked, i, here._replace(handler=ASKS))
+        after = with_replica(marked, i, here._replace(handler=ASKS))
         yield f"{name} marks {NAMES[peer]}, and hears no answer", after
-    elif is_marked_for_certain(world, i, rules):
+    elif is_mark_confirmed(world, i, rules):
         yield f"{name} asks again: certain, and returns", _answered(world, i)
     else:
-        yield f"{name} asks again: not certain", put(world, i, here._replace(handler=ASKS))
+        yield f"{name} asks again: not certain", with_replica(world, i, here._replace(handler=ASKS))
 
 
 def _answered(world: World, i: int) -> World:
@@ -159,15 +165,17 @@ def _answered(world: World, i: int) -> World:
         # "Ignoring fence-peer exit code"; a link that is lost again has the handler called again.
         if here.is_frozen:
             after = after._replace(handler=ASKS, for_primary=True)
-        return put(world, i, after)
+        return with_replica(world, i, after)
     if here.role == "-":
-        return put(world, i, after)
+        return with_replica(world, i, after)
     after = after._replace(sees_behind=True)
     if here.role == "P":
-        return goes_alone(put(world, i, after), i)
+        return continue_alone(with_replica(world, i, after), i)
     if here.for_primary:
-        return put(world, i, after)
-    return goes_alone(put(world, i, after._replace(role="P", disk="U", is_ordered=False)), i)
+        return with_replica(world, i, after)
+    return continue_alone(
+        with_replica(world, i, after._replace(role="P", disk="U", is_ordered=False)), i
+    )
 
 
 # The device agent.
@@ -180,25 +188,25 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     # Where demote waits for the lock that a handler holds while it marks.
     is_marking = rules.guards_marking and here.holds_lock
     if here.role == "P" and not here.is_pending and not is_marking:
-        yield f"{NAMES[i]} is demoted", put(world, i, here._replace(role="S"))
+        yield f"{NAMES[i]} is demoted", with_replica(world, i, here._replace(role="S"))
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
     # DRBD answers no goodbye, and says none, while the resync handler works.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf:
-        yield f"the replica on {NAMES[i]} stops", stopped(world, i)
+        yield f"the replica on {NAMES[i]} stops", stop_replica(world, i)
     if here.is_clearing:
         cleared = write_mark(world, i, 1 - i, is_set=False, rules=rules)
         after = cleared.replicas[i]._replace(is_clearing=False)
-        yield f"{NAMES[i]} clears the mark of {NAMES[1 - i]}", put(cleared, i, after)
+        yield f"{NAMES[i]} clears the mark of {NAMES[1 - i]}", with_replica(cleared, i, after)
         yield (
             f"{NAMES[i]} does not get to clearing",
-            put(world, i, here._replace(is_clearing=False)),
+            with_replica(world, i, here._replace(is_clearing=False)),
         )
     elif world.nodes[i].marks >> (1 - i) & 1 and not (rules.locks and here.holds_lock):
-        is_allowed = not rules.clears_with_quorum or is_told_certain(world, i, rules)
+        is_allowed = not rules.clears_with_quorum or is_peer_certain(world, i, rules)
         if is_allowed and rules.may_clear(drbd_state(here)):
             clearing = here._replace(is_clearing=True)
-            yield f"{NAMES[i]} sees that it is in sync", put(world, i, clearing)
+            yield f"{NAMES[i]} sees that it is in sync", with_replica(world, i, clearing)
     if rules.clears_own and here.role == "S" and here.is_linked and here.disk == "U":
         yield f"{NAMES[i]} clears its own mark", write_mark(world, i, i, is_set=False, rules=rules)

@@ -153,7 +153,7 @@ class World(NamedTuple):
 Event = tuple[str, World]
 
 
-def first_world(nodes: int, faults: int) -> World:
+def initial_world(nodes: int, faults: int) -> World:
     """Return a whole cluster of two or three nodes; a serves."""
     everybody = (1 << nodes) - 1
     return World(
@@ -166,13 +166,13 @@ def first_world(nodes: int, faults: int) -> World:
     )
 
 
-def put(world: World, i: int, replica: Replica) -> World:
+def with_replica(world: World, i: int, replica: Replica) -> World:
     """Return the world with another state of one replica."""
     a, b = world.replicas
     return world._replace(replicas=(replica, b) if i == 0 else (a, replica))
 
 
-def put_node(world: World, i: int, node: Node) -> World:
+def with_node(world: World, i: int, node: Node) -> World:
     """Return the world with another state of one node."""
     nodes = world.nodes
     return world._replace(nodes=(*nodes[:i], node, *nodes[i + 1 :]))
@@ -212,7 +212,7 @@ def _drbd_state(
     return _STATES[key]
 
 
-def violation(world: World) -> str | None:
+def broken_invariant(world: World) -> str | None:
     """Return which of the invariants 1 to 4 is broken, None where none is."""
     a, b = world.replicas
     if a.role == b.role == "P":
@@ -297,7 +297,7 @@ def _mirrored_node(node: Node) -> Node:
     )
 
 
-def brief(world: World) -> str:
+def world_text(world: World) -> str:
     """Return one line for a reader of a trace."""
     parts = []
     for i, replica in enumerate(world.replicas):

@@ -13,10 +13,12 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _DM_IS_GONE = {errno.EINVAL, errno.EIO}
+_LOCK_POLL_S = 0.05
 
 
 def read_text(path: str) -> str:
@@ -125,10 +127,10 @@ def write_atomically(path: str, text: str, *, mode: int = 0o644) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    sync_folder(folder)
+    fsync_folder(folder)
 
 
-def write_whole(path: str, text: str) -> None:
+def replace_on_tmpfs(path: str, text: str) -> None:
     """Replace a file of tmpfs so that a reader sees the old text or the new one."""
     temporary = f"{path}.new.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
@@ -136,7 +138,7 @@ def write_whole(path: str, text: str) -> None:
     os.rename(temporary, path)
 
 
-def sync_folder(folder: str) -> None:
+def fsync_folder(folder: str) -> None:
     """Make the entries of a folder (creations, renames, removals) durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -146,20 +148,37 @@ def sync_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def flocked(path: str, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
-    """Hold a kernel lock on a file; without `wait` only if nobody else does: yields whether.
+def file_lock(path: str, *, wait_s: float | None = None, shared: bool = False) -> Iterator[bool]:
+    """Hold a kernel lock on a file, if it can be had in that time: yields whether.
 
-    One that is shared keeps out only who wants it alone. It ends with the process, whatever ends
-    that.
+    A shared lock keeps out only a process that wants it alone. A lock ends with its process,
+    whatever ends that.
+
+    Args:
+        path: the file; made where there is none.
+        wait_s: how long to wait for it, 0 for not at all, None for as long as it takes.
+        shared: whether others may hold it, too, in the same way.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(handle, kind | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
+        if wait_s is None:
+            fcntl.flock(handle, kind)
             yield True
+        else:
+            yield _lock_within(handle, kind, wait_s)
     finally:
         os.close(handle)
+
+
+def _lock_within(handle: int, kind: int, wait_s: float) -> bool:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return True

@@ -9,7 +9,7 @@ import select
 from collections.abc import Callable, Collection
 
 
-def error_of(
+def errno_of(
     call: Callable[[], None], *, within_s: float, keep: Collection[int] = ()
 ) -> int | None:
     """Make a call in a process of its own, and leave that behind if it does not come back.

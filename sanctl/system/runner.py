@@ -124,7 +124,7 @@ class LocalRunner:
         return result
 
 
-class HurriedRunner:
+class DeadlineRunner:
     """Runs programs by another runner, all of them together until one moment.
 
     For work of several programs that has to end by then, whatever each of them may take.

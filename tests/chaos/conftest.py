@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every test of this folder is audited, besides what the bench does itself."""
+"""Audits the kernels after every test of tests/chaos, besides what the fault bench checks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A disk, or a kernel without memory, that answers with an error instead of an answer."""
+"""Files and sysfs paths that fail with EIO or ENOMEM when they are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBERS = (errno.EIO, errno.ENOMEM)
 
 
 class Faults:
-    """Paths of which the kernel tells nothing but an error."""
+    """Paths whose reads fail with an error number."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.numbers: dict[str, int] = {}

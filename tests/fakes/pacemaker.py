@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A cluster in memory: applies patchsets as Pacemaker does, and plays scheduler and agents.
+"""A Pacemaker cluster in memory: applies patchsets to a CIB, plays scheduler and device agents.
 
 It refuses what a real cluster punishes: removing a resource that still runs (its stop would fail
 and fence the node) is an AssertionError here.
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from sanctl.drivers.pacemaker import StaleCib
 from sanctl.errors import Problem, Refused, Unreachable
-from sanctl.model.cache_policy import Mode, parse_policy
+from sanctl.model.cache_policy import CacheMode, parse_cache_policy
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
 from sanctl.model.names import Iqn
-from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, Order, Verification
+from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, VerifyRequest, VerifyResult
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
 NODES = ("n1", "n2", "n3")
@@ -25,7 +25,7 @@ STORAGE = ("n1", "n2")
 
 
 class FakeClock:
-    """A clock that moves when somebody waits; the cluster acts meanwhile."""
+    """A clock that moves in `sleep`; the cluster acts meanwhile."""
 
     def __init__(self, on_sleep: Callable[[], None] = lambda: None) -> None:
         self.now = 1_800_000_000.0
@@ -51,10 +51,10 @@ class FakeReporter:
 
 
 class FakePacemaker:
-    """See the module."""
+    """The port of the drivers onto a cluster in memory, and the steps that the cluster takes."""
 
     def __init__(self, version: str = "3.0.0", golden: str = "empty") -> None:
-        self.forgotten: list[str] = []
+        self.cleaned_up: list[str] = []
         self.root = ET.fromstring((GOLDEN / version / f"{golden}.cib.xml").read_text())
         self.states = dict.fromkeys(NODES, "online")
         self.roles: dict[tuple[str, str], Role] = {
@@ -63,8 +63,8 @@ class FakePacemaker:
         self.roles |= {(f"fence-{n}", n): Role.STARTED for n in NODES}
         self.failures: list[dict[str, str]] = []
         self.patches: list[str] = []
-        # Private attributes, by node and name.
-        self.whispers: dict[tuple[str, str], str] = {}
+        # By node and name, as `attrd_updater --private` sets them.
+        self.private_attributes: dict[tuple[str, str], str] = {}
         # What a verify finds: the ranges.
         self.differences: tuple[str, ...] = ()
         self.on_patch: list[Callable[[], None]] = []
@@ -73,8 +73,8 @@ class FakePacemaker:
         self.is_down = False
         self.has_no_ram = False
         self.failing_starts: set[str] = set()
-        # What replicas without contact publish besides: by node, for every device.
-        self.apart: dict[str, str] = {}
+        # Words that disconnected replicas publish in addition, by node, for every device.
+        self.disconnected: dict[str, str] = {}
         self.disks: dict[str, str] = {}
         self.storage = list(STORAGE)
         # Called after each patch that was taken: a test kills its command there.
@@ -116,14 +116,14 @@ class FakePacemaker:
             ET.SubElement(failures, "failure", failure)
         return ET.tostring(mon, encoding="unicode")
 
-    def set_node_word(self, node: str, attribute: str, value: str | None) -> None:
+    def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
         self.attribute(node, attribute, value)
 
-    def node_words(self, attribute: str) -> dict[str, str]:
-        return {n: text for (n, name), text in self.whispers.items() if name == attribute}
+    def transient_attributes(self, attribute: str) -> dict[str, str]:
+        return {n: text for (n, name), text in self.private_attributes.items() if name == attribute}
 
-    def forget_failures(self, resource: str) -> None:
-        self.forgotten.append(resource)
+    def clean_up_failures(self, resource: str) -> None:
+        self.cleaned_up.append(resource)
         self.failures = [one for one in self.failures if f"{resource}_" not in one["op_key"]]
 
     def patch(self, patchset: str) -> None:
@@ -192,7 +192,7 @@ class FakePacemaker:
             ET.SubElement(group, "nvpair", id=f"status-{node}-{name}", name=name, value=value)
 
     def make_storage(self, node: str) -> None:
-        """Let a node have the pool, and run its agent."""
+        """Give a node the pool and its agent."""
         self.storage.append(node)
         self.roles["sanctl-pool", node] = Role.STARTED
         usage = next(
@@ -267,7 +267,7 @@ class FakePacemaker:
                 self.roles.setdefault(("sanctl-pool", node), Role.STARTED)
         for name, parameters in self.devices().items():
             self._device_step(name, parameters)
-        self._reap()
+        self._clear_tombstones()
 
     def _device_step(self, name: str, parameters: dict[str, str]) -> None:
         nodes = [n for n in parameters["nodes"].split() if self.states[n] == "online"]
@@ -307,7 +307,7 @@ class FakePacemaker:
         self._promote(name, nodes, parameters["uuid"])
         self._verify(name, nodes, parameters.get("verify", ""))
         for node in nodes:
-            linked = len(nodes) > 1 and not self.apart
+            linked = len(nodes) > 1 and not self.disconnected
             alone = "None" if len(parameters["nodes"].split()) == 1 else "StandAlone"
             disk = self.disks.get(node, "UpToDate")
             drbd = "Primary" if self.active(name) == [node] else "Secondary"
@@ -320,22 +320,22 @@ class FakePacemaker:
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
                 f"role={drbd} size={parameters['size']} acl={access} policy={policy}"
-                f"{self.apart.get(node, '')}"
+                f"{self.disconnected.get(node, '')}"
                 f"{self._cache(parameters.get('cache', ''), is_linked=linked)}"
                 f"{self._read_cache(parameters.get('cache', ''), drbd)}",
             )
 
     def _cache(self, policy: str, *, is_linked: bool) -> str:
-        """What an agent tells of its replica's cache."""
-        mode, limit_bytes, _ = parse_policy(policy)
-        if mode is not Mode.WRITE_BACK:
+        """The words that an agent publishes of its replica's cache."""
+        mode, limit_bytes, _ = parse_cache_policy(policy)
+        if mode is not CacheMode.WRITE_BACK:
             return f" cache={mode.value}"
         if not is_linked:
             return " cache=write-through cache-why=one-copy"
         return f" cache=write-back limit={limit_bytes} dirty=4194304 flush-s=1"
 
     def _read_cache(self, policy: str, role: str) -> str:
-        wanted = parse_policy(policy).read_bytes
+        wanted = parse_cache_policy(policy).read_bytes
         if not wanted or role != "Primary":
             return ""
         if self.has_no_ram:
@@ -344,17 +344,17 @@ class FakePacemaker:
 
     def _verify(self, name: str, nodes: list[str], asked: str) -> None:
         """Do as the agents do with an order to compare the replicas."""
-        order = Order.parse(asked)
+        order = VerifyRequest.parse(asked)
         if order is None or len(nodes) < 2 or not self.active(name):
             return
         found = 4 * len(self.differences)
         result = DIFFERS if found else SAME
-        told = Verification(order.number, result, 1, 2, found, self.differences)
-        self.attribute(self.active(name)[0], f"sanctl.verify.{name}", told.shown)
+        found_result = VerifyResult(order.number, result, 1, 2, found, self.differences)
+        self.attribute(self.active(name)[0], f"sanctl.verify.{name}", found_result.published)
         if order.is_repair and found:
             standby = next(n for n in nodes if n not in self.active(name))
-            mended = told._replace(result=REPAIRED, ranges=())
-            self.attribute(standby, f"sanctl.verify.{name}", mended.shown)
+            repaired = found_result._replace(result=REPAIRED, ranges=())
+            self.attribute(standby, f"sanctl.verify.{name}", repaired.published)
 
     def _heal(self, name: str, nodes: list[str]) -> None:
         """Do as the agents do with an order to discard or to revive."""
@@ -364,10 +364,10 @@ class FakePacemaker:
                 if self.permanent(node, attribute) is not None and name not in self.active(node):
                     self.disks.pop(node, None)
                     if kind == "discard":
-                        self.apart.clear()
-                    self._forget(node, attribute)
+                        self.disconnected.clear()
+                    self.remove_attribute(node, attribute)
 
-    def _forget(self, node: str, attribute: str) -> None:
+    def remove_attribute(self, node: str, attribute: str) -> None:
         for group in self.root.findall(
             f"configuration/nodes/node[@uname='{node}']/instance_attributes"
         ):
@@ -416,7 +416,7 @@ class FakePacemaker:
         if not self.active(name):
             self.roles[name, wanted] = Role.PROMOTED
 
-    def _reap(self) -> None:
+    def _clear_tombstones(self) -> None:
         for node in self.storage:
             if self.roles.get(("sanctl-pool", node)) is not Role.STARTED:
                 continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A runner that starts nothing: it answers as real programs would, and remembers what was asked."""
+"""A Runner that starts no program: prints prepared answers and records each command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A fencer in memory."""
+"""Fencing devices in memory: registered, silent or failing, and which nodes were fenced."""
 
 from __future__ import annotations
 

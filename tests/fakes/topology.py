@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A cluster.toml as the laboratory has it."""
+"""A cluster.toml of three nodes (two storage, one witness), parsed for unit tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every test of this folder is audited."""
+"""Audits the kernels after every test of tests/lab."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""bcache on a real kernel, over two files: what sanctl/drivers/bcache.py and ADR 31 build on."""
+"""sanctl/drivers/bcache.py on a real kernel: attach, modes, flush, failing flash (ADR 31)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.harness.lab_session import LabSession
 
 pytestmark = pytest.mark.faults
 
@@ -88,7 +88,7 @@ bcache.stop(disk, within_s=20)
 
 
 @pytest.fixture
-def disks(bed: Bed) -> Iterator[None]:
+def disks(bed: LabSession) -> Iterator[None]:
     bed.sh(
         NODE,
         f"mkdir -p {FOLDER}; cd {FOLDER}; truncate -s 512M flash; truncate -s 256M disk;"
@@ -110,6 +110,6 @@ def disks(bed: Bed) -> Iterator[None]:
     )
 
 
-def test_it_does_what_is_built_on_it(bed: Bed, disks: None) -> None:
+def test_it_does_what_is_built_on_it(bed: LabSession, disks: None) -> None:
     done = bed.sh(NODE, "python3 -I -", stdin=_SCRIPT, timeout_s=120)
     assert "STATE clean" in done.stdout, done.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The tutorial, typed as it stands: every command of it in order, and what it shows compared."""
+"""The commands of the tutorial, run in order, and their output compared with docs/."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from tests.support.contract import breaches
-from tests.support.samples import ROOT, Sample, consoles, is_shown
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from tests.support.doc_samples import ROOT, Sample, consoles, is_shown
+from tests.support.json_contract import breaches
 
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-failover.md"
 #: The laboratory is there already, and other tests need it after this one.
@@ -27,7 +27,7 @@ _PATIENCE_S = 180.0
 
 
 @pytest.fixture
-def reader(bed: Bed, scene: Scene) -> Iterator[dict[str, str]]:
+def reader(bed: LabSession, scenario: Scenario) -> Iterator[dict[str, str]]:
     """The environment in which the reader types; what the tutorial leaves is taken away."""
     environment = {
         **os.environ,
@@ -35,30 +35,32 @@ def reader(bed: Bed, scene: Scene) -> Iterator[dict[str, str]]:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     yield environment
-    scene.bed.sh(
+    scenario.bed.sh(
         "i1",
         "systemctl stop tutorial-clock; umount /mnt",
         ok=range(256),
         timeout_s=60,
     )
-    if scene.exists("vol1"):
-        scene.delete("vol1")
+    if scenario.exists("vol1"):
+        scenario.delete("vol1")
 
 
-def clock(bed: Bed) -> str:
+def clock(bed: LabSession) -> str:
     """Return the time that was last written on the device."""
     return bed.sh("i1", "cat /mnt/clock", timeout_s=60).stdout.strip()
 
 
-def await_clock(bed: Bed) -> None:
+def await_clock(bed: LabSession) -> None:
     """Wait until a later time was written on the device."""
     stood = clock(bed)
     wait_for("the clock to go on", lambda: clock(bed) > stood, within_s=60)
 
 
-def type_on_host(bed: Bed, sample: Sample) -> None:
+def type_on_host(bed: LabSession, sample: Sample) -> None:
     """Type at the prompt of i1; a loop goes on beside what follows."""
-    command = f"udevadm settle --timeout 10; {sample.command}"  # nobody types as fast as this
+    command = (
+        f"udevadm settle --timeout 10; {sample.command}"  # a reader types slower than this test
+    )
     if sample.command.startswith("while "):
         command = f"systemd-run --quiet --collect --unit=tutorial-clock bash -c '{sample.command}'"
     bed.sh(sample.where.removeprefix("root@"), command, timeout_s=60)
@@ -90,7 +92,7 @@ def type_here(sample: Sample, environment: dict[str, str], lab: str) -> None:
 
 
 @pytest.mark.faults
-def test_the_tutorial(bed: Bed, reader: dict[str, str]) -> None:
+def test_the_tutorial(bed: LabSession, reader: dict[str, str]) -> None:
     typed = 0
     for sample in consoles(TUTORIAL):
         if sample.command in _DONE_BY_THE_FIXTURE:
@@ -109,11 +111,11 @@ def test_the_tutorial(bed: Bed, reader: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("words", ["lab list", "lab status", "lab up", "lab power", "bench cost"])
 def test_the_laboratory_prints_what_is_documented(
-    bed: Bed, scene: Scene, words: str, reader: dict[str, str]
+    bed: LabSession, scenario: Scenario, words: str, reader: dict[str, str]
 ) -> None:
     arguments = {"lab power": ["n3", "status"], "lab up": ["--no-rollout"], "bench cost": []}
     if words == "bench cost":
-        scene.create("vol1", "64M", prefer="n1")
+        scenario.create("vol1", "64M", prefer="n1")
         arguments[words] = ["--name", bed.lab.name, "--device", "vol1", "--repeat", "3"]
     done = subprocess.run(
         ["sanctl", *words.split(), *arguments.get(words, []), "--output", "json"],
@@ -131,7 +133,7 @@ def test_the_laboratory_prints_what_is_documented(
 
 
 @pytest.mark.parametrize("words", ["cluster show", "cluster strategy set"])
-def test_a_node_prints_what_is_documented(bed: Bed, words: str) -> None:
+def test_a_node_prints_what_is_documented(bed: LabSession, words: str) -> None:
     """The strategy set is the one that it has: nothing is changed."""
     argument = " node-majority" if words.endswith("set") else ""
     done = bed.sh("n1", f"sanctl {words}{argument} --output json")

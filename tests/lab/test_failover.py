@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The life of a device on real kernels: exported, written, moved, crashed, resized, deleted.
+"""One device: created, exported, moved, crashed, resized, unmapped, deleted (two storage nodes).
 
 The tests build on each other's device, in file order: each step costs seconds on real kernels,
 and a device that has been through all of the earlier ones is the better subject.
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from tests.support import ledgers
 
 NAME = "vol0"
 SIZE_BYTES = 512 * 2**20
@@ -38,141 +39,138 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def exported(scene: Scene) -> Exported:
-    target = scene.create(NAME, "512M", prefer="n1")
-    return Exported(target, scene.host.login(target, scene.portals()))
+def exported(scenario: Scenario) -> Exported:
+    target = scenario.create(NAME, "512M", prefer="n1")
+    return Exported(target, scenario.host.login(target, scenario.portals()))
 
 
 @pytest.fixture
-def load(scene: Scene, exported: Exported, request: pytest.FixtureRequest) -> Iterator[Load]:
+def load(
+    scenario: Scenario, exported: Exported, request: pytest.FixtureRequest
+) -> Iterator[LedgerLoad]:
     """A ledger on the device while the test runs; whatever happens, nothing may be lost."""
-    made = scene.start_load(
-        NAME,
-        exported.target,
-        exported.path,
-        rate=100,
-        region_bytes=REGION_BYTES,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+    made = ledgers.start(
+        scenario, NAME, exported.target, exported.path, rate=100, region_bytes=REGION_BYTES
     )
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(made)
 
 
-def paths_of(scene: Scene, exported: Exported) -> list[str]:
-    paths = list(scene.host.paths(exported.target, scene.portals()))
-    assert len(paths) == len(scene.portals())
+def paths_of(scenario: Scenario, exported: Exported) -> list[str]:
+    paths = list(scenario.host.paths(exported.target, scenario.portals()))
+    assert len(paths) == len(scenario.portals())
     return paths
 
 
-def test_a_new_device_is_in_sync_without_a_sync(scene: Scene, exported: Exported) -> None:
+def test_a_new_device_is_in_sync_without_a_sync(scenario: Scenario, exported: Exported) -> None:
     """Both replicas are zeros: nothing had to be copied."""
-    bed = scene.bed
+    bed = scenario.bed
     assert collect.active_node(bed, NAME) == "n1"
-    assert collect.in_sync(bed, "n1", NAME)
+    assert collect.is_in_sync(bed, "n1", NAME)
     log = collect.journals(bed, ["n1", "n2"], time.time() - 600)
     assert not [e.message for e in log if f"{NAME}: Began resync" in e.message]
 
 
-def test_identity_is_the_same_by_every_path(scene: Scene, exported: Exported) -> None:
+def test_identity_is_the_same_by_every_path(scenario: Scenario, exported: Exported) -> None:
     """A host that saw two different disks would join them to none, or worse."""
-    paths = paths_of(scene, exported)
-    told = {
-        path: scene.host.sh(
+    paths = paths_of(scenario, exported)
+    reported = {
+        path: scenario.host.sh(
             f"sg_inq -s 200 /dev/{path}; sg_vpd -p 0x80 /dev/{path};"
             f" sg_vpd -p bl /dev/{path}; sg_vpd -p lbpv /dev/{path};"
             f" blockdev --getsize64 /dev/{path}"
         )
         for path in paths
     }
-    assert len({text.replace(path, "PATH") for path, text in told.items()}) == 1, told
-    designators = {path: scene.host.sh(f"sg_vpd -p 0x83 /dev/{path}") for path in paths}
+    assert len({text.replace(path, "PATH") for path, text in reported.items()}) == 1, reported
+    designators = {path: scenario.host.sh(f"sg_vpd -p 0x83 /dev/{path}") for path in paths}
     naa = {path: re.findall(r"0x6[0-9a-f]{31}", text) for path, text in designators.items()}
     assert len({tuple(found) for found in naa.values()}) == 1, naa
     assert all(naa.values())
-    assert scene.host.sh(f"blockdev --getsize64 {exported.path}").strip() == str(SIZE_BYTES)
+    assert scenario.host.sh(f"blockdev --getsize64 {exported.path}").strip() == str(SIZE_BYTES)
 
 
-def test_paths_differ_where_they_must(scene: Scene, exported: Exported) -> None:
-    """Port and port group are what tells one path from another."""
+def test_paths_differ_where_they_must(scenario: Scenario, exported: Exported) -> None:
+    """Paths differ in their target port and target port group."""
     groups, ports = set(), set()
-    for path in paths_of(scene, exported):
-        text = scene.host.sh(f"sg_vpd -p 0x83 /dev/{path}")
+    for path in paths_of(scenario, exported):
+        text = scenario.host.sh(f"sg_vpd -p 0x83 /dev/{path}")
         groups.add(re.findall(r"Target port group: (0x[0-9a-f]+)", text)[0])
         ports.add(re.findall(r"Relative target port: (0x[0-9a-f]+)", text)[0])
     assert groups == {"0x1", "0x2"}
     assert len(ports) == 2
 
 
-def test_one_port_group_is_active_the_other_standby(scene: Scene, exported: Exported) -> None:
+def test_one_port_group_is_active_the_other_standby(scenario: Scenario, exported: Exported) -> None:
     states = {}
-    for path in paths_of(scene, exported):
+    for path in paths_of(scenario, exported):
         own = re.findall(
-            r"Target port group: (0x[0-9a-f]+)", scene.host.sh(f"sg_vpd -p 0x83 /dev/{path}")
+            r"Target port group: (0x[0-9a-f]+)", scenario.host.sh(f"sg_vpd -p 0x83 /dev/{path}")
         )[0]
-        text = scene.host.sh(f"sg_rtpg --decode /dev/{path}")
-        told = dict(
+        text = scenario.host.sh(f"sg_rtpg --decode /dev/{path}")
+        reported = dict(
             re.findall(
                 r"target port group id : (0x[0-9a-f]+).*?asymmetric access state : 0x([0-9a-f]+)",
                 text,
                 re.DOTALL,
             )
         )
-        states[own] = int(told[own], 16)
+        states[own] = int(reported[own], 16)
     assert states == {"0x1": 0, "0x2": 2}
 
 
-def test_the_standby_path_takes_no_data(scene: Scene, exported: Exported) -> None:
+def test_the_standby_path_takes_no_data(scenario: Scenario, exported: Exported) -> None:
     """Whatever multipath believes, the standby node must refuse."""
     standby = next(
         path
-        for path in paths_of(scene, exported)
-        if re.search(r"Target port group: 0x2\b", scene.host.sh(f"sg_vpd -p 0x83 /dev/{path}"))
+        for path in paths_of(scenario, exported)
+        if re.search(r"Target port group: 0x2\b", scenario.host.sh(f"sg_vpd -p 0x83 /dev/{path}"))
     )
     read, write = "28 00 00 00 00 00 00 00 01 00", "2a 00 00 00 00 00 00 00 01 00"
     for command in (
         f"sg_raw -r 512 /dev/{standby} {read}",
         f"sg_raw -s 512 -i /dev/zero /dev/{standby} {write}",
     ):
-        done = scene.bed.sh(scene.host.name, command, ok=range(256))
+        done = scenario.bed.sh(scenario.host.name, command, ok=range(256))
         assert done.status != 0
         assert "target port in standby state" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("who", [(), ("iqn.2026-11.net.example:stranger",)], ids=["empty", "other"])
-def test_an_initiator_not_on_the_list_sees_nothing(scene: Scene, who: tuple[str, ...]) -> None:
-    options = [each for iqn in who for each in ("--initiator", iqn)]
-    scene.sanctl("device", "create", "closed", "--size", "64M", *options, timeout_s=180)
+@pytest.mark.parametrize(
+    "allowed", [(), ("iqn.2026-11.net.example:stranger",)], ids=["empty", "other"]
+)
+def test_an_initiator_not_on_the_list_sees_nothing(
+    scenario: Scenario, allowed: tuple[str, ...]
+) -> None:
+    options = [each for iqn in allowed for each in ("--initiator", iqn)]
+    scenario.sanctl("device", "create", "closed", "--size", "64M", *options, timeout_s=180)
     try:
-        target = f"{scene.iqn_prefix()}.closed"
-        for portal in scene.portals():
-            assert target not in scene.host.discover(portal)
-            scene.host.sh(f"iscsiadm -m node -T {target} -p {portal} -o new")
-            done = scene.bed.sh(
-                scene.host.name,
+        target = f"{scenario.iqn_prefix()}.closed"
+        for portal in scenario.portals():
+            assert target not in scenario.host.discover(portal)
+            scenario.host.sh(f"iscsiadm -m node -T {target} -p {portal} -o new")
+            done = scenario.bed.sh(
+                scenario.host.name,
                 f"iscsiadm -m node -T {target} -p {portal} --login",
                 ok=range(256),
                 timeout_s=150,
             )
             assert done.status != 0
-        assert scene.host.sessions(target) == {}
+        assert scenario.host.sessions(target) == {}
     finally:
-        scene.delete("closed")
+        scenario.delete("closed")
 
 
-def test_the_audit_sees_what_the_kernels_do(scene: Scene) -> None:
+def test_the_audit_sees_what_the_kernels_do(scenario: Scenario) -> None:
     """An audit that reads nothing would approve of everything."""
-    seen = collect.views(scene.bed)
+    seen = collect.kernel_views(scenario.bed)
     assert (seen["n1"][NAME].role, seen["n1"][NAME].table) == ("Primary", "linear")
     assert (seen["n2"][NAME].role, seen["n2"][NAME].table) == ("Secondary", "error")
     assert seen["n1"][NAME].is_active and not seen["n2"][NAME].is_active
 
 
-def test_a_planned_move_under_load(scene: Scene, load: Load) -> None:
-    trial = failover.move(load, "n2")
+def test_a_planned_move_under_load(scenario: Scenario, load: LedgerLoad) -> None:
+    trial = failover.measure_move(load, "n2")
     assert trial.to_node == "n2"
     assert trial.sessions.kept, trial.sessions
     assert trial.pause.errors == 0
@@ -180,8 +178,8 @@ def test_a_planned_move_under_load(scene: Scene, load: Load) -> None:
     assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
 
 
-def test_a_crash_under_load_and_the_return(scene: Scene, load: Load) -> None:
-    trial = failover.crash(load)
+def test_a_crash_under_load_and_the_return(scenario: Scenario, load: LedgerLoad) -> None:
+    trial = failover.measure_crash(load)
     assert (trial.from_node, trial.to_node) == ("n2", "n1")
     assert trial.is_fenced, trial.events
     assert trial.sessions.kept, trial.sessions
@@ -192,77 +190,79 @@ def test_a_crash_under_load_and_the_return(scene: Scene, load: Load) -> None:
     assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
 
 
-def test_it_grows_under_a_live_session(scene: Scene, exported: Exported, load: Load) -> None:
+def test_it_grows_under_a_live_session(
+    scenario: Scenario, exported: Exported, load: LedgerLoad
+) -> None:
     before = load.sessions()
-    scene.sanctl("device", "resize", NAME, str(GROWN_BYTES), timeout_s=120)
+    scenario.sanctl("device", "resize", NAME, str(GROWN_BYTES), timeout_s=120)
 
     def seen_size() -> bool:
-        scene.host.sh(f"iscsiadm -m node -T {exported.target} --rescan")
+        scenario.host.sh(f"iscsiadm -m node -T {exported.target} --rescan")
         name = exported.path.removeprefix("/dev/mapper/")
-        scene.host.sh(f"multipathd resize map {name}")
-        size = scene.host.sh(f"blockdev --getsize64 {exported.path}")
+        scenario.host.sh(f"multipathd resize map {name}")
+        size = scenario.host.sh(f"blockdev --getsize64 {exported.path}")
         return int(size) == GROWN_BYTES
 
     wait_for("the host to see the new size", seen_size, within_s=60, every_s=2.0)
     assert load.sessions() == before
     # What was added is there, on the device and not only in its size.
-    scene.host.sh(
+    scenario.host.sh(
         f"dd if=/dev/zero of={exported.path} bs=4096 count=1 oflag=direct conv=nocreat"
         f" seek={GROWN_BYTES // 4096 - 1}"
     )
 
 
-def allocated(bed: Bed) -> dict[str, int]:
+def allocated(bed: LabSession) -> dict[str, int]:
     """Bytes that the device's data file takes on each node."""
     script = f"stat -c '%b' /srv/sanctl/main/devices/{NAME}.*.data"
     return {node.name: int(bed.sh(node.name, script).stdout) * 512 for node in bed.storage}
 
 
-def test_unmap_frees_blocks_on_every_replica(scene: Scene, exported: Exported) -> None:
+def test_unmap_frees_blocks_on_every_replica(scenario: Scenario, exported: Exported) -> None:
     """After a crash and a move, too: the other tests came before."""
     at_mib, size_mib = 256, 64
-    scene.host.sh(
+    scenario.host.sh(
         f"dd if=/dev/urandom of={exported.path} bs=1M seek={at_mib} count={size_mib}"
         " oflag=direct conv=nocreat",
         timeout_s=120,
     )
-    full = allocated(scene.bed)
-    scene.host.sh(
+    full = allocated(scenario.bed)
+    scenario.host.sh(
         f"blkdiscard --offset {at_mib << 20} --length {size_mib << 20} {exported.path}",
         timeout_s=120,
     )
 
     def freed() -> bool:
-        now = allocated(scene.bed)
+        now = allocated(scenario.bed)
         return all(now[node] <= full[node] - (size_mib << 20) * 0.9 for node in full)
 
     wait_for("the blocks to be free in both files", freed, within_s=30)
 
 
-def test_status_is_healthy_and_shows_the_device(scene: Scene) -> None:
-    failover.await_healthy(scene.bed, "n1")
-    told = json.loads(scene.sanctl("status", "--output", "json"))
-    assert NAME in json.dumps(told)
+def test_status_is_healthy_and_shows_the_device(scenario: Scenario) -> None:
+    failover.await_healthy(scenario.bed, "n1")
+    reported = json.loads(scenario.sanctl("status", "--output", "json"))
+    assert NAME in json.dumps(reported)
 
 
-def test_deleted_is_gone_from_every_node(scene: Scene, exported: Exported) -> None:
+def test_deleted_is_gone_from_every_node(scenario: Scenario, exported: Exported) -> None:
     def leftovers() -> str:
         return "".join(
-            scene.bed.sh(
+            scenario.bed.sh(
                 node.name,
                 "ls /srv/sanctl/main/devices; losetup -a; dmsetup ls;"
                 " ls /sys/kernel/config/target/iscsi /sys/kernel/config/target/core/* /etc/drbd.d",
                 ok=range(256),
             ).stdout
-            for node in scene.bed.storage
+            for node in scenario.bed.storage
         )
 
     assert NAME in leftovers()
-    scene.delete(NAME)
+    scenario.delete(NAME)
     wait_for(
         f"everything of {NAME} to be gone",
         lambda: NAME not in leftovers(),
         within_s=60,
         every_s=2.0,
     )
-    assert all(NAME not in view for view in collect.views(scene.bed).values())
+    assert all(NAME not in view for view in collect.kernel_views(scenario.bed).values())

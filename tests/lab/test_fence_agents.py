@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Nodes fenced by another agent than fence_ipmilan, from one rollout to the next, under load.
+"""fence_idrac in place of fence_ipmilan, rolled out and back under load.
 
 `fence_idrac` speaks IPMI, too, with options and defaults of its own; one package has both. The
 change to it and the change back are made by the playbook, while a host writes.
@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
+from tests.support import ledgers
 from tests.support.steps import (
     assert_no_error,
     assert_not_interrupted,
@@ -42,7 +43,7 @@ BOOT_S, BACK_S = 180.0, 300.0
 Devices = dict[str, tuple[str, dict[str, str]]]
 
 
-def inventory(bed: Bed) -> dict[str, Any]:
+def inventory(bed: LabSession) -> dict[str, Any]:
     """The laboratory's, with the other agent for each node."""
     made = rollout.inventory_of(bed.lab)
     for group in made["all"]["children"]["sanctl_nodes"]["children"].values():
@@ -52,7 +53,7 @@ def inventory(bed: Bed) -> dict[str, Any]:
     return made
 
 
-def devices(bed: Bed) -> Devices:
+def devices(bed: LabSession) -> Devices:
     """The fencing devices as they are configured."""
     root = ET.fromstring(bed.sh("n2", "cibadmin --query --scope resources").stdout)
     return {
@@ -65,7 +66,7 @@ def devices(bed: Bed) -> Devices:
     }
 
 
-def running(bed: Bed) -> dict[str, str]:
+def running(bed: LabSession) -> dict[str, str]:
     """The agents of the fencing devices that run."""
     text = bed.sh("n2", "crm_mon --output-as=xml").stdout
     return dict(
@@ -77,16 +78,16 @@ def running(bed: Bed) -> dict[str, str]:
     )
 
 
-def names(bed: Bed) -> list[str]:
+def names(bed: LabSession) -> list[str]:
     return sorted(f"fence-{node.name}" for node in bed.cluster)
 
 
-def succeeds(bed: Bed, node: str, command: str) -> bool:
+def succeeds(bed: LabSession, node: str, command: str) -> bool:
     return bed.sh(node, command, timeout_s=90).status == 0
 
 
-def await_content(bed: Bed) -> None:
-    """Wait until nobody has anything to complain about, and each device answers each node."""
+def await_content(bed: LabSession) -> None:
+    """Wait until status and doctor find nothing, and each fencing device answers each node."""
     failover.await_healthy(bed, "n1")
     asked = [(node.name, "sanctl doctor") for node in bed.storage]
     asked += [
@@ -105,7 +106,7 @@ def await_content(bed: Bed) -> None:
 
 
 @pytest.fixture(scope="module")
-def original(bed: Bed) -> Iterator[Devices]:
+def original(bed: LabSession) -> Iterator[Devices]:
     """What the laboratory's own inventory has made, and makes again whatever happens."""
     made = devices(bed)
     yield made
@@ -114,28 +115,17 @@ def original(bed: Bed) -> Iterator[Devices]:
 
 
 @pytest.fixture(scope="module")
-def load(original: Devices, scene: Scene) -> Iterator[Load]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    made = scene.start_load(
-        NAME,
-        target,
-        scene.host.login(target, scene.portals()),
-        rate=50,
-        region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
-    yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+def load(original: Devices, scenario: Scenario) -> Iterator[LedgerLoad]:
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "128M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
 @pytest.mark.timeout(900)
-def test_another_agent_is_rolled_out_under_load(bed: Bed, original: Devices, load: Load) -> None:
+def test_another_agent_is_rolled_out_under_load(
+    bed: LabSession, original: Devices, load: LedgerLoad
+) -> None:
     assert {name: agent for name, (agent, _) in original.items()} == dict.fromkeys(
         names(bed), "fence_ipmilan"
     )
@@ -145,9 +135,9 @@ def test_another_agent_is_rolled_out_under_load(bed: Bed, original: Devices, loa
     assert sorted(made) == names(bed)
     for name, (agent, options) in made.items():
         assert agent == AGENT
-        told = {key: options.get(key) for key in OPTIONS}
-        assert told == {key: str(value) for key, value in OPTIONS.items()}
-        # Where and for whom is as it was; nothing is left that was the other agent's alone.
+        reported = {key: options.get(key) for key in OPTIONS}
+        assert reported == {key: str(value) for key, value in OPTIONS.items()}
+        # Addresses and targets are as before; no option of the other agent alone is left.
         kept = {"ip", "username", "password_script", "pcmk_host_list"}
         assert {k: options.get(k) for k in kept} == {k: original[name][1].get(k) for k in kept}
         assert "login_timeout" not in options
@@ -162,10 +152,10 @@ def test_another_agent_is_rolled_out_under_load(bed: Bed, original: Devices, loa
     assert rollout.run(bed.lab, inventory=inventory(bed)) == 0
 
 
-def test_the_doctor_asks_that_agent(bed: Bed, load: Load) -> None:
+def test_the_doctor_asks_that_agent(bed: LabSession, load: LedgerLoad) -> None:
     with dead_bmc(bed, "n2"):
-        told = findings(bed, "n1", "doctor")
-        assert AGENT in told["SAN-FEN-002 fencing fence-n2"]
+        reported = findings(bed, "n1", "doctor")
+        assert AGENT in reported["SAN-FEN-002 fencing fence-n2"]
         bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60, ok=(1,))
     wait_for(
         "fence-n2 to answer",
@@ -175,9 +165,9 @@ def test_the_doctor_asks_that_agent(bed: Bed, load: Load) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_node_without_power_is_fenced_by_it(bed: Bed, load: Load) -> None:
+def test_a_node_without_power_is_fenced_by_it(bed: LabSession, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
-    trial = failover.crash(load)
+    trial = failover.measure_crash(load)
     assert trial.is_fenced, trial.events
     assert trial.pause.errors == 0
     assert trial.violations == ()
@@ -185,7 +175,7 @@ def test_a_node_without_power_is_fenced_by_it(bed: Bed, load: Load) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_node_is_fenced_by_it_on_request(bed: Bed, load: Load) -> None:
+def test_a_node_is_fenced_by_it_on_request(bed: LabSession, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
@@ -202,13 +192,13 @@ def test_a_node_is_fenced_by_it_on_request(bed: Bed, load: Load) -> None:
         within_s=BOOT_S,
         every_s=1.0,
     )
-    wait_for("both in sync", lambda: collect.in_sync(bed, survivor, NAME), within_s=BACK_S)
+    wait_for("both in sync", lambda: collect.is_in_sync(bed, survivor, NAME), within_s=BACK_S)
     failover.await_healthy(bed, survivor)
     assert_no_error(load, began_s)
 
 
 @pytest.mark.timeout(900)
-def test_and_back_to_the_first_one(bed: Bed, original: Devices, load: Load) -> None:
+def test_and_back_to_the_first_one(bed: LabSession, original: Devices, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
     began_s = time.time()
     assert rollout.run(bed.lab) > 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A BMC that loses its power together with its server, and a second way to that server's switch."""
+"""A second fencing level: the BMC loses its power together with its server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import pytest
 
 import sanctl
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import process, rollout
 from sanctl.lab.machines.lab_state import BMC_USER
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency
 from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
 from tests.support.steps import dead_bmc, findings
 
 pytestmark = pytest.mark.faults
@@ -34,7 +35,7 @@ OUTLET = "{{ sanctl_heartbeat | regex_replace('[.]([0-9])$', '.23\\1') }}"
 
 
 @pytest.fixture(scope="module")
-def strip(bed: Bed) -> Iterator[None]:
+def strip(bed: LabSession) -> Iterator[None]:
     """Outlets that work the same switches as the BMCs, and a rollout that names them."""
     outlets = []
     try:
@@ -70,40 +71,28 @@ def strip(bed: Bed) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def load(strip: None, scene: Scene) -> Iterator[Load]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    made = scene.start_load(
-        NAME,
-        target,
-        scene.host.login(target, scene.portals()),
-        rate=50,
-        region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
-    yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+def load(strip: None, scenario: Scenario) -> Iterator[LedgerLoad]:
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "128M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
-def configured(bed: Bed) -> list[str]:
+def configured(bed: LabSession) -> list[str]:
     """The parts of the cluster's configuration that are about a second way."""
     cib = bed.sh("n2", "cibadmin --query --scope configuration").stdout
     return re.findall(r'<(?:primitive|fencing-level) id="(fence-n\d_\w+)"', cib)
 
 
-def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None:
+def test_each_node_has_two_ways_and_both_are_asked(bed: LabSession, load: LedgerLoad) -> None:
     del load
     assert sorted(configured(bed)) == sorted(
         name
         for node in ("n1", "n2", "n3")
         for name in (f"fence-{node}_fallback", f"fence-{node}_level1", f"fence-{node}_level2")
     )
-    told = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
-    assert "fence-n1" in told and "fence-n1_fallback" in told
+    reported = bed.sh("n2", "sanctl node fence n1 --test", timeout_s=60).stdout
+    assert "fence-n1" in reported and "fence-n1_fallback" in reported
     with dead_bmc(bed, "n1"):
         assert "SAN-FEN-002 fencing fence-n1" in findings(bed, "n2", "doctor")
         doctor = bed.sh("n2", "sanctl doctor", timeout_s=90, ok=(0, 1)).stdout
@@ -111,7 +100,9 @@ def test_each_node_has_two_ways_and_both_are_asked(bed: Bed, load: Load) -> None
 
 
 @pytest.mark.timeout(900)
-def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, load: Load) -> None:
+def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(
+    bed: LabSession, load: LedgerLoad
+) -> None:
     began_s = time.time()
     assert collect.active_node(bed, NAME) == "n1"
     with dead_bmc(bed, "n1"):
@@ -122,7 +113,7 @@ def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, lo
             within_s=TAKEOVER_DEADLINE_S,
         )
         # The strip has given the power back, too.
-        wait_for("both in sync", lambda: collect.in_sync(bed, "n2", NAME), within_s=300)
+        wait_for("both in sync", lambda: collect.is_in_sync(bed, "n2", NAME), within_s=300)
     history = bed.sh("n2", "stonith_admin --history n1 --verbose").stdout
     assert "n1" in history
     pauses = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], began_s, time.time())
@@ -132,7 +123,9 @@ def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(bed: Bed, lo
 
 
 @pytest.mark.timeout(900)
-def test_without_it_in_the_inventory_nothing_of_it_is_left(bed: Bed, load: Load) -> None:
+def test_without_it_in_the_inventory_nothing_of_it_is_left(
+    bed: LabSession, load: LedgerLoad
+) -> None:
     began_s = time.time()
     assert rollout.run(bed.lab) > 0
     assert configured(bed) == []

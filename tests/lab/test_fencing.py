@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Fencing and its absence on real kernels: who serves when a node is cut off, and how that ends.
+"""Fencing when a node is cut off: which node serves, freezes, reboots, and comes back.
 
 One device through all of them, in file order; a ledger runs on it the whole time, so that what is
 checked at the end has been through everything.
@@ -16,22 +16,30 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import network
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
-from sanctl.lab.measure import audit, ledger_latency
-from sanctl.plan.failover.frozen_io_reboot import ABANDONED_AFTER_S
-from sanctl.system.runner import LocalRunner
-from tests.support.steps import assert_no_error, boot_id, dead_bmc, findings
+from sanctl.lab.measure import kernel_audit, ledger_latency
+from sanctl.plan.failover.frozen_io_reboot import REBOOT_AFTER_S
+from tests.support import ledgers
+from tests.support.steps import (
+    assert_no_error,
+    await_idle,
+    await_writes,
+    boot_id,
+    dead_bmc,
+    findings,
+    reach_counts,
+    unplugged,
+)
 
 pytestmark = pytest.mark.faults
 
 NAME = "fen0"
 # Looking, dampening, Pacemaker, and a move; on a machine that does other things too.
 LEAVE_DEADLINE_S = 60.0
-# Until a cut cable is noticed by everybody who has to.
+# Until every node has noticed a cut cable.
 NOTICE_DEADLINE_S = 120.0
 # POST, boot and the start of the cluster; then a resync.
 BOOT_DEADLINE_S = 180.0
@@ -39,60 +47,14 @@ RETURN_DEADLINE_S = 300.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
-    target = scene.create(NAME, "256M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    made = scene.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
-    yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "256M", rate=50, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
-@contextlib.contextmanager
-def unplugged(bed: Bed, node: str, *cables: Network) -> Iterator[None]:
-    """Pull cables of a node, and put them back whatever happens."""
-    for cable in cables:
-        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
-    try:
-        yield
-    finally:
-        for cable in cables:
-            network.plug(bed.lab, bed.node(node), cable, LocalRunner())
-
-
-def await_writes(load: Load, *, within_s: float = 120.0) -> None:
-    """Wait until the host's writes are answered."""
-    deadline = time.monotonic() + within_s
-    with load.host.watch_ledger(load.run) as states:
-        for state in states:
-            if state["silent_s"] < 0.5 and state["rate"] > 0:
-                return
-            assert time.monotonic() < deadline, state
-
-
-def reaches(bed: Bed, asked_of: str) -> dict[str, int]:
-    """How many addresses of the iscsi network each node says it reaches."""
-    text = bed.sh(asked_of, "attrd_updater --query --all --name iscsi-reach", ok=(0, 6, 105)).stdout
-    return {node: int(n) for node, n in re.findall(r'host="(\w+)" value="(\d+)"', text)}
-
-
-def settle(bed: Bed, node: str) -> None:
-    """Return when the cluster has nothing to do."""
-    bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)
-
-
-def await_silence(load: Load, *, within_s: float) -> None:
+def await_silence(load: LedgerLoad, *, within_s: float) -> None:
     """Wait until a host's write has been under way for longer than any takes."""
     deadline = time.monotonic() + within_s
     with load.host.watch_ledger(load.run) as states:
@@ -102,8 +64,8 @@ def await_silence(load: Load, *, within_s: float) -> None:
             assert time.monotonic() < deadline, seen
 
 
-def agent_events(bed: Bed, since_s: float, wanted: str) -> list[str]:
-    """The nodes whose agents wrote a line, in the order of time."""
+def agent_events(bed: LabSession, since_s: float, wanted: str) -> list[str]:
+    """Return the nodes whose agents logged a line, in the order of time."""
     log = collect.journals(bed, [node.name for node in bed.storage], since_s)
     return [
         e.node
@@ -113,7 +75,7 @@ def agent_events(bed: Bed, since_s: float, wanted: str) -> list[str]:
 
 
 def stays(look: Callable[[], bool], until: Callable[[], bool], *, within_s: float) -> None:
-    """Check that something holds at every look until an event."""
+    """Check that a condition holds at every look until an event."""
     deadline = time.monotonic() + within_s
     while not until():
         assert look()
@@ -121,10 +83,14 @@ def stays(look: Callable[[], bool], until: Callable[[], bool], *, within_s: floa
         time.sleep(1.0)
 
 
-def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(scene: Scene, load: Load) -> None:
-    bed, began_s = scene.bed, time.time()
+def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    bed, began_s = scenario.bed, time.time()
     sessions = load.sessions()
-    wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=30)
+    wait_for(
+        "both nodes to reach", lambda: reach_counts(bed, "n3") == {"n1": 1, "n2": 1}, within_s=30
+    )
     with unplugged(bed, "n1", Network.ISCSI):
         wait_for(
             f"{NAME} on n2",
@@ -133,8 +99,8 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(scene: Scene, load:
         )
         await_writes(load)
         assert "SAN-HLT-021 node n1" in findings(bed, "n2", "status")
-    wait_for("n1 to reach again", lambda: reaches(bed, "n3").get("n1") == 1, within_s=60)
-    settle(bed, "n3")
+    wait_for("n1 to reach again", lambda: reach_counts(bed, "n3").get("n1") == 1, within_s=60)
+    await_idle(bed, "n3")
     assert collect.active_node(bed, NAME) == "n2"  # n1 is preferred, and does not pull
     assert agent_events(bed, began_s, "promote: serving") == ["n2"]
     wait_for("the session to n1", lambda: len(load.sessions()) == len(sessions), within_s=60)
@@ -143,20 +109,26 @@ def test_a_device_leaves_a_node_that_hosts_cannot_reach_once(scene: Scene, load:
     assert pauses.errors == 0
 
 
-def test_nothing_moves_when_no_node_is_reached(scene: Scene, load: Load) -> None:
-    bed, began_s = scene.bed, time.time()
+def test_nothing_moves_when_no_node_is_reached(scenario: Scenario, load: LedgerLoad) -> None:
+    bed, began_s = scenario.bed, time.time()
     with unplugged(bed, "i1", Network.ISCSI):
-        wait_for("nobody to reach", lambda: reaches(bed, "n3") == {"n1": 0, "n2": 0}, within_s=60)
-        settle(bed, "n3")
+        wait_for(
+            "no node to reach the host",
+            lambda: reach_counts(bed, "n3") == {"n1": 0, "n2": 0},
+            within_s=60,
+        )
+        await_idle(bed, "n3")
         assert collect.active_node(bed, NAME) == "n2"
     await_writes(load, within_s=90)
-    wait_for("both nodes to reach", lambda: reaches(bed, "n3") == {"n1": 1, "n2": 1}, within_s=60)
-    settle(bed, "n3")
+    wait_for(
+        "both nodes to reach", lambda: reach_counts(bed, "n3") == {"n1": 1, "n2": 1}, within_s=60
+    )
+    await_idle(bed, "n3")
     assert agent_events(bed, began_s, "promote: serving") == []
 
 
-def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scene) -> None:
-    bed = scene.bed
+def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scenario: Scenario) -> None:
+    bed = scenario.bed
     assert bed.sh("n1", "sanctl node fence n2 --test").status == 0
     with dead_bmc(bed, "n2"):
         assert "SAN-FEN-002 fencing fence-n2" in findings(bed, "n1", "doctor")
@@ -165,10 +137,10 @@ def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scene: Scene) 
 
 
 def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
-    scene: Scene, load: Load
+    scenario: Scenario, load: LedgerLoad
 ) -> None:
     """The active node has quorum: it waits, frozen, for longer than one without would."""
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     active = collect.active_node(bed, NAME)
     standby = load.peer_of(active)
     boot = bed.sh(active, "cat /proc/sys/kernel/random/boot_id").stdout
@@ -182,10 +154,11 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
         frozen_s = time.time()
         stays(
             lambda: (
-                audit.active_nodes(collect.views(bed), NAME) == [active] and is_frozen(bed, active)
+                kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == [active]
+                and is_frozen(bed, active)
             ),
-            lambda: time.time() - frozen_s > ABANDONED_AFTER_S + 10,
-            within_s=ABANDONED_AFTER_S * 2,
+            lambda: time.time() - frozen_s > REBOOT_AFTER_S + 10,
+            within_s=REBOOT_AFTER_S * 2,
         )
     await_writes(load, within_s=120)
     assert bed.sh(active, "cat /proc/sys/kernel/random/boot_id").stdout == boot
@@ -194,16 +167,18 @@ def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
     assert agent_events(bed, began_s, "promote: serving") == []
 
 
-def is_frozen(bed: Bed, node: str) -> bool:
+def is_frozen(bed: LabSession, node: str) -> bool:
     """Whether DRBD on a node holds the device's I/O."""
-    told = bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
+    reported = bed.sh(node, f"drbdsetup events2 --now {NAME}").stdout
     # With the space: a peer's line has `resync-suspended:no`.
-    return "role:Primary" in told and " suspended:no" not in told
+    return "role:Primary" in reported and " suspended:no" not in reported
 
 
-def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, load: Load) -> None:
-    """Its BMC is dead too: nobody can fence it, so nobody serves, until it is back by itself."""
-    bed, began_s = scene.bed, time.time()
+def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """The node's BMC is dead, too: it cannot be fenced, so no node serves until it has rebooted."""
+    bed, began_s = scenario.bed, time.time()
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
     console = bed.lab.console_log(bed.node(lost))
@@ -224,20 +199,20 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
                 within_s=NOTICE_DEADLINE_S,
             )
             stays(
-                lambda: survivor not in audit.active_nodes(collect.views(bed), NAME),
+                lambda: survivor not in kernel_audit.active_nodes(collect.kernel_views(bed), NAME),
                 lambda: "sanctl: self-fence: fen0" in console.read_text(errors="replace"),
-                within_s=ABANDONED_AFTER_S + NOTICE_DEADLINE_S,
+                within_s=REBOOT_AFTER_S + NOTICE_DEADLINE_S,
             )
-            told = wait_for(
+            reported = wait_for(
                 "status to tell that fencing failed",
-                lambda: told if f"SAN-HLT-016 node {lost}" in (told := status()) else None,
+                lambda: reported if f"SAN-HLT-016 node {lost}" in (reported := status()) else None,
                 within_s=NOTICE_DEADLINE_S,
             )
-            assert "unclean" in told[f"SAN-HLT-020 node {lost}"]
-            assert f"SAN-HLT-032 device {NAME}" in told
+            assert "unclean" in reported[f"SAN-HLT-020 node {lost}"]
+            assert f"SAN-HLT-032 device {NAME}" in reported
         # The BMC is still dead: what follows needs no fencing.
         await_writes(load, within_s=180)
-        wait_for("both in sync", lambda: collect.in_sync(bed, survivor, NAME), within_s=120)
+        wait_for("both in sync", lambda: collect.is_in_sync(bed, survivor, NAME), within_s=120)
     reason = bed.sh(lost, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
     assert re.search("its I/O is frozen and this node has had no|without quorum nobody", reason)
     wait_for(f"fence-{lost} to answer", lambda: _test(bed, survivor, lost), within_s=60)
@@ -245,28 +220,30 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(scene: Scene, lo
     assert len(agent_events(bed, began_s, "promote: serving")) == 1
 
 
-def _test(bed: Bed, node: str, target: str) -> bool:
+def _test(bed: LabSession, node: str, target: str) -> bool:
     return bed.sh(node, f"sanctl node fence {target} --test", timeout_s=60, ok=(0, 1)).status == 0
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("is_drained", [True, False], ids=["drained", "at-once"])
 def test_the_node_that_serves_is_fenced_on_request(
-    scene: Scene, load: Load, is_drained: bool
+    scenario: Scenario, load: LedgerLoad, is_drained: bool
 ) -> None:
-    """Another serves; the node boots, joins and is filled by itself, and takes nothing back."""
-    bed = scene.bed
+    """The other node serves; the fenced one boots, joins, is resynced, and takes nothing back."""
+    bed = scenario.bed
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
-    wait_for("both in sync", lambda: collect.in_sync(bed, lost, NAME), within_s=RETURN_DEADLINE_S)
+    wait_for(
+        "both in sync", lambda: collect.is_in_sync(bed, lost, NAME), within_s=RETURN_DEADLINE_S
+    )
     boot, on_s = boot_id(bed, lost), bed.powered_since_s(lost)
     command = f"sanctl node fence {lost}" + ("" if is_drained else " --no-drain")
-    # It asks first, and nobody answers.
+    # The command asks for confirmation, and there is no answer.
     assert "SAN-CLI-002" in bed.sh(survivor, f"{command} </dev/null", ok=(2,)).stderr
     assert (bed.powered_since_s(lost), collect.active_node(bed, NAME)) == (on_s, lost)
     began_s = time.time()
-    told = bed.sh(survivor, f"{command} --yes --output json", timeout_s=300).stdout
-    assert json.loads(told)["data"] == {"name": lost, "drained": is_drained}
+    reported = bed.sh(survivor, f"{command} --yes --output json", timeout_s=300).stdout
+    assert json.loads(reported)["data"] == {"name": lost, "drained": is_drained}
     assert (bed.powered_since_s(lost) or 0.0) > began_s
     wait_for(
         f"{NAME} on {survivor}",
@@ -282,13 +259,13 @@ def test_the_node_that_serves_is_fenced_on_request(
     )
     wait_for(
         "both in sync",
-        lambda: collect.in_sync(bed, survivor, NAME),
+        lambda: collect.is_in_sync(bed, survivor, NAME),
         within_s=RETURN_DEADLINE_S,
         every_s=1.0,
     )
-    # Its standby has ended with the fencing: nobody has to put it back into service.
+    # The standby attribute has ended with the fencing: no `node online` is needed.
     failover.await_healthy(bed, survivor)
-    settle(bed, survivor)
+    await_idle(bed, survivor)
     assert collect.active_node(bed, NAME) == survivor
     assert agent_events(bed, began_s, "promote: serving") == [survivor]
     assert_no_error(load, began_s)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Replicas that have diverged, made so on purpose, and what an operator does about it.
+"""`sanctl device heal`: replicas that have diverged, and the repair an operator chooses.
 
-Each side is Primary while the other is out of reach, and takes a write of its own. DRBD then
-refuses to connect them, sanctl says so, and nothing is thrown away until an operator names a copy.
+Each node is Primary while the other is out of reach, and takes a write of its own. DRBD then
+refuses to connect them, sanctl reports it, and no data is discarded until an operator names a
+replica.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import pytest
 
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import await_healthy
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import network
 from sanctl.lab.machines.spec import Network
 from sanctl.system.runner import LocalRunner
@@ -32,22 +33,22 @@ SIZE = {"n1": 2 * MIB, "n2": 1 * MIB}
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scene) -> Iterator[str]:
-    scene.create(NAME, "64M", prefer="n1")
+def device(scenario: Scenario) -> Iterator[str]:
+    scenario.create(NAME, "64M", prefer="n1")
     yield NAME
-    scene.bed.sh("n1", "crm_attribute --name maintenance-mode --delete", ok=range(256))
-    scene.delete(NAME)
+    scenario.bed.sh("n1", "crm_attribute --name maintenance-mode --delete", ok=range(256))
+    scenario.delete(NAME)
 
 
-def heal(bed: Bed, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
-    """Run `sanctl device heal` on the witness, where neither copy is."""
+def heal(bed: LabSession, *arguments: str, ok: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    """Run `sanctl device heal` on the witness, where neither replica is."""
     words = shlex.join(["sanctl", "device", "heal", NAME, "--output", "json", *arguments])
-    told = json.loads(bed.sh("n3", words, timeout_s=180, ok=ok).stdout)
-    assert isinstance(told, dict)
-    return told
+    reported = json.loads(bed.sh("n3", words, timeout_s=180, ok=ok).stdout)
+    assert isinstance(reported, dict)
+    return reported
 
 
-def write(bed: Bed, node: str, value: str, *, through: str) -> None:
+def write(bed: LabSession, node: str, value: str, *, through: str) -> None:
     """Fill a node's own stretch of the device with one byte value."""
     bed.sh(
         node,
@@ -57,7 +58,7 @@ def write(bed: Bed, node: str, value: str, *, through: str) -> None:
     )
 
 
-def content(bed: Bed, node: str) -> tuple[str, str]:
+def content(bed: LabSession, node: str) -> tuple[str, str]:
     """Return the first byte of each stretch, read past all caches from a node's own replica."""
     loop = bed.sh(
         node, f"losetup -l -n -O NAME,BACK-FILE | grep '/{NAME}\\..*data' | cut -d' ' -f1"
@@ -71,13 +72,14 @@ def content(bed: Bed, node: str) -> tuple[str, str]:
     return first, second
 
 
-def diverge(bed: Bed, *, keeps_serving: bool, rotations: int = 0) -> None:
+def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None:
     """Let both nodes write apart from each other, then give them their link back.
 
-    Each marked the other as behind when it lost it, so that nobody serves, unless asked for.
-    With each rotation n2 takes a new generation, until it no longer knows the common one.
+    Each marked the other as outdated when it lost the link, so that no node serves, unless
+    `keeps_serving`. Each rotation gives n2 a new data generation, until n2 has forgotten the common
+    one.
     """
-    minor = collect.minor(bed, "n2", NAME)
+    minor = collect.drbd_minor(bed, "n2", NAME)
     # No agent runs meanwhile: it would put the second Primary away at once, and rightly.
     bed.sh("n1", "crm_attribute --name maintenance-mode --update true")
     network.unplug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
@@ -116,43 +118,44 @@ def diverge(bed: Bed, *, keeps_serving: bool, rotations: int = 0) -> None:
     bed.sh("n1", "crm_attribute --name maintenance-mode --delete")
 
 
-def await_condition(bed: Bed, wanted: str) -> dict[str, Any]:
-    """Wait until the agents have told enough for this to be known."""
+def await_condition(bed: LabSession, wanted: str) -> dict[str, Any]:
+    """Wait until the agents have published enough to know the condition."""
 
-    def told() -> dict[str, Any] | None:
+    def reported() -> dict[str, Any] | None:
         data = heal(bed, ok=(0, 1))["data"]
         assert isinstance(data, dict)
         return data if data["condition"] == wanted else None
 
-    return wait_for(f"condition {wanted}", told, within_s=90, every_s=2.0)
+    return wait_for(f"condition {wanted}", reported, within_s=90, every_s=2.0)
 
 
-def await_step(bed: Bed) -> None:
-    wait_for("the replicas in step", lambda: collect.in_sync(bed, "n1", NAME), within_s=120)
+def await_step(bed: LabSession) -> None:
+    wait_for("the replicas in step", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=120)
 
 
-def test_sound_replicas_offer_nothing(scene: Scene, device: str) -> None:
-    assert heal(scene.bed)["data"]["condition"] == "sound"
+def test_sound_replicas_offer_nothing(scenario: Scenario, device: str) -> None:
+    assert heal(scenario.bed)["data"]["condition"] == "sound"
     assert (
-        heal(scene.bed, "--keep", "n2", "--yes", ok=(4,))["problems"][0]["code"] == "SAN-HEAL-001"
+        heal(scenario.bed, "--keep", "n2", "--yes", ok=(4,))["problems"][0]["code"]
+        == "SAN-HEAL-001"
     )
 
 
-def test_both_are_marked_and_one_is_given_up(scene: Scene, device: str) -> None:
-    bed = scene.bed
+def test_both_are_marked_and_one_is_given_up(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
     diverge(bed, keeps_serving=False)
     data = await_condition(bed, "diverged")
-    copies = {copy["node"]: copy for copy in data["copies"]}
-    for node, copy in copies.items():
-        assert copy["marked"] and not copy["serves"]
-        assert copy["only_there_bytes"] >= SIZE[node]
-        assert copy["apart_since"] is not None
-    assert copies["n1"]["keeping_it"]["loses"]["bytes_at_most"] >= SIZE["n2"]
+    replicas = {replica["node"]: replica for replica in data["copies"]}
+    for node, replica in replicas.items():
+        assert replica["marked"] and not replica["serves"]
+        assert replica["only_there_bytes"] >= SIZE[node]
+        assert replica["apart_since"] is not None
+    assert replicas["n1"]["keeping_it"]["loses"]["bytes_at_most"] >= SIZE["n2"]
     status = bed.sh("n3", "sanctl status", ok=(0, 1)).stdout
     assert "SAN-HLT-038" in status and "SAN-HLT-032" in status
     assert f"sanctl device heal {NAME}" in status
     # Nothing was thrown away so far, and a stale order throws nothing away.
-    uuid = json.loads(scene.sanctl("device", "show", NAME, "--output", "json"))["data"]["uuid"]
+    uuid = json.loads(scenario.sanctl("device", "show", NAME, "--output", "json"))["data"]["uuid"]
     stale = f"crm_attribute --node n2 --name sanctl-discard-{NAME}"
     bed.sh("n1", f"{stale} --update '{uuid} 00000000000000AA bitmap'")
     wait_for(
@@ -168,8 +171,10 @@ def test_both_are_marked_and_one_is_given_up(scene: Scene, device: str) -> None:
     assert collect.active_node(bed, NAME) == "n1"
 
 
-def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scene, device: str) -> None:
-    bed = scene.bed
+def test_the_replica_that_is_served_is_given_up_only_by_its_code(
+    scenario: Scenario, device: str
+) -> None:
+    bed = scenario.bed
     # The kernels know that they are in step before the agents have told the cluster.
     await_healthy(bed, "n3")
     diverge(bed, keeps_serving=True)
@@ -185,12 +190,12 @@ def test_the_copy_that_is_served_is_given_up_only_by_its_code(scene: Scene, devi
     assert content(bed, "n1")[1] == "B"
 
 
-def test_copies_without_a_common_past(scene: Scene, device: str) -> None:
-    """Neither bitmap tells what differs: the copy that is given up is sent whole."""
-    bed = scene.bed
+def test_replicas_without_a_common_past(scenario: Scenario, device: str) -> None:
+    """No bitmap has the differences: the replica that is given up gets a full resync."""
+    bed = scenario.bed
     # The kernels know that they are in step before the agents have told the cluster.
     await_healthy(bed, "n3")
-    scene.sanctl("device", "move", NAME, "--to", "n1", timeout_s=90)
+    scenario.sanctl("device", "move", NAME, "--to", "n1", timeout_s=90)
     diverge(bed, keeps_serving=True, rotations=3)
     await_condition(bed, "unrelated")
     heal(bed, "--keep", "n1", "--yes")
@@ -199,13 +204,13 @@ def test_copies_without_a_common_past(scene: Scene, device: str) -> None:
     assert content(bed, "n1") == content(bed, "n2")
 
 
-def test_the_copy_that_was_ahead_is_gone(scene: Scene, device: str) -> None:
+def test_the_replica_that_was_ahead_is_gone(scenario: Scenario, device: str) -> None:
     """n2 left first and knows that it is behind; n1, which served on, is away.
 
     Quorum goes with the second of three nodes, so n1 is stopped only when n2 is back, before n2
     has caught up: its sync network is cut meanwhile.
     """
-    bed = scene.bed
+    bed = scenario.bed
     network.unplug(bed.lab, bed.node("n2"), Network.SYNC, LocalRunner())
     try:
         wait_for(
@@ -216,9 +221,9 @@ def test_the_copy_that_was_ahead_is_gone(scene: Scene, device: str) -> None:
         write(bed, "n1", "C", through=f"/dev/mapper/sanctl-{NAME}")
         bed.sh("n1", "systemctl stop pacemaker corosync", timeout_s=180)
         data = await_condition(bed, "blocked")
-        copies = {copy["node"]: copy for copy in data["copies"]}
-        assert copies["n1"]["keeping_it"]["refused"]["code"] == "SAN-HEAL-002"
-        assert copies["n2"]["keeping_it"]["loses"]["bytes_at_most"] is None
+        replicas = {replica["node"]: replica for replica in data["copies"]}
+        assert replicas["n1"]["keeping_it"]["refused"]["code"] == "SAN-HEAL-002"
+        assert replicas["n2"]["keeping_it"]["loses"]["bytes_at_most"] is None
         assert "SAN-HLT-037" in bed.sh("n3", "sanctl status", ok=(0, 1)).stdout
         heal(bed, "--keep", "n2", "--yes")
         assert collect.active_node(bed, NAME) == "n2"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The laboratory itself: its nodes are real machines with real power, cables and identities."""
+"""The laboratory itself: power, cables, partitions, disks and identities of its nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lab() -> Iterator[Lab]:
     spec = LabSpec(
         name=_NAME, nodes=2, initiators=1, memory_mib=512, disk_mib=512, release=_RELEASE
     )
-    lacking = requirements.check(requirements.observe(), spec)
+    lacking = requirements.check(requirements.read_host_facts(), spec)
     if lacking:
         reason = "no laboratory here: " + "; ".join(map(str, lacking))
         # `make test` promises that these tests ran: there a skip would be a false statement.
@@ -73,8 +73,8 @@ def test_no_two_nodes_share_what_must_be_unique(lab: Lab) -> None:
         "cat /etc/iscsi/initiatorname.iscsi",
         "cat /sys/class/net/*/address | sort -u | grep -v 00:00:00:00:00:00",
     ):
-        told = [on(lab, node.name, what) for node in lab.machines]
-        assert len(set(told)) == len(told), what
+        reported = [on(lab, node.name, what) for node in lab.machines]
+        assert len(set(reported)) == len(reported), what
 
 
 def test_nodes_are_healthy_and_have_their_disks(lab: Lab) -> None:

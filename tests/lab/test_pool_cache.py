@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Flash before a pool on real kernels: modes under load, flash lost, power cut with it dirty.
+"""Flash in front of a pool (bcache): changes of mode, flash lost, power cut with dirty data.
 
 One device through all of it, in file order, and a ledger on it, which is checked at the end. In a
 laboratory of its own, whose nodes have a flash disk.
@@ -15,16 +15,17 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import faults
-from sanctl.lab.machines.faults import Disk
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults
+from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.lab.machines.spec import LabSpec
-from sanctl.lab.measure import audit
+from sanctl.lab.measure import kernel_audit
 from sanctl.system.runner import LocalRunner
-from tests.support.contract import breaches
+from tests.support import ledgers
+from tests.support.json_contract import breaches
 from tests.support.laboratory import laboratory
 
 pytestmark = pytest.mark.faults
@@ -39,7 +40,7 @@ OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
 
 
 @pytest.fixture(scope="module")
-def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def flash_bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     spec = LabSpec(name=OWN_LAB or "testflash", flash_mib=512)
     yield from laboratory(
         request, spec, is_own=OWN_LAB is not None, options=("--flash", f"{spec.flash_mib}M")
@@ -47,44 +48,36 @@ def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="module")
-def load(flash_bed: Bed) -> Iterator[Load]:
+def load(flash_bed: LabSession) -> Iterator[LedgerLoad]:
     assert flash_bed.lab.spec.has_flash, "made with sanctl lab up --flash 512M"
     for node in flash_bed.storage:
         flash_bed.sh(node.name, "sanctl pool prepare main", timeout_s=120)
     set_mode(flash_bed, "write-through")
-    scene = Scene(flash_bed, Host(flash_bed, "i1"))
-    target = scene.create(NAME, "128M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    made = scene.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=32 * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
+    scenario = Scenario(flash_bed, Initiator(flash_bed, "i1"))
+    target = scenario.create(NAME, "128M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    made = ledgers.start(scenario, NAME, target, path, rate=50, region_bytes=32 * MIB)
     yield made
-    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(made)
     set_mode(flash_bed, "write-through")
-    scene.delete(NAME)
+    scenario.delete(NAME)
 
 
 @pytest.fixture(autouse=True)
-def _audited(flash_bed: Bed) -> Iterator[None]:
+def _audited(flash_bed: LabSession) -> Iterator[None]:
     """As every test of this folder is, in the laboratory of this one."""
     yield
-    assert audit.violations(collect.views(flash_bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(flash_bed)) == []
 
 
-def set_mode(bed: Bed, mode: str) -> None:
+def set_mode(bed: LabSession, mode: str) -> None:
     """Return when the command does; asked where no pool is."""
     done = bed.sh("n3", f"sanctl pool cache main {mode} --output json", timeout_s=400)
     assert breaches("pool cache", done.stdout) == []
 
 
-def kernel_state(bed: Bed, node: str) -> tuple[str, str]:
-    """State and mode that bcache is in, told without a line of sanctl."""
+def kernel_state(bed: LabSession, node: str) -> tuple[str, str]:
+    """State and mode of bcache, read from sysfs without sanctl's code."""
     out = bed.sh(
         node,
         f"cd {SLOW}/bcache 2>/dev/null"
@@ -94,41 +87,36 @@ def kernel_state(bed: Bed, node: str) -> tuple[str, str]:
     return state, mode.strip("[]")
 
 
-def break_flash(bed: Bed, node: str, does: Disk) -> None:
-    faults.break_disk(bed.lab, bed.node(node), FLASH, does, LocalRunner())
+def break_flash(bed: LabSession, node: str, does: DiskBehaviour) -> None:
+    node_faults.break_disk(bed.lab, bed.node(node), FLASH, does, LocalRunner())
 
 
-def log(bed: Bed, node: str, since_s: float) -> str:
+def log(bed: LabSession, node: str, since_s: float) -> str:
     return bed.sh(
         node, f"journalctl -q --no-pager -o cat --since=@{since_s:.0f} SANCTL_ACTION=pool-cache",
         ok=(0, 1), timeout_s=60,
     ).stdout  # fmt: skip
 
 
-def await_log(bed: Bed, node: str, since_s: float, words: str, *, within_s: float) -> None:
+def await_log(bed: LabSession, node: str, since_s: float, words: str, *, within_s: float) -> None:
     wait_for(f"{words!r} on {node}", lambda: words in log(bed, node, since_s), within_s=within_s)
 
 
-def await_in_sync(bed: Bed, *, but_not: str = "") -> None:
+def await_in_sync(bed: LabSession, *, but_not: str = "") -> None:
     asked = next(node.name for node in bed.storage if node.name != but_not)
     wait_for(
-        "both copies in sync",
-        lambda: collect.in_sync(bed, asked, NAME),
+        "both replicas in sync",
+        lambda: collect.is_in_sync(bed, asked, NAME),
         within_s=BACK_DEADLINE_S,
         every_s=2.0,
     )
 
 
-def give_power(bed: Bed, node: str) -> None:
-    if not bed.has_power(node):  # fencing may have done it already
-        bed.give_power(node)
-
-
-def is_mounted(bed: Bed, node: str) -> bool:
+def is_mounted(bed: LabSession, node: str) -> bool:
     return bed.sh(node, "mountpoint -q /srv/sanctl/main", ok=range(256)).status == 0
 
 
-def test_modes_change_under_load(load: Load) -> None:
+def test_modes_change_under_load(load: LedgerLoad) -> None:
     bed = load.bed
     sessions = load.host.sessions(load.target)
     expected = {
@@ -144,15 +132,15 @@ def test_modes_change_under_load(load: Load) -> None:
     assert load.host.sessions(load.target) == sessions
 
 
-def test_flash_that_fails_in_write_through_costs_nothing(load: Load) -> None:
+def test_flash_that_fails_in_write_through_costs_nothing(load: LedgerLoad) -> None:
     bed = load.bed
     set_mode(bed, "write-through")
     began_s = time.time()
     try:
-        break_flash(bed, "n1", Disk.FAIL)
+        break_flash(bed, "n1", DiskBehaviour.FAIL)
         await_log(bed, "n1", began_s, "the flash has failed", within_s=90)
     finally:
-        break_flash(bed, "n1", Disk.OK)
+        break_flash(bed, "n1", DiskBehaviour.OK)
     assert is_mounted(bed, "n1")
     # A write that was in flight may have cost the disk, for as long as it takes to attach it again.
     await_in_sync(bed)
@@ -164,8 +152,8 @@ def test_flash_that_fails_in_write_through_costs_nothing(load: Load) -> None:
     assert kernel_state(bed, "n1") == ("clean", "writethrough")
 
 
-def test_power_is_cut_with_writes_on_flash_alone(load: Load) -> None:
-    """They are on flash, and the copy that comes back has them."""
+def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
+    """The writes are on flash, and the replica that comes back has them."""
     bed = load.bed
     set_mode(bed, "write-back")
     active = collect.active_node(bed, NAME)
@@ -177,22 +165,22 @@ def test_power_is_cut_with_writes_on_flash_alone(load: Load) -> None:
         lambda: collect.active_node(bed, NAME) == other,
         within_s=180,
     )
-    give_power(bed, active)
+    bed.ensure_power(active)
     await_log(bed, active, began_s, "what is on flash is right", within_s=240)
     await_in_sync(bed)
-    # From the copy that was on flash.
+    # From the replica that was on flash.
     wait_for(
-        "the move, once the cluster has heard that the copy is whole",
+        "the move, once the replica is published as UpToDate",
         lambda: not bed.sh("n3", f"sanctl device move {NAME} --to {active}", timeout_s=180).status,
         within_s=60,
         every_s=3.0,
     )
-    load.host.stop_ledger(load.run)
-    check = load.host.check_ledger(load.run)
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(load, more_than=0)
 
 
-def test_the_disk_alone_is_not_used_while_its_flash_is_away(flash_bed: Bed, writing: None) -> None:
+def test_the_disk_alone_is_not_used_while_its_flash_is_away(
+    flash_bed: LabSession, writing: None
+) -> None:
     """Another flash in its place at boot; then the right one again."""
     bed = flash_bed
     set_mode(bed, "write-back")
@@ -207,28 +195,28 @@ def test_the_disk_alone_is_not_used_while_its_flash_is_away(flash_bed: Bed, writ
     try:
         with disk.open("wb") as file:
             file.truncate(bed.lab.spec.flash_mib * MIB)
-        give_power(bed, node)
+        bed.ensure_power(node)
         await_log(bed, node, began_s, "SAN-POOL-016", within_s=240)
         assert not is_mounted(bed, node)
         assert collect.active_node(bed, NAME) == active
     finally:
         bed.cut_power(node)
         away.replace(disk)
-        give_power(bed, node)
+        bed.ensure_power(node)
     await_log(bed, node, began_s, "what is on flash is right", within_s=240)
     bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
     await_in_sync(bed, but_not=node)
 
 
-def _taken_out(bed: Bed, node: str) -> bool:
+def _taken_out(bed: LabSession, node: str) -> bool:
     if bed.has_power(node):
         bed.cut_power(node)
     return not bed.has_power(node)
 
 
 @pytest.mark.parametrize("where", ["standby", "active"])
-def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
-    flash_bed: Bed, writing: None, where: str
+def test_flash_that_fails_in_write_back_costs_the_replica_and_nothing_else(
+    flash_bed: LabSession, writing: None, where: str
 ) -> None:
     bed = flash_bed
     set_mode(bed, "write-back")
@@ -237,7 +225,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
     node = {"standby": other, "active": active}[where]
     wait_for("writes on flash alone", lambda: kernel_state(bed, node)[0] == "dirty", within_s=60)
     try:
-        break_flash(bed, node, Disk.FAIL)
+        break_flash(bed, node, DiskBehaviour.FAIL)
         # The disk alone is old: nothing may be read from it, or written to it.
         wait_for(
             "DRBD to have dropped the disk",
@@ -248,7 +236,7 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
             within_s=60,
         )
         wait_for(
-            "the pool to be told as failed",
+            "the pool to be reported as failed",
             lambda: (
                 "SAN-POOL-016"
                 in bed.sh("n3", "sanctl pool list --output json", timeout_s=60).stdout
@@ -257,10 +245,10 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
             every_s=3.0,
         )
     finally:
-        break_flash(bed, node, Disk.OK)
+        break_flash(bed, node, DiskBehaviour.OK)
     # A host is served by a node that has the data.
     wait_for(
-        "the node with the good copy to serve",
+        "the node with the good replica to serve",
         lambda: collect.active_node(bed, NAME) != node,
         within_s=120,
     )
@@ -275,9 +263,9 @@ def test_flash_that_fails_in_write_back_costs_the_copy_and_nothing_else(
 
 
 @pytest.fixture
-def writing(flash_bed: Bed, load: Load) -> Iterator[None]:
+def writing(flash_bed: LabSession, load: LedgerLoad) -> Iterator[None]:
     """A ledger of its own, in place of the first one."""
-    load.host.sh(f"systemctl stop {load.run.unit} 2>/dev/null || true", timeout_s=150)
+    ledgers.stop(load)
     run = load.host.start_ledger(
         "flash1", load.run.device, "--rate", "50", "--region", str(32 * MIB)
     )
@@ -298,9 +286,9 @@ def writing(flash_bed: Bed, load: Load) -> Iterator[None]:
     ],
 )
 def test_power_is_cut_at_a_step_of_a_change(
-    flash_bed: Bed, writing: None, step: str, mode: str
+    flash_bed: LabSession, writing: None, step: str, mode: str
 ) -> None:
-    """The agent dies there, and then the power; what comes back is whole, and changes on."""
+    """The agent dies at that step, then the power is cut; the change goes on after the boot."""
     bed = flash_bed
     set_mode(bed, "write-through" if mode == "write-back" else "write-back")
     active = collect.active_node(bed, NAME)
@@ -314,7 +302,7 @@ def test_power_is_cut_at_a_step_of_a_change(
             within_s=90,
         )
         began_s = bed.cut_power(node)
-    give_power(bed, node)
+    bed.ensure_power(node)
     await_log(bed, node, began_s, "disk and flash are together", within_s=240)
     await_in_sync(bed, but_not=node)
     set_mode(bed, mode)

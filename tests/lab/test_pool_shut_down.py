@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A pool's filesystem shuts itself down when its disk fails for a moment.
+"""A pool's filesystem that shuts itself down after a disk error: remount and resync.
 
 What it had not committed by then is gone, also acknowledged writes to places that were holes. DRBD
-knows nothing of that: it drops the disk at the first write that fails. Seen before such copies
+knows nothing of that: it drops the disk at the first write that fails. Seen before such replicas
 counted as suspect: 7 of 12800 acknowledged writes were missing after the next move.
 """
 
@@ -15,10 +15,10 @@ from threading import Thread
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import faults
-from sanctl.lab.machines.faults import Disk
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults
+from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.system.runner import LocalRunner
 from tests.support import blocks, steps
 from tests.support.blocks import Stretch
@@ -34,27 +34,27 @@ BACK_DEADLINE_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def path(scene: Scene) -> Iterator[str]:
+def path(scenario: Scenario) -> Iterator[str]:
     for beside, prefer in zip(BESIDE, ("n1", "n2"), strict=True):
-        scene.create(beside, "64M", prefer=prefer)
-    target = scene.create(NAME, "256M", prefer="n1")
-    yield scene.host.login(target, scene.portals())
-    for node in scene.bed.storage:
-        break_disk(scene.bed, node.name, Disk.OK)
+        scenario.create(beside, "64M", prefer=prefer)
+    target = scenario.create(NAME, "256M", prefer="n1")
+    yield scenario.host.login(target, scenario.portals())
+    for node in scenario.bed.storage:
+        break_disk(scenario.bed, node.name, DiskBehaviour.OK)
     for name in (NAME, *BESIDE):
-        scene.delete(name)
+        scenario.delete(name)
 
 
-def break_disk(bed: Bed, node: str, does: Disk) -> None:
-    faults.break_disk(bed.lab, bed.node(node), 1, does, LocalRunner())
+def break_disk(bed: LabSession, node: str, does: DiskBehaviour) -> None:
+    node_faults.break_disk(bed.lab, bed.node(node), 1, does, LocalRunner())
 
 
-def takes_writes(bed: Bed, node: str) -> bool:
+def takes_writes(bed: LabSession, node: str) -> bool:
     touched = "touch /srv/sanctl/main/.writable && rm /srv/sanctl/main/.writable"
     return bed.sh(node, touched, ok=range(256)).status == 0
 
 
-def log(bed: Bed, node: str, since_s: float) -> str:
+def log(bed: LabSession, node: str, since_s: float) -> str:
     return bed.sh(
         node, f"journalctl -q --no-pager -o cat --since=@{since_s:.0f} SANCTL_ACTION=aground",
         ok=(0, 1), timeout_s=60,
@@ -67,38 +67,40 @@ def stretches(nr: int) -> list[Stretch]:
     return [Stretch(first + each * BLOCKS, BLOCKS) for each in range(STRETCHES)]
 
 
-def shut_down_under_load(scene: Scene, path: str, node: str, nr: int) -> float:
+def shut_down_under_load(scenario: Scenario, path: str, node: str, nr: int) -> float:
     """Have a node's disk fail for a moment while a host writes; return when, after it writes."""
-    bed = scene.bed
+    bed = scenario.bed
     # Not that often within a day, as tests do it.
     bed.sh(node, "rm -f /var/lib/sanctl/pools/main.mounted-anew")
     began_s = time.time()
-    writer = Thread(target=blocks.write_side_by_side, args=(scene.host, path, stretches(nr)))
+    writer = Thread(target=blocks.write_side_by_side, args=(scenario.host, path, stretches(nr)))
     writer.start()
-    wait_for("writes", lambda: blocks.found(scene.host, path, stretches(nr)[0]) > 20, within_s=60)
-    break_disk(bed, node, Disk.FAIL)
+    wait_for(
+        "writes", lambda: blocks.found(scenario.host, path, stretches(nr)[0]) > 20, within_s=60
+    )
+    break_disk(bed, node, DiskBehaviour.FAIL)
     assert writer.is_alive(), "nothing was under way when the disk failed"
     wait_for("the filesystem to shut down", lambda: not takes_writes(bed, node), within_s=60)
-    break_disk(bed, node, Disk.OK)
+    break_disk(bed, node, DiskBehaviour.OK)
     writer.join()
     return began_s
 
 
-def assert_whole_on(scene: Scene, path: str, node: str, nr: int) -> None:
-    """All copies are in sync, and each block is there once this node serves."""
-    bed = scene.bed
+def assert_whole_on(scenario: Scenario, path: str, node: str, nr: int) -> None:
+    """All replicas are in sync, and each block is there once this node serves."""
+    bed = scenario.bed
     for name in (NAME, *BESIDE):
         wait_for(
-            f"both copies of {name} in sync",
+            f"both replicas of {name} in sync",
             lambda device=name: (  # type: ignore[misc]
-                collect.in_sync(bed, collect.active_node(bed, device), device)
+                collect.is_in_sync(bed, collect.active_node(bed, device), device)
             ),
             within_s=BACK_DEADLINE_S,
             every_s=3.0,
         )
     for active in (node, "n1"):
         wait_for(
-            "the move, once the cluster has heard that the copy is whole",
+            "the move, once the replica is published as UpToDate",
             lambda to=active: (
                 not bed.sh(  # type: ignore[misc]
                     "n3", f"sanctl device move {NAME} --to {to}", ok=range(256), timeout_s=180
@@ -107,24 +109,24 @@ def assert_whole_on(scene: Scene, path: str, node: str, nr: int) -> None:
             within_s=60,
             every_s=3.0,
         )
-        there = {at: blocks.found(scene.host, path, at) for at in stretches(nr)}
+        there = {at: blocks.found(scenario.host, path, at) for at in stretches(nr)}
         assert there == dict.fromkeys(stretches(nr), BLOCKS), active
 
 
 @pytest.mark.parametrize(("nr", "node"), [(0, "n2"), (1, "n1")])
-def test_it_is_mounted_anew_and_the_copy_filled(
-    scene: Scene, path: str, nr: int, node: str
+def test_the_filesystem_is_remounted_and_the_replica_resynced(
+    scenario: Scenario, path: str, nr: int, node: str
 ) -> None:
     """Under the standby, and under the node that serves."""
-    bed = scene.bed
-    began_s = shut_down_under_load(scene, path, node, nr)
+    bed = scenario.bed
+    began_s = shut_down_under_load(scenario, path, node, nr)
     wait_for(
-        "the copy to be distrusted",
+        "the replica to be distrusted",
         lambda: "they are filled anew" in log(bed, node, began_s),
         within_s=120,
         every_s=2.0,
     )
-    assert_whole_on(scene, path, node, nr)
+    assert_whole_on(scenario, path, node, nr)
     assert takes_writes(bed, node)
     wait_for(
         "nothing to be left for an operator",
@@ -143,24 +145,23 @@ def test_it_is_mounted_anew_and_the_copy_filled(
         (5, "aground-distrusted"),
     ],
 )
-def test_the_agent_dies_on_the_way(scene: Scene, path: str, nr: int, step: str) -> None:
-    bed = scene.bed
+def test_the_agent_dies_on_the_way(scenario: Scenario, path: str, nr: int, step: str) -> None:
+    bed = scenario.bed
     point = f"/run/sanctl/die-after/{step}"
     bed.sh("n2", f"mkdir -p /run/sanctl/die-after; touch {point}")
-    shut_down_under_load(scene, path, "n2", nr)
+    shut_down_under_load(scenario, path, "n2", nr)
     wait_for(
         f"the agent to die after {step}",
         lambda: bed.sh("n2", f"test -e {point}", ok=range(256)).status == 1,
         within_s=120,
     )
-    assert_whole_on(scene, path, "n2", nr)
+    assert_whole_on(scenario, path, "n2", nr)
 
 
-def test_a_boot_in_its_place_is_no_way_around(scene: Scene, path: str) -> None:
-    bed, nr = scene.bed, 6
-    began_s = shut_down_under_load(scene, path, "n2", nr)
+def test_a_boot_in_its_place_is_no_way_around(scenario: Scenario, path: str) -> None:
+    bed, nr = scenario.bed, 6
+    began_s = shut_down_under_load(scenario, path, "n2", nr)
     wait_for("the note", lambda: "shut itself down" in log(bed, "n2", began_s), within_s=60)
     bed.cut_power("n2")
-    if not bed.has_power("n2"):
-        bed.give_power("n2")
-    assert_whole_on(scene, path, "n2", nr)
+    bed.ensure_power("n2")
+    assert_whole_on(scenario, path, "n2", nr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A read cache in RAM on real kernels: its size, where it is, and that it is never wrong.
+"""The read cache in RAM (dm-cache): its size, the node that has it, no stale read.
 
 In file order, on one device under a ledger in its second half; the first half is for the host's
 own blocks.
@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
+from tests.support import ledgers
 
 pytestmark = pytest.mark.faults
 
@@ -31,25 +32,19 @@ BACK_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
-    target = scene.create(NAME, "128M", prefer="n1")
-    path = scene.host.login(target, [node.address(Network.ISCSI) for node in scene.bed.storage])
-    made = scene.start_load(
-        NAME,
-        target,
-        path,
-        rate=20,
-        region_bytes=32 * MIB,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "128M", prefer="n1")
+    path = scenario.host.login(
+        target, [node.address(Network.ISCSI) for node in scenario.bed.storage]
     )
+    made = ledgers.start(scenario, NAME, target, path, rate=20, region_bytes=32 * MIB)
     yield made
-    scene.host.sh(f"systemctl stop {made.run.unit} 2>/dev/null || true", timeout_s=150)
-    scene.delete(NAME)
+    ledgers.stop(made)
+    scenario.delete(NAME)
 
 
-def cache_of(bed: Bed, node: str) -> dict[str, Any]:
-    """What is told of a replica's cache."""
+def cache_of(bed: LabSession, node: str) -> dict[str, Any]:
+    """Return the cache of a replica as `device show` has it."""
     shown = bed.sh("n3", f"sanctl device show {NAME} --output json", timeout_s=90).stdout
     replicas = json.loads(shown)["data"]["replicas"]
     found = next(each["cache"] for each in replicas if each["node"] == node)
@@ -57,8 +52,8 @@ def cache_of(bed: Bed, node: str) -> dict[str, Any]:
     return found
 
 
-def parts(bed: Bed, node: str) -> str:
-    """What of a read cache the kernel of a node has, told without a line of sanctl."""
+def parts(bed: LabSession, node: str) -> str:
+    """Return the dm devices and files of a read cache on a node, read without sanctl's code."""
     return bed.sh(
         node,
         f"dmsetup ls | grep '^sanctl-{NAME}.ram'; losetup -n -O BACK-FILE | grep /ram/{NAME};"
@@ -66,11 +61,11 @@ def parts(bed: Bed, node: str) -> str:
     ).stdout.strip()
 
 
-def set_read_cache(bed: Bed, size: str, mode: str = "none") -> None:
+def set_read_cache(bed: LabSession, size: str, mode: str = "none") -> None:
     bed.sh("n3", f"sanctl device cache {NAME} {mode} --read-cache {size}", timeout_s=150)
 
 
-def write_blocks(load: Load, word: str, count: int, at: int = 16384) -> None:
+def write_blocks(load: LedgerLoad, word: str, count: int, at: int = 16384) -> None:
     """Write a word over and over into blocks of 4 KiB in the second half of the device."""
     load.host.sh(
         f"yes {word} | dd of={load.run.device} bs=4096 count={count} seek={at} oflag=direct"
@@ -79,7 +74,7 @@ def write_blocks(load: Load, word: str, count: int, at: int = 16384) -> None:
     )
 
 
-def read_blocks(load: Load, count: int, at: int = 16384) -> dict[str, int]:
+def read_blocks(load: LedgerLoad, count: int, at: int = 16384) -> dict[str, int]:
     """How often each word is in these blocks, past the host's own cache."""
     out = load.host.sh(
         f"dd if={load.run.device} bs=4096 count={count} skip={at} iflag=direct 2>/dev/null"
@@ -89,7 +84,7 @@ def read_blocks(load: Load, count: int, at: int = 16384) -> dict[str, int]:
     return {word: int(times) for times, word in (line.split() for line in out.splitlines())}
 
 
-def test_it_holds_what_is_read_and_no_more_ram_than_its_size(load: Load) -> None:
+def test_it_holds_what_is_read_and_no_more_ram_than_its_size(load: LedgerLoad) -> None:
     bed = load.bed
     set_read_cache(bed, "16M")
     assert cache_of(bed, "n1")["read"] == SIZE and parts(bed, "n1") != ""
@@ -106,16 +101,16 @@ def test_it_holds_what_is_read_and_no_more_ram_than_its_size(load: Load) -> None
         read_blocks(load, 2048)
     used = bed.sh("n1", f"du -B1 -c /run/sanctl/ram/{NAME}.* | tail -1").stdout.split()[0]
     assert 0 < int(used) < SIZE + 5 * MIB, used
-    told = wait_for(
+    reported = wait_for(
         "hits",
-        lambda: told if (told := cache_of(bed, "n1"))["read_hit_percent"] else None,
+        lambda: reported if (reported := cache_of(bed, "n1"))["read_hit_percent"] else None,
         within_s=SOON_S,
         every_s=3.0,
     )
-    assert 0 < told["read_held"] <= SIZE
+    assert 0 < reported["read_held"] <= SIZE
 
 
-def test_a_write_is_on_the_disk_and_read_back(load: Load) -> None:
+def test_a_write_is_on_the_disk_and_read_back(load: LedgerLoad) -> None:
     bed = load.bed
     write_blocks(load, "new", 2048)
     assert read_blocks(load, 2048) == {"new": 2048 * 1024}
@@ -130,24 +125,24 @@ def test_a_write_is_on_the_disk_and_read_back(load: Load) -> None:
         assert int(out) == 2048 * 1024, node.name
 
 
-def test_what_is_unmapped_reads_as_zeros(load: Load) -> None:
+def test_what_is_unmapped_reads_as_zeros(load: LedgerLoad) -> None:
     """dm-cache alone would go on to give what it held."""
     bed = load.bed
     assert read_blocks(load, 2048) == {"new": 2048 * 1024}
     disk = f"$(dmsetup info -c --noheadings -o blkdevname sanctl-{NAME}.disk)"
-    told = bed.sh("n1", f"cat /sys/block/{disk}/queue/discard_max_bytes").stdout
-    assert told.strip() == "0"
+    reported = bed.sh("n1", f"cat /sys/block/{disk}/queue/discard_max_bytes").stdout
+    assert reported.strip() == "0"
     # As a host would that has not heard yet that it cannot.
     bed.sh("n1", f"blkdiscard -f --offset {64 * MIB} --length {4 * MIB} {TOP}", timeout_s=120)
     assert read_blocks(load, 1024) == {"zzzz": 1024 * 1024}
     assert read_blocks(load, 1024, at=16384 + 1024) == {"new": 1024 * 1024}
-    # And hosts are told that they cannot.
+    # And the targets report so to hosts.
     attribute = f"/sys/kernel/config/target/core/iblock_*/sanctl-{NAME}/attrib/emulate_tpu"
     for node in bed.storage:
         assert bed.sh(node.name, f"cat {attribute}").stdout.strip() == "0"
 
 
-def test_it_grows_shrinks_and_goes_while_hosts_write(load: Load) -> None:
+def test_it_grows_shrinks_and_goes_while_hosts_write(load: LedgerLoad) -> None:
     bed = load.bed
     for size, wanted in (("32M", 32 * MIB), ("8M", 8 * MIB), ("none", None)):
         set_read_cache(bed, size)
@@ -158,7 +153,7 @@ def test_it_grows_shrinks_and_goes_while_hosts_write(load: Load) -> None:
     set_read_cache(bed, "16M", mode="write-through")
 
 
-def test_more_ram_than_there_is_is_refused_by_the_node(load: Load) -> None:
+def test_more_ram_than_there_is_is_refused_by_the_node(load: LedgerLoad) -> None:
     bed = load.bed
     held = bed.sh("n1", "mkdir -p /run/hog && mount -t ramfs hog /run/hog; free -b | grep Mem:")
     total = int(held.stdout.split()[1])
@@ -166,8 +161,8 @@ def test_more_ram_than_there_is_is_refused_by_the_node(load: Load) -> None:
         free = int(held.stdout.split()[6])
         bed.sh("n1", f"head -c {max(free - total // 4, 0)} /dev/zero >/run/hog/hog", timeout_s=120)
         set_read_cache(bed, "128M", mode="write-through")
-        told = cache_of(bed, "n1")
-        assert (told["read"], told["read_reason"]) == (0, "no-ram")
+        reported = cache_of(bed, "n1")
+        assert (reported["read"], reported["read_reason"]) == (0, "no-ram")
     finally:
         bed.sh("n1", "umount /run/hog")
     wait_for(
@@ -178,7 +173,7 @@ def test_more_ram_than_there_is_is_refused_by_the_node(load: Load) -> None:
     )
 
 
-def test_it_is_away_while_the_copies_are_compared(load: Load) -> None:
+def test_it_is_away_while_the_replicas_are_compared(load: LedgerLoad) -> None:
     bed = load.bed
     set_read_cache(bed, "16M", mode="write-through")
     with bed.stream(
@@ -200,7 +195,7 @@ def test_it_is_away_while_the_copies_are_compared(load: Load) -> None:
     )
 
 
-def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
+def test_it_follows_the_device_and_grows_with_it(load: LedgerLoad) -> None:
     bed = load.bed
     bed.sh("n3", f"sanctl device move {NAME} --to n2", timeout_s=150)
     wait_for(
@@ -212,7 +207,7 @@ def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
     bed.sh("n3", f"sanctl device resize {NAME} 160M", timeout_s=150)
     wait_for(
         "the read cache of the larger device",
-        lambda: cache_of(bed, "n2")["read"] == SIZE and collect.in_sync(bed, "n2", NAME),
+        lambda: cache_of(bed, "n2")["read"] == SIZE and collect.is_in_sync(bed, "n2", NAME),
         within_s=SOON_S,
         every_s=3.0,
     )
@@ -220,8 +215,8 @@ def test_it_follows_the_device_and_grows_with_it(load: Load) -> None:
     assert read_blocks(load, 1024, at=16384 + 1024) == {"new": 1024 * 1024}
 
 
-def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
-    """It held no write that was nowhere else; who takes over begins with an empty one."""
+def test_the_power_of_the_node_that_serves_is_cut(load: LedgerLoad) -> None:
+    """The read cache held no dirty data; the node that takes over starts with an empty one."""
     bed = load.bed
     write_blocks(load, "cut", 1024, at=16384 + 1024)
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
@@ -234,9 +229,10 @@ def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
         every_s=3.0,
     )
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
-    if not bed.has_power("n2"):  # Fencing may have given it back.
-        bed.give_power("n2")
-    wait_for("both copies", lambda: collect.in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0)
+    bed.ensure_power("n2")
+    wait_for(
+        "both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=BACK_S, every_s=3.0
+    )
     assert parts(bed, "n2") == "", "a standby reads nothing"
     bed.sh("n3", f"sanctl device move {NAME} --to n2", timeout_s=150)
     wait_for(
@@ -248,7 +244,7 @@ def test_the_power_of_the_node_that_serves_is_cut(load: Load) -> None:
     assert read_blocks(load, 1024, at=16384 + 1024) == {"cut": 1024 * 1024}
 
 
-def test_what_a_killed_agent_has_left_is_cleared_up(load: Load) -> None:
+def test_what_a_killed_agent_has_left_is_cleared_up(load: LedgerLoad) -> None:
     """Dead after the parts were made, before anything led onto them; and the other way round."""
     bed = load.bed
     set_read_cache(bed, "none", mode="write-through")
@@ -278,7 +274,7 @@ def test_what_a_killed_agent_has_left_is_cleared_up(load: Load) -> None:
         f" dmsetup resume sanctl-{NAME}.disk",
     )
     wait_for(
-        "the read cache to be made anew",
+        "the read cache to be made again",
         lambda: cache_of(bed, "n2")["read"] == SIZE,
         within_s=SOON_S,
         every_s=3.0,
@@ -286,7 +282,7 @@ def test_what_a_killed_agent_has_left_is_cleared_up(load: Load) -> None:
 
 
 def test_a_table_that_was_only_loaded_is_not_taken_for_the_one_in_force(
-    load: Load,
+    load: LedgerLoad,
 ) -> None:
     """An agent killed between the two: sysfs shows what both tables lead onto."""
     bed = load.bed
@@ -299,8 +295,5 @@ def test_a_table_that_was_only_loaded_is_not_taken_for_the_one_in_force(
     assert parts(bed, "n2") == ""
 
 
-def test_after_all_that_no_acknowledged_write_is_lost(load: Load) -> None:
-    load.host.stop_ledger(load.run)
-    check = load.host.check_ledger(load.run)
-    assert check["acknowledged"] > 100
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+def test_no_acknowledged_write_is_lost_in_the_end(load: LedgerLoad) -> None:
+    ledgers.assert_nothing_lost(load, more_than=100)

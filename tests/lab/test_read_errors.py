@@ -18,13 +18,13 @@ import pytest
 
 from sanctl.errors import CommandError
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import faults, rollout
-from sanctl.lab.machines.faults import Disk
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults, rollout
+from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.lab.machines.spec import LabSpec
-from sanctl.lab.measure import audit
+from sanctl.lab.measure import kernel_audit
 from tests.support import steps, unreadable
 from tests.support.laboratory import laboratory
 from tests.support.unreadable import (
@@ -51,19 +51,19 @@ class Fault(NamedTuple):
 
     name: str
     is_flash: bool
-    does: Disk
+    does: DiskBehaviour
     sectors: tuple[int, ...] = ()
 
 
 FAULTS = (
-    Fault("the disk's superblock", False, Disk.BAD, (BCACHE_SECTOR,)),
-    Fault("the disk, all reads", False, Disk.UNREADABLE),
-    Fault("the disk, now and then", False, Disk.FLAKY),
-    Fault("the flash's superblock", True, Disk.BAD, (BCACHE_SECTOR,)),
-    Fault("the flash, all reads", True, Disk.UNREADABLE),
-    Fault("the flash, now and then", True, Disk.FLAKY),
+    Fault("the disk's superblock", False, DiskBehaviour.BAD, (BCACHE_SECTOR,)),
+    Fault("the disk, all reads", False, DiskBehaviour.UNREADABLE),
+    Fault("the disk, now and then", False, DiskBehaviour.FLAKY),
+    Fault("the flash's superblock", True, DiskBehaviour.BAD, (BCACHE_SECTOR,)),
+    Fault("the flash, all reads", True, DiskBehaviour.UNREADABLE),
+    Fault("the flash, now and then", True, DiskBehaviour.FLAKY),
 )
-UNDER_BCACHE = Fault("the filesystem's superblock", False, Disk.BAD, (EXT4_SECTOR,))
+UNDER_BCACHE = Fault("the filesystem's superblock", False, DiskBehaviour.BAD, (EXT4_SECTOR,))
 
 
 def fault_id(fault: Fault) -> str:
@@ -71,17 +71,17 @@ def fault_id(fault: Fault) -> str:
 
 
 @contextlib.contextmanager
-def broken(bed: Bed, fault: Fault) -> Iterator[None]:
+def broken(bed: LabSession, fault: Fault) -> Iterator[None]:
     number = bed.lab.spec.all_disks if fault.is_flash else ORIGIN
     break_disk(bed, NODE, number, fault.does, *fault.sectors)
     try:
         yield
     finally:
-        break_disk(bed, NODE, number, Disk.OK)
+        break_disk(bed, NODE, number, DiskBehaviour.OK)
 
 
 @pytest.fixture(scope="module")
-def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def flash_bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     spec = LabSpec(name=OWN_LAB or "testeio", flash_mib=512)
     yield from laboratory(
         request, spec, is_own=OWN_LAB is not None, options=("--flash", f"{spec.flash_mib}M")
@@ -89,22 +89,22 @@ def flash_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 @pytest.fixture(autouse=True)
-def _audited(flash_bed: Bed) -> Iterator[None]:
+def _audited(flash_bed: LabSession) -> Iterator[None]:
     """As every test of this folder is, in the laboratory of this one."""
     yield
-    assert audit.violations(collect.views(flash_bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(flash_bed)) == []
 
 
 @pytest.fixture(scope="module")
-def written(flash_bed: Bed) -> Iterator[Written]:
+def written(flash_bed: LabSession) -> Iterator[Written]:
     assert flash_bed.lab.spec.has_flash, "made with sanctl lab up --flash 512M"
-    made = Written(Scene(flash_bed, Host(flash_bed, "i1")), "eio0", "main")
+    made = Written(Scenario(flash_bed, Initiator(flash_bed, "i1")), "eio0", "main")
     yield made
     made.delete()
 
 
 @pytest.fixture(scope="module")
-def standby(written: Written) -> Iterator[Bed]:
+def standby(written: Written) -> Iterator[LabSession]:
     """The pool of a node whose replicas are down, mounted."""
     bed = written.scene.bed
     began_s = time.time()
@@ -122,20 +122,20 @@ def standby(written: Written) -> Iterator[Bed]:
     written.check()
 
 
-def set_mode(bed: Bed, mode: str) -> None:
+def set_mode(bed: LabSession, mode: str) -> None:
     bed.sh("n3", f"sanctl pool cache main {mode} --timeout 60", ok=(0, 7), timeout_s=120)
 
 
-def prepare(bed: Bed, *, ok: range = range(1), node: str = NODE) -> tuple[int, str]:
+def prepare(bed: LabSession, *, ok: range = range(1), node: str = NODE) -> tuple[int, str]:
     done = bed.sh(node, "sanctl pool prepare main", ok=ok, timeout_s=300)
     return done.status, (done.stdout + done.stderr).strip()
 
 
-def is_mounted(bed: Bed) -> bool:
+def is_mounted(bed: LabSession) -> bool:
     return bed.sh(NODE, f"mountpoint -q {PATH}", ok=range(256)).status == 0
 
 
-def set_node_mode(bed: Bed, mode: str) -> None:
+def set_node_mode(bed: LabSession, mode: str) -> None:
     """Bring a node in standby there, whose agent follows nothing."""
     kernels = {"write-back": "writeback", "write-through": "writethrough"}
     if mode == "write-back":
@@ -158,7 +158,7 @@ def set_node_mode(bed: Bed, mode: str) -> None:
         bed.sh(NODE, f"rm -f {NOTES}/main.write-back; sync")
 
 
-def unmounted(bed: Bed, mode: str) -> dict[str, dict[str, str]]:
+def unmounted(bed: LabSession, mode: str) -> dict[str, dict[str, str]]:
     """Stop a pool that holds new data, in write-back on flash alone; return what is there."""
     if not is_mounted(bed) and prepare(bed, ok=range(256))[0]:
         # A test before this one has failed.
@@ -177,11 +177,11 @@ def unmounted(bed: Bed, mode: str) -> dict[str, dict[str, str]]:
     return {**there, **devices(bed)}
 
 
-def devices(bed: Bed) -> dict[str, dict[str, str]]:
+def devices(bed: LabSession) -> dict[str, dict[str, str]]:
     return {"devices": unreadable.identity(bed, NODE), "notes": unreadable.notes(bed, NODE)}
 
 
-def assert_as_before(bed: Bed, before: dict[str, dict[str, str]]) -> None:
+def assert_as_before(bed: LabSession, before: dict[str, dict[str, str]]) -> None:
     """The devices are those, and once the disk answers the pool comes back with what it held."""
     assert devices(bed) == {key: before[key] for key in ("devices", "notes")}
     print(f"  then: {prepare(bed)[1]}")
@@ -192,23 +192,23 @@ def assert_as_before(bed: Bed, before: dict[str, dict[str, str]]) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", FAULTS, ids=fault_id)
 @pytest.mark.parametrize("mode", ["write-back", "write-through"])
-def test_a_pool_that_was_made_is_prepared(standby: Bed, mode: str, fault: Fault) -> None:
+def test_a_pool_that_was_made_is_prepared(standby: LabSession, mode: str, fault: Fault) -> None:
     before = unmounted(standby, mode)
     with broken(standby, fault):
         # One that fails now and then is met in both of its states.
-        for _ in range(4 if fault.does is Disk.FLAKY else 1):
+        for _ in range(4 if fault.does is DiskBehaviour.FLAKY else 1):
             status, said = prepare(standby, ok=range(256))
             print(f"  {mode}, {fault.name}: {status} {said}")
             standby.sh(NODE, f"systemctl stop {UNITS}; {RELEASE}", timeout_s=120)
     assert_as_before(standby, before)
-    if fault.does is not Disk.FLAKY:
+    if fault.does is not DiskBehaviour.FLAKY:
         assert status != 0 and "SAN-" in said
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("command", ["prepare", "mount"])
 def test_the_filesystems_superblock_cannot_be_read_under_a_whole_bcache(
-    standby: Bed, command: str
+    standby: LabSession, command: str
 ) -> None:
     """Its flash begins cold, as after each power cut."""
     before = unmounted(standby, "write-through")
@@ -230,7 +230,7 @@ def test_the_filesystems_superblock_cannot_be_read_under_a_whole_bcache(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", [FAULTS[0], FAULTS[3], FAULTS[4]], ids=fault_id)
-def test_a_pool_in_use_is_prepared(standby: Bed, fault: Fault) -> None:
+def test_a_pool_in_use_is_prepared(standby: LabSession, fault: Fault) -> None:
     unmounted(standby, "write-back")
     prepare(standby)
     before = {"files": unreadable.files(standby, NODE, PATH), **devices(standby)}
@@ -244,7 +244,7 @@ def test_a_pool_in_use_is_prepared(standby: Bed, fault: Fault) -> None:
 
 
 @pytest.mark.faults
-def test_a_rollout_over_a_pool_that_was_made(standby: Bed) -> None:
+def test_a_rollout_over_a_pool_that_was_made(standby: LabSession) -> None:
     """The node has come back, and its pool cannot be mounted."""
     before = unmounted(standby, "write-back")
     with broken(standby, FAULTS[0]):
@@ -268,7 +268,7 @@ def inodes(files: dict[str, str]) -> dict[str, str]:
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", [FAULTS[0], FAULTS[1], FAULTS[3], FAULTS[4]], ids=fault_id)
 def test_a_blank_disk_with_a_sector_that_cannot_be_read_is_not_blank(
-    standby: Bed, fault: Fault
+    standby: LabSession, fault: Fault
 ) -> None:
     """A disk that was never a pool's: it may be anybody's, until what it holds could be read."""
     unmounted(standby, "write-through")
@@ -315,7 +315,7 @@ def test_a_blank_disk_with_a_sector_that_cannot_be_read_is_not_blank(
     ],
     ids=lambda each: each if isinstance(each, str) else fault_id(each),
 )
-def test_a_node_boots_with_it(standby: Bed, mode: str, fault: Fault) -> None:
+def test_a_node_boots_with_it(standby: LabSession, mode: str, fault: Fault) -> None:
     """Power is cut, and at the next boot the disk cannot be read before anything is mounted."""
     bed = standby
     unmounted(bed, mode)
@@ -323,7 +323,7 @@ def test_a_node_boots_with_it(standby: Bed, mode: str, fault: Fault) -> None:
     bed.sh(NODE, "echo 0 >/sys/block/bcache0/bcache/writeback_running")
     before = {"files": unreadable.files(bed, NODE, PATH), **devices(bed)}
     number = bed.lab.spec.all_disks if fault.is_flash else ORIGIN
-    script = faults.disk_script(number, fault.does, sectors=fault.sectors)
+    script = node_faults.disk_script(number, fault.does, sectors=fault.sectors)
     bed.sh(
         NODE,
         "mkdir -p /etc/systemd/system/lab-disks.service.d; cat >/usr/lib/sanctl-lab/bad;"
@@ -334,8 +334,7 @@ def test_a_node_boots_with_it(standby: Bed, mode: str, fault: Fault) -> None:
     boot = steps.boot_id(bed, NODE)
     began_s = bed.cut_power(NODE)
     try:
-        if not bed.has_power(NODE):
-            bed.give_power(NODE)
+        bed.ensure_power(NODE)
         wait_for(
             "another boot", lambda: steps.boot_id(bed, NODE) != boot, within_s=120, every_s=1.0
         )
@@ -354,7 +353,7 @@ def test_a_node_boots_with_it(standby: Bed, mode: str, fault: Fault) -> None:
             assert unreadable.files(bed, NODE, PATH) == before["files"]
     finally:
         bed.sh(NODE, "rm -r /etc/systemd/system/lab-disks.service.d; systemctl daemon-reload")
-        break_disk(bed, NODE, number, Disk.OK)
+        break_disk(bed, NODE, number, DiskBehaviour.OK)
     found = devices(bed)
     if mode == "write-through":  # what it held, the disk has
         before["devices"]["flash"] = found["devices"]["flash"]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene, await_cluster
-from sanctl.lab.machines.faults import Disk
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario, await_members_online
+from sanctl.lab.machines.node_faults import DiskBehaviour
 from tests.support import steps, unreadable
 from tests.support.unreadable import NODE, SIZE_MIB, Written, break_disk
 
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
     number: int
 
     @property
-    def bed(self) -> Bed:
+    def bed(self) -> LabSession:
         return self.written.scene.bed
 
     @property
@@ -48,15 +48,15 @@ class Kept(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def kept(bed: Bed) -> Iterator[Kept]:
+def kept(bed: LabSession) -> Iterator[Kept]:
     pool, number = ("disk2", 2) if bed.lab.spec.has_flash else ("main", 1)
-    made = Kept(Written(Scene(bed, Host(bed, "i1")), "eio1", pool), pool, number)
+    made = Kept(Written(Scenario(bed, Initiator(bed, "i1")), "eio1", pool), pool, number)
     bed.sh("n3", f"sanctl node standby {NODE}", timeout_s=240)
     put_apart(made, "data", fillers=32)
     put_apart(made, "meta", fillers=64)
     online(made)
     yield made
-    break_disk(bed, NODE, number, Disk.OK)
+    break_disk(bed, NODE, number, DiskBehaviour.OK)
     online(made)
     made.written.check()
     made.written.delete()
@@ -103,7 +103,7 @@ def hide(kept: Kept, path: str, sector: int) -> None:
     """
 
     def is_refused() -> bool:
-        break_disk(kept.bed, NODE, kept.number, Disk.BAD, sector)
+        break_disk(kept.bed, NODE, kept.number, DiskBehaviour.BAD, sector)
         said = kept.bed.sh(NODE, f"stat {path}", ok=range(256)).stderr
         return "Input/output error" in said
 
@@ -142,9 +142,9 @@ def test_a_replica_is_started_over_files_that_cannot_be_looked_at(
     began_s = time.time()
     try:
         if what == "all reads":
-            break_disk(bed, NODE, kept.number, Disk.UNREADABLE)
+            break_disk(bed, NODE, kept.number, DiskBehaviour.UNREADABLE)
         elif what == "now and then":
-            break_disk(bed, NODE, kept.number, Disk.FLAKY)
+            break_disk(bed, NODE, kept.number, DiskBehaviour.FLAKY)
         else:
             folder = f"{kept.path}/devices"
             path = {"folder": f"{folder}/{name}", "pool": f"{kept.path}/.sanctl-pool"}.get(what)
@@ -163,7 +163,7 @@ def test_a_replica_is_started_over_files_that_cannot_be_looked_at(
         print(f"  {what}, suspect: {is_suspect}")
         for line in unreadable.journal(bed, NODE, began_s):
             print(f"    {line}")
-        break_disk(bed, NODE, kept.number, Disk.OK)
+        break_disk(bed, NODE, kept.number, DiskBehaviour.OK)
     assert steps.boot_id(bed, NODE) == boot, "it was fenced"
     # A filesystem whose root cannot be read passes for one that shut itself down: unmounted, and
     # its copies filled anew.
@@ -211,7 +211,7 @@ def in_write_back(kept: Kept) -> Iterator[Kept]:
     wait_for("write-back", lambda: kernel_mode(kept) == "write-back", within_s=60)
     bed.sh(NODE, f"rm -r {folder}; sync")
     yield kept
-    break_disk(bed, NODE, kept.number, Disk.OK)
+    break_disk(bed, NODE, kept.number, DiskBehaviour.OK)
     kept.written.await_in_sync()
     bed.sh("n3", f"sanctl device cache {kept.written.name} none", timeout_s=180)
 
@@ -251,7 +251,7 @@ def test_monitors_cannot_read_the_marker(in_write_back: Kept) -> None:
     )  # fmt: skip
     tell(kept, f"monitor; move: {moved.status} {moved.stdout}{moved.stderr}", began_s)
     assert kept.written.serves("n1")
-    break_disk(bed, NODE, kept.number, Disk.OK)
+    break_disk(bed, NODE, kept.number, DiskBehaviour.OK)
     kept.written.await_in_sync()
     after = {name: text.split()[0] for name, text in unreadable.files(bed, NODE, kept.path).items()}
     after = {name: inode for name, inode in after.items() if not name.endswith(".ram")}
@@ -279,9 +279,8 @@ def test_the_active_node_is_left_alone_and_cannot_read_its_marker(in_write_back:
     )
     tell(kept, "alone", began_s)
     assert log != "write-back"
-    break_disk(bed, NODE, kept.number, Disk.OK)
-    if not bed.has_power("n1"):
-        bed.give_power("n1")
-    await_cluster(bed)
+    break_disk(bed, NODE, kept.number, DiskBehaviour.OK)
+    bed.ensure_power("n1")
+    await_members_online(bed)
     kept.written.await_in_sync()
     kept.written.move("n1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The nodes' own drbdadm reads the resource files, those of DRBD 9 too; the kernel is not asked."""
+"""drbdadm on a node parses the resource files, those for DRBD 9 too; no kernel is involved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.harness.lab_session import LabSession
 from tests.support.resource_files import (
     COPIES,
     GLOBAL,
@@ -18,7 +18,7 @@ from tests.support.resource_files import (
 
 
 @pytest.mark.parametrize(("generation", "copies"), COPIES)
-def test_drbdadm_reads_it(bed: Bed, generation: int, copies: int) -> None:
+def test_drbdadm_reads_it(bed: LabSession, generation: int, copies: int) -> None:
     settings = shlex.join(f"{key}={value}" for key, value in environment(generation).items())
     done = bed.sh(
         bed.storage[0].name,

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The playbook against nodes that it has already been run on, and rtslib's view of our targets."""
+"""The playbook a second time changes nothing; secrets are root's; rtslib reads our targets."""
 
 from __future__ import annotations
 
 import json
 
-from sanctl.lab.harness.lab_session import Bed
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
 
 
-def test_a_second_run_changes_nothing(bed: Bed) -> None:
+def test_a_second_run_changes_nothing(bed: LabSession) -> None:
     assert rollout.run(bed.lab) == 0
 
 
-def test_check_mode_runs_through_and_finds_nothing_to_do(bed: Bed) -> None:
+def test_check_mode_runs_through_and_finds_nothing_to_do(bed: LabSession) -> None:
     assert rollout.run(bed.lab, arguments=("--check", "--diff")) == 0
 
 
-def test_secrets_are_for_root_alone(bed: Bed) -> None:
+def test_secrets_are_for_root_alone(bed: LabSession) -> None:
     for node in bed.cluster:
         modes = bed.sh(
             node.name,
@@ -29,12 +29,12 @@ def test_secrets_are_for_root_alone(bed: Bed) -> None:
             assert (int(mode, 8) & 0o077, owner) == (0, "root"), name
         secret = bed.sh(node.name, "cat /etc/sanctl/drbd.secret").stdout.strip()
         assert secret
-        told = bed.sh(
+        reported = bed.sh(
             node.name,
             f"journalctl -b | grep -cF '{secret}'; cibadmin --query | grep -cF '{secret}'",
             ok=(0, 1),
         ).stdout.split()
-        assert told == ["0", "0"]
+        assert reported == ["0", "0"]
 
 
 _RTSLIB = """
@@ -56,15 +56,15 @@ print(json.dumps([
 """
 
 
-def test_rtslib_reads_what_the_agents_wrote(scene: Scene) -> None:
+def test_rtslib_reads_what_the_agents_wrote(scenario: Scenario) -> None:
     """A second opinion on our own configfs driver, by the library that the field uses."""
-    scene.create("rtsview", "64M", prefer="n2")
+    scenario.create("rtsview", "64M", prefer="n2")
     try:
         for number, node in enumerate(("n1", "n2"), start=1):
-            shown = scene.bed.sh(node, "python3 -", stdin=_RTSLIB).stdout
+            shown = scenario.bed.sh(node, "python3 -", stdin=_RTSLIB).stdout
             ((iqn, tag, is_enabled, initiators, luns),) = json.loads(shown)
-            assert iqn == f"{scene.iqn_prefix()}.rtsview"
-            assert (tag, is_enabled, initiators) == (number, True, [scene.host.iqn])
+            assert iqn == f"{scenario.iqn_prefix()}.rtsview"
+            assert (tag, is_enabled, initiators) == (number, True, [scenario.host.iqn])
             assert luns == [[0, "sanctl-rtsview", f"sanctl-{number}"]]
     finally:
-        scene.sanctl("device", "delete", "rtsview", "--yes", timeout_s=120)
+        scenario.sanctl("device", "delete", "rtsview", "--yes", timeout_s=120)

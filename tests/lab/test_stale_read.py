@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node that others have taken over from, and that a host still reaches: it gives no old data.
+"""A node cut off from the cluster that a host still reaches: it returns no stale data.
 
 The node that serves is cut off from the whole cluster, on sync and heartbeat; the iscsi network is
 whole. All the while the host reads down the path to that node alone, past multipath, blocks that
@@ -17,15 +17,15 @@ from pathlib import Path
 import pytest
 
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import network_cuts
 from sanctl.lab.machines.spec import Network
-from sanctl.lab.measure import audit
-from sanctl.lab.measure.ledger_writer import Kind
+from sanctl.lab.measure import kernel_audit
+from sanctl.lab.measure.ledger_writer import RecordKind
 from sanctl.system.runner import LocalRunner
-from tests.support import path_reader
+from tests.support import ledgers, path_reader
 from tests.support.path_reader import BLOCK_BYTES, Read
 from tests.support.steps import assert_no_error, await_writes, boot_id, dead_bmc
 
@@ -53,36 +53,23 @@ Look = Callable[[], list[Read]]
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
-    target = scene.create(NAME, "64M", prefer="n1")
-    path = scene.host.login(target, scene.portals())
-    patient(scene, target)
-    made = scene.start_load(
-        NAME,
-        target,
-        path,
-        rate=50,
-        region_bytes=BLOCKS * BLOCK_BYTES,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    target = scenario.create(NAME, "64M", prefer="n1")
+    path = scenario.host.login(target, scenario.portals())
+    patient(scenario, target)
+    made = ledgers.start(scenario, NAME, target, path, rate=50, region_bytes=BLOCKS * BLOCK_BYTES)
     yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    ledgers.assert_nothing_lost(made, delete=True)
 
 
-def patient(scene: Scene, target: str) -> None:
+def patient(scenario: Scenario, target: str) -> None:
     """Let a request that hangs hang: one that ran out of time could cost the host the path."""
-    for path in scene.host.paths(target, scene.portals()):
-        scene.host.sh(f"echo {PATIENCE_S} >/sys/block/{path}/device/timeout")
+    for path in scenario.host.paths(target, scenario.portals()):
+        scenario.host.sh(f"echo {PATIENCE_S} >/sys/block/{path}/device/timeout")
 
 
 @contextlib.contextmanager
-def reading(load: Load, node: str) -> Iterator[Look]:
+def reading(load: LedgerLoad, node: str) -> Iterator[Look]:
     """Have the host read down its path to a node; what is given returns the reads so far."""
     bed, host, unit = load.bed, load.host, f"reader-{load.device}"
     (path,) = host.paths(load.target, [bed.node(node).address(Network.ISCSI)])
@@ -98,7 +85,7 @@ def reading(load: Load, node: str) -> Iterator[Look]:
 
 
 @contextlib.contextmanager
-def cut_off(bed: Bed, node: str) -> Iterator[None]:
+def cut_off(bed: LabSession, node: str) -> Iterator[None]:
     """Let a node and the rest of the cluster hear nothing of each other; hosts reach all of it."""
     others = [each.name for each in bed.cluster if each.name != node]
     cut = frozenset[network_cuts.Cut]().union(
@@ -114,7 +101,7 @@ def cut_off(bed: Bed, node: str) -> Iterator[None]:
         network_cuts.change(bed.lab, LocalRunner(), remove=cut)
 
 
-def now_ns(load: Load) -> int:
+def now_ns(load: LedgerLoad) -> int:
     """What the clock says that the ledger and the reads go by."""
     return int(load.host.sh("python3 -c 'import time; print(time.monotonic_ns())'"))
 
@@ -138,7 +125,7 @@ def denied(reads: list[Read], since_ns: int) -> list[Read]:
     return [read for read in refused(reads, since_ns) if path_reader.SENSE in read.why]
 
 
-def await_quiet(load: Load, look: Look) -> int:
+def await_quiet(load: LedgerLoad, look: Look) -> int:
     """Wait until the path has given nothing for a while; return when that was seen."""
 
     def seen_ns() -> int | None:
@@ -148,22 +135,22 @@ def await_quiet(load: Load, look: Look) -> int:
     return wait_for("the path to give no data", seen_ns, within_s=NOTICE_S, every_s=1.0)
 
 
-def acknowledged(load: Load) -> list[tuple[int, int, int]]:
+def acknowledged(load: LedgerLoad) -> list[tuple[int, int, int]]:
     """The ledger's acknowledgements: block, sequence, time."""
     records = load.host.fetch_log(load.run)[1]
-    return [(r.block, r.sequence, r.mono_ns) for r in records if r.kind is Kind.ACK]
+    return [(r.block, r.sequence, r.mono_ns) for r in records if r.kind is RecordKind.ACK]
 
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("is_late", [False, True], ids=["fenced", "fenced-late"])
 def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
-    scene: Scene, load: Load, is_late: bool
+    scenario: Scenario, load: LedgerLoad, is_late: bool
 ) -> None:
     """Fenced late it lives on for a while, without leave to serve, and is asked all the same."""
-    bed = scene.bed
+    bed = scenario.bed
     lost = collect.active_node(bed, NAME)
     survivor = load.peer_of(lost)
-    wait_for("both in sync", lambda: collect.in_sync(bed, lost, NAME), within_s=BACK_S)
+    wait_for("both in sync", lambda: collect.is_in_sync(bed, lost, NAME), within_s=BACK_S)
     boot, sessions, began_s = boot_id(bed, lost), load.sessions(), time.time()
     with reading(load, lost) as look:
         wait_for("data by that path", lambda: len(answered(look())) >= SOME, within_s=60)
@@ -174,10 +161,12 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
                 if is_late:
                     closed_ns = await_quiet(load, look)
                     assert boot_id(bed, lost) == boot, "it is fenced already: nothing is shown"
-                    assert survivor not in audit.active_nodes(collect.views(bed), NAME)
+                    assert survivor not in kernel_audit.active_nodes(
+                        collect.kernel_views(bed), NAME
+                    )
             wait_for(
                 f"{survivor} to serve",
-                lambda: audit.active_nodes(collect.views(bed), NAME) == [survivor],
+                lambda: kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == [survivor],
                 within_s=TAKEOVER_S,
                 every_s=1.0,
             )
@@ -203,7 +192,7 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
             assert collect.active_node(bed, NAME) == survivor
         wait_for(
             "both in sync",
-            lambda: collect.in_sync(bed, survivor, NAME),
+            lambda: collect.is_in_sync(bed, survivor, NAME),
             within_s=BACK_S,
             every_s=1.0,
         )
@@ -214,7 +203,7 @@ def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
             "the standby to refuse", lambda: len(denied(look(), standby_ns)) >= SOME, within_s=60
         )
         assert answered(look(), standby_ns) == []
-        trial = failover.move(load, lost)
+        trial = failover.measure_move(load, lost)
         assert (trial.to_node, trial.pause.errors, trial.violations) == (lost, 0, ())
         moved_ns = now_ns(load)
         # The same path: what was refused was no fault of the host's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The third vote changes its kind while a host writes: a witness node, a quorum device, and back.
+"""The third vote under load: from a witness node to a quorum device, and back.
 
 On a laboratory of its own, whose third server is the one or the other: first a member that votes,
 then no member and the host of the device. Out of a running cluster a member is taken by hand, as
@@ -10,7 +10,6 @@ vote that the next one needs.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -21,20 +20,20 @@ import pytest
 
 from sanctl.errors import CommandError
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import lab_state, rollout
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import rollout
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
-from tests.support.laboratory import laboratory
+from tests.support import ledgers
+from tests.support.laboratory import own_or_new_laboratory
 from tests.support.steps import assert_not_interrupted, await_writes, boot_id
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
 NAME = "vote0"
 THIRD = "n3"
-OWN_LAB = os.environ.get("SANCTL_TEST_LAB", "")
 # Nodes, expected votes, votes there are, votes needed, flags: as corosync-quorumtool shows them.
 BY_WITNESS = ("3", "3", "3", "2", "Quorate")
 BY_DEVICE = ("2", "3", "3", "2", "Quorate Qdevice")
@@ -44,43 +43,30 @@ SOON_S = 90.0
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """In place of the session's laboratory, which others need as it is."""
-    found = lab_state.find(OWN_LAB) if OWN_LAB else None
-    is_own = found is not None and (found.spec.nodes, found.spec.witness_kind) == (3, Witness.NODE)
-    yield from laboratory(
-        request, LabSpec(name=OWN_LAB if is_own else "testvote", nodes=3), is_own=is_own
+    yield from own_or_new_laboratory(
+        request,
+        LabSpec(name="testvote", nodes=3),
+        fits=lambda own: (own.nodes, own.witness_kind) == (3, Witness.NODE),
     )
 
 
 @pytest.fixture(scope="module")
-def scene(bed: Bed) -> Scene:
-    return Scene(bed, Host(bed, "i1"))
+def scenario(bed: LabSession) -> Scenario:
+    return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture(scope="module")
-def load(scene: Scene) -> Iterator[Load]:
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger through all tests; whatever votes, nothing may be lost or refused."""
-    target = scene.create(NAME, "256M", prefer="n1")
-    made = scene.start_load(
-        NAME,
-        target,
-        scene.host.login(target, scene.portals()),
-        rate=100,
-        region_bytes=32 << 20,
-        tell=lambda text: print(f"  {text}"),
-        show=lambda _state: None,
-    )
-    yield made
-    scene.host.stop_ledger(made.run)
-    check = scene.host.check_ledger(made.run)
-    scene.delete(NAME)
-    print(f"  ledger: {check['acknowledged']} acknowledged, {check['lost']} lost")
-    assert check["acknowledged"] > 200
-    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, "256M", rate=100, region_bytes=32 << 20
+    ) as made:
+        yield made
 
 
-def with_a_device(bed: Bed) -> dict[str, Any]:
+def with_a_device(bed: LabSession) -> dict[str, Any]:
     """The laboratory's inventory, with the third server as a quorum device's host."""
     made = rollout.inventory_of(bed.lab)
     children = made["all"]["children"]
@@ -94,21 +80,21 @@ def with_a_device(bed: Bed) -> dict[str, Any]:
     return made
 
 
-def counted(bed: Bed, node: str) -> tuple[str, ...]:
+def counted(bed: LabSession, node: str) -> tuple[str, ...]:
     """How a node's corosync counts, in the order of QUORUM."""
     text = bed.sh(node, "corosync-quorumtool -s", ok=range(256)).stdout
-    told = dict(re.findall(r"^(\w[\w ]*):\s+(.*?)\s*$", text, re.MULTILINE))
-    return tuple(told.get(key, "") for key in QUORUM)
+    reported = dict(re.findall(r"^(\w[\w ]*):\s+(.*?)\s*$", text, re.MULTILINE))
+    return tuple(reported.get(key, "") for key in QUORUM)
 
 
-def await_votes(bed: Bed, wanted: tuple[str, ...], *nodes: str) -> None:
+def await_votes(bed: LabSession, wanted: tuple[str, ...], *nodes: str) -> None:
     """Wait until nodes count so; Pacemaker and the fencing know the same members."""
 
     def seen(node: str) -> bool:
-        told = counted(bed, node)
-        if told != wanted:
-            print(f"  {node}: {told}")
-        return told == wanted
+        reported = counted(bed, node)
+        if reported != wanted:
+            print(f"  {node}: {reported}")
+        return reported == wanted
 
     for node in nodes:
         wait_for(f"{wanted} on {node}", partial(seen, node), within_s=SOON_S, every_s=2.0)
@@ -118,22 +104,22 @@ def await_votes(bed: Bed, wanted: tuple[str, ...], *nodes: str) -> None:
     assert sorted(re.findall(r'<primitive [^>]*id="fence-(\w+)"', cib)) == members
 
 
-def shown(scene: Scene, node: str) -> dict[str, Any]:
-    data = json.loads(scene.sanctl("cluster", "show", "--output", "json", node=node))["data"]
+def shown(scenario: Scenario, node: str) -> dict[str, Any]:
+    data = json.loads(scenario.sanctl("cluster", "show", "--output", "json", node=node))["data"]
     assert isinstance(data, dict)
     return data
 
 
-def configuration(bed: Bed) -> dict[str, str]:
+def configuration(bed: LabSession) -> dict[str, str]:
     files = "/etc/corosync/corosync.conf /etc/sanctl/cluster.toml"
     return {node.name: bed.sh(node.name, f"cat {files}").stdout for node in bed.cluster}
 
 
-def boots(bed: Bed) -> dict[str, str]:
+def boots(bed: LabSession) -> dict[str, str]:
     return {node.name: boot_id(bed, node.name) for node in bed.storage}
 
 
-def take_out(bed: Bed) -> None:
+def take_out(bed: LabSession) -> None:
     """Take the witness out of the running cluster, by what the how-to has people type."""
     first, *_ = (node.name for node in bed.storage)
     bed.sh(
@@ -162,23 +148,25 @@ def take_out(bed: Bed) -> None:
         bed.sh(first, f"cibadmin --delete --xml-text '{element}'")
 
 
-def test_a_witness_node_has_one_of_three_votes(scene: Scene, load: Load) -> None:
-    failover.await_healthy(scene.bed, "n1")
-    await_votes(scene.bed, BY_WITNESS, "n1", "n2", THIRD)
-    data = shown(scene, "n1")
+def test_a_witness_node_has_one_of_three_votes(scenario: Scenario, load: LedgerLoad) -> None:
+    failover.await_healthy(scenario.bed, "n1")
+    await_votes(scenario.bed, BY_WITNESS, "n1", "n2", THIRD)
+    data = shown(scenario, "n1")
     assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
     assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
 
 
-def test_the_rollout_takes_no_member_out_of_a_running_cluster(scene: Scene, load: Load) -> None:
+def test_the_rollout_takes_no_member_out_of_a_running_cluster(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
     """It stops and names it; the cluster counts as before, and the old inventory still goes."""
-    bed, began_s = scene.bed, time.time()
+    bed, began_s = scenario.bed, time.time()
     before, alive = configuration(bed), boots(bed)
     with pytest.raises(CommandError, match="SAN-LAB-040"):
         rollout.run(bed.lab, inventory=with_a_device(bed))
-    said = " ".join((bed.lab.directory / "rollout.log").read_text(errors="replace").split())
-    assert f"{THIRD} is in the running cluster and not in the inventory" in said
-    assert "docs/howto/strategies.md" in said
+    messages = " ".join((bed.lab.directory / "rollout.log").read_text(errors="replace").split())
+    assert f"{THIRD} is in the running cluster and not in the inventory" in messages
+    assert "docs/howto/strategies.md" in messages
     assert configuration(bed) == before
     await_votes(bed, BY_WITNESS, "n1", "n2", THIRD)
     rollout.run(bed.lab)
@@ -188,8 +176,10 @@ def test_the_rollout_takes_no_member_out_of_a_running_cluster(scene: Scene, load
     assert_not_interrupted(load, began_s)
 
 
-def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: Load) -> None:
-    bed, began_s = scene.bed, time.time()
+def test_from_a_witness_node_to_a_quorum_device_under_load(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    bed, began_s = scenario.bed, time.time()
     alive, active = boots(bed), collect.active_node(bed, NAME)
     take_out(bed)
     await_votes(bed, BY_TWO, "n1", "n2")
@@ -197,7 +187,7 @@ def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: L
     await_votes(bed, BY_DEVICE, "n1", "n2")
     address = bed.node(THIRD).address(Network.HEARTBEAT)
     for node in ("n1", "n2"):
-        data = shown(scene, node)
+        data = shown(scenario, node)
         assert data["counts_by"] == f"qdevice@{address}"
         assert data["qdevice"] == {"host": address, "state": "Connected"}
         assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
@@ -212,19 +202,21 @@ def test_from_a_witness_node_to_a_quorum_device_under_load(scene: Scene, load: L
     assert rollout.run(bed.lab, inventory=with_a_device(bed)) == 0
 
 
-def test_a_node_goes_on_with_the_device(scene: Scene, load: Load) -> None:
-    assert counted(scene.bed, "n1") == BY_DEVICE
+def test_a_node_goes_on_with_the_device(scenario: Scenario, load: LedgerLoad) -> None:
+    assert counted(scenario.bed, "n1") == BY_DEVICE
     assert_survives(load, THIRD)
 
 
-def test_back_to_a_witness_node_by_the_rollout_under_load(scene: Scene, load: Load) -> None:
-    bed, began_s = scene.bed, time.time()
+def test_back_to_a_witness_node_by_the_rollout_under_load(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    bed, began_s = scenario.bed, time.time()
     assert counted(bed, "n1") == BY_DEVICE
     alive, active = boots(bed), collect.active_node(bed, NAME)
     assert rollout.run(bed.lab) > 0
     await_votes(bed, BY_WITNESS, "n1", "n2", THIRD)
     for node in ("n1", "n2"):
-        data = shown(scene, node)
+        data = shown(scenario, node)
         assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
         assert {each["name"]: each["is_member"] for each in data["nodes"]} == {
             "n1": True,
@@ -240,16 +232,16 @@ def test_back_to_a_witness_node_by_the_rollout_under_load(scene: Scene, load: Lo
     assert rollout.run(bed.lab) == 0
 
 
-def test_a_node_goes_on_with_the_witness(scene: Scene, load: Load) -> None:
-    assert counted(scene.bed, "n1") == BY_WITNESS
+def test_a_node_goes_on_with_the_witness(scenario: Scenario, load: LedgerLoad) -> None:
+    assert counted(scenario.bed, "n1") == BY_WITNESS
     assert_survives(load, THIRD)
 
 
-def assert_survives(load: Load, third: str) -> None:
+def assert_survives(load: LedgerLoad, third: str) -> None:
     """Cut the power of the node that serves: the other and the third vote are enough."""
     bed = load.bed
     before = boot_id(bed, third)
-    trial = failover.crash(load)
+    trial = failover.measure_crash(load)
     assert trial.is_fenced, trial.events
     assert trial.pause.errors == 0
     assert trial.violations == ()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Numbered blocks that a host writes one after the other, and how many of them are there."""
+"""Numbered blocks that a host writes in order, and the count of those found on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sanctl.lab.harness.initiator import Host
+from sanctl.lab.harness.initiator import Initiator
 
 BLOCK_BYTES = 4096
 
@@ -27,12 +27,12 @@ def _writing(path: str, stretch: Stretch, *, flushed: bool) -> str:
     )
 
 
-def write(host: Host, path: str, stretch: Stretch, *, flushed: bool) -> None:
+def write(host: Initiator, path: str, stretch: Stretch, *, flushed: bool) -> None:
     """Write a stretch of a device, each block acknowledged before the next."""
     host.sh(_writing(path, stretch, flushed=flushed), timeout_s=180)
 
 
-def write_side_by_side(host: Host, path: str, stretches: Sequence[Stretch]) -> None:
+def write_side_by_side(host: Initiator, path: str, stretches: Sequence[Stretch]) -> None:
     """Write stretches at the same time, so that much is acknowledged that no flush came after.
 
     Raises:
@@ -44,7 +44,7 @@ def write_side_by_side(host: Host, path: str, stretches: Sequence[Stretch]) -> N
     host.sh(f"{jobs}\nfor job in $jobs; do wait $job || exit 1; done", timeout_s=300)
 
 
-def found(host: Host, path: str, stretch: Stretch) -> int:
+def found(host: Initiator, path: str, stretch: Stretch) -> int:
     """How many of the blocks are there, read from the device past the host's cache."""
     out = host.sh(
         f"dd if={path} bs={BLOCK_BYTES} skip={stretch.at} count={stretch.blocks} iflag=direct"

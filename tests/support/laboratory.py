@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One laboratory for all tests of a run that need one, audited after each of them.
+"""The pytest plugin of the shared laboratory: boots it once, audits it after each test.
 
 A pytest plugin of the whole tree: the laboratory is shared by tests/lab and tests/chaos.
 """
@@ -8,36 +8,30 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sanctl.errors import Problem, SanctlError
+from sanctl.errors import Problem
+from sanctl.lab.chaos import report
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, run_sanctl, sanctl_argv
-from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, run_sanctl, sanctl_argv
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec
-from sanctl.lab.measure import audit
+from sanctl.lab.measure import kernel_audit
 
-# A lab named here is used as it is, and left: for whoever works on a test.
+# A lab named in this variable is used as it is, and kept: for work on a test.
 _OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
 _NAME = _OWN_LAB or "test"
 _RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
 _FOLDERS = ("lab", "chaos")
 _REPORT = Path("test-report")
 _UP_DEADLINE_S = 1200.0
-_BEGUN = pytest.StashKey[subprocess.Popen[bytes]]()
-_LOGS = {
-    "journal.txt": "journalctl --no-pager -o short-precise",
-    "dmesg.txt": "dmesg --time-format iso",
-    "drbd.txt": "drbdsetup events2 --now --statistics; cat /proc/drbd; ls -l /etc/drbd.d",
-    "cib.xml": "cibadmin -Q; crm_mon -1rA 1>&2",
-    "dm.txt": "dmsetup table; dmsetup info; losetup -a; multipath -ll; iscsiadm -m session -P 3",
-}
+_LAB_UP = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,12 +47,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the laboratory be built and boot while the tests run that need none."""
     needs = [item.get_closest_marker("lab") is not None for item in session.items]
     is_wanted = any(needs) and not all(needs) and not _OWN_LAB
-    if not is_wanted or session.config.option.collectonly or _lacking(LabSpec(name=_NAME)):
+    if (
+        not is_wanted
+        or session.config.option.collectonly
+        or _missing_requirements(LabSpec(name=_NAME))
+    ):
         return
     _REPORT.mkdir(parents=True, exist_ok=True)
     with (_REPORT / "lab-up.txt").open("wb") as log:
-        session.config.stash[_BEGUN] = subprocess.Popen(
-            sanctl_argv(*_up(LabSpec(name=_NAME))),
+        session.config.stash[_LAB_UP] = subprocess.Popen(
+            sanctl_argv(*_lab_up_arguments(LabSpec(name=_NAME))),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -66,22 +64,40 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave no laboratory that nobody came to use."""
-    begun = config.stash.get(_BEGUN, None)
-    if begun is None:
+    """Destroy the laboratory that was started in the background, if no test has used it."""
+    lab_up = config.stash.get(_LAB_UP, None)
+    if lab_up is None:
         return
-    if begun.poll() is None:
-        begun.terminate()
-        begun.wait(timeout=60)
+    if lab_up.poll() is None:
+        lab_up.terminate()
+        lab_up.wait(timeout=60)
     if lab_state.find(_NAME) is not None:
         run_sanctl("lab", "destroy", "--name", _NAME, timeout_s=120)
 
 
 @pytest.fixture(scope="session")
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
-    begun = request.config.stash.get(_BEGUN, None)
-    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), begun=begun)
+    lab_up = request.config.stash.get(_LAB_UP, None)
+    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), lab_up=lab_up)
+
+
+def own_or_new_laboratory(
+    request: pytest.FixtureRequest,
+    spec: LabSpec,
+    *,
+    fits: Callable[[LabSpec], bool],
+    options: tuple[str, ...] = (),
+) -> Iterator[LabSession]:
+    """Use the laboratory named in SANCTL_TEST_LAB if it fits, else build one of this specification.
+
+    For tests that need another laboratory than the shared one.
+    """
+    found = lab_state.find(_OWN_LAB) if _OWN_LAB else None
+    if found is not None and fits(found.spec):
+        yield from laboratory(request, found.spec, is_own=True, options=options)
+    else:
+        yield from laboratory(request, spec, options=options)
 
 
 def laboratory(
@@ -90,44 +106,44 @@ def laboratory(
     *,
     is_own: bool = False,
     options: tuple[str, ...] = (),
-    begun: subprocess.Popen[bytes] | None = None,
-) -> Iterator[Bed]:
-    """Build the laboratory a fixture needs, and take it down; one of one's own is only used.
+    lab_up: subprocess.Popen[bytes] | None = None,
+) -> Iterator[LabSession]:
+    """Build a laboratory for a fixture, and destroy it; the operator's own is kept.
 
-    `options` are more of what `sanctl lab up` is to be told; `begun` is one that runs already.
+    `options` are more options of `sanctl lab up`; `lab_up` is that command, if it runs already.
     """
-    lacking = [] if is_own or begun else _lacking(spec)
-    if lacking:
-        reason = "no laboratory here: " + "; ".join(map(str, lacking))
+    missing = [] if is_own or lab_up else _missing_requirements(spec)
+    if missing:
+        reason = "no laboratory here: " + "; ".join(map(str, missing))
         # `make test` promises that these tests ran: there a skip would be a false statement.
         if os.environ.get("SANCTL_LAB_TESTS") == "required":
             pytest.fail(reason)
         pytest.skip(reason)
     try:
-        if begun is not None:
-            status = begun.wait(timeout=_UP_DEADLINE_S)
+        if lab_up is not None:
+            status = lab_up.wait(timeout=_UP_DEADLINE_S)
             print((_REPORT / "lab-up.txt").read_text(errors="replace"))
             assert status == 0, f"sanctl lab up: status {status}"
         elif not is_own:
-            run_sanctl(*_up(spec), *options, timeout_s=_UP_DEADLINE_S)
-        made = Bed(spec.name)
-        await_cluster(made)
+            run_sanctl(*_lab_up_arguments(spec), *options, timeout_s=_UP_DEADLINE_S)
+        made = LabSession(spec.name)
+        await_members_online(made)
         yield made
     finally:
         if lab_state.find(spec.name) is not None:
             if request.session.testsfailed:
-                _collect_logs(Bed(spec.name))
+                _collect_logs(LabSession(spec.name))
             if not is_own:
                 run_sanctl("lab", "destroy", "--name", spec.name, timeout_s=120)
 
 
-def _lacking(spec: LabSpec) -> list[Problem]:
-    """Return what this machine would need for a laboratory, and has not."""
-    return lab_host.check(lab_host.observe(), spec)
+def _missing_requirements(spec: LabSpec) -> list[Problem]:
+    """Return the requirements of a laboratory that this machine does not meet."""
+    return lab_host.check(lab_host.read_host_facts(), spec)
 
 
-def _up(spec: LabSpec) -> list[str]:
-    """Return the words for sanctl that boot a laboratory, and do nothing to one that is up."""
+def _lab_up_arguments(spec: LabSpec) -> list[str]:
+    """Return the arguments of the command that boots a laboratory, unless it is up."""
     return [
         "lab", "up", "--name", spec.name, "--release", _RELEASE,
         "--nodes", str(spec.nodes), "--witness", spec.witness_kind.value,
@@ -135,31 +151,19 @@ def _up(spec: LabSpec) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def scene(bed: Bed) -> Scene:
+def scenario(bed: LabSession) -> Scenario:
     """Return the cluster together with its host."""
-    return Scene(bed, Host(bed, "i1"))
+    return Scenario(bed, Initiator(bed, "i1"))
 
 
 @pytest.fixture
-def audited(bed: Bed) -> Iterator[None]:
-    """Hold what all kernels say against the invariants, after a test."""
+def audited(bed: LabSession) -> Iterator[None]:
+    """After a test, audit the kernels of all nodes."""
     yield
-    assert audit.violations(collect.views(bed)) == []
+    assert kernel_audit.violations(collect.kernel_views(bed)) == []
 
 
-def _collect_logs(bed: Bed) -> None:
-    """Keep what the nodes know of a failure; a node that does not answer leaves its console."""
-    for node in bed.lab.machines:
-        folder = _REPORT / node.name
-        folder.mkdir(parents=True, exist_ok=True)
-        console = bed.lab.console_log(node)
-        if console.exists():
-            (folder / "console.txt").write_bytes(console.read_bytes())
-        for name, command in _LOGS.items():
-            try:
-                done = bed.sh(node.name, command, timeout_s=30, ok=range(256))
-            except SanctlError as error:
-                (folder / name).write_text(f"{error}\n")
-                break
-            (folder / name).write_text(done.stdout + done.stderr)
+def _collect_logs(bed: LabSession) -> None:
+    """Keep the logs of all nodes after a failure; of a node that does not answer its console."""
+    report.collect_logs(bed, _REPORT, since_s=0)
     subprocess.run(["chmod", "-R", "a+rX", str(_REPORT)], check=False)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads a ledger's blocks down one path, again and again, and notes how each read was answered.
+"""Reads a ledger's blocks down one iSCSI path by SG_IO, and logs the answer to each read.
 
 Standard library only, so that it can be copied to an initiator and run by its python3:
 
@@ -145,11 +145,11 @@ def _read(fd: int, block: int, sectors: int) -> tuple[int | None, str]:
     except OSError as error:
         return None, f"errno {error.errno}"
     if header.info & _IS_WRONG or header.resid:
-        told = sense.raw[: header.sb_len_wr].hex()
-        said = f" {SENSE} {told}" if told else ""
-        return None, f"status {header.status} host {header.host_status}{said}"
-    magic, _run, sequence, told_block = _HEAD.unpack_from(data.raw)
-    return (sequence if magic == _MAGIC and told_block == block else 0), ""
+        reported = sense.raw[: header.sb_len_wr].hex()
+        messages = f" {SENSE} {reported}" if reported else ""
+        return None, f"status {header.status} host {header.host_status}{messages}"
+    magic, _run, sequence, named_block = _HEAD.unpack_from(data.raw)
+    return (sequence if magic == _MAGIC and named_block == block else 0), ""
 
 
 def _lines(fd: int, blocks: int) -> Iterator[list[object]]:

@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Steps that several tests in the laboratory take."""
+"""Small steps of laboratory tests: a dead BMC, boot ids, doctor findings, a host's pause."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
 
-from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.failover import Load
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.machines import network
 from sanctl.lab.machines.process import Process
+from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import ledger_latency
+from sanctl.system.runner import LocalRunner
 
 # To notice a hang: other people's work may share the processors.
 PAUSE_DEADLINE_S = 60.0
 
 
 @contextlib.contextmanager
-def dead_bmc(bed: Bed, node: str) -> Iterator[None]:
+def dead_bmc(bed: LabSession, node: str) -> Iterator[None]:
     """Stop a node's BMC from answering, and let it answer again."""
     process = Process.load(bed.lab.run_directory / f"bmc-{node}.pid")
     assert process is not None and process.is_alive()
@@ -32,14 +36,14 @@ def dead_bmc(bed: Bed, node: str) -> Iterator[None]:
         os.kill(process.pid, signal.SIGCONT)
 
 
-def findings(bed: Bed, node: str, command: str) -> dict[str, str]:
-    """What a command of sanctl complains about: what is said, by code and subject."""
+def findings(bed: LabSession, node: str, command: str) -> dict[str, str]:
+    """Return the findings of `sanctl status` or `doctor`: the text by code and subject."""
     text = bed.sh(node, f"sanctl {command} --output json", timeout_s=90, ok=(0, 1)).stdout
     return {f"{f['code']} {f['subject']}": f["what"] for f in json.loads(text)["data"]["findings"]}
 
 
-def kernel_mode(bed: Bed, device: str, node: str) -> str:
-    """The cache mode that the kernel is in, told without a line of sanctl."""
+def kernel_mode(bed: LabSession, device: str, node: str) -> str:
+    """Return the cache mode of the kernel, read from loop and file flags without sanctl's code."""
     out = bed.sh(
         node,
         f"file=$(ls /srv/sanctl/main/devices/{device}.*.data); loop=$(losetup -n -O NAME -j $file);"
@@ -51,29 +55,56 @@ def kernel_mode(bed: Bed, device: str, node: str) -> str:
     return "none" if is_direct == "1" else "write-back"
 
 
-def boot_id(bed: Bed, node: str) -> str:
-    """What a node's kernel calls its present life."""
+def boot_id(bed: LabSession, node: str) -> str:
+    """Return the id of a node's present boot."""
     return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
 
 
-def await_writes(load: Load) -> None:
+@contextlib.contextmanager
+def unplugged(bed: LabSession, node: str, *cables: Network) -> Iterator[None]:
+    """Pull cables of a node, and plug them in again in any case."""
+    for cable in cables:
+        network.unplug(bed.lab, bed.node(node), cable, LocalRunner())
+    try:
+        yield
+    finally:
+        for cable in cables:
+            network.plug(bed.lab, bed.node(node), cable, LocalRunner())
+
+
+def await_writes(load: LedgerLoad, *, within_s: float = 240.0) -> None:
     """Wait until the host's writes are answered."""
+    deadline = time.monotonic() + within_s
     with load.host.watch_ledger(load.run) as states:
-        failover.await_writes(load, states)
+        for state in states:
+            if state["silent_s"] < 0.5 and state["rate"] > 0:
+                return
+            assert time.monotonic() < deadline, state
 
 
-def assert_no_error(load: Load, since_s: float) -> float:
-    """Check that the host was refused nothing since a time; return how long it waited at most."""
+def assert_no_error(load: LedgerLoad, since_s: float) -> float:
+    """Check that no request of the host failed since a time; return its longest pause."""
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], since_s, time.time())
     print(f"  longest pause {pause.seconds:.1f} s, {pause.errors} errors")
     assert pause.errors == 0
     return pause.seconds
 
 
-def assert_not_interrupted(load: Load, since_s: float) -> None:
+def assert_not_interrupted(load: LedgerLoad, since_s: float) -> None:
     """Check that no agent has taken the device down or moved it since a time."""
     assert assert_no_error(load, since_s) <= PAUSE_DEADLINE_S
     log = collect.journals(load.bed, [node.name for node in load.bed.storage], since_s)
     assert log, "the journals tell nothing: not read, or not since then"
     changed = {"start", "promote", "demote", "stop"}
     assert [e.message for e in log if e.device == load.device and e.action in changed] == []
+
+
+def reach_counts(bed: LabSession, asked_of: str) -> dict[str, int]:
+    """Return how many addresses of the iscsi network each node reaches (attribute iscsi-reach)."""
+    text = bed.sh(asked_of, "attrd_updater --query --all --name iscsi-reach", ok=(0, 6, 105)).stdout
+    return {node: int(n) for node, n in re.findall(r'host="(\w+)" value="(\d+)"', text)}
+
+
+def await_idle(bed: LabSession, node: str) -> None:
+    """Wait until Pacemaker has no action left to run."""
+    bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)

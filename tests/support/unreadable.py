@@ -8,10 +8,10 @@ import re
 import shlex
 
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene
-from sanctl.lab.machines import faults
-from sanctl.lab.machines.faults import Disk
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults
+from sanctl.lab.machines.node_faults import DiskBehaviour
 from sanctl.system.runner import LocalRunner
 
 ORIGIN = 1
@@ -52,19 +52,19 @@ _LISTED = (
 )
 
 
-def break_disk(bed: Bed, node: str, number: int, does: Disk, *sectors: int) -> None:
+def break_disk(bed: LabSession, node: str, number: int, does: DiskBehaviour, *sectors: int) -> None:
     """Have a disk do something, with nothing of it left in the page cache."""
     drop_caches(bed, node)
-    faults.break_disk(bed.lab, bed.node(node), number, does, LocalRunner(), sectors=sectors)
+    node_faults.break_disk(bed.lab, bed.node(node), number, does, LocalRunner(), sectors=sectors)
     drop_caches(bed, node)
 
 
-def drop_caches(bed: Bed, node: str) -> None:
+def drop_caches(bed: LabSession, node: str) -> None:
     """Forget what was read, so that the disk is asked again."""
     bed.sh(node, "for nr in 1 2 3; do sync; echo 3 >/proc/sys/vm/drop_caches; done")
 
 
-def identity(bed: Bed, node: str) -> dict[str, str]:
+def identity(bed: LabSession, node: str) -> dict[str, str]:
     """Tell which disk, flash and filesystem these are: each making of one gives it others.
 
     The uuids that sanctl gives are the same each time; when and with what seed a filesystem was
@@ -75,14 +75,14 @@ def identity(bed: Bed, node: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in json.loads(found).items()}
 
 
-def files(bed: Bed, node: str, path: str) -> dict[str, str]:
+def files(bed: LabSession, node: str, path: str) -> dict[str, str]:
     """Return inode number and digest of each file in a pool, by name."""
     found = bed.sh(node, _LISTED.format(path=path), timeout_s=120).stdout
     lines = (line.split(" ", 2) for line in found.splitlines())
     return {name: f"{inode} {digest}" for inode, digest, name in lines}
 
 
-def notes(bed: Bed, node: str) -> dict[str, str]:
+def notes(bed: LabSession, node: str) -> dict[str, str]:
     """Return what is noted of pools, besides that one was unmounted in order."""
     found = bed.sh(
         node,
@@ -93,21 +93,21 @@ def notes(bed: Bed, node: str) -> dict[str, str]:
     return {name: text for name, _, text in pairs if not name.endswith(".stopped")}
 
 
-def inode_sector(bed: Bed, node: str, disk: str, path: str) -> int:
+def inode_sector(bed: LabSession, node: str, disk: str, path: str) -> int:
     """Return the first sector of the block that holds a file's inode."""
     number = bed.sh(node, f"stat -c %i {path}").stdout.strip()
     found = bed.sh(node, f"debugfs -R 'imap <{number}>' {disk} 2>/dev/null").stdout
     return int(re.findall(r"located at block (\d+)", found)[0]) * _SECTORS_PER_BLOCK
 
 
-def content_sector(bed: Bed, node: str, disk: str, path: str) -> int:
+def content_sector(bed: LabSession, node: str, disk: str, path: str) -> int:
     """Return the first sector of a small file's, or a folder's, content."""
     number = bed.sh(node, f"stat -c %i {path}").stdout.strip()
     found = bed.sh(node, f"debugfs -R 'blocks <{number}>' {disk} 2>/dev/null").stdout
     return int(found.split()[0]) * _SECTORS_PER_BLOCK
 
 
-def largest_resync_kib(bed: Bed, node: str, device: str, since_s: float) -> int:
+def largest_resync_kib(bed: LabSession, node: str, device: str, since_s: float) -> int:
     """Return how much DRBD has found to differ at most, of each resync that began since a time."""
     log = bed.sh(
         node, f"journalctl -q -k --no-pager -o cat --since=@{since_s:.0f}", ok=(0, 1), timeout_s=60
@@ -118,7 +118,7 @@ def largest_resync_kib(bed: Bed, node: str, device: str, since_s: float) -> int:
     )
 
 
-def journal(bed: Bed, node: str, since_s: float) -> list[str]:
+def journal(bed: LabSession, node: str, since_s: float) -> list[str]:
     """Return what sanctl has said since a time: each line once."""
     log = bed.sh(
         node,
@@ -130,7 +130,7 @@ def journal(bed: Bed, node: str, since_s: float) -> list[str]:
     return list(dict.fromkeys(log.splitlines()))
 
 
-def await_line(bed: Bed, node: str, since_s: float, pattern: str, *, within_s: float) -> str:
+def await_line(bed: LabSession, node: str, since_s: float, pattern: str, *, within_s: float) -> str:
     """Wait for a line of that journal, and return it."""
 
     def look() -> str | None:
@@ -144,7 +144,7 @@ def await_line(bed: Bed, node: str, since_s: float, pattern: str, *, within_s: f
 class Written:
     """A device that a host writes to, and its check."""
 
-    def __init__(self, scene: Scene, name: str, pool: str) -> None:
+    def __init__(self, scene: Scenario, name: str, pool: str) -> None:
         self.scene, self.name = scene, name
         scene.sanctl(
             "device", "create", name, "--size", f"{SIZE_MIB}M", "--pool", pool,
@@ -172,7 +172,7 @@ class Written:
         bed.sh("n3", f"crm_resource --cleanup --resource {self.name}", ok=range(256), timeout_s=60)
         wait_for(
             f"both copies of {self.name} in sync",
-            lambda: collect.in_sync(bed, "n1", self.name),
+            lambda: collect.is_in_sync(bed, "n1", self.name),
             within_s=_BACK_DEADLINE_S,
             every_s=2.0,
         )

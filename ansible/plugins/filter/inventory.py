@@ -40,7 +40,7 @@ def survey(
 
     There is one validator, the one that also guards cluster.toml on the nodes.
     """
-    return _import("sanctl.config.inventory").survey(hostvars, groups)
+    return _import("sanctl.config.inventory").read_inventory(hostvars, groups)
 
 
 def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]:
@@ -57,7 +57,7 @@ def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]
     Returns:
         `tally`, in sanctl's own words, and `section`, the text for corosync.conf.
     """
-    parse = _import("sanctl.parse.corosync").parse_conf_tally
+    parse = _import("sanctl.parse.corosync").parse_conf_vote_mode
     tallies = [
         parse(text)
         for text in (base64.b64decode(content).decode() for content in contents)
@@ -69,7 +69,7 @@ def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]
             "corosync.conf counts votes in a way that sanctl does not know: put the section"
             " `quorum` right by hand (docs/howto/strategies.md), or remove the file everywhere"
         )
-    tally = present[0] if present else _import("sanctl.model.vote_mode").Tally.parse(target)
+    tally = present[0] if present else _import("sanctl.model.vote_mode").VoteMode.parse(target)
     section = _import("sanctl.render.corosync").quorum_section(tally)
     return {"tally": str(tally), "section": section}
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbd
+from sanctl.drivers import backing_device, drbdsetup
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.cache.allowed_mode import FLUSHES, flushes
+from sanctl.plan.cache.allowed_mode import ORDERED_BY_FLUSH, is_ordered_by_flush
 from sanctl.system.runner import Runner
 
 
-def cease(runner: Runner, device: Device, state: ResourceState | None) -> bool:
+def disable(runner: Runner, device: Device, state: ResourceState | None) -> bool:
     """Have DRBD flush no more, if it may; every write of the data file is stable from now on.
 
     Only DRBD 8.4: what the ninth generation does without flushes was not looked into. And only
@@ -35,19 +35,19 @@ def cease(runner: Runner, device: Device, state: ResourceState | None) -> bool:
     Raises:
         SanctlError: it could not be told; it goes on flushing.
     """
-    if state is None or state.write_ordering != FLUSHES or not state.is_attached:
+    if state is None or state.write_ordering != ORDERED_BY_FLUSH or not state.is_attached:
         return False
-    if len(device.nodes) != 2 or not backing_device.has_ordinary_zeros(device.name):
+    if len(device.nodes) != 2 or not backing_device.refuses_write_zeroes(device.name):
         return False
-    if state.minor is None or drbd.generation() >= 9:
+    if state.minor is None or drbdsetup.generation() >= 9:
         return False
     if not resource_file.set_flushes(device.name, on=False):
         return False
-    drbd.set_flushing(runner, state.minor, on=False)
+    drbdsetup.set_disk_flushes(runner, state.minor, on=False)
     return True
 
 
-def begin(runner: Runner, device: Device, state: ResourceState | None) -> ResourceState | None:
+def enable(runner: Runner, device: Device, state: ResourceState | None) -> ResourceState | None:
     """Have DRBD flush, before writes of the data file may cease to be stable; return its state.
 
     The kernel is believed and not the file: a file may have been written and not applied. Whether
@@ -58,10 +58,10 @@ def begin(runner: Runner, device: Device, state: ResourceState | None) -> Resour
         SanctlError: DRBD did not answer, or did not take it.
     """
     if state is None:
-        state = drbd.observe(runner, device.name)
-    if not flushes(state) and state is not None and state.minor is not None:
-        drbd.set_flushing(runner, state.minor, on=True)
-        state = drbd.observe(runner, device.name)
-    if flushes(state):
+        state = drbdsetup.observe(runner, device.name)
+    if not is_ordered_by_flush(state) and state is not None and state.minor is not None:
+        drbdsetup.set_disk_flushes(runner, state.minor, on=True)
+        state = drbdsetup.observe(runner, device.name)
+    if is_ordered_by_flush(state):
         resource_file.set_flushes(device.name, on=True)
     return state

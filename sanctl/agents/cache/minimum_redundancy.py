@@ -17,62 +17,64 @@ not needed, which the next monitor takes off.
 from __future__ import annotations
 
 from sanctl.agents.replica import resource_file
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.cache.allowed_mode import has_two_good, must_hold
+from sanctl.plan.cache.allowed_mode import are_two_replicas_in_sync, must_require_two_replicas
 from sanctl.system.runner import Runner
 
 
-def is_held(name: str) -> bool:
+def is_required(name: str) -> bool:
     """Whether I/O is held here while fewer than two good copies are connected."""
-    return resource_file.holds_two(name)
+    return resource_file.requires_two(name)
 
 
-def hold(runner: Runner, name: str) -> None:
+def require_two(runner: Runner, name: str) -> None:
     """Hold I/O from now on whenever there are fewer than two; told again does no harm.
 
     Raises:
         SanctlError: DRBD did not take it; nothing may be in RAM.
     """
-    resource_file.set_holds_two(name, on=True)
-    drbd.hold_without_two(runner, name)
+    resource_file.set_requires_two(name, on=True)
+    drbdsetup.require_two(runner, name)
 
 
-def lacks_hold(state: ResourceState | None) -> bool:
+def is_missing(state: ResourceState | None) -> bool:
     """Whether a Primary in write-back has to be held and is not: an older release began it."""
     return (
-        state is not None and must_hold(state, may_be_write_back=True) and not is_held(state.name)
+        state is not None
+        and must_require_two_replicas(state, may_be_write_back=True)
+        and not is_required(state.name)
     )
 
 
-def observe_held(runner: Runner, name: str) -> ResourceState | None:
+def require_two_and_observe(runner: Runner, name: str) -> ResourceState | None:
     """Return DRBD's state, seen with the hold on where there has to be one.
 
     Told each time it is needed, not only where the file does not say so: who wrote that may have
     died before it told the kernel. Never without two good copies: DRBD would refuse every change
     of state that a peer tells of, and give up its connection.
     """
-    state = drbd.observe(runner, name)
-    if state is None or not must_hold(state, may_be_write_back=True):
+    state = drbdsetup.observe(runner, name)
+    if state is None or not must_require_two_replicas(state, may_be_write_back=True):
         return state
-    if not has_two_good(state):
+    if not are_two_replicas_in_sync(state):
         return state
-    hold(runner, name)
-    return drbd.observe(runner, name)
+    require_two(runner, name)
+    return drbdsetup.observe(runner, name)
 
 
-def release(runner: Runner, name: str) -> None:
+def clear(runner: Runner, name: str) -> None:
     """Let a majority be enough; I/O that was held only for this goes on.
 
     Raises:
         SanctlError: DRBD did not take it; the next monitor tries again.
     """
-    if not is_held(name):
+    if not is_required(name):
         return
-    release_anyway(runner, name)
+    force_clear(runner, name)
 
 
-def release_anyway(runner: Runner, name: str) -> None:
+def force_clear(runner: Runner, name: str) -> None:
     """As `release`, also where the file says that nothing is held.
 
     An adjust of DRBD beside a release may have told the kernel what the file had said before.
@@ -80,5 +82,5 @@ def release_anyway(runner: Runner, name: str) -> None:
     Raises:
         SanctlError: see `release`.
     """
-    drbd.release_without_two(runner, name, copies=len(resource_file.nodes(name)))
-    resource_file.set_holds_two(name, on=False)
+    drbdsetup.require_majority(runner, name, replica_count=len(resource_file.nodes(name)))
+    resource_file.set_requires_two(name, on=False)

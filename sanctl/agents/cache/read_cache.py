@@ -6,18 +6,17 @@ By the monitor, so some seconds after a takeover, and never in its way. It begin
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import backing_device, drbd, lio, loop, ram_cache
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import backing_device, drbdsetup, lio, loop, ram_cache
 from sanctl.errors import SanctlError
-from sanctl.model.cache_policy import Policy, parse_policy
+from sanctl.model.cache_policy import CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.cache.allowed_mode import ReadReason, due_read_cache, leaves_enough_ram
+from sanctl.plan.cache.read_cache import ReadCacheReason, allowed_read_cache, leaves_enough_ram
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -28,7 +27,7 @@ _SWAP_S = 4.0
 _UNMAP_ENDS_S = 13.0
 
 
-def follow(runner: Runner, device: Device, state: ResourceState) -> None:
+def apply_policy(runner: Runner, device: Device, state: ResourceState) -> None:
     """Have reads cached as the policy wants it; what does not work is told, and tried again."""
     try:
         if not _policy(device).read_bytes and not _is_here(device.name):
@@ -40,7 +39,7 @@ def follow(runner: Runner, device: Device, state: ResourceState) -> None:
             if is_mine:
                 _follow(runner, device, state)
     except (SanctlError, OSError) as error:
-        write_cache.tell(device.name, f"its read cache could not be changed: {error}", "read")
+        write_cache.log(device.name, f"its read cache could not be changed: {error}", "read")
 
 
 def _is_here(name: str) -> bool:
@@ -54,12 +53,12 @@ def _is_to_change(runner: Runner, device: Device, state: ResourceState) -> bool:
 
 def _compare(
     runner: Runner, device: Device, state: ResourceState
-) -> tuple[int, int, ReadReason | None]:
+) -> tuple[int, int, ReadCacheReason | None]:
     """Return the size there is, the one that is due, and why it is not the one that is wanted."""
     present = ram_cache.size_bytes(device.name)
     due, reason = _due(device, state, present)
     if present > 0 and ram_cache.usage(runner, device.name) is None:
-        return present, 0, ReadReason.FAILED
+        return present, 0, ReadCacheReason.FAILED
     return present, due, reason
 
 
@@ -71,14 +70,14 @@ def _follow(runner: Runner, device: Device, state: ResourceState) -> None:
     present, due, reason = _compare(runner, device, state)
     if due == present:
         if not present and ram_cache.exists_any(device.name):
-            ram_cache.drop_parts(runner, device.name)  # Left by one that died half way.
+            ram_cache.remove_parts(runner, device.name)  # Left by one that died half way.
         return
     if present:
-        ram_cache.take_out(runner, device.name, over=over, within_s=_SWAP_S)
+        ram_cache.remove(runner, device.name, over=over, within_s=_SWAP_S)
     if due:
         ram_cache.insert(runner, device.name, over=over, size=due, within_s=_SWAP_S)
     what = f"up to {due} bytes are cached for reads" if due else "reads are not cached any more"
-    write_cache.tell(device.name, f"{what}{f' ({reason.value})' if reason else ''}", "read")
+    write_cache.log(device.name, f"{what}{f' ({reason.value})' if reason else ''}", "read")
 
 
 def offers_unmap(device: Device) -> bool:
@@ -86,7 +85,7 @@ def offers_unmap(device: Device) -> bool:
     return not _policy(device).read_bytes
 
 
-def tell_hosts(device: Device) -> None:
+def update_unmap_offer(device: Device) -> None:
     """Tell hosts whether they may unmap, and remember when they were told that they may not.
 
     Raises:
@@ -95,15 +94,8 @@ def tell_hosts(device: Device) -> None:
     wanted = offers_unmap(device)
     if lio.is_unmap_offered(device.name, device.minor) is not wanted:
         # First, because whoever dies in between is followed by one that finds nothing to tell.
-        with open(_told(device.name), "w", encoding="utf-8") as file:
-            file.write(str(time.monotonic()))
+        _changed_at(device.name).write(str(time.monotonic()))
         lio.offer_unmap(device.name, device.minor, on=wanted)
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_told(device.name))
 
 
 def _may_unmap_still(device: Device) -> bool:
@@ -112,19 +104,20 @@ def _may_unmap_still(device: Device) -> bool:
     It would be lost in the swap: what it is sent to then offers none, and says so too late for
     DRBD to write zeros instead (block/blk-lib.c, blkdev_issue_discard takes that for done).
     """
-    text = read_text_or(_told(device.name), "")
+    text = _changed_at(device.name).read()
     if not text:
         return False  # Since the target is there.
     since_s = time.monotonic() - float(text)
-    ages = [each.age_s for each in drbd.oldest_requests(device.name)]
+    ages = [each.age_s for each in drbdsetup.oldest_requests(device.name)]
     return since_s < _UNMAP_ENDS_S or max(ages, default=0.0) >= since_s
 
 
-def _told(name: str) -> str:
-    return f"{RUNTIME}/unmap-{name}"
+def _changed_at(name: str) -> state_files.StateFile:
+    """When hosts were told whether they may unmap, on the monotonic clock; none since the start."""
+    return state_files.of_device(name, "unmap-offer")
 
 
-def take_out(runner: Runner, device: Device) -> None:
+def remove(runner: Runner, device: Device) -> None:
     """Have reads go to the data file: before something else is to read it.
 
     Raises:
@@ -134,10 +127,10 @@ def take_out(runner: Runner, device: Device) -> None:
     over = loop.find(path) if path else None
     if over is not None and ram_cache.size_bytes(device.name):
         with ram_cache.locked():
-            ram_cache.take_out(runner, device.name, over=over)
+            ram_cache.remove(runner, device.name, over=over)
 
 
-def words(runner: Runner, device: Device, state: ResourceState | None) -> str:
+def published_fields(runner: Runner, device: Device, state: ResourceState | None) -> str:
     """Return what is published of the read cache, ` key=value` each; nothing where none is wanted.
 
     What it holds in sixteenths of its size: it must not be news with every monitor.
@@ -161,14 +154,14 @@ def words(runner: Runner, device: Device, state: ResourceState | None) -> str:
     return f"{text} read-hit={100 * used.hits // used.reads}" if used.reads else text
 
 
-def _due(device: Device, state: ResourceState, present: int) -> tuple[int, ReadReason]:
-    due, reason = due_read_cache(
+def _due(device: Device, state: ResourceState, present: int) -> tuple[int, ReadCacheReason]:
+    due, reason = allowed_read_cache(
         _policy(device).read_bytes, state, has_place=backing_device.exists(device.name)
     )
     if due and not present and _may_unmap_still(device):
-        return 0, ReadReason.WAITS
+        return 0, ReadCacheReason.WAITS
     if due > present and not _fits(device.name, due):
-        return 0, ReadReason.NO_RAM
+        return 0, ReadCacheReason.NO_RAM
     return due, reason
 
 
@@ -177,11 +170,11 @@ def _fits(name: str, size: int) -> bool:
     told = dict(line.split(":", 1) for line in read_text_or("/proc/meminfo", "").splitlines())
     available, total = (int(told[key].split()[0]) * 1024 for key in ("MemAvailable", "MemTotal"))
     needed = ram_cache.needed_bytes(size) - ram_cache.ram_bytes(name)
-    return leaves_enough_ram(needed, ram_cache.promised_bytes(), available, total)
+    return leaves_enough_ram(needed, ram_cache.reserved_bytes(), available, total)
 
 
-def _policy(device: Device) -> Policy:
+def _policy(device: Device) -> CachePolicy:
     try:
-        return parse_policy(device.cache)
+        return parse_cache_policy(device.cache)
     except ValueError:
-        return Policy()  # `cache.settle` says so.
+        return CachePolicy()  # `cache.settle` says so.

@@ -8,12 +8,12 @@ from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import page_cache
 from sanctl.errors import SanctlError
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.cache.allowed_mode import Reason
+from sanctl.plan.cache.allowed_mode import ModeReason
 
 
-def words(device: Device, state: ResourceState | None) -> str:
+def published_fields(device: Device, state: ResourceState | None) -> str:
     """Return what is published of the cache, ` key=value` each; nothing where there is none."""
     try:
         return _told(device, state)
@@ -29,15 +29,21 @@ def _told(device: Device, state: ResourceState | None) -> str:
     if held is None:
         return ""
     mode = held.mode
-    if mode is Mode.NONE and policy.mode is not Mode.NONE and write_cache.is_protected():
+    if (
+        mode is CacheMode.NONE
+        and policy.mode is not CacheMode.NONE
+        and write_cache.is_power_protected()
+    ):
         # On a node whose power is protected the disk's own cache is as good as the disk.
-        mode = Mode.WRITE_THROUGH
+        mode = CacheMode.WRITE_THROUGH
     text = f" cache={mode.value}"
     if lost_writes.is_suspect(device.name, path):
         text += " suspect=1"
     if mode is not policy.mode:
-        _, reason = write_cache.judge(policy, device.name, path, state)
-        text += f" cache-wanted={policy.mode.value} cache-why={(reason or Reason.CHANGING).value}"
-    if mode is Mode.WRITE_BACK:
-        text += dirty_limit.words(path, policy.dirty_bytes)
+        _, reason = write_cache.decide_mode(policy, device.name, path, state)
+        text += (
+            f" cache-wanted={policy.mode.value} cache-why={(reason or ModeReason.CHANGING).value}"
+        )
+    if mode is CacheMode.WRITE_BACK:
+        text += dirty_limit.published_fields(path, policy.dirty_bytes)
     return text

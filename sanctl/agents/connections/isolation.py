@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Keeps a copy that is behind, one of four, from meeting anybody but the node that serves.
 
-Why, and the rules: sanctl/plan/drbd/isolation.py. Whom DRBD connects to is in the resource file,
+Why, and the rules: sanctl/plan/drbd/connection_limit.py. Whom DRBD connects to is in the resource
+file,
 which names one connection while this goes on; so whatever else has DRBD adjusted goes by it, too.
 """
 
@@ -10,21 +11,20 @@ from __future__ import annotations
 import contextlib
 import os
 
-from sanctl.agents.publish import serving_node
-from sanctl.agents.recovery import reinitialize
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.connections import primary_node
+from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.drbd import isolation as plan
-from sanctl.plan.drbd.isolation import Meeting
+from sanctl.plan.drbd import connection_limit as plan
+from sanctl.plan.drbd.connection_limit import ConnectionLimit
 from sanctl.system import journal
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 
-def first(runner: Runner, device: Device) -> str | None:
+def first_peer(runner: Runner, device: Device) -> str | None:
     """Return the only node that a replica which is being started connects to; empty: all.
 
     None: the cluster does not say who serves. Then it connects to nobody; the monitor asks again.
@@ -33,14 +33,14 @@ def first(runner: Runner, device: Device) -> str | None:
     if not _is_concerned(device):
         return ""
     try:
-        found = serving_node.node(runner, device)
+        found = primary_node.find(runner, device)
     except SanctlError as error:
         _tell(device, f"connecting to nobody yet: {error}")
         return None
     if found is None:
         _tell(device, "connecting to nobody yet: without quorum it is not known who serves")
         return None
-    only = plan.first_meeting(device.nodes, os.uname().nodename, found).only
+    only = plan.initial_limit(device.nodes, os.uname().nodename, found).only
     if only:
         _tell(device, f"connecting to {only}, which serves, and to nobody else until in step")
     return only
@@ -63,7 +63,7 @@ def bring_up(
     if only and not is_apart:
         if _is_of_another(device, only):
             _tell(device, f"another node had begun to fill it, {only} does from the beginning")
-            reinitialize.begin_anew(runner, device)
+            reinitialize.reset(runner, device)
             _note_source(device, only)
             return
         try:
@@ -74,7 +74,7 @@ def bring_up(
     resource_file.bring_up(runner, device, files, is_apart=is_apart)
 
 
-def follow(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+def apply_rules(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Connect to whom the rules now say; return the state after that.
 
     Raises:
@@ -82,34 +82,34 @@ def follow(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
     """
     if state.is_in_sync and _is_concerned(device):
         _note_source(device, "")
-    now = Meeting(resource_file.only_peer(device.name))
-    if not (now.only or (_is_concerned(device) and plan.is_lonely(state))):
+    now = ConnectionLimit(resource_file.only_peer(device.name))
+    if not (now.only or (_is_concerned(device) and plan.is_isolated(state))):
         return state
-    found = serving_node.node(runner, device)
+    found = primary_node.find(runner, device)
     if found is None or lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
         return state
     here = os.uname().nodename
-    wanted = plan.next_meeting(device.nodes, here, found, state, now)
-    if wanted == now and plan.is_met(wanted, device.nodes, here, state):
+    wanted = plan.next_limit(device.nodes, here, found, state, now)
+    if wanted == now and plan.is_limit_applied(wanted, device.nodes, here, state):
         return state
     _meet(runner, device, wanted)
-    return drbd.observe(runner, device.name) or state
+    return drbdsetup.observe(runner, device.name) or state
 
 
-def complete(runner: Runner, device: Device, *, within_s: float) -> None:
+def connect_all_peers(runner: Runner, device: Device, *, within_s: float) -> None:
     """Connect to all peers before a promotion: DRBD counts those that it knows of.
 
     Raises:
         SanctlError: DRBD did not take it.
     """
     if resource_file.only_peer(device.name):
-        _meet(runner, device, plan.ALL)
+        _meet(runner, device, plan.ALL_PEERS)
         parts.wait_until_settled(runner, device, within_s)
 
 
-def _meet(runner: Runner, device: Device, wanted: Meeting) -> None:
+def _meet(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
     whom = f"{wanted.only} alone, which serves" if wanted.only else "all others"
-    is_begun_anew = wanted.is_begun_anew or _is_of_another(device, wanted.only)
+    is_begun_anew = wanted.must_reinitialize or _is_of_another(device, wanted.only)
     anew = "; what it holds of another is given up" if is_begun_anew else ""
     _tell(device, f"connecting to {whom}{anew}")
     if not resource_file.rewrite(runner, device, only=wanted.only):
@@ -121,12 +121,12 @@ def _meet(runner: Runner, device: Device, wanted: Meeting) -> None:
             )
         )
     if is_begun_anew:
-        reinitialize.begin_anew(runner, device)
+        reinitialize.reset(runner, device)
         _note_source(device, wanted.only)
     else:
         if wanted.only:
             _note_source(device, wanted.only)
-        drbd.up(runner, device.name)
+        drbdadm.adjust(runner, device.name)
 
 
 def _is_of_another(device: Device, only: str) -> bool:
@@ -152,7 +152,7 @@ def _source(device: Device) -> str | None:
 
 
 def _is_concerned(device: Device) -> bool:
-    return plan.is_concerned(device.nodes) and drbd.generation() >= 9
+    return plan.is_limit_needed(device.nodes) and drbdsetup.generation() >= 9
 
 
 def _tell(device: Device, text: str) -> None:

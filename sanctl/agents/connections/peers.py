@@ -18,19 +18,18 @@ go. The order:
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes, parts, resource_file
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd, pool_files
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import exists
+from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 
-def follow(runner: Runner, device: Device) -> bool:
+def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     """Let DRBD have the connections that the cluster wants; return whether it had others.
 
     Raises:
@@ -39,15 +38,14 @@ def follow(runner: Runner, device: Device) -> bool:
     if _here() not in device.nodes:
         return False  # about to be stopped here
     known = set(resource_file.nodes(device.name))
-    if known == set(device.nodes) and not exists(_mark(device)):
+    if known == set(device.nodes) and not _mark(device).exists():
         return False
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
         return False  # DRBD would connect it, and compare it by what it has lost
-    with open(_mark(device), "w", encoding="utf-8"):
-        pass
+    _mark(device).write()
     # How many copies there are decides what write-back needs.
-    write_cache.secure(runner, device.name)
-    part(runner, device)
+    write_cache.leave_write_back(runner, device.name)
+    disconnect_removed(runner, device)
     where = parts.load_topology().pool(device.pool)
     if where is None:
         raise CommandError(
@@ -61,12 +59,12 @@ def follow(runner: Runner, device: Device) -> bool:
         runner, device, pool_files.files_of(str(where.path), device.name, device.uuid)
     )
     resource_file.apply(runner, device)
-    forget_peers(runner, device)
-    forget(device)
+    forget_removed(runner, device)
+    _mark(device).remove()
     return True
 
 
-def part(runner: Runner, device: Device) -> None:
+def disconnect_removed(runner: Runner, device: Device) -> None:
     """End the connection to a node that holds no replica any more; before the file forgets it.
 
     DRBD 9 has a connection to each peer, and `drbdadm adjust` ends those that the file has no more.
@@ -78,11 +76,11 @@ def part(runner: Runner, device: Device) -> None:
     if not gone:
         return
     # No handler is called for a peer that is let go of: what is in RAM alone is flushed before.
-    write_cache.secure(runner, device.name)
-    if drbd.generation() >= 9:
+    write_cache.leave_write_back(runner, device.name)
+    if drbdsetup.generation() >= 9:
         return
-    drbd.disconnect(runner, device.name)
-    state = drbd.observe(runner, device.name)
+    drbdadm.disconnect(runner, device.name)
+    state = drbdsetup.observe(runner, device.name)
     if state is not None and any(peer.connection != "StandAlone" for peer in state.peers):
         raise CommandError(
             Problem(
@@ -93,7 +91,7 @@ def part(runner: Runner, device: Device) -> None:
         )
 
 
-def forget_peers(runner: Runner, device: Device) -> None:
+def forget_removed(runner: Runner, device: Device) -> None:
     """Give up what DRBD 9 keeps of nodes that hold no replica, whenever they ceased to.
 
     Also at a start: the node may have been away when the copy was dropped.
@@ -101,24 +99,18 @@ def forget_peers(runner: Runner, device: Device) -> None:
     Raises:
         CommandError: one is still connected, or DRBD did not answer.
     """
-    if drbd.generation() < 9:
+    if drbdsetup.generation() < 9:
         return
-    from sanctl.render.drbd import number_of  # noqa: PLC0415 - monitors do not pay for it
+    from sanctl.render.drbd import drbd_node_id  # noqa: PLC0415 - monitors do not pay for it
 
     for node in parts.load_topology().storage_nodes:
         if str(node.name) not in device.nodes:
-            drbd.forget_peer(runner, device.name, number_of(node.id))
-
-
-def forget(device: Device) -> None:
-    """Drop the mark of a change that is complete, or of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_mark(device))
+            drbdsetup.forget_peer(runner, device.name, drbd_node_id(node.id))
 
 
 def _here() -> str:
     return os.uname().nodename
 
 
-def _mark(device: Device) -> str:
-    return f"{RUNTIME}/following-{device.name}"
+def _mark(device: Device) -> state_files.StateFile:
+    return state_files.of_device(device.name, "change-of-nodes")

@@ -10,18 +10,16 @@ connection to the Primary that is made anew makes it UpToDate, or shows what it 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
 from sanctl.agents import ocf
-from sanctl.agents.fencing import before_resync_source
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd, outdated_marks
+from sanctl.agents.handlers import before_resync_source
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_atomically
-from sanctl.system.runner import HurriedRunner, Runner
+from sanctl.system import journal, state_files
+from sanctl.system.runner import DeadlineRunner, Runner
 
 #: Longer than what a resync that has just ended takes to be told of; two monitors see it. Twice as
 #: long with each try that has not helped.
@@ -31,7 +29,7 @@ _LONGEST_S = 3600.0
 _RESERVE_S = 5.0
 
 
-def serving_peer(state: ResourceState) -> PeerState | None:
+def primary_in_sync(state: ResourceState) -> PeerState | None:
     """Return the Primary beside an Outdated replica that differs in nothing from any peer.
 
     All peers have to be there: a Primary that has lost the other copy may count this one.
@@ -46,7 +44,7 @@ def serving_peer(state: ResourceState) -> PeerState | None:
     return next((peer for peer in state.peers if peer.role == "Primary"), None)
 
 
-def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Connect to the node that serves anew, if this replica has been overlooked for a while.
 
     Only one that the cluster has marked: who takes itself for good by this handshake is promoted by
@@ -58,19 +56,18 @@ def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
     """
-    if state.disk != "Outdated" or drbd.generation() < 9:
-        forget(device)
+    if state.disk != "Outdated" or drbdsetup.generation() < 9:
+        _note(device).remove()
         return state
-    peer = serving_peer(state)
+    peer = primary_in_sync(state)
     if peer is None or peer.node_id is None:
         # Behind, or busy: whatever was seen before, it has not lasted. The tries still count.
-        with contextlib.suppress(FileNotFoundError):
-            os.utime(_note(device))
+        _note(device).touch()
         return state
     if not _has_lasted(device):
         return state
-    hurried = HurriedRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
-    if not outdated_marks.look(hurried, device.name, os.uname().nodename).is_marked:
+    hurried = DeadlineRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
+    if not outdated_marks.read(hurried, device.name, os.uname().nodename).is_marked:
         return state
     journal.write(
         f"{device.name}: Outdated, though nothing differs from {peer.name}: connecting to it anew",
@@ -80,38 +77,32 @@ def repeat(runner: Runner, device: Device, state: ResourceState) -> ResourceStat
     )
     _count(device)
     # First: should this end half way, the next monitor connects again.
-    before_resync_source.note(device.name, peer.name)
-    drbd.disconnect_peer(hurried, device.name, peer.node_id)
-    drbd.up(hurried, device.name)
-    return drbd.observe(hurried, device.name) or state
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here, or is as it should be."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_note(device))
+    before_resync_source.write_note(device.name, peer.name)
+    drbdsetup.disconnect_peer(hurried, device.name, peer.node_id)
+    drbdadm.adjust(hurried, device.name)
+    return drbdsetup.observe(hurried, device.name) or state
 
 
 def _has_lasted(device: Device) -> bool:
     """Note when it was seen first; tell whether that, or the last try, is long enough ago."""
-    try:
-        since_s = os.stat(_note(device)).st_mtime
-    except FileNotFoundError:
-        write_atomically(_note(device), "0")
+    age_s = _note(device).age_s()
+    if age_s is None:
+        _note(device).write("0")
         return False
     wait_s = min(_LONGEST_S, _PATIENCE_S * 2 ** min(_tries(device), 16))
     # Not from before the clock was put right either.
-    return not 0 <= time.time() - since_s < wait_s
+    return not 0 <= age_s < wait_s
 
 
 def _tries(device: Device) -> int:
-    text = read_text_or(_note(device), "0").strip()
+    text = _note(device).read("0").strip()
     return int(text) if text.isdecimal() else 0
 
 
 def _count(device: Device) -> None:
-    write_atomically(_note(device), str(_tries(device) + 1))
+    _note(device).write(str(_tries(device) + 1))
 
 
-def _note(device: Device) -> str:
-    return f"{RUNTIME}/overlooked-{device.name}"
+def _note(device: Device) -> state_files.StateFile:
+    """How often this has been tried for a replica that is Outdated; as old as the last try."""
+    return state_files.of_device(device.name, "outdated-since")

@@ -11,24 +11,22 @@ between the looks, then those of the first look still wait.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd, self_fence
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdsetup, self_fence
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import OldRequest, ResourceState
-from sanctl.plan.failover.hung_io_reboot import Verdict, judge
-from sanctl.system import journal
-from sanctl.system.files import read_text_or
+from sanctl.plan.failover.hung_io_reboot import HungIoAction, choose_action
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _FLUSH_S = 10.0
 _AGAIN_S = 3.0
 
 
-def look(runner: Runner, device: Device, state: ResourceState) -> None:
+def check(runner: Runner, device: Device, state: ResourceState) -> None:
     """Look at the oldest requests of a device that is served here.
 
     Returns unless they are hopeless; then the node reboots, and the peer takes over if it can.
@@ -36,45 +34,45 @@ def look(runner: Runner, device: Device, state: ResourceState) -> None:
     if not state.is_primary:
         return
     verdict, reason = _judge(device, state)
-    if verdict is Verdict.END:
+    if verdict is HungIoAction.END:
         # A freeze that has just ended lets go of what it held a moment after it says that it has.
         time.sleep(_AGAIN_S)
         verdict, reason = _look_again(runner, device)
-    if verdict is Verdict.WAIT:
+    if verdict is HungIoAction.WAIT:
         journal.write(
             f"{device.name}: {reason}; no other node can serve",
             priority=journal.ERROR,
             device=device.name,
             action="stuck",
         )
-    elif verdict is Verdict.END:
+    elif verdict is HungIoAction.END:
         _write_down(runner, device)
         self_fence.reboot(runner, f"{device.name}: {reason}", device=device.name)
 
 
-def _look_again(runner: Runner, device: Device) -> tuple[Verdict, str]:
+def _look_again(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
     try:
-        state = drbd.observe(runner, device.name)
+        state = drbdsetup.observe(runner, device.name)
     except SanctlError:
         state = None
-    return (Verdict.FINE, "") if state is None else _judge(device, state)
+    return (HungIoAction.FINE, "") if state is None else _judge(device, state)
 
 
-def _judge(device: Device, state: ResourceState) -> tuple[Verdict, str]:
+def _judge(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
     silent_s = _silent_s(device, is_frozen=state.suspended != "no")
-    requests = drbd.oldest_requests(device.name)
-    counted = drbd.outstanding(device.minor)
+    requests = drbdsetup.oldest_requests(device.name)
+    counted = drbdsetup.pending_requests(device.minor)
     if not requests and counted is not None and counted.hosts:
         answered = frozenset({"ok"})
         requests = (
             OldRequest(
                 age_s=silent_s,
-                is_held=not counted.disk and not counted.net,
+                is_suspended=not counted.disk and not counted.net,
                 local=frozenset({"pending"}) if counted.disk else answered,
                 net=frozenset({"pending"}) if counted.net else answered,
             ),
         )
-    return judge(requests, state, is_silent=silent_s > 0)
+    return choose_action(requests, state, is_silent=silent_s > 0)
 
 
 def _silent_s(device: Device, *, is_frozen: bool) -> float:
@@ -82,21 +80,15 @@ def _silent_s(device: Device, *, is_frozen: bool) -> float:
 
     What was not answered while I/O was frozen does not count.
     """
-    now, answered = time.monotonic(), drbd.answered(device.minor)
-    counted = drbd.outstanding(device.minor)
+    now, answered = time.monotonic(), drbdsetup.completed_requests(device.minor)
+    counted = drbdsetup.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
-    told, _, since = read_text_or(_note(device), "").partition(" ")
+    told, _, since = _note(device).read().partition(" ")
     if told == str(answered) and since and not is_idle and not is_frozen:
         return now - float(since)
-    with contextlib.suppress(OSError), open(_note(device), "w", encoding="utf-8") as file:
-        file.write(f"{answered} {now}")
+    with contextlib.suppress(OSError):
+        _note(device).write(f"{answered} {now}")
     return 0.0
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_note(device))
 
 
 def _write_down(runner: Runner, device: Device) -> None:
@@ -107,5 +99,6 @@ def _write_down(runner: Runner, device: Device) -> None:
             runner.run(["sync", "--file-system", path], timeout_s=_FLUSH_S)
 
 
-def _note(device: Device) -> str:
-    return f"{RUNTIME}/answered-{device.name}"
+def _note(device: Device) -> state_files.StateFile:
+    """How many requests were answered, and since when none was, on the monotonic clock."""
+    return state_files.of_device(device.name, "io-progress")

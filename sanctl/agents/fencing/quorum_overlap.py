@@ -25,32 +25,31 @@ That both must see each other before either may do anything after a start is cor
 `wait_for_all`, which goes with `two_node`, and not with a quorum device.
 
 For a device with three and more copies (DRBD 9) the word counts only as far as
-`fence_rules.among_several` says.
+`fence_rules.apply_drbd_quorum` says.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection
 
-from sanctl.drivers import corosync, drbd
+from sanctl.drivers import cib, corosync, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.model.vote_mode import Votes
-from sanctl.parse.corosync import parse_conf_tally
-from sanctl.plan.failover.fence_rules import among_several, is_certain, worth
-from sanctl.system.files import exists, read_text_or
+from sanctl.parse.corosync import parse_conf_vote_mode
+from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_overlap, is_certain
+from sanctl.system import state_files
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 _NOT_CONNECTED_YET = "Consistent"
-_NOTES = "/run/sanctl"
 # A new one for each start of the unit: what it is called is not told to be used again.
 _LIFE = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
-def weigh(
+def standing_for_device(
     runner: Runner, device: str, peer: str, standing: str, *, has_joined: Callable[[], bool]
 ) -> str:
     """Return a peer's standing (see `fencing.peer_standing`) as it counts for this device.
@@ -60,25 +59,25 @@ def weigh(
     Raises:
         CommandError: corosync, Pacemaker or DRBD did not answer.
     """
-    if is_certain(standing) and drbd.generation() >= 9:
+    if is_certain(standing) and drbdsetup.generation() >= 9:
         standing = _among_several(runner, device, standing)
     if standing == "unknown":
         # The file first: this is asked over and over while I/O is frozen.
-        tally = parse_conf_tally(read_text_or(corosync.CONF, ""))
+        tally = parse_conf_vote_mode(read_text_or(corosync.CONF, ""))
         if tally is None or tally.votes is not Votes.TWO_NODE:
             return standing
         seen = corosync.membership(runner)
         is_out = seen.is_two_node and seen.is_quorate and peer not in seen.members
         return "fenced" if is_out and _is_fencing_off(runner) else standing
-    return worth(
+    return apply_quorum_overlap(
         standing,
         has_joined=has_joined,
-        is_untried=lambda: _is_untried(runner, device),
-        has_memory=lambda: corosync.membership(runner).has_memory,
+        is_never_connected=lambda: _is_untried(runner, device),
+        quorums_intersect=lambda: corosync.membership(runner).quorums_intersect,
     )
 
 
-def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
+def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
     """Whether it is worth trying to promote a replica here, as far as `weigh` is concerned.
 
     It has not met another since it was started, none of their nodes has joined the cluster, and the
@@ -94,19 +93,19 @@ def may_ask(runner: Runner, state: ResourceState, others: Collection[str]) -> bo
     Raises:
         CommandError: corosync or Pacemaker did not answer.
     """
-    if state.disk != _NOT_CONNECTED_YET or drbd.generation() >= 9 or state.is_in_contact:
+    if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_connected:
         return True
-    if exists(_trusted(state.name)):
+    if _trusted(state.name).exists():
         return True
     seen = corosync.membership(runner)
-    if seen.has_memory or not others:
+    if seen.quorums_intersect or not others:
         return True
     if any(_has_joined(runner, node) for node in seen.members & set(others)):
         return True
     return _is_fencing_off(runner)
 
 
-def is_joined(state: ET.Element | None) -> bool:
+def has_joined(state: ET.Element | None) -> bool:
     """Whether a node takes part in Pacemaker, by its `node_state`: then all have the same CIB.
 
     Corosync knows it as a member seconds before that. `crmd` is a word up to Pacemaker 2.1.6, and
@@ -120,23 +119,15 @@ def is_joined(state: ET.Element | None) -> bool:
 
 
 def _has_joined(runner: Runner, node: str) -> bool:
-    answer = runner.run(
-        ["cibadmin", "--query", "--no-children", "--xpath", f"//node_state[@uname='{node}']"],
-        timeout_s=20.0,
-        ok=(0, 6, 105),  # no such object
-    )
-    if answer.status != 0:
-        return False
-    return is_joined(ET.fromstring(answer.stdout))  # noqa: S314 - the cluster's own CIB
+    return has_joined(cib.node_state(runner, node))
 
 
-def note_contact(device: str) -> None:
+def record_connection(device: str) -> None:
     """Remember that this node's replica has been connected in this life of the cluster software."""
-    with open(_met(device), "w", encoding="utf-8") as note:
-        note.write(_life())
+    _met(device).write(_life())
 
 
-def is_left_over(runner: Runner, state: ResourceState) -> bool:
+def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
     """Whether a standby is left from before the cluster software began here, and may be old.
 
     As after maintenance: DRBD went on while the cluster software was down, and 8.4 goes on calling
@@ -152,43 +143,40 @@ def is_left_over(runner: Runner, state: ResourceState) -> bool:
     Raises:
         CommandError: corosync did not answer.
     """
-    if state.is_in_contact:
-        note_contact(state.name)
-    if state.is_primary or state.is_in_contact or not state.peers or drbd.generation() >= 9:
+    if state.is_connected:
+        record_connection(state.name)
+    if state.is_primary or state.is_connected or not state.peers or drbdsetup.generation() >= 9:
         return False
-    if state.disk != "UpToDate" or _has_met(state.name) or exists(_trusted(state.name)):
+    if state.disk != "UpToDate" or _has_met(state.name) or _trusted(state.name).exists():
         return False
-    return not corosync.membership(runner).has_memory
+    return not corosync.membership(runner).quorums_intersect
 
 
-def note_trust(device: str) -> None:
+def record_operator_trust(device: str) -> None:
     """Remember that an operator called this node's replica good, having seen what it holds.
 
     Whoever notes this has made sure that it still holds that.
     """
-    with open(_trusted(device), "w", encoding="utf-8"):
-        pass
+    _trusted(device).write()
 
 
-def forget_trust(device: str) -> None:
+def remove_operator_trust(device: str) -> None:
     """Forget that: the replica could not be called good."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_trusted(device))
+    _trusted(device).remove()
 
 
-def forget(device: str) -> None:
+def remove_notes(device: str) -> None:
     """Forget both: the replica is stopped, or has just been started."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_met(device))
-    forget_trust(device)
+    _met(device).remove()
+    remove_operator_trust(device)
 
 
-def _met(device: str) -> str:
-    return f"{_NOTES}/met-{device}"
+def _met(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "connected")
 
 
-def _trusted(device: str) -> str:
-    return f"{_NOTES}/trusted-{device}"
+def _trusted(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "operator-trust")
 
 
 def _life() -> str:
@@ -203,35 +191,30 @@ def _life() -> str:
 
 
 def _has_met(device: str) -> bool:
-    return read_text_or(_met(device), "never") == _life()
+    return _met(device).read("never") == _life()
 
 
 def _is_untried(runner: Runner, device: str) -> bool:
-    if exists(_trusted(device)):
+    if _trusted(device).exists():
         return False
-    if drbd.generation() >= 9:
+    if drbdsetup.generation() >= 9:
         return not _has_met(device)
-    state = drbd.observe(runner, device)
+    state = drbdsetup.observe(runner, device)
     return state is None or state.disk == _NOT_CONNECTED_YET
 
 
 def _among_several(runner: Runner, device: str, standing: str) -> str:
-    state = drbd.observe(runner, device)
+    state = drbdsetup.observe(runner, device)
     if state is None:
         return "unknown"
-    return among_several(
+    return apply_drbd_quorum(
         standing,
-        copies=len(state.peers) + 1,
+        replicas=len(state.peers) + 1,
         is_primary=state.is_primary,
         has_quorum=state.has_quorum,
-        has_memory=corosync.membership(runner).has_memory,
+        quorums_intersect=corosync.membership(runner).quorums_intersect,
     )
 
 
 def _is_fencing_off(runner: Runner) -> bool:
-    answer = runner.run(
-        ["crm_attribute", "--type", "crm_config", "--name", "stonith-enabled", "--query",
-         "--quiet", "--default", "true"],
-        timeout_s=20.0,
-    )  # fmt: skip
-    return answer.stdout.strip().lower() in _FALSE
+    return cib.cluster_property(runner, "stonith-enabled", default="true").lower() in _FALSE

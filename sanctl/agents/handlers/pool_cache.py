@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import os
-
 from sanctl.agents.replica import parts
 from sanctl.drivers import flash_cache
 from sanctl.errors import ConfigError, Problem, SanctlError
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
 _BOOT_PATIENCE_S = 30.0
@@ -16,7 +14,7 @@ _BOOT_PATIENCE_S = 30.0
 
 def main(argv: list[str]) -> int:
     """Carry out `start POOL` or `stop POOL`; return the exit status."""
-    os.makedirs(parts.RUNTIME, mode=0o700, exist_ok=True)
+    state_files.make_folder()
     _, action, name = argv
     try:
         pool = parts.load_topology().pool(name)

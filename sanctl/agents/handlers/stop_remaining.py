@@ -17,7 +17,7 @@ import sys
 
 from sanctl.agents.device import take_down
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, loop
+from sanctl.drivers import drbdadm, loop
 from sanctl.errors import SanctlError
 from sanctl.system import journal
 from sanctl.system.files import is_folder, read_text_or
@@ -27,7 +27,7 @@ _MINOR = re.compile(r"^\s*device minor (\d+);", re.MULTILINE)
 _RUNNER = LocalRunner()
 
 
-def put_down() -> int:
+def stop_remaining() -> int:
     """Take down every replica that is up; return 0 when nothing is left.
 
     Refuses while the node runs and Pacemaker with it: whatever is up then is Pacemaker's.
@@ -37,7 +37,7 @@ def put_down() -> int:
         return 1
     failed = False
     try:
-        devices = left_up()
+        devices = remaining_devices()
     except OSError as error:
         _tell(f"it is not known what is still up: {error}")
         return 1
@@ -51,12 +51,12 @@ def put_down() -> int:
     return int(failed)
 
 
-def left_up() -> list[Device]:
+def remaining_devices() -> list[Device]:
     """Return the devices that were started here and not stopped, by their DRBD resource files.
 
     A start writes that file before anything of the device is in the kernel, a stop drops it last.
     """
-    folder = drbd.RESOURCE_FILES
+    folder = drbdadm.RESOURCE_FILES
     names = sorted(os.listdir(folder)) if is_folder(folder) else []
     found = []
     for entry in names:

@@ -13,27 +13,23 @@ agent: for a device's own the cleanup, which waits for what is under way, would 
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from sanctl.agents import ocf
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import crm_resource, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.system import journal
-from sanctl.system.files import read_text_or
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
 # Until then a failure may not be in the CIB yet; crm_resource would find nothing to clean up.
 _YOUNG_S = 10.0
-# crm_resource(8): there is no such resource; its device was deleted meanwhile.
-_NO_SUCH = 105
 
 
 class Failure(NamedTuple):
@@ -53,38 +49,34 @@ class Failure(NamedTuple):
 
 
 @contextlib.contextmanager
-def noted(device: Device) -> Iterator[None]:
+def note_start_failure(device: Device) -> Iterator[None]:
     """Note that a start fails for want of its pool, if it does in here, or is killed in here.
 
     Raises:
         SanctlError, OSError: what happened in here.
     """
-    note(device, START)
+    write_note(device, START)
     try:
         yield
     except (SanctlError, OSError):
-        note(device, START)
+        write_note(device, START)
         raise
-    forget(device.name, START)
+    remove_notes(device.name, START)
 
 
-def note(device: Device, operation: str) -> None:
+def write_note(device: Device, operation: str) -> None:
     """Note that this operation fails, for a reason that passes by itself."""
-    with (
-        contextlib.suppress(OSError),
-        open(_path(device.name, operation), "w", encoding="utf-8") as file,
-    ):
-        file.write(f"{device.pool} {ocf.meta('interval', '0')}")
+    with contextlib.suppress(OSError):
+        _note(device.name, operation).write(f"{device.pool} {ocf.meta('interval', '0')}")
 
 
-def forget(name: str, *operations: str) -> None:
+def remove_notes(name: str, *operations: str) -> None:
     """Remove notes of a device; one that is gone is fine."""
     for operation in operations:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_path(name, operation))
+        _note(name, operation).remove()
 
 
-def over(runner: Runner, usable: Collection[str]) -> list[Failure]:
+def ended_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """Return the failures of this node that are over.
 
     A start's is once its pool is there; a monitor's once the replica that was started anew is a
@@ -99,13 +91,15 @@ def over(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """
     found = []
     for operation in (START, MONITOR):
-        for path in sorted(glob.glob(_path("*", operation))):
-            name = path.removeprefix(_path("", operation))
-            pool, _, interval_ms = read_text_or(path, "").partition(" ")
-            written_ns = _written_ns(path)
-            if pool not in usable or 0 <= time.time() - written_ns / 1e9 < _YOUNG_S:
+        for name in state_files.node_suffixes(f"failed-{operation}"):
+            note = _note(name, operation)
+            pool, _, interval_ms = note.read().partition(" ")
+            written_ns = note.written_ns()
+            if written_ns is None or pool not in usable:
                 continue
-            if operation == START or _is_in_sync(drbd.observe(runner, name)):
+            if 0 <= time.time() - written_ns / 1e9 < _YOUNG_S:
+                continue
+            if operation == START or _is_in_sync(drbdsetup.observe(runner, name)):
                 found.append(Failure(name, operation, interval_ms, written_ns))
     return found
 
@@ -115,11 +109,11 @@ def _is_in_sync(state: ResourceState | None) -> bool:
         state is not None
         and state.disk == "UpToDate"
         and not state.is_primary
-        and state.is_in_contact
+        and state.is_connected
     )
 
 
-def have_forgotten(runner: Runner, failures: Collection[Failure]) -> None:
+def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
     """Have the cluster forget these failures, and start what it kept from this node for them.
 
     One that fails, or is interrupted, is repeated by the next call.
@@ -127,15 +121,17 @@ def have_forgotten(runner: Runner, failures: Collection[Failure]) -> None:
     here = os.uname().nodename
     for one in failures:
         try:
-            runner.run(
-                ["crm_resource", "--cleanup", "--resource", one.device, "--node", here,
-                 "--operation", one.operation, "--interval", f"{one.interval_ms}ms"],
+            crm_resource.clean_up(
+                runner,
+                one.device,
+                node=here,
+                operation=one.operation,
+                interval_ms=one.interval_ms,
                 timeout_s=_TIMEOUT_S,
-                ok=(0, _NO_SUCH),
-            )  # fmt: skip
+            )
             what, priority = "is cleaned up", journal.NOTICE
-            if _written_ns(_path(one.device, one.operation)) == one.written_ns:
-                forget(one.device, one.operation)
+            if _note(one.device, one.operation).written_ns() == one.written_ns:
+                remove_notes(one.device, one.operation)
         except SanctlError as error:
             what, priority = f"is not cleaned up yet: {error}", journal.WARNING
         journal.write(
@@ -147,11 +143,6 @@ def have_forgotten(runner: Runner, failures: Collection[Failure]) -> None:
         )
 
 
-def _written_ns(path: str) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        return os.stat(path).st_mtime_ns
-    return -1
-
-
-def _path(name: str, operation: str) -> str:
-    return f"{RUNTIME}/failed-{operation}-{name}"
+def _note(name: str, operation: str) -> state_files.StateFile:
+    # Of the node, not of the device: the stop that follows a failure must not remove it.
+    return state_files.of_node(f"failed-{operation}.{name}")

@@ -15,8 +15,8 @@ from dataclasses import replace
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import corosync, node_attributes
 from sanctl.errors import ConfigError, SanctlError
-from sanctl.model.vote_mode import ATTRIBUTE, Ballot, Tally, Votes, Wish
-from sanctl.parse.corosync import parse_conf_tally, section_span
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, VoteMode, Votes, WantedVotes
+from sanctl.parse.corosync import parse_conf_vote_mode, section_span
 from sanctl.render.corosync import quorum_section
 from sanctl.system import journal
 from sanctl.system.files import exists, read_text, read_text_or, write_atomically
@@ -27,7 +27,7 @@ _TOML = "/etc/sanctl/cluster.toml"
 _DEVICE_SOCKET = "/run/corosync-qdevice/corosync-qdevice.sock"
 
 
-def cast(runner: Runner, wished: str) -> None:
+def apply(runner: Runner, wished: str) -> None:
     """Bring this node towards what is wished for, and publish how it counts.
 
     Args:
@@ -38,19 +38,19 @@ def cast(runner: Runner, wished: str) -> None:
         SanctlError: corosync or Pacemaker does not answer; the next monitor tries again.
         OSError: a file cannot be written.
     """
-    wish = Wish.parse(wished)
+    wish = WantedVotes.parse(wished)
     if wish is not None:
         _follow(runner, wish)
-    ballot = look(runner)
+    ballot = read_vote_mode(runner)
     _run_device(runner, ballot)
     _publish(runner, ballot)
 
 
-def look(runner: Runner) -> Ballot:
+def read_vote_mode(runner: Runner) -> NodeVotes:
     """Return how this node counts."""
-    live = corosync.live_tally(runner)
-    return Ballot(
-        file=parse_conf_tally(read_text_or(corosync.CONF, "")),
+    live = corosync.live_vote_mode(runner)
+    return NodeVotes(
+        file=parse_conf_vote_mode(read_text_or(corosync.CONF, "")),
         live=live,
         strategy=_strategy(),
         is_device_voting=live is not None
@@ -59,9 +59,9 @@ def look(runner: Runner) -> Ballot:
     )
 
 
-def forget() -> None:
+def invalidate_published() -> None:
     """Have the next `cast` publish again, whatever was told before."""
-    attrd_cache.forget("votes")
+    attrd_cache.of_votes().remove()
 
 
 def _strategy() -> str:
@@ -73,18 +73,18 @@ def _strategy() -> str:
         return ""
 
 
-def _follow(runner: Runner, wish: Wish) -> None:
+def _follow(runner: Runner, wish: WantedVotes) -> None:
     """Write what is wished for into this node's files, if it is not there."""
     text = read_text(corosync.CONF)
-    if parse_conf_tally(text) != wish.tally:
+    if parse_conf_vote_mode(text) != wish.vote_mode:
         if exists(_DEVICE_SOCKET):
             # Before, not after: when corosync drops a device whose daemon still runs, the daemon
             # fails, and corosync believes to the end of its days that it is registered (3.1.9).
-            corosync.set_device(runner, running=False)
-            _note(f"votes: the quorum device is let go of, before counting by {wish.tally}")
+            corosync.set_qdevice(runner, running=False)
+            _note(f"votes: the quorum device is let go of, before counting by {wish.vote_mode}")
         start, end = section_span(text, "quorum")
-        write_atomically(corosync.CONF, text[:start] + quorum_section(wish.tally) + text[end:])
-        _note(f"votes: {corosync.CONF} now counts by {wish.tally}")
+        write_atomically(corosync.CONF, text[:start] + quorum_section(wish.vote_mode) + text[end:])
+        _note(f"votes: {corosync.CONF} now counts by {wish.vote_mode}")
     if _strategy() != wish.strategy and _write_strategy(wish.strategy):
         _note(f"votes: {_TOML} now says {wish.strategy}")
 
@@ -109,35 +109,35 @@ def _write_strategy(strategy: str) -> bool:
     return True
 
 
-def _run_device(runner: Runner, ballot: Ballot) -> None:
+def _run_device(runner: Runner, ballot: NodeVotes) -> None:
     """Run the device's daemon while corosync counts with one, and only then."""
     is_running = exists(_DEVICE_SOCKET)
     if _is_device(ballot.live) and _is_device(ballot.file):
         if not is_running:
-            corosync.set_device(runner, running=True)
+            corosync.set_qdevice(runner, running=True)
     elif is_running and not _is_device(ballot.live):
-        corosync.set_device(runner, running=False)
+        corosync.set_qdevice(runner, running=False)
 
 
-def _is_device(tally: Tally | None) -> bool:
+def _is_device(tally: VoteMode | None) -> bool:
     return tally is not None and tally.votes is Votes.QDEVICE
 
 
-def _publish(runner: Runner, ballot: Ballot) -> None:
-    listener = attrd_cache.listener()
-    if attrd_cache.is_known("votes", listener, str(ballot)):
+def _publish(runner: Runner, ballot: NodeVotes) -> None:
+    listener = attrd_cache.attrd_pid()
+    if attrd_cache.is_current(attrd_cache.of_votes(), listener, str(ballot)):
         return
-    node_attributes.publish(runner, ATTRIBUTE, str(ballot))
-    attrd_cache.note("votes", listener, str(ballot))
+    node_attributes.publish(runner, VOTES_ATTRIBUTE, str(ballot))
+    attrd_cache.record(attrd_cache.of_votes(), listener, str(ballot))
 
 
 def _note(text: str) -> None:
     journal.write(text, priority=journal.NOTICE, action="votes")
 
 
-def cast_or_say_why(runner: Runner, wished: str) -> None:
+def apply_or_log(runner: Runner, wished: str) -> None:
     """As `cast`; a failure is logged, because what serves does not depend on it."""
     try:
-        cast(runner, wished)
+        apply(runner, wished)
     except (SanctlError, OSError, ValueError) as error:
         journal.write(f"votes: {error}", priority=journal.ERROR, action="votes")

@@ -10,14 +10,16 @@ from sanctl.agents.promotion import activation_record
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import SanctlError
-from sanctl.plan.failover.promotion import is_blank
+from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system.runner import Runner
 
 #: A new device's first promotion takes two seconds here and there; its monitor has thirty.
 _PATIENCE_S = 10.0
 
 
-def observe(runner: Runner, device: Device, *, within_s: float) -> parts.Health:
+def observe_after_first_promotion(
+    runner: Runner, device: Device, *, within_s: float
+) -> parts.Health:
     """Observe the replica; of a new device once its first promotion is done, if that is soon.
 
     The peer's promotion, which runs beside the standby's first monitor, declares both replicas
@@ -43,5 +45,5 @@ def _is_unborn(device: Device, found: parts.Health) -> bool:
     return (
         found.is_standby
         and found.drbd is not None
-        and is_blank(found.drbd, copies=len(device.nodes))
+        and are_all_blank(found.drbd, replicas=len(device.nodes))
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import time
 
-from sanctl.agents.fencing import fence_peer
-from sanctl.drivers import drbd
+from sanctl.agents.fencing import outdate
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.system.runner import Runner
 
@@ -17,7 +17,7 @@ _TWO_PRIMARIES = "(-1)"
 _PEER_NOT_OUTDATED = "(-7)"
 
 
-def become(runner: Runner, name: str, minor: int, deadline: float) -> None:
+def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     """Make a resource Primary, waiting for a moment while DRBD still believes in a dead peer.
 
     After a crash the cluster may be faster than DRBD: until DRBD has noticed the dead connection
@@ -41,8 +41,8 @@ def become(runner: Runner, name: str, minor: int, deadline: float) -> None:
     while True:
         try:
             left = max(deadline - time.monotonic(), 1.0)
-            with fence_peer.promoting(name):
-                drbd.primary(runner, name, minor, timeout_s=left)
+            with outdate.promoting(name):
+                drbdsetup.primary(runner, name, minor, timeout_s=left)
         except CommandError as error:
             text = str(error)
             if _PEER_NOT_OUTDATED in text and not was_late and _peer_is_outdated(runner, name):
@@ -55,7 +55,7 @@ def become(runner: Runner, name: str, minor: int, deadline: float) -> None:
             return
 
 
-def resign(runner: Runner, name: str, minor: int, deadline: float) -> None:
+def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     """Make a resource Secondary, at a moment when no handler is marking the peer.
 
     The peer may be promoted from here on: a mark that came after this could hit the node that
@@ -71,9 +71,9 @@ def resign(runner: Runner, name: str, minor: int, deadline: float) -> None:
     Raises:
         CommandError: a handler is at work for too long, or DRBD refuses or did not answer.
     """
-    fence_peer.call_off(name)
+    outdate.cancel_promotion(name)
     wait_s = max(1.0, deadline - time.monotonic())
-    with fence_peer.locked(name, wait_s=wait_s) as is_mine:
+    with outdate.locked(name, wait_s=wait_s) as is_mine:
         if not is_mine:
             raise CommandError(
                 Problem(
@@ -83,10 +83,10 @@ def resign(runner: Runner, name: str, minor: int, deadline: float) -> None:
                 )
             )
         left = max(1.0, deadline - time.monotonic())
-        drbd.secondary(runner, name, minor, timeout_s=left)
+        drbdsetup.secondary(runner, name, minor, timeout_s=left)
 
 
 def _peer_is_outdated(runner: Runner, name: str) -> bool:
-    state = drbd.observe(runner, name)
-    missing = [] if state is None else [peer for peer in state.peers if not peer.is_in_contact]
+    state = drbdsetup.observe(runner, name)
+    missing = [] if state is None else [peer for peer in state.peers if not peer.is_connected]
     return bool(missing) and all(peer.disk == "Outdated" for peer in missing)

@@ -9,77 +9,74 @@ on tmpfs.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
 
-from sanctl.agents.replica.parts import RUNTIME
-from sanctl.system.files import read_text_or
+from sanctl.system import state_files
+from sanctl.system.state_files import StateFile
 
 #: All the kernel keeps of a program's name.
 _DAEMON = "pacemaker-attrd"
 _PROC = "/proc"
 _REPEAT_S = 60.0
 _WRITTEN_S = 5.0
+_KIND = "attrd-cache"
 
 
-def listener() -> str:
+def attrd_pid() -> str:
     """Return the process id of the attribute daemon; empty where none runs.
 
     Asked before something is told: if the daemon ends in between, the note is not believed.
     """
-    path = f"{RUNTIME}/attrd"
-    known = read_text_or(path, "")
+    note = state_files.of_node("attrd-pid")
+    known = note.read()
     if known and _is_daemon(known):
         return known
     for entry in os.listdir(_PROC):
         if entry.isdigit() and _is_daemon(entry):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(entry)
+            note.write(entry)
             return entry
     return ""
 
 
-def is_known(name: str, to: str, text: str) -> bool:
+def of_device(name: str) -> StateFile:
+    """Return where it is kept what a device's agent has published."""
+    return state_files.of_device(name, _KIND)
+
+
+def of_pools() -> StateFile:
+    """Return where it is kept what the pools' agent has published of the pools."""
+    return state_files.of_node(f"{_KIND}.pools")
+
+
+def of_votes() -> StateFile:
+    """Return where it is kept what the pools' agent has published of the votes."""
+    return state_files.of_node(f"{_KIND}.votes")
+
+
+def is_current(cached: StateFile, to: str, text: str) -> bool:
     """Whether this daemon was told just this, within the last minute.
 
     A note from the future was written before the clock was put right, and is not believed.
     """
-    try:
-        age_s = time.time() - os.stat(_path(name)).st_mtime
-    except FileNotFoundError:
-        return False
-    return 0 <= age_s < _REPEAT_S and read_text_or(_path(name), "") == f"{to} {text}"
+    age_s = cached.age_s()
+    return age_s is not None and 0 <= age_s < _REPEAT_S and cached.read() == f"{to} {text}"
 
 
-def is_settled(name: str, to: str) -> bool:
+def must_be_in_cib(cached: StateFile, to: str) -> bool:
     """Whether this daemon was told something so long ago that the CIB must have it."""
-    try:
-        age_s = time.time() - os.stat(_path(name)).st_mtime
-    except FileNotFoundError:
-        return False
-    return age_s >= _WRITTEN_S and bool(to) and read_text_or(_path(name), "").startswith(f"{to} ")
+    age_s = cached.age_s()
+    is_old = age_s is not None and age_s >= _WRITTEN_S
+    return is_old and bool(to) and cached.read().startswith(f"{to} ")
 
 
-def note(name: str, to: str, text: str) -> None:
+def record(cached: StateFile, to: str, text: str) -> None:
     """Keep what a daemon has been told."""
-    with open(_path(name), "w", encoding="utf-8") as file:
-        file.write(f"{to} {text}")
+    cached.write(f"{to} {text}")
 
 
-def words(name: str) -> list[str]:
+def published_fields(cached: StateFile) -> list[str]:
     """Return what was told last, in words; empty where nothing was."""
-    return read_text_or(_path(name), "").split()
-
-
-def forget(name: str) -> None:
-    """Have it told again, whatever was told before."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(name))
-
-
-def _path(name: str) -> str:
-    return f"{RUNTIME}/told-{name}"
+    return cached.read().split()
 
 
 def _is_daemon(process: str) -> bool:

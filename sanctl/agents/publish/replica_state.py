@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.agents.fencing.fence_peer import clear_marks
+from sanctl.agents.fencing.outdate import clear_marks
 from sanctl.agents.promotion import activation_record
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import lost_writes, sync_policy
@@ -17,8 +17,8 @@ from sanctl.agents.replica.parts import Device, note_path
 from sanctl.drivers import lio, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.model.resync_record import Resync
-from sanctl.plan.failover.promotion import is_blank, promotion_score
+from sanctl.model.resync_record import ResyncRecord
+from sanctl.plan.failover.promotion import are_all_blank, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
@@ -74,10 +74,10 @@ def publish(
     try:
         _publish(runner, device, state, apart)
     except (SanctlError, OSError) as error:
-        complain(device.name, error)
+        log_failure(device.name, error)
 
 
-def complain(name: str, error: SanctlError | OSError) -> None:
+def log_failure(name: str, error: SanctlError | OSError) -> None:
     """Log that the cluster could not be told something."""
     journal.write(
         f"{name}: the cluster could not be told this replica's state: {error}",
@@ -87,18 +87,18 @@ def complain(name: str, error: SanctlError | OSError) -> None:
     )
 
 
-def is_news(device: Device, state: ResourceState) -> bool:
+def has_changed(device: Device, state: ResourceState) -> bool:
     """Whether the cluster was told another state than this one, amounts apart.
 
     Not of a replica of which nothing was told: it is being started or stopped. Nor of one without
     contact, of which only its agent knows all there is to tell.
     """
-    before = attrd_cache.words(device.name)
+    before = attrd_cache.published_fields(attrd_cache.of_device(device.name))
     words = published_value(state, nodes=len(device.nodes)).split()
     return (
         bool(before)
-        and state.is_in_contact
-        and not is_blank(state, copies=len(device.nodes))
+        and state.is_connected
+        and not are_all_blank(state, replicas=len(device.nodes))
         and any(
             word not in before and not word.startswith(("out-of-sync=", "size=")) for word in words
         )
@@ -106,15 +106,15 @@ def is_news(device: Device, state: ResourceState) -> bool:
 
 
 def _publish(runner: Runner, device: Device, state: ResourceState | None, apart: str) -> None:
-    if state is not None and state.is_in_contact:
-        quorum_overlap.note_contact(device.name)
+    if state is not None and state.is_connected:
+        quorum_overlap.record_connection(device.name)
     score = promotion_score(
         state,
         is_new=state is not None
-        and is_blank(state, copies=len(device.nodes))
+        and are_all_blank(state, replicas=len(device.nodes))
         and activation_record.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
-        copies=len(device.nodes),
+        replicas=len(device.nodes),
     )
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
         score = None
@@ -122,33 +122,36 @@ def _publish(runner: Runner, device: Device, state: ResourceState | None, apart:
     if (
         score is not None
         and state is not None
-        and not quorum_overlap.may_ask(runner, state, others)
+        and not quorum_overlap.may_try_promotion(runner, state, others)
     ):
         score = None
     access = access_list_digest(lio.initiators(device.name))
     held = str(sync_policy.in_force(device.name)).replace(" ", "+") or "default"
     value = f"{published_value(state, nodes=len(device.nodes))} acl={access} policy={held}{apart}"
     path = note_path(device, "sync")
-    latest = Resync.parse(read_text_or(path, "")) if path is not None else None
+    latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None
     if latest is not None:
         value += f" resync={latest}"
-    value += write_cache_status.words(device, state) + read_cache.words(runner, device, state)
-    text, listener = f"{score} {value}", attrd_cache.listener()
-    if attrd_cache.is_known(device.name, listener, text):
+    value += write_cache_status.published_fields(device, state) + read_cache.published_fields(
+        runner, device, state
+    )
+    text, listener = f"{score} {value}", attrd_cache.attrd_pid()
+    cached = attrd_cache.of_device(device.name)
+    if attrd_cache.is_current(cached, listener, text):
         return
     node_attributes.set_promotion_score(runner, device.name, score)
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
     if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
-        good = [node for node in others if state.beside(node).is_in_sync]
+        good = [node for node in others if state.with_only_peer(node).is_in_sync]
         if good:
             clear_marks(runner, device.name, good)
-    attrd_cache.note(device.name, listener, text)
+    attrd_cache.record(cached, listener, text)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
     """Withdraw this replica's attributes; the node is no candidate any more."""
-    attrd_cache.forget(device.name)
+    attrd_cache.of_device(device.name).remove()
     with contextlib.suppress(SanctlError):
-        node_attributes.withdraw_promotion_score(runner, device.name)
-        node_attributes.withdraw(runner, f"sanctl-{device.name}")
+        node_attributes.delete_promotion_score(runner, device.name)
+        node_attributes.delete(runner, f"sanctl-{device.name}")

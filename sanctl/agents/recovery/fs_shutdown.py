@@ -29,25 +29,25 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
 from sanctl.agents.replica import lost_writes, parts, resource_file
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd, loop, node_attributes, pool_mount, pool_notes
-from sanctl.drivers.pool_files import check, files_of
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
+from sanctl.drivers.pool_files import check_marker, files_of
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.system import journal
-from sanctl.system.files import exists, flocked, is_mount_point, read_text_or, write_whole
+from sanctl.system import journal, state_files
+from sanctl.system.files import is_mount_point
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool
 
-WHY_ANEW = "its pool was mounted anew after an error of its disk; it is started anew"
+RESTART_REASON = "its pool was mounted anew after an error of its disk; it is started anew"
 _WAIT_S = 5.0
 _POLL_S = 0.5
 # A node that serves waits until its peer's agents have looked at theirs: what failed may be common.
 _PEER_LOOKS_S = 15.0
 #: So often the pool's agent does it by itself: a disk that goes on failing is for an operator.
-MOST_A_DAY = 3
+MAX_REMOUNTS_A_DAY = 3
 _TIMES = "mounted-anew"
 _DAY_S = 24 * 3600
 
@@ -61,7 +61,7 @@ class Verdict(StrEnum):
     START_ANEW = "start anew"
 
 
-def give_up(runner: Runner, device: Device, state: ResourceState) -> Verdict:
+def release_files(runner: Runner, device: Device, state: ResourceState) -> Verdict:
     """Give a replica's files up, as far as it goes, if their filesystem has shut itself down.
 
     Raises:
@@ -76,23 +76,23 @@ def give_up(runner: Runner, device: Device, state: ResourceState) -> Verdict:
             return Verdict.START_ANEW
         if parts.attached_files(device):
             # Whoever let go of the first of its files was killed before the last.
-            resource_file.forget_disk(device.name)
+            resource_file.clear_disk(device.name)
             parts.detach_files(runner, device)
         return Verdict.AGROUND
     if not _is_shut_down(device, data, is_tried=state.disk == "Diskless"):
         return Verdict.AFLOAT
-    note(device.pool)
+    record_shutdown(device.pool)
     if state.disk != "Diskless":
         if not _may_drop(runner, device, state):
             return Verdict.AFLOAT
-        drbd.drop_disk(runner, device.minor)
+        drbdsetup.force_detach(runner, device.minor)
         _tell(f"{device.name}: its disk is dropped", step="dropped", device=device.name)
         return Verdict.AGROUND
-    found = pool_mount.of(data)
-    if is_out and found is not None and pool_mount.answers(found.source):
+    found = pool_mount.mount_of(data)
+    if is_out and found is not None and pool_mount.is_readable(found.source):
         # Before: the loop device that it names may be another file's a moment later.
-        resource_file.forget_disk(device.name)
-        ocf.stop_here_if_asked("aground-forgotten")
+        resource_file.clear_disk(device.name)
+        ocf.crash_point("aground-forgotten")
         parts.detach_files(runner, device)
         _tell(f"{device.name}: it has let go of its files", step="let-go", device=device.name)
     return Verdict.AGROUND
@@ -105,9 +105,7 @@ def _is_shut_down(device: Device, data: str, *, is_tried: bool) -> bool:
     """
     folder = os.path.dirname(data)
     # The note last: it is on the node's own disk, which may be the one that does not answer.
-    if pool_mount.says_it_is_shut_down(folder) or pool_notes.exists(
-        device.pool, pool_notes.SHUT_DOWN
-    ):
+    if pool_mount.reports_shut_down(folder) or pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):
         return True
     return is_tried and pool_mount.is_shut_down(folder)
 
@@ -117,7 +115,7 @@ def _may_drop(runner: Runner, device: Device, state: ResourceState) -> bool:
 
     A Primary of DRBD 9 keeps its own: without a disk it may be none of a majority any more.
     """
-    good = [peer for peer in state.peers if peer.is_in_contact and peer.disk == "UpToDate"]
+    good = [peer for peer in state.peers if peer.is_connected and peer.disk == "UpToDate"]
     if not good or (state.is_primary and state.has_quorum is not None):
         return False
     if state.is_primary and pool_notes.age_s(device.pool, pool_notes.SHUT_DOWN) < _PEER_LOOKS_S:
@@ -126,10 +124,10 @@ def _may_drop(runner: Runner, device: Device, state: ResourceState) -> bool:
     told = f"sanctl-pool-{device.pool}"
     others = [node for node in device.nodes if node != here]
     # Of two copies that is the other one; of more, one that is aground too is one too many.
-    return not any("error=" in node_attributes.look_up(runner, told, node) for node in others)
+    return not any("error=" in node_attributes.query(runner, told, node) for node in others)
 
 
-def refuse(device: Device) -> None:
+def refuse_promotion(device: Device) -> None:
     """Refuse to make a replica Primary that lies on a filesystem that has shut itself down.
 
     Raises:
@@ -153,10 +151,10 @@ def before_stop(device: Device) -> None:
             pools = parts.load_topology().pools
             over = (str(one.name) for one in pools if data.startswith(f"{one.path}/"))
             if name := device.pool or next(over, ""):
-                note(name)
+                record_shutdown(name)
 
 
-def note(pool: str) -> None:
+def record_shutdown(pool: str) -> None:
     """Note durably, and not in the pool, that its copies may lack acknowledged writes.
 
     Where the node's own disk takes no writes either, nothing is left to note it on: that is said,
@@ -174,17 +172,17 @@ def note(pool: str) -> None:
 
 def _is_usable(device: Device) -> bool:
     where = parts.load_topology().pool(device.pool)
-    if where is None or exists(_mount_note(device.pool)):
+    if where is None or _mount_note(device.pool).exists():
         return False
     try:
-        check(str(where.path), where.uuid)
+        check_marker(str(where.path), where.uuid)
     except SanctlError:
         return False
     return not pool_mount.is_shut_down(str(where.path))
 
 
 @contextlib.contextmanager
-def admitted(runner: Runner, pool: Pool) -> Iterator[None]:
+def usable_for_start(runner: Runner, pool: Pool) -> Iterator[None]:
     """Start a replica in a pool: get it off a filesystem that has shut itself down, before.
 
     Nobody unmounts it in here: what is made in a folder that nothing is mounted on would be a new
@@ -197,13 +195,13 @@ def admitted(runner: Runner, pool: Pool) -> Iterator[None]:
     deadline = time.monotonic() + _WAIT_S
     while True:
         try:
-            refloat(runner, pool)
+            remount(runner, pool)
         except (SanctlError, OSError):
             # Other replicas here are still letting go of it.
             if time.monotonic() > deadline:
                 raise
         else:
-            with flocked(_lock(pool), wait=False, shared=True) as is_held:
+            with state_files.locked(_lock(pool), wait_s=0.0, shared=True) as is_held:
                 if is_held:
                     yield
                     return
@@ -213,7 +211,7 @@ def admitted(runner: Runner, pool: Pool) -> Iterator[None]:
 
 
 def _lock(pool: Pool) -> str:
-    return f"{RUNTIME}/pool-{pool.name}.aground"
+    return state_files.pool_lock(str(pool.name), "aground")
 
 
 def trust_only_copy(pool: Pool, device: Device) -> None:
@@ -223,10 +221,10 @@ def trust_only_copy(pool: Pool, device: Device) -> None:
         OSError: the pool takes no writes.
     """
     if len(device.nodes) == 1:
-        lost_writes.forgive(files_of(str(pool.path), device.name, device.uuid).data)
+        lost_writes.clear_shutdown_marker(files_of(str(pool.path), device.name, device.uuid).data)
 
 
-def refloat(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> None:
+def remount(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> None:
     """Mount a pool's filesystem anew if it has shut itself down and nothing uses it.
 
     Args:
@@ -240,13 +238,13 @@ def refloat(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
     path, name = str(pool.path), str(pool.name)
     is_noted = pool_notes.exists(name, pool_notes.SHUT_DOWN)
     is_shut = pool_mount.is_shut_down(path)
-    if not is_shut and not is_noted and not exists(_mount_note(name)):
+    if not is_shut and not is_noted and not _mount_note(name).exists():
         return
-    with flocked(_lock(pool), wait=False) as is_mine:
+    with state_files.locked(_lock(pool), wait_s=0.0) as is_mine:
         if not is_mine:
             raise CommandError(shut_down_problem(name, "somebody is at it"))
         if is_shut and pool_mount.is_shut_down(path):
-            note(name)
+            record_shutdown(name)
             _unmount(runner, pool, most_a_day)
         known = _known(name)
         if known is not None and not is_mount_point(known.path):
@@ -257,18 +255,17 @@ def refloat(runner: Runner, pool: Pool, *, most_a_day: int | None = None) -> Non
                     shut_down_problem(name, f"{known.source} is mounted elsewhere, too")
                 )
         _distrust(pool)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_mount_note(name))
+        _mount_note(name).remove()
 
 
 def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
     name, path = str(pool.name), str(pool.path)
-    found = pool_mount.of(path)
+    found = pool_mount.mount_of(path)
     if found is None or found.path != path or found.root != "/":
         raise CommandError(shut_down_problem(name, f"{path} is not a filesystem's only mount"))
     if users := sorted(file for file in loop.backing_files() if file.startswith(f"{path}/")):
         raise CommandError(shut_down_problem(name, f"{users[0]} is in use"))
-    if not pool_mount.answers(found.source):
+    if not pool_mount.is_readable(found.source):
         raise CommandError(shut_down_problem(name, f"{found.source} does not answer"))
     if pool_mount.is_damaged(found):
         raise CommandError(shut_down_problem(name, "it is damaged, and has to be checked (fsck)"))
@@ -281,10 +278,10 @@ def _unmount(runner: Runner, pool: Pool, most_a_day: int | None) -> None:
     with contextlib.suppress(OSError):
         pool_notes.write(name, _TIMES, " ".join(map(str, (*before, now_s))))
     text = json.dumps([*found[:5], sorted(found.options)])
-    write_whole(_mount_note(name), text)
-    ocf.stop_here_if_asked("aground-noted")
+    _mount_note(name).write(text)
+    ocf.crash_point("aground-noted")
     pool_mount.unmount(runner, found.path)
-    ocf.stop_here_if_asked("aground-unmounted")
+    ocf.crash_point("aground-unmounted")
 
 
 def _distrust(pool: Pool) -> None:
@@ -292,14 +289,14 @@ def _distrust(pool: Pool) -> None:
     name, folder = str(pool.name), f"{pool.path}/devices"
     if not pool_notes.exists(name, pool_notes.SHUT_DOWN):
         return
-    check(str(pool.path), pool.uuid)
+    check_marker(str(pool.path), pool.uuid)
     used = set(loop.backing_files())
     with contextlib.suppress(FileNotFoundError):  # a pool that no device was made in
         for entry in sorted(os.listdir(folder)):
             # One that is in use has been so since before: nothing was unmounted below it.
             if entry.endswith(".data") and f"{folder}/{entry}" not in used:
-                lost_writes.distrust(f"{folder}/{entry}")
-    ocf.stop_here_if_asked("aground-distrusted")
+                lost_writes.set_shutdown_marker(f"{folder}/{entry}")
+    ocf.crash_point("aground-distrusted")
     pool_notes.clear(name, pool_notes.SHUT_DOWN)
     _tell(f"pool {name}: its copies may lack writes; they are filled anew", step="distrusted")
 
@@ -316,14 +313,15 @@ def shut_down_problem(pool: str, why: str) -> Problem:
 def _known(pool: str) -> pool_mount.Mount | None:
     """Return what was mounted, of a pool that was unmounted here and is to be mounted again."""
     with contextlib.suppress(ValueError):
-        told = json.loads(read_text_or(_mount_note(pool), ""))
+        told = json.loads(_mount_note(pool).read())
         path, number, root, source, kind, options = told
         return pool_mount.Mount(path, number, root, source, kind, frozenset(options), frozenset())
     return None
 
 
-def _mount_note(pool: str) -> str:
-    return f"{RUNTIME}/pool-{pool}.mount"
+def _mount_note(pool: str) -> state_files.StateFile:
+    """What was mounted, while it is not."""
+    return state_files.of_pool(pool, "mount")
 
 
 def _tell(text: str, *, step: str, device: str = "") -> None:

@@ -10,17 +10,14 @@ A disk that goes on failing is tried ever more rarely: each time costs a resync.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.replica.parts import RUNTIME, Device, load_topology
-from sanctl.drivers import drbd, flash_cache, pool_notes
+from sanctl.agents.replica.parts import Device, load_topology
+from sanctl.drivers import drbdadm, drbdsetup, flash_cache, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.system import journal
-from sanctl.system.files import read_text_or
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _FIRST_WAIT_S = 20.0
@@ -42,7 +39,7 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     """
     if state.disk != "Diskless":
         return state
-    if not any(peer.is_in_contact and peer.disk == "UpToDate" for peer in state.peers):
+    if not any(peer.is_connected and peer.disk == "UpToDate" for peer in state.peers):
         return state
     data = lost_writes.data_file(device.name)
     if data is None or pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):
@@ -53,12 +50,11 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     # A try in the future was made before the clock was put right: nobody knows when.
     if 0 <= time.time() - tried_s < wait_s(tries):
         return state
-    with open(_note(device), "w", encoding="utf-8") as file:
-        file.write(str(tries + 1))
+    _note(device).write(str(tries + 1))
     try:
         _note_lost_flash(device)
-        drbd.up(runner, device.name)
-        found = drbd.observe(runner, device.name) or state
+        drbdadm.adjust(runner, device.name)
+        found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
         _tell(device, f"its disk cannot be attached: {error}", priority=journal.WARNING)
         return state
@@ -74,13 +70,7 @@ def _note_lost_flash(device: Device) -> None:
     """
     pool = load_topology().pool(device.pool)
     if pool is not None and pool.cache is not None:
-        flash_cache.note_loss(pool)
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_note(device))
+        flash_cache.clear_note_of_missing_flash(pool)
 
 
 def _tried(device: Device) -> tuple[int, float]:
@@ -88,18 +78,16 @@ def _tried(device: Device) -> tuple[int, float]:
 
     Tries are forgotten when the longest wait has passed twice without one.
     """
-    text = read_text_or(_note(device), "0").strip()
-    try:
-        tried_s = os.stat(_note(device)).st_mtime
-    except FileNotFoundError:
-        return 0, 0.0
+    text, written_ns = _note(device).read("0").strip(), _note(device).written_ns()
+    tried_s = (written_ns or 0) / 1e9
     if time.time() - tried_s > 2 * _LONGEST_WAIT_S:
         return 0, 0.0
     return (int(text) if text.isdecimal() else 0), tried_s
 
 
-def _note(device: Device) -> str:
-    return f"{RUNTIME}/attached-{device.name}"
+def _note(device: Device) -> state_files.StateFile:
+    """How often it was tried; as old as the last try."""
+    return state_files.of_device(device.name, "reattach-tried")
 
 
 def _tell(device: Device, text: str, *, priority: int) -> None:

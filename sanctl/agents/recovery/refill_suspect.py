@@ -7,17 +7,16 @@ Not before: after a power cut of all nodes a suspect replica may be the best the
 from __future__ import annotations
 
 from sanctl.agents.cache import write_cache
-from sanctl.agents.publish import serving_node
-from sanctl.agents.recovery import reinitialize
-from sanctl.agents.replica import lost_writes
+from sanctl.agents.connections import primary_node
+from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.cache.allowed_mode import must_cut
+from sanctl.plan.cache.allowed_mode import must_cut_connection
 from sanctl.system.runner import Runner
 
 
-def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+def refill_if_suspect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Fill a replica anew that lost writes, once another one serves; return DRBD's state then.
 
     Raises:
@@ -27,14 +26,14 @@ def replace_if_suspect(runner: Runner, device: Device, state: ResourceState) -> 
     data = lost_writes.data_file(device.name)
     if state.is_primary or data is None or not lost_writes.is_known_suspect(device.name, data):
         return state
-    if not serving_node.node(runner, device):
+    if not primary_node.find(runner, device):
         return state
-    if must_cut(state, may_be_write_back=True):
-        drbd.cut(runner, device.name)
-    write_cache.tell(
+    if must_cut_connection(state, may_be_write_back=True):
+        drbdadm.force_disconnect(runner, device.name)
+    write_cache.log(
         device.name,
         "this replica lost writes that it had acknowledged; it is filled anew",
         "replace",
     )
-    reinitialize.begin_anew(runner, device)
-    return drbd.observe(runner, device.name) or state
+    reinitialize.reset(runner, device)
+    return drbdsetup.observe(runner, device.name) or state

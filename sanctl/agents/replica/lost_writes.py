@@ -12,9 +12,9 @@ import contextlib
 import os
 import re
 
-from sanctl.agents.replica.parts import RUNTIME
 from sanctl.drivers import loop
-from sanctl.system.files import exists, read_text, read_text_or, sync_folder, write_atomically
+from sanctl.system import state_files
+from sanctl.system.files import exists, fsync_folder, read_text, read_text_or, write_atomically
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _SUFFIX = ".data"
@@ -29,46 +29,44 @@ def data_file(name: str) -> str | None:
     return next((path for path in loop.backing_files() if wanted.search(path)), None)
 
 
-def marker_of(path: str) -> str:
+def marker_path(path: str) -> str:
     """Return where the marker of a data file lies."""
     return path.removesuffix(_SUFFIX) + _MARKER
 
 
-def mark(path: str) -> None:
+def set_marker(path: str) -> None:
     """Note on stable storage that from now on acknowledged writes may be in RAM alone."""
-    marker, boot = marker_of(path), read_text(_BOOT_ID)
+    marker, boot = marker_path(path), read_text(_BOOT_ID)
     if read_text_or(marker, "") != boot:
         write_atomically(marker, boot, mode=0o600)
 
 
-def distrust(path: str) -> None:
+def set_shutdown_marker(path: str) -> None:
     """Note on stable storage that a copy has lost acknowledged writes with its filesystem."""
-    write_atomically(marker_of(path), _DISTRUSTED, mode=0o600)
+    write_atomically(marker_path(path), _DISTRUSTED, mode=0o600)
 
 
-def forgive(path: str) -> None:
+def clear_shutdown_marker(path: str) -> None:
     """Trust an only copy again that `distrust` is about: there is none to fill it from.
 
     As after a power cut, hosts find what they had flushed.
     """
-    if read_text_or(marker_of(path), "") == _DISTRUSTED:
-        os.unlink(marker_of(path))
-        sync_folder(os.path.dirname(path))
+    if read_text_or(marker_path(path), "") == _DISTRUSTED:
+        os.unlink(marker_path(path))
+        fsync_folder(os.path.dirname(path))
 
 
-def clear(name: str, path: str) -> None:
+def clear_marker(name: str, path: str) -> None:
     """Note on stable storage that nothing is in RAM alone, or that what was is made up for."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(marker_of(path))
-    sync_folder(os.path.dirname(path))
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_failed(name))
+        os.unlink(marker_path(path))
+    fsync_folder(os.path.dirname(path))
+    _failed(name).remove()
 
 
-def note_failure(name: str) -> None:
+def record_failed_flush(name: str) -> None:
     """Remember that a flush failed: no later one tells it again."""
-    with open(_failed(name), "w", encoding="utf-8"):
-        pass
+    _failed(name).write()
 
 
 def is_suspect(name: str, path: str | None) -> bool:
@@ -93,22 +91,23 @@ def is_known_suspect(name: str, path: str | None) -> bool:
     Raises:
         OSError: the marker, or the note of a flush that failed, cannot be read.
     """
-    if exists(_failed(name)):
+    if _failed(name).exists():
         return True
     if path is None:
         return False
-    marker = read_text_or(marker_of(path), "")
+    marker = read_text_or(marker_path(path), "")
     return bool(marker) and marker != read_text(_BOOT_ID)
 
 
-def is_marked(path: str) -> bool:
+def has_marker(path: str) -> bool:
     """Whether a marker lies beside the data, of this boot or another.
 
     Raises:
         OSError: it is not known.
     """
-    return exists(marker_of(path))
+    return exists(marker_path(path))
 
 
-def _failed(name: str) -> str:
-    return f"{RUNTIME}/flush-failed-{name}"
+def _failed(name: str) -> state_files.StateFile:
+    # Of the node, not of the device: what was lost stays lost when the device is stopped.
+    return state_files.of_node(f"flush-failed.{name}")

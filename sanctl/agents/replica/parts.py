@@ -13,16 +13,25 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sanctl.drivers import backing_device, drbd, gate, lio, loop, pool_files, ram_cache
+from sanctl.drivers import (
+    backing_device,
+    drbdadm,
+    drbdsetup,
+    gate,
+    lio,
+    loop,
+    pool_files,
+    ram_cache,
+)
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Topology
 
-RUNTIME = "/run/sanctl"
 _CLUSTER = "/etc/sanctl/cluster.toml"
 
 
@@ -128,7 +137,7 @@ def observe(runner: Runner, device: Device) -> Health:
         gate=gate.gate_table(device.name),
         alua=lio.alua_state(device.name, device.minor),
         exported=lio.is_exported(device.name),
-        drbd=drbd.observe(runner, device.name),
+        drbd=drbdsetup.observe(runner, device.name),
         suspended=gate.is_suspended(device.name),
     )
 
@@ -150,7 +159,7 @@ def load_modules(runner: Runner) -> None:
     Raises:
         CommandError: the kernel has one of them not; `sanctl doctor` names it.
     """
-    present = drbd.is_loaded() and all(
+    present = drbdsetup.is_loaded() and all(
         is_folder(f"/sys/module/{name}") for name in ("loop", "dm_mod", "target_core_iblock")
     )
     if not present or not is_folder("/sys/kernel/config/target/iscsi"):
@@ -185,7 +194,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
     if not exists(files.data):
         # First the metadata goes, then the empty file comes: it joins as what it is, Inconsistent.
         loop.detach(files.metadata)
-        pool_files.forget_metadata(files)
+        pool_files.delete_metadata(files)
     _refuse_truncated(runner, device, files)
     grown = pool_files.allocate(files.data, device.size_bytes)
     data = loop.attach(runner, files.data)
@@ -203,10 +212,10 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
     if grown:
         loop.grow(runner, data)
         loop.grow(runner, metadata)
-    if drbd.observe(runner, device.name) is None:
+    if drbdsetup.observe(runner, device.name) is None:
         # What is up keeps what it stands on: a replica of an older release, its loop device.
-        backing_device.stand(runner, device.name, over=data)
-        ram_cache.drop_parts(runner, device.name)
+        backing_device.create(runner, device.name, over=data)
+        ram_cache.remove_parts(runner, device.name)
     return files
 
 
@@ -224,8 +233,8 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
         return
     if not exists(files.metadata):
         return
-    recorded = drbd.recorded_size_bytes(
-        runner, loop.attach(runner, files.metadata), kernel_generation=drbd.generation()
+    recorded = drbdadm.recorded_size_bytes(
+        runner, loop.attach(runner, files.metadata), kernel_generation=drbdsetup.generation()
     )
     if present < recorded:
         raise CommandError(
@@ -241,7 +250,7 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
 def detach_files(runner: Runner, device: Device) -> None:
     """Detach every loop device over this device's files, in whatever pool they lie."""
     backing_device.remove(runner, device.name)
-    ram_cache.drop_parts(runner, device.name)
+    ram_cache.remove_parts(runner, device.name)
     for path in attached_files(device):
         loop.detach(path)
     drop_shape(device.name)
@@ -296,7 +305,7 @@ def grow_files(runner: Runner, device: Device) -> bool:
                 if backing_device.is_too_small(device.name, over=over) and ram_cache.size_bytes(
                     device.name
                 ):
-                    ram_cache.take_out(runner, device.name, over=over)
+                    ram_cache.remove(runner, device.name, over=over)
                 backing_device.grow(runner, device.name, over=over)
     return grown
 
@@ -308,7 +317,7 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        state = drbd.observe(runner, device.name)
+        state = drbdsetup.observe(runner, device.name)
         settled = len(device.nodes) == 1 or (
             state is not None
             and all(
@@ -331,7 +340,7 @@ def make_gate(runner: Runner, device: Device, state: ResourceState | None) -> No
 @contextlib.contextmanager
 def _shape(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
     """An empty loop device with the limits of a device file, for a moment."""
-    path = _shape_file(name)
+    path = state_files.size_file(name)
     drop_shape(name)
     pool_files.allocate(path, size_bytes)
     try:
@@ -340,15 +349,11 @@ def _shape(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
         drop_shape(name)
 
 
-def _shape_file(name: str) -> str:
-    return f"{RUNTIME}/shape-{name}"
-
-
 def drop_shape(name: str) -> None:
     """Take away the momentary loop device, also one that an interrupted action left."""
-    loop.detach(_shape_file(name))
+    loop.detach(state_files.size_file(name))
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(_shape_file(name))
+        os.unlink(state_files.size_file(name))
 
 
 def finish_growth(runner: Runner, device: Device, state: ResourceState) -> bool:

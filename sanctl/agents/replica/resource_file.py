@@ -9,7 +9,15 @@ import re
 
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbd, link_speed, loop, page_cache, pool_files
+from sanctl.drivers import (
+    backing_device,
+    drbdadm,
+    drbdsetup,
+    link_speed,
+    loop,
+    page_cache,
+    pool_files,
+)
 from sanctl.errors import CommandError, Problem
 from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
@@ -45,15 +53,10 @@ def write(
     and so does whether I/O is held without two good copies.
     """
     from sanctl.agents.replica import sync_policy  # noqa: PLC0415
-    from sanctl.render.drbd import (  # noqa: PLC0415
-        Backing,
-        ReplicaAddress,
-        device_secret,
-        render_resource,
-    )
+    from sanctl.render.drbd import BackingDevices, ReplicaAddress, device_secret, render_resource  # noqa: PLC0415
 
     topology = parts.load_topology()
-    if drbd.generation() < 9 and len(device.nodes) > 2:
+    if drbdsetup.generation() < 9 and len(device.nodes) > 2:
         raise CommandError(
             Problem(
                 "SAN-DRBD-003",
@@ -93,15 +96,15 @@ def write(
             size_bytes=device.size_bytes,
             secret=device_secret(secret, device.uuid),
             replicas=tuple(replicas),
-            backing=Backing(backing_device.path(device.name) or data, metadata),
+            backing=BackingDevices(backing_device.path(device.name) or data, metadata),
             handlers=_HANDLERS,
-            generation=drbd.generation(),
-            sync=sync_policy.of(device),
+            generation=drbdsetup.generation(),
+            sync=sync_policy.policy_of(device),
             link_bytes_s=link_speed.bytes_per_s(runner, str(here.sync)) if here else None,
             al_extents=al_extents,
             connection=_connection(device, only_peer(device.name) if only is None else only),
-            flushes=_keeps_flushing(device.name, files),
-            holds_two=holds_two(device.name),
+            has_disk_flushes=_keeps_flushing(device.name, files),
+            requires_two=requires_two(device.name),
         ),
         mode=0o600,
     )
@@ -155,15 +158,15 @@ def set_flushes(name: str, *, on: bool) -> bool:
     return flushes(name) == on
 
 
-def holds_two(name: str) -> bool:
+def requires_two(name: str) -> bool:
     """Whether the file that is there has DRBD hold I/O while there are no two good copies."""
     return bool(_HOLDS_TWO.search(read_text_or(path_of(name), "")))
 
 
-def set_holds_two(name: str, *, on: bool) -> None:
+def set_requires_two(name: str, *, on: bool) -> None:
     """Say in the file that is there whether I/O is held so, and change nothing else of it."""
     text = read_text_or(path_of(name), "")
-    if not text or holds_two(name) == on:
+    if not text or requires_two(name) == on:
         return
     if on:
         line = "    quorum-minimum-redundancy 2;\n"
@@ -173,7 +176,7 @@ def set_holds_two(name: str, *, on: bool) -> None:
     write_atomically(path_of(name), text, mode=0o600)
 
 
-def forget_disk(name: str) -> None:
+def clear_disk(name: str) -> None:
     """Have the file that is there name no disk that exists, for a replica that stays up without.
 
     drbdadm would look into the loop device that it named, which may be over another file by then.
@@ -192,7 +195,7 @@ def _keeps_flushing(name: str, files: pool_files.DeviceFiles) -> bool:
         held = page_cache.observe(files.data)
     except OSError:
         return True  # Its file is gone: not known to be stable.
-    return held is None or not held.is_synchronous or not backing_device.has_ordinary_zeros(name)
+    return held is None or not held.is_synchronous or not backing_device.refuses_write_zeroes(name)
 
 
 def only_peer(name: str) -> str:
@@ -214,29 +217,29 @@ def path_of(name: str) -> str:
     On tmpfs, because it names loop devices, which are others after a boot: drbdadm refuses all
     resources when an old file of one names the loop device of another.
     """
-    return f"{drbd.RESOURCE_FILES}/{name}.res"
+    return f"{drbdadm.RESOURCE_FILES}/{name}.res"
 
 
-def drop(name: str) -> None:
+def remove(name: str) -> None:
     """Remove a device's DRBD resource file, the last that is left of a replica."""
-    for path in (drbd.configuration_of(name), path_of(name)):
+    for path in (drbdadm.config_path(name), path_of(name)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
 
 def _include(name: str) -> None:
     """Make an operator's drbdadm read all resource files, and ours, and DRBD's handlers, one."""
-    os.makedirs(drbd.RESOURCE_FILES, mode=0o700, exist_ok=True)
+    os.makedirs(drbdadm.RESOURCE_FILES, mode=0o700, exist_ok=True)
     for path, read in (
-        (_INCLUDE, (f"{drbd.RESOURCE_FILES}/*.res",)),
-        (drbd.configuration_of(name), (_COMMON, path_of(name))),
+        (_INCLUDE, (f"{drbdadm.RESOURCE_FILES}/*.res",)),
+        (drbdadm.config_path(name), (_COMMON, path_of(name))),
     ):
         wanted = "".join(f'include "{each}";\n' for each in read)
         if read_text_or(path, "") != wanted:
             write_atomically(path, wanted)
 
 
-def register(device: Device) -> None:
+def register_for_handlers(device: Device) -> None:
     """Have DRBD's handlers read the file of a replica that is up, and no other.
 
     Raises:
@@ -244,7 +247,7 @@ def register(device: Device) -> None:
     """
     if exists(path_of(device.name)):
         _include(device.name)
-        drbd.register(device.name, device.minor)
+        drbdadm.register_config(device.name, device.minor)
 
 
 def bring_up(
@@ -253,10 +256,10 @@ def bring_up(
     """Write metadata where there is none yet, then attach, and connect what is not to be apart."""
     if not exists(files.metadata):
         _refuse_claimed(f"{files.metadata}.new")
-        drbd.create_metadata(runner, device.name, kernel_generation=drbd.generation())
+        drbdadm.create_metadata(runner, device.name, kernel_generation=drbdsetup.generation())
         pool_files.rename(f"{files.metadata}.new", files.metadata)
     if is_apart:
-        drbd.attach(runner, device.name, device.minor)
+        drbdadm.attach(runner, device.name, device.minor)
     else:
         apply(runner, device)
 
@@ -281,6 +284,6 @@ def _refuse_claimed(path: str) -> None:
 def apply(runner: Runner, device: Device) -> None:
     """Bring DRBD in line with the resource file, also under a device that serves."""
     if len(device.nodes) > 1:
-        drbd.up(runner, device.name)
+        drbdadm.adjust(runner, device.name)
     else:
-        drbd.up_alone(runner, device.name, device.minor)
+        drbdadm.adjust_single_replica(runner, device.name, device.minor)

@@ -8,17 +8,13 @@ notice nothing. What is in force is kept on tmpfs, so that a monitor only compar
 
 from __future__ import annotations
 
-import contextlib
-import os
-
 from sanctl.agents.replica import resource_file
-from sanctl.agents.replica.parts import RUNTIME, Device
-from sanctl.drivers import drbd
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.model.sync_policy import DEFAULT, SyncPolicy
-from sanctl.system import journal
-from sanctl.system.files import read_text_or, write_whole
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 #: Raised when the resource file of the same policy becomes another one: a replica that was started
@@ -26,7 +22,7 @@ from sanctl.system.runner import Runner
 _RENDERING = "1"
 
 
-def of(device: Device) -> SyncPolicy:
+def policy_of(device: Device) -> SyncPolicy:
     """Return the device's policy; one that does not read counts as the default.
 
     A word that only a newer sanctl knows must not keep a replica from being started.
@@ -40,31 +36,31 @@ def of(device: Device) -> SyncPolicy:
             device=device.name,
             action="sync",
         )
-        return DEFAULT
+        return DEFAULT_SYNC_POLICY
 
 
 def in_force(name: str) -> SyncPolicy:
     """Return the policy that was last brought into force on this node."""
-    device = known(name)
-    return DEFAULT if device is None else of(device)
+    device = recorded_device(name)
+    return DEFAULT_SYNC_POLICY if device is None else policy_of(device)
 
 
 def is_in_force(device: Device) -> bool:
     """Whether the wanted policy is the one in force."""
-    return read_text_or(_path(device.name), "").partition("\n")[0] == _line(device)
+    return _record(device.name).read().partition("\n")[0] == _line(device)
 
 
-def note(device: Device) -> None:
+def record(device: Device) -> None:
     """Remember that the resource file in use holds the wanted policy, and whose it is."""
     whose = f"{device.uuid} {device.minor} {device.size_bytes} {' '.join(device.nodes)}"
     text = f"{_line(device)}\n{whose}\n{device.verify}\n"
-    if read_text_or(_path(device.name), "") != text:
-        write_whole(_path(device.name), text)
+    if _record(device.name).read() != text:
+        _record(device.name).write(text)
 
 
-def known(name: str) -> Device | None:
+def recorded_device(name: str) -> Device | None:
     """Return a device that is started here as it was last noted, for who is no agent of it."""
-    lines = read_text_or(_path(name), "").splitlines()
+    lines = _record(name).read().splitlines()
     if len(lines) != 3 or len(lines[1].split()) < 4:
         return None
     uuid, minor, size, *nodes = lines[1].split()
@@ -79,12 +75,6 @@ def known(name: str) -> Device | None:
         sync=lines[0].partition(" ")[2],
         verify=lines[2],
     )
-
-
-def forget(device: Device) -> None:
-    """Drop what is remembered of a device that is stopped here."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(device.name))
 
 
 def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
@@ -102,8 +92,8 @@ def apply(runner: Runner, device: Device, state: ResourceState) -> bool:
         return False  # DRBD 8.4 forgets a connection that it has given up.
     if not resource_file.rewrite(runner, device):
         return False
-    drbd.up(runner, device.name)
-    note(device)
+    drbdadm.adjust(runner, device.name)
+    record(device)
     return True
 
 
@@ -111,5 +101,5 @@ def _line(device: Device) -> str:
     return f"{_RENDERING} {device.sync}"
 
 
-def _path(name: str) -> str:
-    return f"{RUNTIME}/policy-{name}"
+def _record(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, "sync-policy")

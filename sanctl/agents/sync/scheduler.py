@@ -17,36 +17,33 @@ A resync that it holds back and dies over is not lost: monitors start it again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, resource_file, sync_policy
-from sanctl.agents.replica.parts import RUNTIME, Device
+from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import drbd, node_attributes
+from sanctl.drivers import drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.resync_record import (
     DONE,
     FAST,
     FULL,
+    INVALIDATING,
     RUNNING,
     RUNNING_ATTRIBUTE,
-    WIDENING,
-    Resync,
-    Running,
-    write_running,
+    ResyncRecord,
+    RunningSync,
+    format_running,
 )
-from sanctl.parse.drbd import Advance
+from sanctl.parse.drbd import SyncProgress
 from sanctl.plan.drbd import resync_order as plan
-from sanctl.system import journal
-from sanctl.system.files import exists, read_text_or, write_atomically, write_whole
+from sanctl.system import journal, state_files
+from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import LocalRunner, Runner
 
 _UNIT = "sanctl-resync.service"
-_LOCK = f"{RUNTIME}/resync.lock"
 _LOOK_EVERY_S = 1.0
 _TELL_EVERY_S = 2.0
 _LINGER_S = 4.0
@@ -57,7 +54,7 @@ _PARTING_S = 5.0
 _ASKED_S = 0.5
 
 
-def kick(runner: Runner) -> None:
+def start_unit(runner: Runner) -> None:
     """Have somebody accompany what runs here, if nobody does."""
     if _is_accompanied():
         return
@@ -65,69 +62,54 @@ def kick(runner: Runner) -> None:
         runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=10.0)
 
 
-def wants_company(device: Device, state: ResourceState) -> bool:
+def needs_tracking(device: Device, state: ResourceState) -> bool:
     """Whether something of a device runs, or was left half done, that somebody should accompany."""
-    if any(peer.is_target or peer.is_verifying or "user" in peer.held for peer in state.peers):
-        return True
-    latest = latest_of(device)
-    if latest is not None and (
-        latest.stage == WIDENING or (latest.stage == RUNNING and state.is_in_sync)
+    if any(
+        peer.is_sync_source or peer.is_verifying or "user" in peer.resync_suspended
+        for peer in state.peers
     ):
         return True
-    return verify.wants_company(device, state)
+    latest = latest_resync(device)
+    if latest is not None and (
+        latest.stage == INVALIDATING or (latest.stage == RUNNING and state.is_in_sync)
+    ):
+        return True
+    return verify.needs_tracking(device, state)
 
 
-def latest_of(device: Device) -> Resync | None:
+def latest_resync(device: Device) -> ResyncRecord | None:
     """Return what is remembered of this replica's latest resync."""
     path = parts.note_path(device, "sync")
-    return None if path is None else Resync.parse(read_text_or(path, ""))
-
-
-def forget(device: Device) -> None:
-    """Drop what is kept of a device that is stopped here."""
-    _Count(device.name).forget()
+    return None if path is None else ResyncRecord.parse(read_text_or(path, ""))
 
 
 def _is_accompanied() -> bool:
-    handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    try:
-        # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    # Shared, and main() tries for a while: asking is not to keep anybody from beginning.
+    with state_files.locked(_lock(), wait_s=0.0, shared=True) as is_free:
+        return not is_free
 
 
 def main() -> int:
     """Accompany what runs here until nothing does."""
-    os.makedirs(RUNTIME, mode=0o700, exist_ok=True)
-    handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-    if not _is_mine(handle):
-        return 0  # Somebody does.
-    company = Company(LocalRunner())
+    with state_files.locked(_lock(), wait_s=_ASKED_S) as is_mine:
+        if is_mine:
+            _run(ResyncScheduler(LocalRunner()))
+    return 0
+
+
+def _run(scheduler: ResyncScheduler) -> None:
     idle_since = time.monotonic()
     while True:
-        if company.look():
+        if scheduler.look():
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since > _LINGER_S:
-            company.leave()
-            return 0
+            scheduler.leave()
+            return
         time.sleep(_LOOK_EVERY_S)
 
 
-def _is_mine(handle: int) -> bool:
-    until = time.monotonic() + _ASKED_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
-        else:
-            return True
+def _lock() -> str:
+    return state_files.node_lock("resync")
 
 
 class _Track:
@@ -146,7 +128,7 @@ class _Track:
         while self.marks[0][0] < now - _RATE_OVER_S:
             self.marks.pop(0)
 
-    def rate_kib(self) -> int:
+    def rate_kib_s(self) -> int:
         (begin, most), (end, least) = self.marks[0], self.marks[-1]
         return 0 if end <= begin else max(0, int((most - least) / (end - begin)))
 
@@ -155,7 +137,7 @@ class _Track:
 
 
 def _busy_peer(state: ResourceState) -> PeerState | None:
-    return next((p for p in state.peers if p.is_target or p.is_verifying), None)
+    return next((p for p in state.peers if p.is_sync_source or p.is_verifying), None)
 
 
 def _received_kib(state: ResourceState) -> int:
@@ -170,8 +152,8 @@ class _Count:
     """
 
     def __init__(self, name: str) -> None:
-        self._path = f"{RUNTIME}/resync-{name}"
-        words = read_text_or(self._path, "").split()
+        self._file = state_files.of_device(name, "resync-received")
+        words = self._file.read().split()
         # What came before this connection, less what it had brought before the resync; and the
         # counter as it was last seen.
         self._before_kib, self._seen_kib = map(int, words) if len(words) == 2 else (0, 0)
@@ -192,14 +174,13 @@ class _Count:
         return max(0, self._before_kib + self._seen_kib)
 
     def _keep(self) -> None:
-        write_whole(self._path, f"{self._before_kib} {self._seen_kib}\n")
+        self._file.write(f"{self._before_kib} {self._seen_kib}\n")
 
     def forget(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)
+        self._file.remove()
 
 
-class Company:
+class ResyncScheduler:
     """One look after another at what runs on this node."""
 
     def __init__(self, runner: Runner) -> None:
@@ -211,22 +192,26 @@ class Company:
     def look(self) -> bool:
         """Look, and do what is to be done; return whether anything runs."""
         try:
-            states = drbd.observe_all(self._runner)
+            states = drbdsetup.observe_all(self._runner)
         except SanctlError as error:
             _say("", f"DRBD did not answer: {error}", priority=journal.WARNING)
             return True
         devices = {
-            name: device for name in states if (device := sync_policy.known(name)) is not None
+            name: device
+            for name in states
+            if (device := sync_policy.recorded_device(name)) is not None
         }
-        advances = drbd.advances()
+        advances = drbdsetup.sync_progress()
         now = time.monotonic()
         targets = [
-            plan.Candidate(name, sync_policy.of(device), left, self._tracks[name].is_stuck(now))
+            plan.ResyncCandidate(
+                name, sync_policy.policy_of(device), left, self._tracks[name].is_stuck(now)
+            )
             for name, device in devices.items()
             if (left := self._follow(states[name], advances, now)) is not None
-            and any(peer.is_target for peer in states[name].peers)
+            and any(peer.is_sync_source for peer in states[name].peers)
         ]
-        waiting = plan.waits(targets, time.localtime().tm_hour)
+        waiting = plan.wait_reasons(targets, time.localtime().tm_hour)
         # First of all: what is written down and told takes longer, and meanwhile all of them run.
         for name, device in devices.items():
             self._give_leave(device, states[name], waiting.get(name, ""), now)
@@ -248,9 +233,11 @@ class Company:
     def leave(self) -> None:
         """Take back what was told."""
         with contextlib.suppress(SanctlError):
-            node_attributes.withdraw(self._runner, RUNNING_ATTRIBUTE)
+            node_attributes.delete(self._runner, RUNNING_ATTRIBUTE)
 
-    def _follow(self, state: ResourceState, advances: dict[int, Advance], now: float) -> int | None:
+    def _follow(
+        self, state: ResourceState, advances: dict[int, SyncProgress], now: float
+    ) -> int | None:
         """Return what is left of what runs of a device, in KiB; None when nothing does."""
         peer = _busy_peer(state)
         if peer is None:
@@ -262,44 +249,46 @@ class Company:
         return left
 
     def _progress(
-        self, device: Device, state: ResourceState, advances: dict[int, Advance]
-    ) -> Running | None:
+        self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
+    ) -> RunningSync | None:
         """Return what runs of a device, None when nothing does."""
         peer, track = _busy_peer(state), self._tracks.get(device.name)
         if peer is None or track is None:
             return None
         seen, left = advances.get(device.minor), track.marks[-1][1]
-        latest = latest_of(device) if peer.is_target else None
-        return Running(
+        latest = latest_resync(device) if peer.is_sync_source else None
+        return RunningSync(
             device=device.name,
             kind="verify" if latest is None else latest.kind,
             waits="",
             left_kib=left,
             total_kib=seen.total_kib if seen else max(left, track.marks[0][1]),
-            rate_kib=track.rate_kib(),
+            rate_kib_s=track.rate_kib_s(),
             began_s=track.began_s if latest is None else latest.began_s,
         )
 
     def _give_leave(self, device: Device, state: ResourceState, waits: str, now: float) -> None:
         """Hold a resync back, or let it run, where it is not so already."""
-        is_held = any("user" in peer.held for peer in state.peers)
+        is_held = any("user" in peer.resync_suspended for peer in state.peers)
         track = self._tracks.get(device.name)
         if track is not None:
             if not track.has_leave and not waits:
                 track.moved_at = now
             track.has_leave = not waits
-        if is_held == bool(waits) or drbd.generation() >= 9:
+        if is_held == bool(waits) or drbdsetup.generation() >= 9:
             return
-        drbd.hold_resync(self._runner, device.minor, is_held=bool(waits))
+        drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
         _say(device.name, f"its resync waits {waits}" if waits else "its resync may run")
 
-    def _keep(self, device: Device, state: ResourceState, advances: dict[int, Advance]) -> bool:
+    def _keep(
+        self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
+    ) -> bool:
         """Write down what a resync does; return whether something is left to be done."""
-        latest = latest_of(device)
-        if latest is not None and latest.stage == WIDENING:
+        latest = latest_resync(device)
+        if latest is not None and latest.stage == INVALIDATING:
             self._widen(device, latest)
             return True
-        target = next((peer for peer in state.peers if peer.is_target), None)
+        target = next((peer for peer in state.peers if peer.is_sync_source), None)
         if target is not None and target.connection == "Connected":
             if latest is None or latest.stage == DONE:
                 self._begin(device, state, advances)
@@ -308,8 +297,8 @@ class Company:
             return True
         if latest is not None and latest.stage == RUNNING and state.is_in_sync:
             self._end(device, state, latest)
-        is_verifying = verify.attend(self._runner, device, state)
-        if replica_state.is_news(device, state):
+        is_verifying = verify.track(self._runner, device, state)
+        if replica_state.has_changed(device, state):
             # The monitor is up to eleven seconds away, and somebody waits for it.
             replica_state.publish(self._runner, device, state)
             if not exists(resource_file.path_of(device.name)):
@@ -321,20 +310,22 @@ class Company:
             self._counts[name] = _Count(name)
         return self._counts[name]
 
-    def _begin(self, device: Device, state: ResourceState, advances: dict[int, Advance]) -> None:
-        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_target)
+    def _begin(
+        self, device: Device, state: ResourceState, advances: dict[int, SyncProgress]
+    ) -> None:
+        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_sync_source)
         seen = advances.get(device.minor)
         changed = max(left, seen.total_kib) if seen else left
         size_kib = state.size_kib or device.size_bytes // 1024
-        kind, why = plan.choose_kind(sync_policy.of(device), changed, size_kib)
-        is_wider = kind == FULL and changed < size_kib and drbd.generation() < 9
+        kind, why = plan.choose_resync_kind(sync_policy.policy_of(device), changed, size_kib)
+        is_wider = kind == FULL and changed < size_kib and drbdsetup.generation() < 9
         # What came before the first look is part of it.
         received = _received_kib(state)
         self._count(device.name).begin(max(0, received - (changed - left)), received)
-        latest = Resync(
+        latest = ResyncRecord(
             kind=kind,
             why=why,
-            stage=WIDENING if is_wider else RUNNING,
+            stage=INVALIDATING if is_wider else RUNNING,
             began_s=int(time.time()),
             changed_kib=changed,
         )
@@ -344,7 +335,7 @@ class Company:
             self._widen(device, latest)
         replica_state.publish(self._runner, device, state)
 
-    def _widen(self, device: Device, latest: Resync) -> None:
+    def _widen(self, device: Device, latest: ResyncRecord) -> None:
         """Have all of a replica sent that is no copy of any moment already.
 
         DRBD takes the order only without a connection. It is taken away on this side; the peer,
@@ -354,31 +345,35 @@ class Company:
         kind = FAST
         try:
             # A resync that is held cannot end between the look and the act.
-            drbd.hold_resync(self._runner, device.minor, is_held=True)
-            state = drbd.observe(self._runner, device.name)
-            if state is not None and plan.may_widen(state):
+            drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=True)
+            state = drbdsetup.observe(self._runner, device.name)
+            if state is not None and plan.may_mark_all_out_of_sync(state):
                 self._count(device.name).see(_received_kib(state))
-                drbd.disconnect(self._runner, device.name)
+                drbdadm.disconnect(self._runner, device.name)
                 state = self._await_parting(device.name)
-            if state is not None and plan.may_widen_alone(state):
-                drbd.invalidate(self._runner, device.minor)
+            if state is not None and plan.may_mark_all_while_disconnected(state):
+                drbdsetup.invalidate(self._runner, device.minor)
                 kind = FULL
         finally:
             _save(device, latest._replace(kind=kind, stage=RUNNING))
-            drbd.up(self._runner, device.name)
-            drbd.hold_resync(self._runner, device.minor, is_held=False)
+            drbdadm.adjust(self._runner, device.name)
+            drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=False)
         if kind == FAST:
             _say(device.name, "it was no resync target any more: only what differs is sent")
 
     def _await_parting(self, name: str) -> ResourceState | None:
         deadline = time.monotonic() + _PARTING_S
         while True:
-            state = drbd.observe(self._runner, name)
-            if state is None or plan.may_widen_alone(state) or time.monotonic() > deadline:
+            state = drbdsetup.observe(self._runner, name)
+            if (
+                state is None
+                or plan.may_mark_all_while_disconnected(state)
+                or time.monotonic() > deadline
+            ):
                 return state
             time.sleep(0.1)
 
-    def _end(self, device: Device, state: ResourceState, latest: Resync) -> None:
+    def _end(self, device: Device, state: ResourceState, latest: ResyncRecord) -> None:
         count = self._count(device.name)
         count.see(_received_kib(state))
         count.forget()
@@ -398,18 +393,18 @@ class Company:
         )
         replica_state.publish(self._runner, device, state)
 
-    def _tell(self, running: tuple[Running, ...], now: float) -> None:
+    def _tell(self, running: tuple[RunningSync, ...], now: float) -> None:
         """Tell the cluster how far everything is, if that is news."""
-        text = write_running(running)
+        text = format_running(running)
         told, at = self._told
         if text == told or (now - at < _TELL_EVERY_S and text and told):
             return
         with contextlib.suppress(SanctlError):
-            node_attributes.whisper(self._runner, RUNNING_ATTRIBUTE, text)
+            node_attributes.publish_private(self._runner, RUNNING_ATTRIBUTE, text)
             self._told = (text, now)
 
 
-def _save(device: Device, latest: Resync) -> None:
+def _save(device: Device, latest: ResyncRecord) -> None:
     path = parts.note_path(device, "sync")
     if path is not None:
         write_atomically(path, f"{latest}\n")

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from sanctl.cli.environment import Environment, environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import UNKNOWN
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError
 from sanctl.model.cluster import Cluster
 from sanctl.model.topology import Strategy, Topology
 from sanctl.model.vote_mode import Votes
-from sanctl.ops import strategy as strategies
+from sanctl.ops import cluster_strategy as strategies
 
 _LINK_NAMES = {0: "heartbeat", 1: "sync"}
 _VOTE_COLUMNS = ("NODE", "ROLE", "STRATEGY", "COUNTS BY", "AFTER A START", "DEVICE")
@@ -33,8 +33,8 @@ def show(output: str) -> None:
     """Show strategy, votes and links, as this node sees them."""
     env = environment()
     topology = env.topology()
-    with env.session() as it:
-        data = cluster_data(env, topology, it.observe())
+    with env.session() as session:
+        data = cluster_data(env, topology, session.observe())
 
     def text() -> None:
         votes = data["votes"]
@@ -66,7 +66,7 @@ def strategy() -> None:
 def show_strategy(output: str) -> None:
     """Show the strategy of the cluster."""
     topology = environment().topology()
-    data = {"strategy": topology.strategy.value, "counts_by": str(topology.tally)}
+    data = {"strategy": topology.strategy.value, "counts_by": str(topology.vote_mode)}
     finish(
         output,
         data=data,
@@ -86,8 +86,13 @@ def set_strategy(name: str, timeout_s: float, output: str) -> None:
     """
     env = environment()
     wanted = Strategy(name)
-    with env.session() as it, env.recorded("strategy", words=f"cluster strategy set {name}"):
-        changed = strategies.change(it, env.runner, env.topology(), wanted, timeout_s=timeout_s)
+    with (
+        env.session() as session,
+        env.logged("strategy", command_line=f"cluster strategy set {name}"),
+    ):
+        changed = strategies.change_strategy(
+            session, env.runner, env.topology(), wanted, timeout_s=timeout_s
+        )
     finish(
         output,
         data={"strategy": name, "changed": changed},
@@ -106,11 +111,11 @@ def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[st
     """Return what `cluster show` tells, for the JSON output."""
     membership = corosync.membership(env.runner)
     names = {node.id: node.name.value for node in topology.nodes}
-    is_device = topology.tally.votes is Votes.QDEVICE
+    is_device = topology.vote_mode.votes is Votes.QDEVICE
     return {
         "cluster": topology.cluster,
         "strategy": topology.strategy.value,
-        "counts_by": str(topology.tally),
+        "counts_by": str(topology.vote_mode),
         "accepted_risks": list(topology.accepted_risks),
         "has_quorum": membership.is_quorate,
         "votes": {
@@ -126,10 +131,10 @@ def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[st
                 "name": node.name.value,
                 "role": node.role.value,
                 "is_member": node.name.value in membership.members,
-                "strategy": seen.ballot(node.name).strategy or None,
-                "live": _tally(seen.ballot(node.name).live),
-                "file": _tally(seen.ballot(node.name).file),
-                "has_device_vote": seen.ballot(node.name).is_device_voting if is_device else None,
+                "strategy": seen.votes_of(node.name).strategy or None,
+                "live": _tally(seen.votes_of(node.name).live),
+                "file": _tally(seen.votes_of(node.name).file),
+                "has_device_vote": seen.votes_of(node.name).is_device_voting if is_device else None,
             }
             for node in topology.nodes
         ],
@@ -146,7 +151,7 @@ def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[st
 
 def _device_state(env: Environment) -> str:
     try:
-        return corosync.device_state(env.runner) or "not asked"
+        return corosync.qdevice_state(env.runner) or "not asked"
     except CommandError:
         return "not asked"
 

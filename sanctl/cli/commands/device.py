@@ -7,33 +7,47 @@ from typing import Any
 
 import click
 
-from sanctl.cli.commands.cache import DIRTY_LIMIT, MODES, READ_CACHE, cache, cache_lines, change_of
-from sanctl.cli.commands.heal import heal
-from sanctl.cli.commands.replicas import place, replicas
-from sanctl.cli.commands.sync_policy import policy_options, policy_words, sync, values_of
-from sanctl.cli.commands.verify import verify
-from sanctl.cli.environment import environment, topology_if_readable
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import DEVICE_COLUMNS, device_data, device_row, device_state, replica_words
+from sanctl.cli.commands.device_cache import (
+    CACHE_MODES,
+    DIRTY_LIMIT_OPTION,
+    READ_CACHE_OPTION,
+    cache,
+    cache_lines,
+    parse_cache_change,
+)
+from sanctl.cli.commands.device_heal import heal
+from sanctl.cli.commands.device_place import place
+from sanctl.cli.commands.device_replicas import replicas
+from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_policy_options
+from sanctl.cli.commands.device_verify import verify
+from sanctl.cli.environment import environment, topology_or_none
+from sanctl.cli.options import output_option, timeout_option, yes_option
+from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.device import (
+    DEVICE_COLUMNS,
+    device_data,
+    device_row,
+    device_state,
+    replica_text,
+)
+from sanctl.cli.views.sync_policy import sync_policy_text
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName
 from sanctl.model.topology import Topology
-from sanctl.ops.device import (
-    complete_devices,
-    create_device,
-    delete_device,
-    move_device,
-    resize_device,
-)
-from sanctl.plan.cache.policy_change import lone_words
-from sanctl.plan.cache.policy_request import cache_policy_words
+from sanctl.ops.device_complete import complete_devices
+from sanctl.ops.device_create import create_device
+from sanctl.ops.device_delete import delete_device
+from sanctl.ops.device_move import move_device
+from sanctl.ops.device_resize import resize_device
+from sanctl.plan.cache.cache_status import single_replica_text
+from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.device.creation import CreateRequest
+from sanctl.plan.device.creation import DeviceArguments
 from sanctl.plan.device.deletion import check_deletion
-from sanctl.plan.replicas.pending_change import unfinished
+from sanctl.plan.replicas.pending_change import pending_change_of
 
 
 @click.group(no_args_is_help=False)
@@ -86,17 +100,17 @@ device.add_command(cache)
     metavar="IQN",
     help="A host that may use it; may be given several times. Without it no host may.",
 )
-@policy_options
+@sync_policy_options
 @click.option(
     "--cache",
     "cache_mode",
-    type=MODES,
+    type=CACHE_MODES,
     default="none",
     show_default=True,
     help="Where acknowledged writes may be; none is for most: see 'device cache'.",
 )
-@DIRTY_LIMIT
-@READ_CACHE
+@DIRTY_LIMIT_OPTION
+@READ_CACHE_OPTION
 @timeout_option(180)
 @output_option
 def create(
@@ -117,7 +131,7 @@ def create(
 ) -> None:
     """Create a device and wait until it is served and its replicas are in sync."""
     env = environment()
-    request = CreateRequest(
+    request = DeviceArguments(
         name=name,
         size=size,
         replicas=replicas,
@@ -125,13 +139,16 @@ def create(
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
         prefer=prefer,
         initiators=initiators,
-        sync=values_of(policy),
-        cache=change_of(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
+        sync=given_sync_options(policy),
+        cache=parse_cache_change(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
     )
     topology = env.topology()
-    with env.recorded("create", device=name, words=f"device create {name}"), env.session() as it:
+    with (
+        env.logged("create", device=name, command_line=f"device create {name}"),
+        env.session() as session,
+    ):
         outcome = create_device(
-            it,
+            session,
             topology,
             request,
             new_uuid=env.new_uuid,
@@ -143,9 +160,9 @@ def create(
         made = outcome.device
         active = outcome.cluster.active_node(made.name)
         print(f"device {made.name}: {made.size}, served by {active}, {outcome.duration_s:.1f} s")
-        lone = lone_words(made)
+        lone = single_replica_text(made)
         if lone is not None:
-            print(f"cache policy {cache_policy_words(made.cache)}: {lone}")
+            print(f"cache policy {cache_policy_text(made.cache)}: {lone}")
         _print_access(made, topology)
 
     finish(output, data=device_data(outcome.cluster, outcome.device, topology), text=text)
@@ -162,8 +179,8 @@ def _print_access(made: DeviceSpec, topology: Topology) -> None:
 def list_devices(output: str) -> None:
     """List all devices."""
     env = environment()
-    with env.session() as it:
-        cluster = it.observe()
+    with env.session() as session:
+        cluster = session.observe()
 
     def text() -> None:
         if cluster.cib.devices:
@@ -171,7 +188,7 @@ def list_devices(output: str) -> None:
         else:
             print("there are no devices")
 
-    topology = topology_if_readable(env)
+    topology = topology_or_none(env)
     finish(output, data=[device_data(cluster, d, topology) for d in cluster.cib.devices], text=text)
 
 
@@ -183,8 +200,8 @@ def show(name: str, output: str) -> None:
     env = environment()
     wanted = DeviceName.parse(name)
     topology = env.topology()
-    with env.session() as it:
-        cluster = it.observe()
+    with env.session() as session:
+        cluster = session.observe()
     found = existing_device(cluster, wanted)
     finish(
         output,
@@ -196,7 +213,7 @@ def show(name: str, output: str) -> None:
 def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> None:
     active = cluster.mon.active_nodes(found.name)
     move = cluster.cib.move(found.name)
-    left = unfinished(cluster, found)
+    left = pending_change_of(cluster, found)
     lines = [
         ("device", found.name.value),
         ("state", device_state(cluster, found)),
@@ -204,13 +221,13 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("pool", found.pool.value),
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
-        *((f"replica {n}", replica_words(cluster, found, n)) for n in found.nodes),
-        ("cache", cache_policy_words(found.cache)),
+        *((f"replica {n}", replica_text(cluster, found, n)) for n in found.nodes),
+        ("cache", cache_policy_text(found.cache)),
         *(("", line) for line in cache_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
-        ("sync", policy_words(found.sync)),
+        ("sync", sync_policy_text(found.sync)),
         ("drbd", f"minor {found.minor}, port {7800 + found.minor}"),
         ("uuid", found.uuid),
     ]
@@ -224,15 +241,15 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
 
 @device.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @timeout_option(180)
 @output_option
 def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
     """Delete a device and its data on every replica. Run again, it finishes what it began."""
     env = environment()
     wanted = DeviceName.parse(name)
-    with env.session() as it:
-        cluster = it.observe()
+    with env.session() as session:
+        cluster = session.observe()
         check_deletion(cluster, wanted)
         if not yes:
             found = cluster.cib.device(wanted)
@@ -242,8 +259,8 @@ def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
                 err=True,
             )
             click.confirm(f"Delete device {wanted}?", abort=True, err=True)
-        with env.recorded("delete", device=name, words=f"device delete {name}"):
-            away = delete_device(it, wanted, timeout_s=timeout_s)
+        with env.logged("delete", device=name, command_line=f"device delete {name}"):
+            away = delete_device(session, wanted, timeout_s=timeout_s)
 
     def text() -> None:
         print(f"device {wanted} is deleted")
@@ -277,14 +294,14 @@ def resize(name: str, size: str, timeout_s: float, output: str) -> None:
         problems.extend(error.problems)
     if wanted is None or new_size is None:
         raise UsageError(*problems)
-    words = f"device resize {name} {size}"
-    with env.session() as it, env.recorded("resize", device=name, words=words):
-        outcome = resize_device(it, wanted, new_size, timeout_s=timeout_s)
+    command_line = f"device resize {name} {size}"
+    with env.session() as session, env.logged("resize", device=name, command_line=command_line):
+        outcome = resize_device(session, wanted, new_size, timeout_s=timeout_s)
     finish(
         output,
         data={
             "changed": outcome.changed,
-            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
+            **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
         },
         text=lambda: print(
             f"device {wanted} has {outcome.device.size}"
@@ -302,15 +319,15 @@ def move(name: str, node: str, timeout_s: float, output: str) -> None:
     """Let another node serve a device; hosts keep their sessions and see a short pause."""
     env = environment()
     wanted, target = DeviceName.parse(name), NodeName.parse(node)
-    words = f"device move {name} --to {node}"
-    with env.session() as it, env.recorded("move", device=name, words=words):
-        outcome = move_device(it, wanted, target, timeout_s=timeout_s)
+    command_line = f"device move {name} --to {node}"
+    with env.session() as session, env.logged("move", device=name, command_line=command_line):
+        outcome = move_device(session, wanted, target, timeout_s=timeout_s)
     finish(
         output,
         data={
             "changed": outcome.changed,
             "duration_s": round(outcome.duration_s, 3),
-            **device_data(outcome.cluster, outcome.device, topology_if_readable(env)),
+            **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
         },
         text=lambda: print(
             f"device {wanted} is served by {target}"
@@ -327,8 +344,8 @@ def complete(output: str) -> None:
     Constraints and priorities only: no device is moved or interrupted by it. The playbook runs it.
     """
     env = environment()
-    with env.session() as it, env.recorded("complete"):
-        names = complete_devices(it)
+    with env.session() as session, env.logged("complete"):
+        names = complete_devices(session)
     finish(
         output,
         data={"changed": bool(names), "devices": list(names)},

@@ -6,8 +6,9 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option
-from sanctl.cli.views import finding_data
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish
+from sanctl.cli.views.finding import finding_data
 from sanctl.errors import ConfigError, ExitStatus
 from sanctl.model.findings import is_degraded
 from sanctl.model.topology import Topology
@@ -25,8 +26,8 @@ def doctor(output: str) -> None:
         topology = env.topology()
     except ConfigError as error:
         config_error = error
-    with env.session() as it:
-        result = examine(it, env.host, env.stonith, topology, config_error)
+    with env.session() as session:
+        result = examine(session, env.host, env.stonith, topology, config_error)
 
     def text() -> None:
         for name, count in result.checks:

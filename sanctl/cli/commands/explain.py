@@ -6,7 +6,8 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.codes import all_codes
-from sanctl.cli.output import finish, output_option
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish
 from sanctl.errors import Problem, UsageError
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import click
 
-from sanctl.cli.commands.replicas import replace
+from sanctl.cli.commands.node_replace import replace
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import NODE_COLUMNS, node_data, node_rows
+from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
+from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
 from sanctl.model.names import NodeName
-from sanctl.ops.drain import drain_node, undrain_node
-from sanctl.ops.fencing import Answer, ask_about, fence_node
-from sanctl.ops.node import bring_online, put_in_standby
+from sanctl.ops.node_drain import drain_node, undrain_node
+from sanctl.ops.node_fence import FencingAnswer, fence_node, query_fencing_of_node
+from sanctl.ops.node_standby import bring_online, put_in_standby
 
 
 @click.group(no_args_is_help=False)
@@ -30,28 +31,22 @@ def list_nodes(output: str) -> None:
     """List all nodes."""
     env = environment()
     topology = env.topology()
-    with env.session() as it:
-        data = node_data(it.observe(), topology)
+    with env.session() as session:
+        data = node_data(session.observe(), topology)
     finish(output, data=data, text=lambda: print_table(NODE_COLUMNS, node_rows(data)))
 
 
 @node.command(short_help="Move all devices off a node and keep it free.")
 @click.argument("name", metavar="NODE")
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="CODE",
-    help="Go on despite the refusal with this code, and no other.",
-)
+@accept_option
 @timeout_option(180)
 @output_option
 def standby(name: str, accepted: tuple[str, ...], timeout_s: float, output: str) -> None:
     """Move all devices off a node and keep it free until it is put online again."""
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("standby", words=f"node standby {name}"):
-        changed = put_in_standby(it, wanted, accepted=accepted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("standby", command_line=f"node standby {name}"):
+        changed = put_in_standby(session, wanted, accepted=accepted, timeout_s=timeout_s)
     finish(
         output,
         data={"name": wanted.value, "changed": changed},
@@ -67,8 +62,8 @@ def online(name: str, timeout_s: float, output: str) -> None:
     """End a node's standby and wait until its replicas are up to date."""
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("online", words=f"node online {name}"):
-        changed = bring_online(it, wanted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("online", command_line=f"node online {name}"):
+        changed = bring_online(session, wanted, timeout_s=timeout_s)
     finish(
         output,
         data={"name": wanted.value, "changed": changed},
@@ -82,15 +77,9 @@ def online(name: str, timeout_s: float, output: str) -> None:
 @node.command()
 @click.argument("name", metavar="NODE")
 @click.option("--test", is_flag=True, help="Only ask its fencing devices whether they answer.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--no-drain", is_flag=True, help="Do not move its devices away first.")
-@click.option(
-    "--accept",
-    "accepted",
-    multiple=True,
-    metavar="CODE",
-    help="Go on despite the refusal with this code, and no other.",
-)
+@accept_option
 @timeout_option(180)
 @output_option
 def fence(
@@ -111,8 +100,8 @@ def fence(
     env = environment()
     wanted = NodeName.parse(name)
     if test:
-        with env.session() as it:
-            answers = ask_about(it, env.stonith, wanted)
+        with env.session() as session:
+            answers = query_fencing_of_node(session, env.stonith, wanted)
         proven = any(answer.reason == "" for answer in answers) and not any(
             answer.reason for answer in answers
         )
@@ -137,9 +126,9 @@ def fence(
         return
     if not yes:
         click.confirm(f"Cut the power of node {wanted}?", abort=True, err=True)
-    with env.session() as it, env.recorded("fence", words=f"node fence {name}"):
+    with env.session() as session, env.logged("fence", command_line=f"node fence {name}"):
         drained = fence_node(
-            it,
+            session,
             env.stonith,
             wanted,
             accepted=accepted,
@@ -153,7 +142,7 @@ def fence(
     )
 
 
-def _print_answers(here: str, answers: tuple[Answer, ...]) -> None:
+def _print_answers(here: str, answers: tuple[FencingAnswer, ...]) -> None:
     for answer in answers:
         said = {None: "may not be used from here", "": "answers"}.get(
             answer.reason, f"does not answer: {answer.reason}"
@@ -174,8 +163,8 @@ def drain(name: str, timeout_s: float, output: str) -> None:
     """
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("drain", words=f"node drain {name}"):
-        result = drain_node(it, wanted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("drain", command_line=f"node drain {name}"):
+        result = drain_node(session, wanted, timeout_s=timeout_s)
 
     def text() -> None:
         for device, server in result.moved:
@@ -208,8 +197,8 @@ def undrain(name: str, timeout_s: float, output: str) -> None:
     """Let a drained node serve devices again; what it served before stays where it is."""
     env = environment()
     wanted = NodeName.parse(name)
-    with env.session() as it, env.recorded("undrain", words=f"node undrain {name}"):
-        changed = undrain_node(it, wanted, timeout_s=timeout_s)
+    with env.session() as session, env.logged("undrain", command_line=f"node undrain {name}"):
+        changed = undrain_node(session, wanted, timeout_s=timeout_s)
     finish(
         output,
         data={"name": wanted.value, "changed": changed},

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
-from sanctl.cli.views import UNKNOWN, pool_data
+from sanctl.cli.options import output_option, timeout_option, yes_option
+from sanctl.cli.output import UNKNOWN, finish, print_table
+from sanctl.cli.views.node import pool_data
 from sanctl.errors import SanctlError
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import PoolName, format_bytes
 from sanctl.model.topology import Pool, Topology
-from sanctl.ops import pool as pools
-from sanctl.plan.pool.flash_mode import common_mode, existing_pool, node_words, nodes_away
+from sanctl.ops.pool_cache import change_flash_mode
+from sanctl.ops.pool_prepare import prepare_pool
+from sanctl.ops.pool_reformat import check_reformat, clear_pool
+from sanctl.plan.pool.flash_mode import (
+    absent_nodes,
+    common_wanted_mode,
+    existing_cached_pool,
+    node_flash_text,
+)
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import pool as pool_documents
@@ -39,8 +47,8 @@ def list_pools(output: str) -> None:
     """
     env = environment()
     topology = env.topology()
-    with env.session() as it:
-        data = _pools(it.observe(), topology)
+    with env.session() as session:
+        data = _pools(session.observe(), topology)
 
     def text() -> None:
         print_table(_COLUMNS, [_row(entry) for entry in data])
@@ -50,7 +58,7 @@ def list_pools(output: str) -> None:
 
 @pool.command(short_help="Change how a pool's flash is used, while hosts write.")
 @click.argument("name", metavar="POOL")
-@click.argument("mode", required=False, type=click.Choice([mode.value for mode in Mode]))
+@click.argument("mode", required=False, type=click.Choice([mode.value for mode in CacheMode]))
 @timeout_option(600)
 @output_option
 def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
@@ -67,36 +75,41 @@ def cache(name: str, mode: str | None, timeout_s: float, output: str) -> None:
     """
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)
-    found = existing_pool(topology, wanted)
+    found = existing_cached_pool(topology, wanted)
     if mode is None:
         _show(found, output)
         return
-    with env.session() as it, env.recorded("pool-cache", words=f"pool cache {name} {mode}"):
-        began_s = it.clock.monotonic_s()
-        cluster, changed = pools.set_mode(it, topology, wanted, Mode(mode), timeout_s=timeout_s)
-        took_s = it.clock.monotonic_s() - began_s
+    with (
+        env.session() as session,
+        env.logged("pool-cache", command_line=f"pool cache {name} {mode}"),
+    ):
+        began_s = session.clock.monotonic_s()
+        cluster, changed = change_flash_mode(
+            session, topology, wanted, CacheMode(mode), timeout_s=timeout_s
+        )
+        took_s = session.clock.monotonic_s() - began_s
 
     def text() -> None:
         told = f"after {took_s:.1f} s" if changed else "nothing to do"
         print(f"pool {wanted}: {mode}, {told}")
         for node in found.nodes:
-            print(f"  {node}: {node_words(cluster, found, node)}")
-        for node in nodes_away(cluster, found):
+            print(f"  {node}: {node_flash_text(cluster, found, node)}")
+        for node in absent_nodes(cluster, found):
             print(f"{node} follows when it is online again")
         if changed:
             print(f"put mode: {mode} into the inventory, too")
 
     finish(
         output,
-        data=_mode_data(cluster, found, Mode(mode), changed=changed, took_s=took_s),
+        data=_mode_data(cluster, found, CacheMode(mode), changed=changed, took_s=took_s),
         text=text,
     )
 
 
 def _show(found: Pool, output: str) -> None:
-    with environment().session() as it:
-        cluster = it.observe()
-    data = _mode_data(cluster, found, common_mode(cluster, found), changed=False, took_s=0.0)
+    with environment().session() as session:
+        cluster = session.observe()
+    data = _mode_data(cluster, found, common_wanted_mode(cluster, found), changed=False, took_s=0.0)
 
     def text() -> None:
         print_table(_MODE_COLUMNS, [_mode_row(entry) for entry in data["nodes"]])
@@ -105,7 +118,7 @@ def _show(found: Pool, output: str) -> None:
 
 
 def _mode_data(
-    cluster: Cluster, found: Pool, mode: Mode | None, *, changed: bool, took_s: float
+    cluster: Cluster, found: Pool, mode: CacheMode | None, *, changed: bool, took_s: float
 ) -> pool_documents.PoolModeSet:
     return {
         "name": found.name.value,
@@ -119,7 +132,7 @@ def _mode_data(
 @pool.command(short_help="Make a pool with flash on this node, or give it its flash.")
 @click.argument("name", metavar="POOL")
 @click.option("--anew", is_flag=True, help="Throw away what it holds; its peers fill it again.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @output_option
 def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     """Make a pool with a flash cache on this node, as cluster.toml has it, or go on with that.
@@ -133,16 +146,16 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     topology, wanted = env.topology(), PoolName.parse(name)
     node = env.host.node_name()
     if anew:
-        with env.session() as it:
-            pools.refuse_renewal(it.observe(), topology, wanted, node)
+        with env.session() as session:
+            check_reformat(session.observe(), topology, wanted, node)
         if not yes:
             click.confirm(
                 f"Throw away all copies in pool {wanted} on {node}?", abort=True, err=True
             )
-    with env.recorded("pool-prepare", words=f"pool prepare {name}{' --anew' if anew else ''}"):
+    with env.logged("pool-prepare", command_line=f"pool prepare {name}{' --anew' if anew else ''}"):
         if anew:
-            pools.clear(env.runner, topology, wanted)
-        done = pools.prepare(env.runner, topology, wanted, node)
+            clear_pool(env.runner, topology, wanted)
+        done = prepare_pool(env.runner, topology, wanted, node)
     if anew:
         _forget_failures(wanted)
     finish(
@@ -155,11 +168,11 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
 def _forget_failures(name: PoolName) -> None:
     """Let Pacemaker start again what could not start without the pool."""
     env = environment()
-    with env.session() as it:
-        for device in it.observe().cib.devices:
+    with env.session() as session:
+        for device in session.observe().cib.devices:
             if device.pool == name:
                 try:
-                    it.forget_failures(device.name)
+                    session.clean_up_failures(device.name)
                 except SanctlError as error:
                     print(f"{device.name}: {error}")
 

@@ -6,24 +6,23 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table
-from sanctl.cli.views import (
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.device import (
     CACHE_COLUMNS,
     DEVICE_COLUMNS,
-    NODE_COLUMNS,
     cache_rows,
     device_data,
     device_row,
     device_state,
-    finding_data,
-    node_data,
-    node_rows,
 )
+from sanctl.cli.views.finding import finding_data
+from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ConfigError, ExitStatus, Problem
 from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.findings import Finding, Severity, grouped, is_degraded
 from sanctl.model.topology import Topology
-from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.health.cluster_health import all_findings
 
 _SHOWN_SUBJECTS = 4
 
@@ -39,9 +38,9 @@ def status(output: str) -> None:
         topology = env.topology()
     except ConfigError as error:
         problems = error.problems
-    with env.session() as it:
-        cluster = it.observe()
-        findings = judge(cluster, topology, now_s=it.clock.wall_s())
+    with env.session() as session:
+        cluster = session.observe()
+        findings = all_findings(cluster, topology, now_s=session.clock.wall_s())
     degraded = is_degraded(findings) or bool(problems)
     nodes = node_data(cluster, topology)
     summary = _summary(cluster, topology, findings, degraded=degraded)

@@ -9,26 +9,27 @@ from collections.abc import Iterator
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table
-from sanctl.cli.sync_views import (
-    bar,
-    duration,
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.device import replica_text
+from sanctl.cli.views.sync import (
+    duration_text,
+    progress_bar,
     resync_data,
-    resync_words,
-    running_data,
-    verification_data,
-    verification_words,
+    resync_text,
+    running_sync_data,
+    verify_data,
+    verify_text,
 )
-from sanctl.cli.views import replica_words
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import format_bytes
-from sanctl.model.resync_record import Running
+from sanctl.model.resync_record import RunningSync
 from sanctl.ops.session import Session
 
 _COLUMNS = ("DEVICE", "COPY ON", "STATE", "DONE", "LEFT", "RATE", "TIME LEFT")
 _LOOK_EVERY_S = 1.0
 
-Seen = tuple[tuple[str, Running], ...]
+Seen = tuple[tuple[str, RunningSync], ...]
 
 
 @click.group(no_args_is_help=False)
@@ -41,8 +42,8 @@ def sync() -> None:
 def status(output: str) -> None:
     """Show for each copy of each device what runs there, and the latest resync and verify."""
     env = environment()
-    with env.session() as it:
-        cluster, running = it.observe(), it.running()
+    with env.session() as session:
+        cluster, running = session.observe(), session.running()
 
     def text() -> None:
         print_table(_COLUMNS, _rows(cluster, running, is_all=True))
@@ -61,9 +62,9 @@ def status(output: str) -> None:
                     "node": node.value,
                     "disk": replica.disk,
                     "replication": replica.replication,
-                    "running": running_data(here) if here else None,
+                    "running": running_sync_data(here) if here else None,
                     "latest": resync_data(replica.resync) if replica.resync else None,
-                    "verify": verification_data(told) if told else None,
+                    "verify": verify_data(told) if told else None,
                 }
             )
     finish(output, data=data, text=text)
@@ -73,14 +74,14 @@ def status(output: str) -> None:
 def watch() -> None:
     """Show what runs, again every second, until nothing does any more."""
     env = environment()
-    with env.session() as it:
+    with env.session() as session:
         if sys.stdout.isatty():
-            _watch_live(it)
+            _watch_live(session)
         else:
-            while rows := list(_rows(it.observe(), it.running(), is_all=False)):
+            while rows := list(_rows(session.observe(), session.running(), is_all=False)):
                 for row in rows:
                     print("  ".join(cell for cell in row if cell), flush=True)
-                it.clock.sleep(_LOOK_EVERY_S)
+                session.clock.sleep(_LOOK_EVERY_S)
             print("nothing runs")
 
 
@@ -102,7 +103,7 @@ def _watch_live(session: Session) -> None:
             session.clock.sleep(_LOOK_EVERY_S)
 
 
-def _running_on(running: Seen, device: str, node: str) -> Running | None:
+def _running_on(running: Seen, device: str, node: str) -> RunningSync | None:
     return next((r for where, r in running if where == node and r.device == device), None)
 
 
@@ -112,18 +113,18 @@ def _rows(cluster: Cluster, running: Seen, *, is_all: bool) -> Iterator[tuple[st
             here = _running_on(running, device.name.value, node.value)
             if here is None:
                 if is_all:
-                    words = replica_words(cluster, device, node)
-                    yield (device.name.value, node.value, words, "", "", "", "")
+                    command_line = replica_text(cluster, device, node)
+                    yield (device.name.value, node.value, command_line, "", "", "", "")
                 continue
             state = f"waits {here.waits}" if here.waits else here.kind
             yield (
                 device.name.value,
                 node.value,
                 state,
-                bar(here.done_percent),
+                progress_bar(here.done_percent),
                 format_bytes(here.left_kib * 1024),
-                f"{format_bytes(here.rate_kib * 1024)}/s",
-                duration(here.left_s),
+                f"{format_bytes(here.rate_kib_s * 1024)}/s",
+                duration_text(here.left_s),
             )
 
 
@@ -132,7 +133,7 @@ def _latest(cluster: Cluster) -> Iterator[str]:
         for node in device.nodes:
             resync = cluster.replica(device.name, node).resync
             if resync is not None:
-                yield f"{device.name} on {node}: latest resync {resync_words(resync)}"
+                yield f"{device.name} on {node}: latest resync {resync_text(resync)}"
             told = cluster.cib.verifications.get((device.name.value, node.value))
             if told is not None:
-                yield f"{device.name} on {node}: latest verify {verification_words(told)}"
+                yield f"{device.name} on {node}: latest verify {verify_text(told)}"

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.output import finish, output_option, print_table, timeout_option
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.model.topology import Topology
-from sanctl.ops.device import Outcome, allow_initiator, deny_initiator
+from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.session import Session
+from sanctl.ops.target_access import allow_initiator, deny_initiator
 from sanctl.plan.cluster.preconditions import existing_device
 
 if TYPE_CHECKING:
-    from sanctl.cli.documents import contract
+    from sanctl.cli.documents import target as target_documents
 
 _PORT = 3260
 
@@ -38,8 +40,8 @@ def show(name: str | None, output: str) -> None:
     env = environment()
     wanted = DeviceName.parse(name) if name is not None else None
     topology = env.topology()
-    with env.session() as it:
-        cluster = it.observe()
+    with env.session() as session:
+        cluster = session.observe()
     devices = cluster.cib.devices if wanted is None else (existing_device(cluster, wanted),)
     data = [_target_data(cluster, device, topology) for device in devices]
 
@@ -64,7 +66,9 @@ def show(name: str | None, output: str) -> None:
     finish(output, data=data if wanted is None else data[0], text=text)
 
 
-def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> contract.Target:
+def _target_data(
+    cluster: Cluster, device: DeviceSpec, topology: Topology
+) -> target_documents.Target:
     return {
         "device": device.name.value,
         "target": topology.target_iqn(device.name).value,
@@ -88,7 +92,7 @@ def _target_data(cluster: Cluster, device: DeviceSpec, topology: Topology) -> co
     }
 
 
-def _print_target(entry: contract.Target) -> None:
+def _print_target(entry: target_documents.Target) -> None:
     lines = [
         ("device", entry["device"]),
         ("target", entry["target"]),
@@ -118,7 +122,7 @@ def _change(
     timeout_s: float,
     *,
     word: str,
-    operation: Callable[..., Outcome],
+    operation: Callable[..., DeviceOutcome],
     done: str,
     already: str,
 ) -> None:
@@ -135,10 +139,10 @@ def _change(
         problems.extend(error.problems)
     if wanted is None or host is None:
         raise UsageError(*problems)
-    words = f"target {word} {name} {iqn}"
-    it: Session
-    with env.session() as it, env.recorded(word, device=name, words=words):
-        outcome = operation(it, wanted, host, timeout_s=timeout_s)
+    command_line = f"target {word} {name} {iqn}"
+    session: Session
+    with env.session() as session, env.logged(word, device=name, command_line=command_line):
+        outcome = operation(session, wanted, host, timeout_s=timeout_s)
     finish(
         output,
         data={

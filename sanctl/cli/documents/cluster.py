@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the JSON documents about the cluster itself hold; see `sanctl.cli.documents.contract`."""
+"""What the JSON documents about the cluster itself hold; see `sanctl.cli.documents.by_command`."""
 
 from __future__ import annotations
 

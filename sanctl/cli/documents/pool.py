@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The JSON documents about pools; see sanctl/cli/documents/contract.py."""
+"""The JSON documents about pools; see sanctl/cli/documents/by_command.py."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The JSON documents about syncing; see sanctl/cli/documents/contract.py."""
+"""The JSON documents about syncing; see sanctl/cli/documents/by_command.py."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Verified(TypedDict):
     repaired_bytes: Annotated[int | None, "what was sent anew; null: nothing was"]
 
 
-class CopySync(TypedDict):
+class ReplicaSync(TypedDict):
     """What goes on with one copy of a device."""
 
     device: Annotated[str, "the device"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands `sanctl bench ...`: what sanctl costs beside what people run today."""
+"""The group `sanctl bench`, and `sanctl bench cost`: processor time of monitor and status."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Mapping
 
 import click
 
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
-from sanctl.lab.bench.flash_cache import cache_command
+from sanctl.lab.bench.cache_throughput import cache_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.standby_loss import partner_command
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines.spec import DEFAULT_NAME
-from sanctl.lab.measure import cost
-from sanctl.lab.measure.cost import Cost, Program
+from sanctl.lab.measure import cpu_cost
+from sanctl.lab.measure.cpu_cost import Cost, Program
 
 _OURS = "/usr/lib/ocf/resource.d/sanctl/device"
 _STOCK = "/usr/lib/ocf/resource.d/linbit/drbd"
-# The stock agent tells the cluster a promotion score. It does so for a resource of this name, which
-# the cluster does not have.
+# The stock agent sets a promotion score: for a resource of this name, which the cluster lacks.
 _STOCK_INSTANCE = "sanctl-bench"
 _RUN_DEADLINE_S = 60.0
-# OCF: a healthy standby, a healthy active one.
+# OCF_SUCCESS and OCF_RUNNING_PROMOTED: a healthy standby, a healthy active replica.
 _HEALTHY = frozenset({0, 8})
 
-# What is compared: ours, and what does its job today.
+# Our program, and the stock one that does the same work.
 PAIRS = {
     "monitor": ("ocf:sanctl:device monitor", "ocf:linbit:drbd monitor"),
     "status": ("sanctl status", "crm_mon -1"),
@@ -49,19 +49,21 @@ bench.add_command(partner_command)
 @bench.command("cost")
 @click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
               help="The lab it runs in.")  # fmt: skip
-@click.option("--device", default="", help="The device to look at. [the first there is]")
-@click.option("--node", default="", help="Where. [the node that serves the device]")
+@click.option("--device", default="", help="The device to monitor. [the first one]")
+@click.option(
+    "--node", default="", help="The node to measure on. [the node that serves the device]"
+)
 @click.option("--repeat", type=click.IntRange(3), default=20, show_default=True,
-              help="Runs of each; medians are told.")  # fmt: skip
+              help="Runs of each; medians are shown.")  # fmt: skip
 @output_option
 def cost_command(*, name: str, device: str, node: str, repeat: int, output: str) -> None:
-    """Processor time of a monitor and of a look at the status.
+    """Processor time of a monitor and of `sanctl status`.
 
-    Beside each, in the same run and taking turns with it: the stock DRBD agent's monitor of the
-    same DRBD resource, and crm_mon -1. Time in the kernel and in all child processes is counted.
+    Compared, in turns in the same run, with the stock DRBD agent's monitor of the same DRBD
+    resource, and with crm_mon -1. Time in the kernel and in all child processes is counted.
     Exits with 0 if the monitor costs less than the stock one.
     """
-    bed = Bed(name)
+    bed = LabSession(name)
     devices = _devices(bed)
     if not devices or (device and device not in devices):
         raise Refused(
@@ -100,8 +102,10 @@ def cost_command(*, name: str, device: str, node: str, repeat: int, output: str)
     )
 
 
-def measure(bed: Bed, node: str, programs: Mapping[str, Program], repeat: int) -> dict[str, Cost]:
-    """Run all programs in turns on a node of a lab and return what they cost.
+def measure(
+    bed: LabSession, node: str, programs: Mapping[str, Program], repeat: int
+) -> dict[str, Cost]:
+    """Run all programs in turns on a node of a laboratory and return their costs.
 
     Raises:
         CommandError: a program failed, the node did not answer, or it took too long.
@@ -109,8 +113,8 @@ def measure(bed: Bed, node: str, programs: Mapping[str, Program], repeat: int) -
     try:
         done = bed.sh(
             node,
-            f"python3 -I - {shlex.quote(cost.order(programs, repeat))}",
-            stdin=cost.SCRIPT,
+            f"python3 -I - {shlex.quote(cpu_cost.script_argument(programs, repeat))}",
+            stdin=cpu_cost.SCRIPT,
             timeout_s=_RUN_DEADLINE_S * (repeat + 1),
         )
     finally:
@@ -120,10 +124,10 @@ def measure(bed: Bed, node: str, programs: Mapping[str, Program], repeat: int) -
             " --delete --quiet",
             ok=range(256),
         )
-    return cost.costs(programs, done.stdout)
+    return cpu_cost.parse_costs(programs, done.stdout)
 
 
-def _devices(bed: Bed) -> dict[str, dict[str, str]]:
+def _devices(bed: LabSession) -> dict[str, dict[str, str]]:
     """Return the parameters of every device in the CIB."""
     root = ET.fromstring(bed.sh(bed.storage[0].name, "cibadmin --query").stdout)  # noqa: S314 - our lab
     return {
@@ -137,7 +141,7 @@ def _devices(bed: Bed) -> dict[str, dict[str, str]]:
 
 
 def _programs(device: str, parameters: Mapping[str, str]) -> dict[str, Program]:
-    """Return what is measured; the agents with what Pacemaker would tell them."""
+    """Return the programs to measure; the agents with the environment that Pacemaker gives them."""
     common = {
         "OCF_ROOT": "/usr/lib/ocf",
         "OCF_RA_VERSION_MAJOR": "1",

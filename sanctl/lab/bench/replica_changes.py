@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes where a device's copies are under a running ledger, and measures what it cost the host.
+"""The command `sanctl bench levels`: what adding and dropping replicas costs a host that writes.
 
-Also the command `sanctl bench levels`, which prints the table of the documentation.
+`measure_change` measures one `sanctl device replicas` under a running ledger.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, await_writes
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed
-from sanctl.lab.harness.scenario import Scene, require
+from sanctl.lab.harness.failover import LedgerLoad, await_writes
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines.spec import DEFAULT_NAME
-from sanctl.lab.measure import audit, ledger_latency, timeline
+from sanctl.lab.measure import kernel_audit, ledger_latency, timeline
 from sanctl.model.names import ByteSize, format_bytes
 
 if TYPE_CHECKING:
     from sanctl.lab import documents
     from sanctl.lab.measure.ledger_latency import Pause
 
-#: What a device must keep to under a steady load while its level changes, in seconds.
+#: The longest pause that is accepted while replicas come and go, in seconds.
 PAUSE_GOAL_S = 1.0
 _DEADLINE_S = 480.0
 _SYNC_COUNTER = "/sys/class/net/sync0/statistics/tx_bytes"
@@ -41,20 +42,20 @@ _WRITES_PER_S = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LevelTrial:
-    """One change of a device's copies under the ledger.
+class ReplicaChange:
+    """One change of a device's replicas under the ledger.
 
     Attributes:
-        before: the nodes that had copies.
-        after: the nodes that have copies now.
-        seconds: what the command took.
+        before: the nodes that had replicas.
+        after: the nodes that have replicas now.
+        seconds: the time of the command.
         pause: the longest time the host had no answer, from the command to a little after it.
-        sessions_kept: each session that the host had to a node with a copy before and after is the
-            same.
-        written_bytes: of distinct blocks the host wrote meanwhile.
-        copied_bytes: what DRBD says it had to copy; 0 where nothing was to copy.
-        sent_bytes: what the serving node sent on the sync network meanwhile.
-        violations: what the audit of all kernels had against it, during and after.
+        sessions_kept: whether each of the host's sessions to a node with a replica before and after
+            is still the same.
+        written_bytes: distinct blocks that the host wrote meanwhile.
+        copied_bytes: the size of the resync in DRBD's log; 0 without a resync.
+        sent_bytes: bytes that the active node sent on the sync network meanwhile.
+        violations: invariants that the audit of all kernels found broken.
     """
 
     before: tuple[str, ...]
@@ -69,49 +70,49 @@ class LevelTrial:
 
     @property
     def name(self) -> str:
-        """Say which change it was."""
+        """The number of replicas before and after."""
         return f"{len(self.before)} -> {len(self.after)}"
 
 
-def change(load: Load, *words: str) -> LevelTrial:
-    """Run `sanctl device replicas NAME WORDS` and return what it cost the host.
+def measure_change(load: LedgerLoad, *words: str) -> ReplicaChange:
+    """Run `sanctl device replicas NAME WORDS` and measure what it costs the host.
 
     Raises:
         CommandError: the command failed.
     """
     bed, device = load.bed, load.device
     source = collect.active_node(bed, device)
-    before = copies(bed, source, device)
+    before = replica_nodes(bed, source, device)
     ids_before = load.sessions()
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
         sent = _sent_bytes(bed, source)
         began_s = time.time()
-        load.tell(f"device replicas {device} {' '.join(words)}")
+        load.print_line(f"device replicas {device} {' '.join(words)}")
         bed.sh(
             source, f"sanctl device replicas {device} {shlex.join(words)}", timeout_s=_DEADLINE_S
         )
         ended_s = time.time()
         sent = _sent_bytes(bed, source) - sent
-        violations = audit.violations(collect.views(bed))
+        violations = kernel_audit.violations(collect.kernel_views(bed))
         await_writes(load, states)
-    after = copies(bed, source, device)
+    after = replica_nodes(bed, source, device)
     ids_after = load.sessions()
     stayed = {
         node.name: load_portal
         for node in bed.storage
         if node.name in before and node.name in after
-        for load_portal in Scene(bed, load.host).portals([node.name])
+        for load_portal in Scenario(bed, load.host).portals([node.name])
     }
     records = load.host.fetch_log(load.run)[1]
-    # DRBD 9 may have another copy feed a new one than that which serves.
+    # With DRBD 9 the source of a new replica's resync may be a Secondary.
     entries = collect.journals(bed, before, began_s - 1.0)
-    return LevelTrial(
+    return ReplicaChange(
         before=before,
         after=after,
         seconds=ended_s - began_s,
         pause=ledger_latency.find_pause(records, began_s, ended_s),
-        # A host does not log in to a copy that is new unless somebody has it discover again.
+        # A host logs in to the portals of a new replica only after another discovery.
         sessions_kept=all(
             ids_before[portal] == ids_after.get(portal)
             for portal in stayed.values()
@@ -124,35 +125,35 @@ def change(load: Load, *words: str) -> LevelTrial:
     )
 
 
-def copies(bed: Bed, node: str, device: str) -> tuple[str, ...]:
-    """Return the nodes that the cluster says hold a copy of a device."""
+def replica_nodes(bed: LabSession, node: str, device: str) -> tuple[str, ...]:
+    """Return the nodes with a replica of a device, as `sanctl device show` lists them."""
     out = bed.sh(node, f"sanctl device show {device} --output json", timeout_s=60).stdout
     return tuple(each["node"] for each in json.loads(out)["data"]["replicas"])
 
 
-def _sent_bytes(bed: Bed, node: str) -> int:
+def _sent_bytes(bed: LabSession, node: str) -> int:
     return int(bed.sh(node, f"cat {_SYNC_COUNTER}").stdout)
 
 
 def open_load(
-    scene: Scene, device: str, size: str, nodes: Sequence[str], *, cache: str = "none"
-) -> Load:
-    """Create a device with copies on these nodes, and write a ledger on it from the host."""
-    target = scene.create(device, size, prefer=nodes[0], nodes=nodes, cache=cache)
-    path = scene.host.login(target, scene.portals(nodes))
-    return scene.start_load(
+    scenario: Scenario, device: str, size: str, nodes: Sequence[str], *, cache: str = "none"
+) -> LedgerLoad:
+    """Create a device with replicas on these nodes, and start a ledger on it."""
+    target = scenario.create(device, size, prefer=nodes[0], nodes=nodes, cache=cache)
+    path = scenario.host.login(target, scenario.portals(nodes))
+    return scenario.start_load(
         device,
         target,
         path,
         rate=_WRITES_PER_S,
         region_bytes=_REGION_BYTES,
-        tell=lambda text: click.echo(f"  {text}", err=True),
-        show=lambda _state: None,
+        print_line=lambda text: click.echo(f"  {text}", err=True),
+        show_ledger=lambda _state: None,
     )
 
 
-def close_load(load: Load) -> dict[str, Any]:
-    """End the ledger and return what its checker says of every block that was written."""
+def close_load(load: LedgerLoad) -> dict[str, Any]:
+    """End the ledger and return the checker's result for every block that was written."""
     load.host.stop_ledger(load.run)
     return load.host.check_ledger(load.run)
 
@@ -163,34 +164,34 @@ def close_load(load: Load) -> dict[str, Any]:
 @click.option("--size", default="256M", show_default=True, help="Size of the device.")
 @click.option("--levels", "course", default="2,1,2", show_default=True, metavar="N,N,…",
               callback=lambda _context, _option, text: _course(text),
-              help="The copies it has, one after the other; 3 and 4 need DRBD 9.")  # fmt: skip
+              help="Numbers of replicas, one after the other; 3 and 4 need DRBD 9.")  # fmt: skip
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True,
-              help="How often it goes that way.")  # fmt: skip
+              help="How often the list is gone through.")  # fmt: skip
 @output_option
 def levels_command(
     *, name: str, size: str, course: tuple[int, ...], repeat: int, output: str
 ) -> None:
-    """A device's copies come and go while a host writes to it.
+    """Add and drop replicas of a device while a host writes to it.
 
-    Makes a device, writes 4 KiB blocks through iSCSI all the time, changes the level, and reads
-    every acknowledged block back. Exits with 0 if nothing was lost, no request failed, no session
-    ended, and no pause was longer than a second.
+    Creates a device, writes 4 KiB blocks through iSCSI all the time, changes the number of
+    replicas, and reads every acknowledged block back. Exits with 0 if nothing was lost, no request
+    failed, no session ended, and no pause was longer than a second.
     """
-    scene = Scene(Bed(name), Host(Bed(name), "i1"))
-    require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
-    nodes = [node.name for node in scene.bed.storage]
+    scenario = Scenario(LabSession(name), Initiator(LabSession(name), "i1"))
+    require(not scenario.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
+    nodes = [node.name for node in scenario.bed.storage]
     require(max(course) <= len(nodes), f"the lab has {len(nodes)} storage nodes")
-    trials: list[LevelTrial] = []
+    trials: list[ReplicaChange] = []
     try:
-        load = open_load(scene, _DEVICE, size, nodes[: course[0]])
+        load = open_load(scenario, _DEVICE, size, nodes[: course[0]])
         for before, after in itertools.pairwise(course * repeat):
-            trials += [change(load, *words) for words in _words(nodes, before, after)]
+            trials += [measure_change(load, *words) for words in _words(nodes, before, after)]
         check = close_load(load)
     finally:
-        # Before its device goes: a write that waits for a path would keep it for ever.
-        scene.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
-        if scene.exists(_DEVICE):
-            scene.delete(_DEVICE)
+        # Before the device is deleted: a write that waits for a path would hang for ever.
+        scenario.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
+        if scenario.exists(_DEVICE):
+            scenario.delete(_DEVICE)
     is_good = check["lost"] == check["errors"] == 0 and all(
         trial.sessions_kept
         and not trial.violations
@@ -228,7 +229,7 @@ def _course(text: str) -> tuple[int, ...]:
 
 
 def _words(nodes: Sequence[str], before: int, after: int) -> list[tuple[str, ...]]:
-    """Return what the command is told to get from one level to another; nothing if it is there."""
+    """Return the arguments of the command that changes one number of replicas into another."""
     if before == after:
         return []
     option = "--add" if after > before else "--drop"
@@ -241,7 +242,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _row(trial: LevelTrial) -> tuple[str, ...]:
+def _row(trial: ReplicaChange) -> tuple[str, ...]:
     return (
         trial.name,
         f"{trial.pause.seconds:.2f} s",
@@ -254,7 +255,7 @@ def _row(trial: LevelTrial) -> tuple[str, ...]:
     )
 
 
-def _data(trial: LevelTrial) -> documents.LevelChange:
+def _data(trial: ReplicaChange) -> documents.LevelChange:
     return {
         "before": list(trial.before),
         "after": list(trial.after),

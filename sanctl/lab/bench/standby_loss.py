@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl bench partner`: what write-back in RAM costs when the standby is lost."""
+"""The command `sanctl bench partner`: the pause in write-back when the standby's power is cut."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sanctl.cli.output import finish, output_option, print_table
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus
-from sanctl.lab.bench.flash_cache import spinning
+from sanctl.lab.bench.cache_throughput import slow_disks
 from sanctl.lab.bench.replica_changes import close_load
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, await_healthy, await_writes
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.harness.scenario import Scene, require
+from sanctl.lab.harness.failover import LedgerLoad, await_healthy, await_writes
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import ledger_latency
-from sanctl.lab.measure.ledger_writer import Kind
-from sanctl.model.cache_policy import Mode
+from sanctl.lab.measure.ledger_writer import RecordKind
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import ByteSize, format_bytes
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ _LEDGER_BYTES = 32 * 2**20
 _WRITES_PER_S = 20.0
 _FILLER = "sanctl-bench-filler"
 _FILLED_BLOCK = "4k"
-# Until the standby is taken for lost less than 30 s have to pass: then the kernel writes back
-# whatever has been dirty for as long (vm.dirty_expire_centisecs), and nothing is left to flush.
+# The standby must be lost within 30 s: after that the kernel writes back what has been dirty for as
+# long (vm.dirty_expire_centisecs), and nothing is left to flush.
 _FILL_S = 12.0
 _MODE_DEADLINE_S = 180.0
 _SURVIVED_DEADLINE_S = 180.0
@@ -50,14 +51,14 @@ _FLUSHED = re.compile(r"all that was in RAM is on the disk \((\d+) bytes\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """The loss of a standby's power, under writes.
+class StandbyLoss:
+    """The loss of the standby's power, under writes.
 
     Attributes:
-        limit_bytes: what was allowed to be dirty; None: write-through, nothing.
-        at_cut_bytes: what the survivor's node had dirty, or was writing back, just before.
-        dirty_bytes: what the survivor still had to flush before it went on.
-        flush_s: what that took.
+        limit_bytes: the dirty limit; None: write-through, nothing may be dirty.
+        at_cut_bytes: dirty and writeback bytes of the survivor's node just before the cut.
+        dirty_bytes: bytes that the survivor flushed before it resumed I/O.
+        flush_s: the time of that flush.
         pause: the longest time the host had no answer.
     """
 
@@ -69,37 +70,37 @@ class Loss:
 
 
 def find_flush(entries: Sequence[Entry], device: str, since_s: float) -> tuple[int, float] | None:
-    """Return what a node flushed as it left write-back, in bytes, and the seconds it took.
+    """Return the bytes and seconds of a node's first flush out of write-back since `since_s`.
 
-    The first time since `since_s`; None if it did not.
+    None if the node's journal has none.
     """
     for entry in sorted(entries, key=lambda each: each.at_s):
-        told = _FLUSHED.search(entry.message)
-        if told and entry.device == device and entry.at_s >= since_s:
-            return int(told[1]), entry.duration_s
+        found = _FLUSHED.search(entry.message)
+        if found and entry.device == device and entry.at_s >= since_s:
+            return int(found[1]), entry.duration_s
     return None
 
 
-def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
-    """Set the mode, write as fast as it goes, cut the standby's power; return when it is back."""
+def lose_standby(load: LedgerLoad, limit: ByteSize | None) -> StandbyLoss:
+    """Set the mode, write at full speed, cut the standby's power, wait until it is in sync."""
     bed, device = load.bed, load.device
     active = collect.active_node(bed, device)
     lost = load.peer_of(active)
-    scene = Scene(bed, load.host)
-    mode = Mode.WRITE_THROUGH if limit is None else Mode.WRITE_BACK
+    scenario = Scenario(bed, load.host)
+    mode = CacheMode.WRITE_THROUGH if limit is None else CacheMode.WRITE_BACK
     share = () if limit is None else ("--dirty-limit", str(limit.bytes))
-    scene.sanctl("device", "cache", device, mode.value, *share, timeout_s=_MODE_DEADLINE_S)
-    wait_for(f"{mode} on both", lambda: _are_in(scene, device, mode), within_s=_MODE_DEADLINE_S)
-    load.tell(f"{mode}, {'nothing' if limit is None else limit} may be dirty: writing")
+    scenario.sanctl("device", "cache", device, mode.value, *share, timeout_s=_MODE_DEADLINE_S)
+    wait_for(f"{mode} on both", lambda: _are_in(scenario, device, mode), within_s=_MODE_DEADLINE_S)
+    load.print_line(f"{mode}, {'nothing' if limit is None else limit} may be dirty: writing")
     _start_filler(load)
     try:
-        # Until the limit holds the writer back, or a while where it never does.
+        # Until the dirty limit throttles the writer; a fixed time, as a high limit never does.
         time.sleep(_FILL_S)
         with load.host.watch_ledger(load.run) as states:
             await_writes(load, states)
         at_cut_bytes = _dirty_bytes(bed, active)
         cut_s = bed.cut_power(lost)
-        load.tell(f"power of {lost} cut")
+        load.print_line(f"power of {lost} cut")
         wait_for(
             f"{active} to go on alone",
             lambda: _has_resumed(load, cut_s),
@@ -110,21 +111,18 @@ def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
         load.host.sh(f"systemctl stop {_FILLER} 2>/dev/null || true", timeout_s=150)
     ended_s = time.time()
     found = find_flush(collect.journals(bed, [active], cut_s - 1.0), device, cut_s - 1.0)
-    require(
-        (found is None) == (limit is None), f"{active} flushed {found} on its way out of {mode}"
-    )
+    require((found is None) == (limit is None), f"{active} left {mode} with this flush: {found}")
     flushed, took_s = found or (0, 0.0)
     pause = ledger_latency.find_pause(load.host.fetch_log(load.run)[1], cut_s - 1.0, ended_s)
-    if not bed.has_power(lost):
-        bed.give_power(lost)
+    bed.ensure_power(lost)
     wait_for(
         f"{lost} to be back and in sync",
-        lambda: collect.in_sync(bed, active, device),
+        lambda: collect.is_in_sync(bed, active, device),
         within_s=_RETURN_DEADLINE_S,
         every_s=2.0,
     )
     await_healthy(bed, active)
-    return Loss(
+    return StandbyLoss(
         limit_bytes=None if limit is None else limit.bytes,
         at_cut_bytes=at_cut_bytes,
         dirty_bytes=flushed,
@@ -133,13 +131,13 @@ def lose_standby(load: Load, limit: ByteSize | None) -> Loss:
     )
 
 
-def _dirty_bytes(bed: Bed, node: str) -> int:
-    """What is in a node's page cache and not yet on a disk, whosever it is (proc_meminfo(5))."""
-    told = bed.sh(node, "awk '/^(Dirty|Writeback):/ {kib += $2} END {print kib}' /proc/meminfo")
-    return int(told.stdout) * 1024
+def _dirty_bytes(bed: LabSession, node: str) -> int:
+    """Return a node's dirty and writeback bytes, of all devices together (proc_meminfo(5))."""
+    kib = bed.sh(node, "awk '/^(Dirty|Writeback):/ {kib += $2} END {print kib}' /proc/meminfo")
+    return int(kib.stdout) * 1024
 
 
-def _start_filler(load: Load) -> None:
+def _start_filler(load: LedgerLoad) -> None:
     """Write random blocks behind the ledger's region, as fast as the device takes them."""
     size = _DEVICE_BYTES - _LEDGER_BYTES
     load.host.sh(
@@ -151,15 +149,15 @@ def _start_filler(load: Load) -> None:
     )
 
 
-def _are_in(scene: Scene, device: str, mode: Mode) -> bool:
-    shown = json.loads(scene.sanctl("device", "show", device, "--output", "json"))["data"]
+def _are_in(scenario: Scenario, device: str, mode: CacheMode) -> bool:
+    shown = json.loads(scenario.sanctl("device", "show", device, "--output", "json"))["data"]
     return {each["cache"]["mode"] for each in shown["replicas"]} == {mode.value}
 
 
-def _has_resumed(load: Load, cut_s: float) -> bool:
-    """Whether the ledger has stood still since a time, and writes again."""
+def _has_resumed(load: LedgerLoad, cut_s: float) -> bool:
+    """Whether the ledger has paused since a time, and writes again."""
     records = load.host.fetch_log(load.run)[1]
-    acked = [record.wall_ns / 1e9 for record in records if record.kind is Kind.ACK]
+    acked = [record.wall_ns / 1e9 for record in records if record.kind is RecordKind.ACK]
     return (
         ledger_latency.find_pause(records, cut_s - 1.0, time.time()).longest_gap_s > 1.0
         and acked[-1] > time.time() - 5.0
@@ -171,42 +169,42 @@ def _has_resumed(load: Load, cut_s: float) -> bool:
               help="The lab it runs in.")  # fmt: skip
 @click.option("--dirty", "limits", default="4M,16M,64M", show_default=True, metavar="SIZE,SIZE,…",
               callback=lambda _context, _option, text: _limits(text),
-              help="What may be dirty, one after the other.")  # fmt: skip
+              help="Dirty limits, one after the other.")  # fmt: skip
 @output_option
 def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> None:
-    """The pause when a device in write-back loses its standby, by what may be dirty.
+    """The pause when a device in write-back loses its standby, by dirty limit.
 
-    A host writes random blocks to one device of two copies on slow disks, as fast as it takes
-    them, and a ledger beside them; the standby's power is cut. First in write-through, which has
-    nothing to flush. Exits with 0 if no acknowledged write was lost and no request failed.
+    A host writes random blocks at full speed to one device of two replicas on slow disks, and a
+    ledger beside them; the standby's power is cut. First in write-through, which has nothing to
+    flush. Exits with 0 if no acknowledged write was lost and no request failed.
     """
-    bed = Bed(name)
-    scene = Scene(bed, Host(bed, "i1"))
-    require(not scene.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
-    found: list[Loss] = []
+    bed = LabSession(name)
+    scenario = Scenario(bed, Initiator(bed, "i1"))
+    require(not scenario.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
+    found: list[StandbyLoss] = []
     with ExitStack() as stack:
-        target = scene.create(_DEVICE, str(_DEVICE_BYTES), prefer=bed.storage[0].name)
-        stack.callback(scene.delete, _DEVICE)
-        path = scene.host.login(target, scene.portals())
-        # What was never written has no place yet: its first write would measure the filesystem.
-        scene.host.sh(
+        target = scenario.create(_DEVICE, str(_DEVICE_BYTES), prefer=bed.storage[0].name)
+        stack.callback(scenario.delete, _DEVICE)
+        path = scenario.host.login(target, scenario.portals())
+        # Holes have no extents yet: their first write would measure the filesystem.
+        scenario.host.sh(
             f"dd if=/dev/zero of={path} bs=1M count={_DEVICE_BYTES >> 20} oflag=direct 2>/dev/null",
             timeout_s=300,
         )
-        load = scene.start_load(
+        load = scenario.start_load(
             _DEVICE,
             target,
             path,
             rate=_WRITES_PER_S,
             region_bytes=_LEDGER_BYTES,
-            tell=lambda text: click.echo(f"  {text}", err=True),
-            show=lambda _state: None,
+            print_line=lambda text: click.echo(f"  {text}", err=True),
+            show_ledger=lambda _state: None,
             # A flush would empty the cache twenty times a second.
             synced=False,
         )
         for limit in (None, *limits):
-            # Anew each time: a node that was without power forgets what its disk was told to be.
-            with spinning(bed):
+            # Set each time: the delay of a node's disk is lost with its power.
+            with slow_disks(bed):
                 found.append(lose_standby(load, limit))
         check = close_load(load)
     is_good = check["lost"] == check["errors"] == 0 and all(not it.pause.errors for it in found)
@@ -238,7 +236,7 @@ def _limits(text: str) -> tuple[ByteSize, ...]:
 _COLUMNS = ("MAY BE DIRTY", "AT THE CUT", "LEFT TO FLUSH", "FLUSH", "LONGEST PAUSE", "ERRORS")
 
 
-def _row(each: Loss) -> tuple[str, ...]:
+def _row(each: StandbyLoss) -> tuple[str, ...]:
     return (
         "write-through" if each.limit_bytes is None else format_bytes(each.limit_bytes),
         format_bytes(each.at_cut_bytes),
@@ -249,7 +247,7 @@ def _row(each: Loss) -> tuple[str, ...]:
     )
 
 
-def _data(each: Loss) -> documents.PartnerLoss:
+def _data(each: StandbyLoss) -> documents.PartnerLoss:
     return {
         "limit_bytes": each.limit_bytes,
         "at_cut_bytes": each.at_cut_bytes,

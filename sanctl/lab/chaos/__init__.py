@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The fault bench: breaks a laboratory under load, and audits what is left after each fault."""
+"""The fault bench (`sanctl chaos`): breaks a laboratory under load, audits it after each fault."""

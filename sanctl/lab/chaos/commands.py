@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl chaos`."""
+"""The commands `sanctl chaos run` and `sanctl chaos matrix`: options, progress, exit status."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from pathlib import Path
 import click
 
 from sanctl.errors import ExitStatus, SanctlError
-from sanctl.lab.chaos import loads as ledgers
-from sanctl.lab.chaos import report
+from sanctl.lab.chaos import ledgers, report
 from sanctl.lab.chaos.fault import Fault, describe
-from sanctl.lab.chaos.fault_choice import SCENARIOS, partitions, random_faults
-from sanctl.lab.chaos.matrix import table
-from sanctl.lab.chaos.run import Bench, Step, shape_of
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, run_sanctl
-from sanctl.lab.harness.scenario import Scene, await_cluster
+from sanctl.lab.chaos.fault_choice import FAULT_LISTS, partitions, random_faults
+from sanctl.lab.chaos.fault_runner import FaultResult, FaultRunner, nodes_by_role
+from sanctl.lab.chaos.partition_table import table
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, run_sanctl
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import Role
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 
 _NAME = "chaos"
 _DEVICES = ("chaos1", "chaos2", "chaos3")
-# Steady and well below what the lab can do: the processors are left to the faults.
+# Well below what the laboratory can do: the processors are left to the recovery from faults.
 _WRITES_PER_S = 40.0
 _REGION_BYTES = 8 * 2**20
 _SIZE = "128M"
@@ -36,7 +35,7 @@ _LAB_DEADLINE_S = 1800.0
 _SEED_LIMIT = 1_000_000
 
 
-def numbers(text: str) -> range:
+def parse_fault_numbers(text: str) -> range:
     """Read the numbers of faults: `7`, or `3-9` with both ends.
 
     Raises:
@@ -48,14 +47,14 @@ def numbers(text: str) -> range:
     return range(int(first), int(last if dash else first) + 1)
 
 
-class Clock:
-    """Says lines with the time since the run began."""
+class TimedLines:
+    """Prints lines, each with the time since the run began."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
 
     def __call__(self, text: str) -> None:
-        """Say one line."""
+        """Print one line."""
         click.echo(f"{time.monotonic() - self._began_s:7.1f} s  {text}")
 
 
@@ -65,16 +64,16 @@ def chaos() -> None:
 
 
 @chaos.command()
-@click.option("--name", default=_NAME, show_default=True, help="The lab; made if there is none.")
+@click.option("--name", default=_NAME, show_default=True, help="The lab; created if there is none.")
 @click.option("--faults", "count", type=click.IntRange(1), default=100, show_default=True,
               help="How many random faults.")  # fmt: skip
 @click.option("--seed", type=int, help="Repeats the choice of an earlier run. [random]")
-@click.option("--scenario", type=click.Choice(list(SCENARIOS)),
+@click.option("--scenario", type=click.Choice(list(FAULT_LISTS)),
               help="A fixed list of faults instead of random ones.")  # fmt: skip
-@click.option("--only", type=numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
+@click.option("--only", type=parse_fault_numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these faults of the list.")  # fmt: skip
-@click.option("--cache", "mode", type=click.Choice([mode.value for mode in Mode]),
-              default=Mode.NONE.value, show_default=True,
+@click.option("--cache", "mode", type=click.Choice([mode.value for mode in CacheMode]),
+              default=CacheMode.NONE.value, show_default=True,
               help="Cache policy of the devices. Write-back survives the loss of one node, and no"
               " fault that takes all power.")  # fmt: skip
 @click.option("--keep-going", is_flag=True, help="Go on after a fault that ended in a problem.")
@@ -91,40 +90,50 @@ def run(
     keep_going: bool,
     folder: Path,
 ) -> None:
-    """Inflict faults one after the other; after each the cluster has to be whole again.
+    """Inject faults one after the other; after each the cluster has to recover by itself.
 
     Exits with 0 only if every promise held after every fault: no acknowledged write lost, never
-    two nodes that serve, nothing left over, no I/O error at a host, whole again by itself.
+    two nodes that serve a device, nothing left over, no I/O error at a host.
     """
     lab_host.require_root()
-    tell = Clock()
+    print_line = TimedLines()
     seed = random.randrange(_SEED_LIMIT) if seed is None else seed  # noqa: S311 - no secret
     words = ["sanctl", "chaos", "run"]
     if scenario is None:
         words += ["--seed", str(seed), "--faults", str(count)]
     else:
         words += ["--scenario", scenario]
-    if mode != Mode.NONE:
+    if mode != CacheMode.NONE:
         words += ["--cache", mode]
     repeat = shlex.join(words)
-    tell(repeat)
+    print_line(repeat)
     bed = _lab(name)
-    shape = shape_of(bed)
-    faults = SCENARIOS[scenario](shape) if scenario else random_faults(shape, seed, count)
-    numbered = chosen(faults, only)
+    roles = nodes_by_role(bed)
+    faults = FAULT_LISTS[scenario](roles) if scenario else random_faults(roles, seed, count)
+    numbered = select_faults(faults, only)
     for number, fault in numbered:
-        tell(f"planned {number}: {describe(fault)}")
+        print_line(f"planned {number}: {describe(fault)}")
     title = f"Fault bench: {scenario}" if scenario else f"Fault bench: seed {seed}"
-    steps, _ = inflict_all(bed, numbered, title=title, repeat=repeat, folder=folder,
-                           keep_going=keep_going, tell=tell, cache=Mode(mode))  # fmt: skip
-    tell(f"written: {folder}/summary.md, timeline.txt, steps.json and a folder for each machine")
-    if len(steps) < len(numbered) or not all(step.is_good for step in steps):
+    results, _ = run_faults(
+        bed,
+        numbered,
+        title=title,
+        repeat=repeat,
+        folder=folder,
+        keep_going=keep_going,
+        print_line=print_line,
+        cache=CacheMode(mode),
+    )
+    print_line(
+        f"written: {folder}/summary.md, timeline.txt, steps.json and a folder for each machine"
+    )
+    if len(results) < len(numbered) or not all(result.is_good for result in results):
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
 
 
 @chaos.command()
-@click.option("--name", default=_NAME, show_default=True, help="The lab; made if there is none.")
-@click.option("--only", type=numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
+@click.option("--name", default=_NAME, show_default=True, help="The lab; created if there is none.")
+@click.option("--only", type=parse_fault_numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these partitions of the table.")  # fmt: skip
 @click.option("--hold", type=float, default=15.0, show_default=True, metavar="SECONDS",
               help="How long each partition lasts.")  # fmt: skip
@@ -138,27 +147,27 @@ def matrix(*, name: str, only: tuple[range, ...], hold: float, folder: Path) -> 
     from dataclasses import replace  # noqa: PLC0415
 
     lab_host.require_root()
-    tell = Clock()
+    print_line = TimedLines()
     bed = _lab(name)
     strategy = bed.sh(bed.storage[0].name, "grep -h '^strategy' /etc/sanctl/cluster.toml").stdout
     strategy = strategy.partition("=")[2].strip().strip('"') or "unknown"
-    faults = [replace(fault, hold_s=hold) for fault in partitions(shape_of(bed))]
-    numbered = chosen(faults, only)
-    steps, _ = inflict_all(bed, numbered, title=f"Partitions, strategy {strategy}",
+    faults = [replace(fault, hold_s=hold) for fault in partitions(nodes_by_role(bed))]
+    numbered = select_faults(faults, only)
+    results, _ = run_faults(bed, numbered, title=f"Partitions, strategy {strategy}",
                            repeat="sanctl chaos matrix", folder=folder, keep_going=True,
-                           tell=tell)  # fmt: skip
-    text = table(steps, shape=shape_of(bed), strategy=strategy)
+                           print_line=print_line)  # fmt: skip
+    text = table(results, roles=nodes_by_role(bed), strategy=strategy)
     (folder / "matrix.md").write_text(text)
     click.echo(text)
-    if len(steps) < len(numbered) or not all(step.is_good for step in steps):
+    if len(results) < len(numbered) or not all(result.is_good for result in results):
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
 
 
-def chosen(faults: Sequence[Fault], only: Sequence[range]) -> list[tuple[int, Fault]]:
-    """Return the faults that are to be inflicted, each with its number in the list.
+def select_faults(faults: Sequence[Fault], only: Sequence[range]) -> list[tuple[int, Fault]]:
+    """Return the faults that are to be injected, each with its number in the list.
 
     Raises:
-        click.UsageError: none is; a run without a fault would promise what nobody has tried.
+        click.UsageError: there is none; a run without a fault would report success of nothing.
     """
     found = [
         (number, fault)
@@ -170,106 +179,106 @@ def chosen(faults: Sequence[Fault], only: Sequence[range]) -> list[tuple[int, Fa
     return found
 
 
-def inflict_all(
-    bed: Bed,
+def run_faults(
+    bed: LabSession,
     numbered: Sequence[tuple[int, Fault]],
     *,
     title: str,
     repeat: str,
     folder: Path,
     keep_going: bool,
-    tell: Callable[[str], None],
+    print_line: Callable[[str], None],
     devices: Sequence[str] = _DEVICES,
-    cache: Mode = Mode.NONE,
-) -> tuple[list[Step], int]:
-    """Set up the load, inflict the faults, leave the folder; return the steps and all acks."""
-    await_cluster(bed)
+    cache: CacheMode = CacheMode.NONE,
+) -> tuple[list[FaultResult], int]:
+    """Start the ledgers, inject the faults, write the folder; return results and writes."""
+    await_members_online(bed)
     began_s = time.time()
     hosts = [node.name for node in bed.lab.machines if node.role is Role.INITIATOR]
-    scenes = [Scene(bed, Host(bed, host)) for host in hosts]
+    scenarios = [Scenario(bed, Initiator(bed, host)) for host in hosts]
     loads = ledgers.start(
-        scenes,
+        scenarios,
         devices,
         rate=_WRITES_PER_S,
         region_bytes=_REGION_BYTES,
         size=_SIZE,
         cache=cache,
     )
-    bench = Bench(bed, loads, tell)
-    bench.await_whole()
-    tell(f"{len(loads)} devices under load from {' and '.join(hosts)}: {bench.serving()}")
-    steps: list[Step] = []
+    runner = FaultRunner(bed, loads, print_line)
+    runner.await_recovery()
+    print_line(f"{len(loads)} devices under load from {' and '.join(hosts)}: {runner.serving()}")
+    results: list[FaultResult] = []
     acknowledged = 0
 
     def save() -> None:
-        page = summary_of(steps, title, repeat, wanted=len(numbered), acknowledged=acknowledged)
-        report.write(folder, steps, page)
+        page = summary_of(results, title, repeat, wanted=len(numbered), acknowledged=acknowledged)
+        report.write(folder, results, page)
 
     try:
         for number, fault in numbered:
-            step = bench.run_step(number, fault)
-            steps.append(step)
-            acknowledged = sum(c.get("acknowledged", 0) for c in step.checks.values()) or (
+            result = runner.run_fault(number, fault)
+            results.append(result)
+            acknowledged = sum(c.get("acknowledged", 0) for c in result.checks.values()) or (
                 acknowledged
             )
-            _tell_step(tell, step)
+            _print_result(print_line, result)
             save()
-            if step.problems:
-                report.collect(bed, folder / f"problem-{number}", step.began_s - 60)
-                if not keep_going or not _repair(bench, tell):
+            if result.problems:
+                report.collect_logs(bed, folder / f"problem-{number}", result.began_s - 60)
+                if not keep_going or not _repair(runner, print_line):
                     break
     finally:
-        bench.inflicter.heal()
-        report.collect(bed, folder / "nodes", began_s)
+        runner.injector.heal()
+        report.collect_logs(bed, folder / "nodes", began_s)
         save()
-    if all(step.is_good for step in steps):
-        ledgers.finish(loads, scenes)
-    return steps, acknowledged
+    if all(result.is_good for result in results):
+        ledgers.finish(loads, scenarios)
+    return results, acknowledged
 
 
 def summary_of(
-    steps: Sequence[Step], title: str, repeat: str, *, wanted: int, acknowledged: int
+    results: Sequence[FaultResult], title: str, repeat: str, *, wanted: int, acknowledged: int
 ) -> str:
     """Return the summary page."""
     return report.summary(
-        steps, title=title, repeat=repeat, wanted=wanted, acknowledged=acknowledged
+        results, title=title, repeat=repeat, wanted=wanted, acknowledged=acknowledged
     )
 
 
-def _tell_step(tell: Callable[[str], None], step: Step) -> None:
-    pauses = ", ".join(f"{name} {pause.seconds:.1f} s" for name, pause in step.pauses.items())
-    whole = f"{step.whole_s - step.undone_s:.0f} s" if step.whole_s else "never"
-    fenced = " ".join(step.fenced) or "nobody"
-    tell(f"   whole after {whole}; pauses: {pauses}; fenced: {fenced}")
-    for problem in step.problems:
-        tell(f"   PROBLEM {problem}")
+def _print_result(print_line: Callable[[str], None], result: FaultResult) -> None:
+    pauses = ", ".join(f"{name} {pause.seconds:.1f} s" for name, pause in result.pauses.items())
+    recovered = f"{result.recovered_s - result.undone_s:.0f} s" if result.recovered_s else "never"
+    fenced = " ".join(result.fenced) or "none"
+    print_line(f"   recovered after {recovered}; pauses: {pauses}; fenced: {fenced}")
+    for problem in result.problems:
+        print_line(f"   PROBLEM {problem}")
 
 
-def _repair(bench: Bench, tell: Callable[[str], None]) -> bool:
-    """Do what an operator would, so that the next fault finds a whole cluster."""
-    tell("   repaired by hand: everything healed, failures cleaned up")
-    bench.inflicter.heal()
+def _repair(runner: FaultRunner, print_line: Callable[[str], None]) -> bool:
+    """Repair the cluster as an operator would, so that the next fault finds a healthy one."""
+    print_line("   repaired by hand: everything healed, failures cleaned up")
+    runner.injector.heal()
     try:
-        bench.bed.sh(bench.bed.cluster[0].name, "crm_resource --cleanup", timeout_s=90)
-        bench.await_whole(within_s=60)
+        runner.bed.sh(runner.bed.cluster[0].name, "crm_resource --cleanup", timeout_s=90)
+        runner.await_recovery(within_s=60)
     except SanctlError:
-        tell("   repaired by hand: the cluster's nodes switched off and on")
-        for node in bench.bed.cluster:
-            bench.bed.cut_power(node.name)
-        for node in bench.bed.cluster:
-            bench.inflicter.give_power_back(node.name)
+        print_line("   repaired by hand: the cluster's nodes switched off and on")
+        for node in runner.bed.cluster:
+            runner.bed.cut_power(node.name)
+        for node in runner.bed.cluster:
+            runner.injector.ensure_power(node.name)
         try:
-            bench.await_whole()
-            ledgers.await_writing(bench.loads, within_s=120)
+            runner.await_recovery()
+            ledgers.await_writing(runner.loads, within_s=120)
         except SanctlError as error:
-            tell(f"   it is not whole even then: {error}")
+            print_line(f"   not recovered even then: {error}")
             return False
     return True
 
 
-def _lab(name: str) -> Bed:
+def _lab(name: str) -> LabSession:
     if lab_state.find(name) is None:
         run_sanctl("lab", "up", "--name", name, "--initiators", "2", timeout_s=_LAB_DEADLINE_S)
     elif not lab_state.load(name).is_up():
         run_sanctl("lab", "up", "--name", name, timeout_s=_LAB_DEADLINE_S)
-    return Bed(name)
+    return LabSession(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What machines said on their consoles: a kernel that dies tells nobody else."""
+"""Reads what the machines' consoles have printed since the last look: panics, boot messages."""
 
 from __future__ import annotations
 
@@ -10,45 +10,47 @@ from typing import NamedTuple
 _TAIL_BYTES = 4096
 
 
-class _Mark(NamedTuple):
-    """How far a console has been read, and what it said last: a file's inode is used again."""
+class _Position(NamedTuple):
+    """How far a console log was read, and its last bytes: the inode of a file is used again."""
 
     read_bytes: int = 0
     tail: bytes = b""
 
     def is_in(self, text: bytes) -> bool:
-        """Whether that is a console of which this much was read."""
+        """Whether a text is the console log that was read up to this position."""
         return text[: self.read_bytes].endswith(self.tail) and len(text) >= self.read_bytes
 
 
-class Consoles:
-    """Consoles of a laboratory, read on from where they were read last.
+class ConsoleReader:
+    """Reads the console logs of a laboratory, each from where it was read last.
+
+    A kernel that dies writes its panic nowhere else.
 
     Args:
-        logs: where each machine's console goes, by its name. A machine that is switched on begins
-            a new one, and keeps the one before as `console.previous.log`.
+        logs: each machine's console log, by the machine's name. At power on a machine begins a new
+            log and keeps the one before as `console.previous.log`.
     """
 
     def __init__(self, logs: dict[str, Path]) -> None:
         self._logs = logs
-        self._marks = {name: _end(_read(log)) for name, log in logs.items()}
+        self._positions = {name: _end(_read(log)) for name, log in logs.items()}
 
-    def news(self, name: str) -> list[str]:
-        """Return the lines that a machine's console has had since the last time."""
-        log, mark = self._logs[name], self._marks[name]
+    def new_lines(self, name: str) -> list[str]:
+        """Return the lines that a machine's console has printed since the last call."""
+        log, position = self._logs[name], self._positions[name]
         now = _read(log)
-        self._marks[name] = _end(now)
-        if mark.is_in(now):
-            texts = [now[mark.read_bytes :]]
+        self._positions[name] = _end(now)
+        if position.is_in(now):
+            texts = [now[position.read_bytes :]]
         else:
-            # Switched on since, once or more often: what is kept is the one before the last.
+            # Switched on since, once or more often: only the log before the newest is kept.
             before = _read(log.with_suffix(".previous.log"))
-            texts = [before[mark.read_bytes if mark.is_in(before) else 0 :], now]
+            texts = [before[position.read_bytes if position.is_in(before) else 0 :], now]
         return [line for text in texts for line in text.decode(errors="replace").splitlines()]
 
 
-def as_journal(lines: Iterable[str]) -> list[str]:
-    """Return a console's lines as the journal has those of the kernel, which it mostly shows."""
+def as_kernel_log(lines: Iterable[str]) -> list[str]:
+    """Return console lines in the journal's form of kernel lines, for the same patterns."""
     return [f"kernel: {line}" for line in lines]
 
 
@@ -59,5 +61,5 @@ def _read(log: Path) -> bytes:
         return b""
 
 
-def _end(text: bytes) -> _Mark:
-    return _Mark(len(text), text[-_TAIL_BYTES:])
+def _end(text: bytes) -> _Position:
+    return _Position(len(text), text[-_TAIL_BYTES:])

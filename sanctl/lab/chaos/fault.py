@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Faults as values: what is broken, where, for how long. Pure.
+"""The kinds of faults as values (power cut, partition, bad disk ...) and their text. Pure.
 
 Where a fault names a node it may also say `active` or `standby`: the node that serves the bench's
 first device when the fault's turn comes, and the one that does not.
@@ -24,7 +24,7 @@ class PowerCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Some nodes hear nobody outside their side on some networks, and nobody hears them."""
+    """On some networks nothing passes between the nodes of `side` and all other machines."""
 
     networks: tuple[str, ...]
     side: tuple[str, ...]
@@ -32,8 +32,8 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneWay:
-    """What one node sends to another is lost, or part of it; the answers would arrive."""
+class OneWayLoss:
+    """What one node sends to another is lost, or part of it; the other direction is whole."""
 
     network: str
     source: str
@@ -44,7 +44,7 @@ class OneWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowLink:
-    """All that a node sends on a network arrives late."""
+    """All packets that a node sends on a network are delayed."""
 
     network: str
     node: str
@@ -53,7 +53,7 @@ class SlowLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
+class DaemonKilled:
     """A daemon is killed with SIGKILL."""
 
     node: str
@@ -71,7 +71,7 @@ class BadDisk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Full:
+class FilesystemFull:
     """A filesystem of a node has no free block: the pool, or root."""
 
     node: str
@@ -100,7 +100,7 @@ class AgentKilled:
 class CutDuringMove:
     """The first device is moved, and the sync link goes `after_s` after that was asked for.
 
-    0: it is cut before anybody asks.
+    0: the link is cut before the move is asked for.
     """
 
     after_s: float
@@ -109,7 +109,7 @@ class CutDuringMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reboot:
-    """Somebody types `reboot`."""
+    """`systemctl reboot` is run on a node."""
 
     node: str
     hold_s: float = 5.0
@@ -117,7 +117,7 @@ class Reboot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuringResync:
-    """A node loses power, comes back, and while it is being sent what it missed comes the next."""
+    """A node loses power and comes back; a second fault hits while its replica is resynced."""
 
     node: str
     then: PowerCut | Partition
@@ -127,11 +127,11 @@ class DuringResync:
 Fault = (
     PowerCut
     | Partition
-    | OneWay
+    | OneWayLoss
     | SlowLink
-    | Kill
+    | DaemonKilled
     | BadDisk
-    | Full
+    | FilesystemFull
     | ClockJump
     | AgentKilled
     | CutDuringMove
@@ -141,22 +141,22 @@ Fault = (
 
 
 def describe(fault: Fault) -> str:
-    """Return a fault in words, as reports name it."""
+    """Return the text by which reports name a fault."""
     match fault:
         case PowerCut(nodes=nodes):
             return f"power cut of {_and(nodes)}"
         case Partition(networks=networks, side=side):
             return f"{_and(networks)}: {_and(side)} cut off from all others"
-        case OneWay(network=network, source=source, target=target, loss_pct=loss):
+        case OneWayLoss(network=network, source=source, target=target, loss_pct=loss):
             how = "nothing" if loss >= 100 else f"{100 - loss:g} %"
             return f"{network}: {how} of what {source} sends reaches {target}"
         case SlowLink(network=network, node=node, delay_ms=delay):
             return f"{network}: what {node} sends is {delay:g} ms late"
-        case Kill(node=node, daemon=daemon):
+        case DaemonKilled(node=node, daemon=daemon):
             return f"kill -9 of {daemon} on {node}"
         case BadDisk(node=node, does=does):
             return f"disk of {node}: {does}"
-        case Full(node=node, place=place):
+        case FilesystemFull(node=node, place=place):
             return f"{place} full on {node}"
         case ClockJump(node=node, seconds=seconds):
             return f"clock of {node} off by {seconds:+d} s"
@@ -187,13 +187,13 @@ def resolve(fault: Fault, names: Mapping[str, str]) -> Fault:
 
 
 def nodes_of(fault: Fault) -> tuple[str, ...]:
-    """Return the nodes a fault breaks something of."""
+    """Return the nodes that a fault hits."""
     match fault:
         case PowerCut(nodes=nodes):
             return nodes
         case Partition(side=side):
             return side
-        case OneWay(source=source, target=target):
+        case OneWayLoss(source=source, target=target):
             return (source, target)
         case AgentKilled() | CutDuringMove():
             return ()
@@ -204,7 +204,7 @@ def nodes_of(fault: Fault) -> tuple[str, ...]:
 
 
 def is_one_sided(fault: Fault, restarted: Collection[str]) -> bool:
-    """Whether no partition has cost both of its sides a node: who wins a fencing race stays up."""
+    """Whether at most one side of a partition lost nodes: the winner of a fencing race stays up."""
     if not isinstance(fault, Partition):
         return True
     inside = set(restarted) & set(fault.side)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which faults, in which order: fixed scenarios, and random ones that a seed repeats. Pure."""
+"""Which faults a chaos run injects: fixed lists by name, random ones from a seed. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sanctl.lab.chaos.fault import (
     BadDisk,
     ClockJump,
     CutDuringMove,
+    DaemonKilled,
     DuringResync,
     Fault,
-    Full,
-    Kill,
-    OneWay,
+    FilesystemFull,
+    OneWayLoss,
     Partition,
     PowerCut,
     Reboot,
@@ -41,30 +41,30 @@ HOST_DAEMONS = ("iscsid", "multipathd")
 #: Steps of the device agent's promotion and demotion.
 AGENT_STEPS = ("alua", "gate", "secondary", "primary")
 NETWORKS = ("iscsi", "sync", "hb")
-#: What carries the cluster's membership; only a cut of all of it divides the cluster.
+#: The networks of Corosync's links; only a cut of both divides the membership.
 MEMBERSHIP = ("sync", "hb")
 _DISKS = ("fail", "flaky", "dust", "slow", "hang")
 
-# Of a move that takes two to four seconds; at 0 the link is away before.
+# Moments in a move of two to four seconds; at 0 the link is cut before it.
 _MOVE_MOMENTS_S = (0.0, 0.5, 1.0, 1.5, 2.5)
 _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """The laboratory as far as the choice of faults depends on it.
+class NodesByRole:
+    """The names of a laboratory's machines by their role.
 
     Attributes:
-        storage: nodes that hold data.
-        witnesses: members without.
-        hosts: those that use the devices.
-        voters: the quorum device's host, which is no member and only on the heartbeat network.
+        storage: members that hold data.
+        witnesses: members that hold none.
+        hosts: the initiators.
+        qnetd_hosts: the quorum device's host, which is no member and only on the heartbeat network.
     """
 
     storage: tuple[str, ...]
     witnesses: tuple[str, ...]
     hosts: tuple[str, ...]
-    voters: tuple[str, ...] = ()
+    qnetd_hosts: tuple[str, ...] = ()
 
     @property
     def cluster(self) -> tuple[str, ...]:
@@ -90,21 +90,21 @@ def network_sets() -> tuple[tuple[str, ...], ...]:
     return (*((network,) for network in NETWORKS), MEMBERSHIP, NETWORKS)
 
 
-def partitions(shape: Shape) -> tuple[Fault, ...]:
+def partitions(roles: NodesByRole) -> tuple[Fault, ...]:
     """Return every bipartition of the cluster on every set of networks.
 
-    Hosts are always on the side that is not named. So where their network is cut and the sides are
-    of the same size, each side is tried. Who votes without being a member is one more to divide.
+    Hosts are always on the side that is not named. So where the iscsi network is cut and the sides
+    are of the same size, each side is tried. The quorum device's host is divided like a member.
     """
-    everybody = shape.cluster + shape.voters
+    all_voters = roles.cluster + roles.qnetd_hosts
     found = [
         Partition(networks=networks, side=each)
         for networks in network_sets()
-        for side in bipartitions(everybody)
-        for each in _sides(everybody, side, has_hosts="iscsi" in networks)
-        if not {*each} & {*shape.voters}
+        for side in bipartitions(all_voters)
+        for each in _sides(all_voters, side, has_hosts="iscsi" in networks)
+        if not {*each} & {*roles.qnetd_hosts}
     ]
-    return (*found, *(Partition(networks=("hb",), side=(voter,)) for voter in shape.voters))
+    return (*found, *(Partition(networks=("hb",), side=(voter,)) for voter in roles.qnetd_hosts))
 
 
 def _sides(
@@ -115,12 +115,12 @@ def _sides(
     return (tuple(node for node in nodes if node not in side), side)
 
 
-def races(shape: Shape) -> tuple[Fault, ...]:
-    """Return losses of all that carries the membership, again and again: who fences whom?
+def fencing_races(roles: NodesByRole) -> tuple[Fault, ...]:
+    """Return repeated cuts of all membership links, after which two nodes race to fence each other.
 
-    Of two nodes either may win: which one serves the first device changes with each round.
+    Either may win: the node cut off is the active one and the standby in turn.
     """
-    del shape
+    del roles
     return tuple(
         Partition(networks=MEMBERSHIP, side=(node,), hold_s=10.0 + number)
         for number in range(_ROUNDS)
@@ -128,55 +128,55 @@ def races(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-def power_cuts(shape: Shape) -> tuple[Fault, ...]:
+def power_cuts(roles: NodesByRole) -> tuple[Fault, ...]:
     """Return the power cuts: each role, every two at once, all at once."""
     single: list[Fault] = [PowerCut(nodes=(ACTIVE,)), PowerCut(nodes=(STANDBY,))]
-    if shape.witnesses:
+    if roles.witnesses:
         single.append(PowerCut(nodes=(WITNESS,)))
-    pairs = [PowerCut(nodes=pair) for pair in combinations(shape.cluster, 2)]
-    everything = [PowerCut(nodes=shape.cluster)] if len(shape.cluster) > 2 else []
+    pairs = [PowerCut(nodes=pair) for pair in combinations(roles.cluster, 2)]
+    everything = [PowerCut(nodes=roles.cluster)] if len(roles.cluster) > 2 else []
     return (*single, *pairs, *everything)
 
 
-def kills(shape: Shape) -> tuple[Fault, ...]:
-    """Return the killing of each daemon where it matters most."""
+def daemon_kills(roles: NodesByRole) -> tuple[Fault, ...]:
+    """Return SIGKILL for each daemon: the cluster's on the active node, the hosts' on a host."""
     return (
-        *(Kill(node=ACTIVE, daemon=daemon) for daemon in CLUSTER_DAEMONS),
-        *(Kill(node=ACTIVE, daemon="corosync-qdevice") for _ in shape.voters),
-        *(Kill(node=voter, daemon="corosync-qnetd") for voter in shape.voters),
-        *(Kill(node=shape.hosts[0], daemon=daemon) for daemon in HOST_DAEMONS),
+        *(DaemonKilled(node=ACTIVE, daemon=daemon) for daemon in CLUSTER_DAEMONS),
+        *(DaemonKilled(node=ACTIVE, daemon="corosync-qdevice") for _ in roles.qnetd_hosts),
+        *(DaemonKilled(node=voter, daemon="corosync-qnetd") for voter in roles.qnetd_hosts),
+        *(DaemonKilled(node=roles.hosts[0], daemon=daemon) for daemon in HOST_DAEMONS),
     )
 
 
-def storage_faults(shape: Shape) -> tuple[Fault, ...]:
-    """Return what can happen to the disks and filesystems of either replica."""
-    del shape
+def storage_faults(roles: NodesByRole) -> tuple[Fault, ...]:
+    """Return every disk fault and full filesystem, on the standby and on the active node."""
+    del roles
     found: list[Fault] = []
     for node in (STANDBY, ACTIVE):
         found += [BadDisk(node=node, does=does) for does in _DISKS]
-        found += [Full(node=node, place=place) for place in ("pool", "root")]
+        found += [FilesystemFull(node=node, place=place) for place in ("pool", "root")]
     return tuple(found)
 
 
-def links(shape: Shape) -> tuple[Fault, ...]:
+def link_faults(roles: NodesByRole) -> tuple[Fault, ...]:
     """Return asymmetric, lossy and slow links."""
-    host = shape.hosts[0]
+    host = roles.hosts[0]
     return (
-        OneWay(network="sync", source=ACTIVE, target=STANDBY),
-        OneWay(network="sync", source=STANDBY, target=ACTIVE),
-        OneWay(network="hb", source=ACTIVE, target=STANDBY),
-        OneWay(network="iscsi", source=ACTIVE, target=host),
-        OneWay(network="iscsi", source=host, target=ACTIVE),
-        OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20),
-        OneWay(network="hb", source=STANDBY, target=ACTIVE, loss_pct=30),
+        OneWayLoss(network="sync", source=ACTIVE, target=STANDBY),
+        OneWayLoss(network="sync", source=STANDBY, target=ACTIVE),
+        OneWayLoss(network="hb", source=ACTIVE, target=STANDBY),
+        OneWayLoss(network="iscsi", source=ACTIVE, target=host),
+        OneWayLoss(network="iscsi", source=host, target=ACTIVE),
+        OneWayLoss(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20),
+        OneWayLoss(network="hb", source=STANDBY, target=ACTIVE, loss_pct=30),
         SlowLink(network="sync", node=ACTIVE, delay_ms=50),
         SlowLink(network="iscsi", node=ACTIVE, delay_ms=50),
     )
 
 
-def operations(shape: Shape) -> tuple[Fault, ...]:
-    """Return what people and half-done work do to a cluster."""
-    del shape
+def operations(roles: NodesByRole) -> tuple[Fault, ...]:
+    """Return killed agents, moves without a sync link, typed reboots and wrong clocks."""
+    del roles
     return (
         *(AgentKilled(step=step) for step in AGENT_STEPS),
         *(CutDuringMove(after_s=after_s) for after_s in _MOVE_MOMENTS_S),
@@ -187,9 +187,9 @@ def operations(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-def doubles(shape: Shape) -> tuple[Fault, ...]:
-    """Return second faults during the resync that the first one made necessary."""
-    del shape
+def faults_during_resync(roles: NodesByRole) -> tuple[Fault, ...]:
+    """Return second faults during the resync after a first one."""
+    del roles
     return (
         DuringResync(node=STANDBY, then=PowerCut(nodes=(STANDBY,))),
         DuringResync(node=STANDBY, then=PowerCut(nodes=(ACTIVE,))),
@@ -198,27 +198,27 @@ def doubles(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-def quick(shape: Shape) -> tuple[Fault, ...]:
+def quick(roles: NodesByRole) -> tuple[Fault, ...]:
     """Return the shortest fault of every kind that costs neither a fencing nor a restart."""
-    del shape
+    del roles
     return (
-        OneWay(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
+        OneWayLoss(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
         SlowLink(network="iscsi", node=ACTIVE, delay_ms=30, hold_s=4),
         ClockJump(node=STANDBY, seconds=3600, hold_s=4),
-        Kill(node=STANDBY, daemon="pacemaker-attrd", hold_s=2),
-        Full(node=STANDBY, place="root", hold_s=4),
+        DaemonKilled(node=STANDBY, daemon="pacemaker-attrd", hold_s=2),
+        FilesystemFull(node=STANDBY, place="root", hold_s=4),
         BadDisk(node=STANDBY, does="slow", hold_s=4),
         Partition(networks=("sync",), side=(STANDBY,), hold_s=5),
     )
 
 
-def each_kind(shape: Shape) -> tuple[Fault, ...]:
-    """Return one fault of every kind: the quick ones, then those that take a node or an agent.
+def each_kind(roles: NodesByRole) -> tuple[Fault, ...]:
+    """Return one fault of every kind: the quick ones, then those that cost a node or an agent.
 
-    The double fault holds two power cuts: there is none by itself.
+    The fault during a resync has two power cuts in it, so there is no power cut by itself.
     """
     return (
-        *quick(shape),
+        *quick(roles),
         AgentKilled(step="gate"),
         CutDuringMove(after_s=1.0, hold_s=5),
         Reboot(node=STANDBY),
@@ -227,33 +227,33 @@ def each_kind(shape: Shape) -> tuple[Fault, ...]:
     )
 
 
-SCENARIOS: Mapping[str, Callable[[Shape], tuple[Fault, ...]]] = {
+FAULT_LISTS: Mapping[str, Callable[[NodesByRole], tuple[Fault, ...]]] = {
     "quick": quick,
     "each-kind": each_kind,
     "power": power_cuts,
     "partitions": partitions,
-    "races": races,
-    "links": links,
-    "daemons": kills,
+    "races": fencing_races,
+    "links": link_faults,
+    "daemons": daemon_kills,
     "storage": storage_faults,
     "operations": operations,
-    "double": doubles,
+    "double": faults_during_resync,
 }
 
 
-def random_faults(shape: Shape, seed: int, count: int) -> tuple[Fault, ...]:
+def random_faults(roles: NodesByRole, seed: int, count: int) -> tuple[Fault, ...]:
     """Return `count` faults that the seed decides, and nothing else.
 
     All kinds are equally likely, however many faults there are of each.
     """
     choose = random.Random(f"sanctl-chaos/{seed}")  # noqa: S311 - to be repeated, no secret
-    makers = _makers(shape)
+    makers = _makers(roles)
     return tuple(choose.choice(makers)(choose) for _ in range(count))
 
 
-def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
+def _makers(roles: NodesByRole) -> tuple[Callable[[random.Random], Fault], ...]:
     """Return a maker of random faults for each kind."""
-    cluster, storage, hosts = shape.cluster, shape.storage, shape.hosts
+    cluster, storage, hosts = roles.cluster, roles.storage, roles.hosts
 
     def some(choose: random.Random, nodes: tuple[str, ...], at_most: int) -> tuple[str, ...]:
         return tuple(sorted(choose.sample(nodes, choose.randint(1, min(at_most, len(nodes))))))
@@ -272,13 +272,13 @@ def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
         network = choose.choice(NETWORKS)
         source, target = pair(choose, network)
         loss_pct = choose.choice((5.0, 20.0, 50.0, 100.0))
-        return OneWay(network=network, source=source, target=target, loss_pct=loss_pct,
+        return OneWayLoss(network=network, source=source, target=target, loss_pct=loss_pct,
                       hold_s=hold_s(choose, 5, 20))  # fmt: skip
 
     def kill(choose: random.Random) -> Fault:
         if choose.random() < 0.25:
-            return Kill(node=choose.choice(hosts), daemon=choose.choice(HOST_DAEMONS))
-        return Kill(node=choose.choice(cluster), daemon=choose.choice(CLUSTER_DAEMONS))
+            return DaemonKilled(node=choose.choice(hosts), daemon=choose.choice(HOST_DAEMONS))
+        return DaemonKilled(node=choose.choice(cluster), daemon=choose.choice(CLUSTER_DAEMONS))
 
     def then(choose: random.Random) -> PowerCut | Partition:
         if choose.random() < 0.5:
@@ -306,7 +306,7 @@ def _makers(shape: Shape) -> tuple[Callable[[random.Random], Fault], ...]:
         lambda choose: BadDisk(
             node=choose.choice(storage), does=choose.choice(_DISKS), hold_s=hold_s(choose, 3, 15)
         ),
-        lambda choose: Full(
+        lambda choose: FilesystemFull(
             node=choose.choice(storage),
             place=choose.choice(("pool", "root")),
             hold_s=hold_s(choose, 5, 15),

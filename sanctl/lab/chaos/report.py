@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The folder a run leaves: one page for people, everything else for whoever has to find a cause."""
+"""The folder that a chaos run writes: summary.md, steps.json, timeline.txt, every node's logs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 from sanctl.errors import SanctlError
 from sanctl.lab.chaos.fault import as_json, describe
-from sanctl.lab.chaos.run import Step
-from sanctl.lab.harness.lab_session import Bed
+from sanctl.lab.chaos.fault_runner import FaultResult
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines.spec import NodeSpec
 
 _TIMEOUT_S = 90.0
-#: What is kept of each machine: file name -> command.
+#: File name -> command whose output is kept in it, for each machine.
 _FILES = {
     "journal.txt": "journalctl --no-pager -o short-precise --since=@{since:.0f}",
     "dmesg.txt": "dmesg --time-format iso",
@@ -35,20 +35,20 @@ _FILES = {
 
 
 def summary(
-    steps: Sequence[Step], *, title: str, repeat: str, wanted: int, acknowledged: int
+    results: Sequence[FaultResult], *, title: str, repeat: str, wanted: int, acknowledged: int
 ) -> str:
-    """Return the one page: what was done, what held, and each pause at each initiator."""
-    bad = [step for step in steps if not step.is_good]
-    lost = sum(check.get("lost", 0) for step in steps for check in step.checks.values())
-    errors = sum(pause.errors for step in steps for pause in step.pauses.values())
-    pauses = [step.longest_pause_s for step in steps if step.pauses]
-    took = (steps[-1].ended_s - steps[0].began_s) if steps else 0.0
+    """Return summary.md: each fault, each host's pause, what was fenced, and every problem."""
+    bad = [result for result in results if not result.is_good]
+    lost = sum(check.get("lost", 0) for result in results for check in result.checks.values())
+    errors = sum(pause.errors for result in results for pause in result.pauses.values())
+    pauses = [result.longest_pause_s for result in results if result.pauses]
+    took = (results[-1].ended_s - results[0].began_s) if results else 0.0
     lines = [
         f"# {title}",
         "",
         f"Repeat it: `{repeat}`",
         "",
-        f"* {len(steps)} of {wanted} faults in {took / 60:.1f} min, {len(bad)} with a problem",
+        f"* {len(results)} of {wanted} faults in {took / 60:.1f} min, {len(bad)} with a problem",
         f"* acknowledged writes: {acknowledged}, lost: {lost}; I/O errors at hosts: {errors}",
     ]
     if pauses:
@@ -56,87 +56,94 @@ def summary(
             f"* longest pause at a host: median {statistics.median(pauses):.1f} s,"
             f" worst {max(pauses):.1f} s"
         )
-    hosts = sorted({name for step in steps for name in step.pauses})
+    hosts = sorted({name for result in results for name in result.pauses})
     lines += [
         "",
-        f"| # | fault | {' | '.join(f'pause {name}' for name in hosts)} | fenced | whole after | |",
+        f"| # | fault | {' | '.join(f'pause {name}' for name in hosts)} | fenced"
+        " | recovered after | |",
         f"| ---: | --- | {' | '.join('---:' for _ in hosts)} | --- | ---: | --- |",
     ]
-    for step in steps:
+    for result in results:
         shown = " | ".join(
-            f"{step.pauses[name].seconds:.1f} s" if name in step.pauses else "-" for name in hosts
+            f"{result.pauses[name].seconds:.1f} s" if name in result.pauses else "-"
+            for name in hosts
         )
-        whole = f"{step.whole_s - step.undone_s:.0f} s" if step.whole_s else "never"
+        recovered = (
+            f"{result.recovered_s - result.undone_s:.0f} s" if result.recovered_s else "never"
+        )
         lines.append(
-            f"| {step.number} | {describe(step.fault)} | {shown} | {' '.join(step.fenced) or '-'} "
-            f"| {whole} | {'ok' if step.is_good else '**problem**'} |"
+            f"| {result.number} | {describe(result.fault)} | {shown}"
+            f" | {' '.join(result.fenced) or '-'} | {recovered}"
+            f" | {'ok' if result.is_good else '**problem**'} |"
         )
     if bad:
         lines += ["", "## Problems", ""]
-        for step in bad:
-            lines.append(f"* {step.number}, {describe(step.fault)}")
-            lines += [f"  * {problem}" for problem in step.problems]
-    lines += ["", "Whole after: from the end of the fault until every node's kernel had nothing to"
-              " complain about.", ""]  # fmt: skip
+        for result in bad:
+            lines.append(f"* {result.number}, {describe(result.fault)}")
+            lines += [f"  * {problem}" for problem in result.problems]
+    note = "Recovered after: from the end of the fault until no node reported a problem."
+    lines += ["", note, ""]
     return "\n".join(lines)
 
 
-def steps_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def results_json(results: Sequence[FaultResult]) -> list[dict[str, Any]]:
     """Return the steps as plain values."""
     return [
         {
-            "number": step.number,
-            "fault": as_json(step.fault),
-            "text": describe(step.fault),
-            "began_s": step.began_s,
-            "undone_s": step.undone_s,
-            "whole_s": step.whole_s,
-            "ended_s": step.ended_s,
-            "pauses": {name: asdict(pause) for name, pause in step.pauses.items()},
-            "checks": step.checks,
-            "fenced": step.fenced,
-            "restarted": step.restarted,
-            "serving_before": step.serving_before,
-            "serving_after": step.serving_after,
-            "problems": step.problems,
+            "number": result.number,
+            "fault": as_json(result.fault),
+            "text": describe(result.fault),
+            "began_s": result.began_s,
+            "undone_s": result.undone_s,
+            "whole_s": result.recovered_s,
+            "ended_s": result.ended_s,
+            "pauses": {name: asdict(pause) for name, pause in result.pauses.items()},
+            "checks": result.checks,
+            "fenced": result.fenced,
+            "restarted": result.restarted,
+            "serving_before": result.serving_before,
+            "serving_after": result.serving_after,
+            "problems": result.problems,
         }
-        for step in steps
+        for result in results
     ]
 
 
-def timeline(steps: Sequence[Step]) -> str:
-    """Return what was done when, one line each, in the order of time."""
+def timeline(results: Sequence[FaultResult]) -> str:
+    """Return timeline.txt: one line for each fault, its undoing, the recovery and each problem."""
     lines: list[tuple[float, str]] = []
-    for step in steps:
-        name = f"{step.number}: {describe(step.fault)}"
-        lines.append((step.began_s, f"{name}; served: {step.serving_before}"))
-        if step.undone_s:
-            lines.append((step.undone_s, f"{step.number}: undone"))
-        if step.whole_s:
-            lines.append((step.whole_s, f"{step.number}: whole; served: {step.serving_after}"))
-        lines += [(step.ended_s, f"{step.number}: PROBLEM {text}") for text in step.problems]
+    for result in results:
+        name = f"{result.number}: {describe(result.fault)}"
+        lines.append((result.began_s, f"{name}; served: {result.serving_before}"))
+        if result.undone_s:
+            lines.append((result.undone_s, f"{result.number}: undone"))
+        if result.recovered_s:
+            lines.append(
+                (result.recovered_s, f"{result.number}: recovered; served: {result.serving_after}")
+            )
+        lines += [(result.ended_s, f"{result.number}: PROBLEM {text}") for text in result.problems]
     return "".join(
         f"{time.strftime('%H:%M:%S', time.localtime(at_s))}.{int(at_s % 1 * 1000):03d} {text}\n"
         for at_s, text in sorted(lines)
     )
 
 
-def write(folder: Path, steps: Sequence[Step], page: str) -> None:
-    """Write what is known so far; called after every step, as the next may be the last."""
+def write(folder: Path, results: Sequence[FaultResult], page: str) -> None:
+    """Write what is known so far; called after every fault, as the run may die in the next one."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.md").write_text(page)
-    (folder / "steps.json").write_text(json.dumps(steps_json(steps), indent=1) + "\n")
-    (folder / "timeline.txt").write_text(timeline(steps))
+    (folder / "steps.json").write_text(json.dumps(results_json(results), indent=1) + "\n")
+    (folder / "timeline.txt").write_text(timeline(results))
 
 
-def collect(bed: Bed, folder: Path, since_s: float) -> None:
-    """Keep what every machine knows; one that does not answer leaves its console."""
+def collect_logs(bed: LabSession, folder: Path, since_s: float) -> None:
+    """Keep logs and state of every machine; of one that does not answer only its console."""
     with ThreadPoolExecutor(max_workers=len(bed.lab.machines)) as pool:
-        list(pool.map(lambda node: _collect(bed, node, folder / node.name, since_s),
+        list(pool.map(lambda node: _collect_logs_of(bed, node, folder / node.name, since_s),
                       bed.lab.machines))  # fmt: skip
 
 
-def _collect(bed: Bed, node: NodeSpec, folder: Path, since_s: float) -> None:
+def _collect_logs_of(bed: LabSession, node: NodeSpec, folder: Path, since_s: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     console = bed.lab.console_log(node)
     for log in (console, console.with_suffix(".previous.log")):

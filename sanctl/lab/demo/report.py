@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tells a measurement: tables for the terminal, and the folder that is left of it."""
+"""What `sanctl demo` prints and writes: tables of each failover, summary.md, timeline.json."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sanctl.lab.measure import chart, ledger_latency
+from sanctl.lab.measure import latency_chart, ledger_latency
 from sanctl.lab.measure.ledger_writer import Record
-from sanctl.lab.measure.timeline import Mark, Stage
-from sanctl.lab.measure.trial import Claim, Kind, Trial, mib
+from sanctl.lab.measure.timeline import Milestone, Stage
+from sanctl.lab.measure.trial import Claim, Trial, TrialKind, mib
 
 
 def print_trial(console: Console, trial: Trial) -> None:
-    """Print where the time of one failover went."""
+    """Print one failover: its milestones, the slowest agent steps, the resync."""
     table = Table(
         title=f"{trial.kind} {trial.from_node} → {trial.to_node}: "
         f"{trial.pause.seconds:.2f} s without an answer",
@@ -56,7 +56,7 @@ def print_verdict(console: Console, claims: Sequence[Claim]) -> None:
     table.add_column("claim")
     table.add_column("measured")
     for claim in claims:
-        # The word carries the meaning; the colour only helps to find it.
+        # The word carries the meaning; the colour only draws the eye to it.
         word = "[green]held[/]" if claim.is_held else "[bold red]BROKEN[/]"
         table.add_row(word, claim.text, claim.measured)
     console.print(table)
@@ -81,7 +81,7 @@ def write_folder(
         "trials": [trial.as_json() for trial in trials],
     }
     (folder / "timeline.json").write_text(json.dumps(data, indent=2) + "\n")
-    chart.draw(ledger_latency.pair_writes(records), trials, folder / "latency")
+    latency_chart.draw(ledger_latency.pair_writes(records), trials, folder / "latency")
     (folder / "summary.md").write_text(summary(trials, claims))
 
 
@@ -98,7 +98,7 @@ def summary(trials: Sequence[Trial], claims: Sequence[Claim]) -> str:
         f"| {'held' if claim.is_held else '**broken**'} | {claim.text} | {claim.measured} |"
         for claim in claims
     ]
-    for kind in Kind:
+    for kind in TrialKind:
         runs = [trial for trial in trials if trial.kind is kind]
         if runs:
             lines += ["", f"## {kind}", "", *_pauses(runs), "", *_breakdown(runs)]
@@ -108,17 +108,17 @@ def summary(trials: Sequence[Trial], claims: Sequence[Claim]) -> str:
 
 def _pauses(runs: Sequence[Trial]) -> list[str]:
     pauses = [trial.pause.seconds for trial in runs]
-    told = ", ".join(f"{pause:.2f}" for pause in pauses)
-    return [f"Pause: {statistics.median(pauses):.2f} s by median of {len(runs)} ({told})."]
+    each = ", ".join(f"{pause:.2f}" for pause in pauses)
+    return [f"Pause: {statistics.median(pauses):.2f} s by median of {len(runs)} ({each})."]
 
 
 def _breakdown(runs: Sequence[Trial]) -> list[str]:
     """Return a table of the medians of each stage, by the order of their medians."""
-    stages: dict[Mark, list[Stage]] = {}
+    stages: dict[Milestone, list[Stage]] = {}
     for trial in runs:
         for stage in trial.stages:
             stages.setdefault(stage.mark, []).append(stage)
-    # What most runs do not have (a second request, say) would only confuse the order.
+    # A milestone that most runs lack (a second fencing request, say) would confuse the order.
     rows = sorted(
         (
             statistics.median(stage.after_s for stage in seen),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Working with a laboratory: commands on nodes, initiator, load, failovers."""
+"""How tests, demo, bench and chaos work with a running laboratory: ssh, initiator, failovers."""

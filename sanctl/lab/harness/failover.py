@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Crashes and moves a device under a running ledger, and measures what it cost the host."""
+"""Causes one crash or planned move under a ledger, and measures pause, stages and resync."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from sanctl.errors import NotConverged, Problem
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Host, LedgerRun
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.measure import audit, ledger_latency, timeline
+from sanctl.lab.harness.initiator import Initiator, LedgerRun
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.measure import kernel_audit, ledger_latency, timeline
 from sanctl.lab.measure.ledger_writer import BLOCK_BYTES, Record
-from sanctl.lab.measure.timeline import Event, Mark
-from sanctl.lab.measure.trial import Kind, Resync, Sessions, Trial
+from sanctl.lab.measure.timeline import Event, Milestone
+from sanctl.lab.measure.trial import Resync, Sessions, Trial, TrialKind
 
 _TAKEOVER_DEADLINE_S = 120.0
 _RETURN_DEADLINE_S = 180.0
@@ -24,22 +24,22 @@ _AL_EXTENT_BLOCKS = 4 * 2**20 // BLOCK_BYTES
 # The journal is read from a little before the fault, against clocks that differ by a little.
 _MARGIN_S = 1.0
 
-Tell = Callable[[str], None]
-Show = Callable[[Mapping[str, Any]], None]
+PrintLine = Callable[[str], None]
+ShowLedger = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class LedgerLoad:
     """A device with a ledger running on it, seen from a host."""
 
-    bed: Bed
-    host: Host
+    bed: LabSession
+    host: Initiator
     run: LedgerRun
     device: str
     minor: int
     target: str
-    tell: Tell
-    show: Show  # what the ledger says now
+    print_line: PrintLine
+    show_ledger: ShowLedger  # gets the ledger's state about twice a second
 
     def peer_of(self, node: str) -> str:
         """Return the other storage node."""
@@ -50,7 +50,7 @@ class Load:
         return self.host.sessions(self.target)
 
 
-def crash(load: Load) -> Trial:
+def measure_crash(load: LedgerLoad) -> Trial:
     """Cut the power of the active node; return when it is back and in sync.
 
     Raises:
@@ -65,35 +65,35 @@ def crash(load: Load) -> Trial:
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
         began_s = bed.cut_power(lost)
-        load.tell(f"power of {lost} cut")
+        load.print_line(f"power of {lost} cut")
         _await_resumption(load, states)
-    load.tell(f"{survivor} has taken over")
-    violations += audit.violations(collect.views(bed))
+    load.print_line(f"{survivor} has taken over")
+    violations += kernel_audit.violations(collect.kernel_views(bed))
     logins_after = collect.accepted_logins(bed, survivor, load.target)
     powered_s = _await_power(load, lost)
     wait_for(
         f"{lost} to be back and in sync",
-        lambda: collect.in_sync(bed, survivor, device),
+        lambda: collect.is_in_sync(bed, survivor, device),
         within_s=_RETURN_DEADLINE_S,
         every_s=1.0,
     )
-    load.tell(f"{lost} is back and in sync")
+    load.print_line(f"{lost} is back and in sync")
     await_healthy(bed, survivor)
     ids_after = wait_for(
         "all sessions of the host", lambda: _as_many(load.sessions(), ids_before), within_s=60
     )
-    violations += audit.violations(collect.views(bed))
+    violations += kernel_audit.violations(collect.kernel_views(bed))
     ended_s = time.time()
     records = load.host.fetch_log(load.run)[1]
     entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - _MARGIN_S)
     pause = ledger_latency.find_pause(records, began_s - _MARGIN_S, began_s + _TAKEOVER_DEADLINE_S)
     events = timeline.find_events(entries, device, load.minor, lost)
-    cut = Event(mark=Mark.POWER_CUT, at_s=began_s, node=lost)
-    first = Event(mark=Mark.FIRST_WRITE, at_s=pause.ended_wall_s, node=load.host.name)
-    extra = [cut, first, Event(mark=Mark.POWER_ON, at_s=powered_s, node=lost)]
+    cut = Event(mark=Milestone.POWER_CUT, at_s=began_s, node=lost)
+    first = Event(mark=Milestone.FIRST_WRITE, at_s=pause.ended_wall_s, node=load.host.name)
+    extra = [cut, first, Event(mark=Milestone.POWER_ON, at_s=powered_s, node=lost)]
     events = sorted([*events, *extra], key=lambda event: event.at_s)
     return Trial(
-        kind=Kind.CRASH,
+        kind=TrialKind.CRASH,
         device=device,
         from_node=lost,
         to_node=survivor,
@@ -124,7 +124,7 @@ def crash(load: Load) -> Trial:
     )
 
 
-def move(load: Load, to: str) -> Trial:
+def measure_move(load: LedgerLoad, to: str) -> Trial:
     """Move the device to another node as an administrator does.
 
     Raises:
@@ -137,20 +137,20 @@ def move(load: Load, to: str) -> Trial:
     with load.host.watch_ledger(load.run) as states:
         await_writes(load, states)
         began_s = time.time()
-        load.tell(f"moving {device} from {source} to {to}")
+        load.print_line(f"moving {device} from {source} to {to}")
         bed.sh(source, f"sanctl device move {device} --to {to}", timeout_s=120)
         await_writes(load, states)
-    violations = audit.violations(collect.views(bed))
+    violations = kernel_audit.violations(collect.kernel_views(bed))
     ended_s = time.time()
     records = load.host.fetch_log(load.run)[1]
     entries = collect.journals(bed, [node.name for node in bed.cluster], began_s - _MARGIN_S)
     pause = ledger_latency.find_pause(records, began_s, ended_s)
-    asked = Event(mark=Mark.MOVE_ASKED, at_s=began_s, node=source)
-    first = Event(mark=Mark.FIRST_WRITE, at_s=pause.ended_wall_s, node=load.host.name)
+    asked = Event(mark=Milestone.MOVE_ASKED, at_s=began_s, node=source)
+    first = Event(mark=Milestone.FIRST_WRITE, at_s=pause.ended_wall_s, node=load.host.name)
     events = timeline.find_events(entries, device, load.minor, failed_node="")
     events = sorted([*events, asked, first], key=lambda event: event.at_s)
     return Trial(
-        kind=Kind.MOVE,
+        kind=TrialKind.MOVE,
         device=device,
         from_node=source,
         to_node=collect.active_node(bed, device),
@@ -177,8 +177,8 @@ def move(load: Load, to: str) -> Trial:
     )
 
 
-def await_healthy(bed: Bed, node: str) -> None:
-    """Wait until `sanctl status` on a node finds nothing to complain about."""
+def await_healthy(bed: LabSession, node: str) -> None:
+    """Wait until `sanctl status` on a node reports no finding."""
     wait_for(
         "a healthy cluster (sanctl status)",
         lambda: bed.sh(node, "sanctl status", timeout_s=30).status == 0,
@@ -187,24 +187,24 @@ def await_healthy(bed: Bed, node: str) -> None:
     )
 
 
-def await_writes(load: Load, states: Iterator[dict[str, Any]]) -> None:
+def await_writes(load: LedgerLoad, states: Iterator[dict[str, Any]]) -> None:
     """Wait until the ledger is writing."""
     _follow(load, states, lambda state: state["silent_s"] < 0.5 and state["rate"] > 0)
 
 
-def _await_resumption(load: Load, states: Iterator[dict[str, Any]]) -> None:
-    """Wait until the ledger has stood still, and writes again."""
+def _await_resumption(load: LedgerLoad, states: Iterator[dict[str, Any]]) -> None:
+    """Wait until no write was answered for a second, and then until writes are answered again."""
     _follow(load, states, lambda state: state["silent_s"] > 1.0)
     await_writes(load, states)
 
 
 def _follow(
-    load: Load, states: Iterator[dict[str, Any]], is_reached: Callable[[dict[str, Any]], bool]
+    load: LedgerLoad, states: Iterator[dict[str, Any]], is_reached: Callable[[dict[str, Any]], bool]
 ) -> None:
     deadline = time.monotonic() + _TAKEOVER_DEADLINE_S
     state: dict[str, Any] = {}
     for state in states:
-        load.show(state)
+        load.show_ledger(state)
         if is_reached(state):
             return
         if time.monotonic() > deadline:
@@ -212,25 +212,25 @@ def _follow(
     raise NotConverged(
         Problem(
             "SAN-DEMO-004",
-            f"{load.host.name} on {load.device}: not as awaited after {_TAKEOVER_DEADLINE_S:g} s; "
-            f"the ledger's last state: {state or 'none'}",
+            f"{load.host.name} on {load.device}: the ledger did not reach the awaited state "
+            f"in {_TAKEOVER_DEADLINE_S:g} s; its last state: {state or 'none'}",
         )
     )
 
 
-def _await_power(load: Load, node: str) -> float:
-    """Wait for fencing to give a node its power back, or give it; return when it had it."""
+def _await_power(load: LedgerLoad, node: str) -> float:
+    """Wait until fencing has switched a node on, or switch it on; return when it had power."""
     try:
         since_s = wait_for(
             f"the power of {node}",
             lambda: load.bed.powered_since_s(node),
             within_s=_POWER_BACK_DEADLINE_S,
         )
-        load.tell(f"{node} has power again, from the fencing")
+        load.print_line(f"{node} was switched on by fencing")
     except NotConverged:
         since_s = time.time()
-        load.bed.give_power(node)
-        load.tell(f"power of {node} switched on")
+        load.bed.ensure_power(node)
+        load.print_line(f"power of {node} switched on")
     return since_s
 
 
@@ -240,8 +240,8 @@ def _as_many(sessions: dict[str, str], wanted: Mapping[str, str]) -> dict[str, s
 
 def _was_fenced_first(events: list[Event], began_s: float) -> bool:
     """Whether the takeover waited for the fencing: DRBD became primary only after it."""
-    fenced = [e.at_s for e in events if e.mark is Mark.FENCING_DONE and e.at_s > began_s]
-    promoted = [e.at_s for e in events if e.mark is Mark.PROMOTE_END and e.at_s > began_s]
+    fenced = [e.at_s for e in events if e.mark is Milestone.FENCING_DONE and e.at_s > began_s]
+    promoted = [e.at_s for e in events if e.mark is Milestone.PROMOTE_END and e.at_s > began_s]
     return bool(fenced and promoted) and min(fenced) <= min(promoted)
 
 
@@ -267,7 +267,7 @@ def _steps(
 
 
 def _measure_resync(
-    load: Load,
+    load: LedgerLoad,
     survivor: str,
     *,
     entries: list[timeline.Entry],
@@ -276,8 +276,8 @@ def _measure_resync(
     began_s: float,
 ) -> Resync | None:
     copied = timeline.resync_bytes(entries, load.minor, began_s)
-    begun = [e for e in events if e.mark is Mark.RESYNC_BEGIN and e.node == survivor]
-    ended = [e for e in events if e.mark is Mark.RESYNC_END and e.node == survivor]
+    begun = [e for e in events if e.mark is Milestone.RESYNC_BEGIN and e.node == survivor]
+    ended = [e for e in events if e.mark is Milestone.RESYNC_END and e.node == survivor]
     if copied is None or not begun or not ended:
         return None
     # An extent that was never written is not in the activity log, however large the log is.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The initiator: logs in to a device's portals, finds its multipath device, runs the ledger."""
+"""A laboratory's host (i1): iSCSI login, multipath device, and the ledger that it writes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.measure import ledger_writer
 
 _WRITER = "/usr/local/lib/sanctl-ledger.py"
 _SESSION = re.compile(r"^\w+: \[(\d+)\] (\S+?):\d+,\d+ (\S+)", re.MULTILINE)
 
-# Prints the name of the dm device above each path of a target, and of each path its sdX; once udev
-# has made the device's own link, as nobody could open it before.
+# Prints, for each path of a target, the name of its dm device and its sdX, once udev has made the
+# dm device's link: without the link no program can open it.
 _FIND_PATHS = r"""
 for portal in {portals}; do
     path=$(readlink -e /dev/disk/by-path/ip-$portal:3260-iscsi-{iqn}-lun-0) || continue
@@ -37,33 +37,33 @@ done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRun:
-    """A ledger that is being written."""
+    """A ledger writer that runs on a host: its systemd unit, device and log."""
 
     unit: str
     device: str
     log: str
 
 
-class Host:
-    """One initiator of the laboratory."""
+class Initiator:
+    """One host of the laboratory, the initiator of its iSCSI sessions."""
 
-    def __init__(self, bed: Bed, name: str) -> None:
+    def __init__(self, bed: LabSession, name: str) -> None:
         self.bed = bed
         self.name = name
 
     @property
     def iqn(self) -> str:
-        """The name it introduces itself with."""
+        """The host's iSCSI initiator name."""
         return self.bed.node(self.name).initiator_iqn
 
     def sh(self, script: str, *, timeout_s: float = 60.0, ok: Sequence[int] = (0,)) -> str:
-        """Run a script here and return what it printed."""
+        """Run a script on the host and return what it printed."""
         return self.bed.sh(self.name, script, timeout_s=timeout_s, ok=ok).stdout
 
     def discover(self, portal: str) -> tuple[str, ...]:
         """Ask a portal for the targets it shows this host."""
         out = self.sh(
-            # 21: no records found, which is what a host that is not on any list is told.
+            # 21: no records found, the answer to a host that is in no target's access list.
             f"iscsiadm -m discovery -t sendtargets -p {portal}",
             ok=(0, 21),
         )
@@ -98,7 +98,7 @@ class Host:
         )
 
     def _has_records(self, portal: str) -> bool:
-        # 11: the portal closed the connection in the middle, or was silent; people ask again.
+        # 11: the portal closed the connection halfway, or did not answer: the caller asks again.
         script = f"iscsiadm -m discovery -t sendtargets -p {portal}"
         return self.bed.sh(self.name, script, ok=(0, 11)).status == 0
 
@@ -108,7 +108,7 @@ class Host:
         return {path: name for name, path in (line.split() for line in out.splitlines())}
 
     def logout(self, target: str) -> None:
-        """Let go of a target: its multipath device, its sessions, its records."""
+        """Remove a target's multipath device, log out of its sessions, delete its records."""
         self.sh(
             f"for path in $(ls -d /dev/disk/by-path/ip-*-iscsi-{target}-lun-0 2>/dev/null); do"
             "     for dm in /sys/block/$(basename $(readlink -f $path))/holders/dm-*; do"
@@ -124,17 +124,17 @@ class Host:
         return {portal: sid for sid, portal, iqn in _SESSION.findall(out) if iqn == target}
 
     def start_ledger(self, name: str, device: str, *options: str) -> LedgerRun:
-        """Begin to write a ledger in the background.
+        """Start a ledger writer in the background.
 
         Raises:
-            NotConverged: it does not get its first acknowledgement.
+            NotConverged: no write was acknowledged.
         """
         source = Path(ledger_writer.__file__).read_text()
         self.bed.sh(self.name, f"mkdir -p {Path(_WRITER).parent}; cat >{_WRITER}", stdin=source)
         run = LedgerRun(unit=f"ledger-{name}", device=device, log=f"/var/tmp/{name}.ledger")  # noqa: S108
         self.sh(
             f"rm -f {run.log}; systemctl reset-failed {run.unit} 2>/dev/null;"
-            # It ends when the write in flight has an answer; that may take as long as a takeover.
+            # The writer ends when the write in flight is answered; that can take a whole takeover.
             f" systemd-run --quiet --collect --unit={run.unit} -p TimeoutStopSec=120"
             f" -p KillMode=mixed python3 {_WRITER} write --device {shlex.quote(device)}"
             f" --log {run.log} {shlex.join(options)}"
@@ -162,7 +162,10 @@ class Host:
         return result
 
     def fetch_log(self, run: LedgerRun) -> tuple[ledger_writer.LogHead, list[ledger_writer.Record]]:
-        """Bring the log here and parse it, on the host's clock; it may still be growing."""
+        """Copy the log from the host and parse it, with times of this machine's clock.
+
+        The ledger may still be running: then the log ends at the last record copied.
+        """
         with tempfile.NamedTemporaryFile() as copy:
             copy.write(self.bed.read_bytes(self.name, run.log))
             copy.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A laboratory as the demo and the lab tests use it: commands on nodes, waits with a deadline."""
+"""A running laboratory: run commands on its nodes over ssh, cut power, wait with a deadline."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _POLL_S = 0.5
 Found = TypeVar("Found")
 
 
-class Bed:
-    """A laboratory that is up."""
+class LabSession:
+    """A laboratory that is up: a test bed.
+
+    Variables of this type are called `bed`, because `session` would be taken for an iSCSI session.
+    """
 
     def __init__(self, name: str) -> None:
         self.lab: Lab = lab_state.load(name)
@@ -80,19 +83,19 @@ class Bed:
     def cut_power(self, node: str) -> float:
         """Cut a node's power and return the time at which it was cut.
 
-        Directly, not through the command line, whose start would blur the moment.
+        Called directly: the start of a `sanctl lab power` would blur the time of the cut.
         """
         # Its first kill ends the guest's kernel; the return only says that nothing is left.
         cut_s = time.time()
         node_power.power_off(self.lab, self.node(node))
         return cut_s
 
-    def give_power(self, node: str) -> None:
-        """Switch a node on."""
+    def ensure_power(self, node: str) -> None:
+        """Switch a node on, unless fencing has done so already."""
         node_power.power_on(self.lab, self.node(node), post_delay_s=self.lab.spec.post_delay_s)
 
     def has_power(self, node: str) -> bool:
-        """Whether a node has power; fencing gives it back after a crash."""
+        """Whether a node has power; after a crash fencing switches it on again."""
         return node_power.power(self.lab, self.node(node)) is node_power.Power.ON
 
     def powered_since_s(self, node: str) -> float | None:
@@ -104,17 +107,17 @@ class Bed:
         return since_s if self.has_power(node) else None
 
     def skew_s(self, node: str) -> float:
-        """Return how far a node's clock is ahead of the host's, 0 if that cannot be told.
+        """Return how far a node's clock is ahead of this machine's; 0 within the error of it.
 
-        The answer with the shortest round trip is the best one; what lies within half of that
-        round trip is no skew but the way there and back.
+        Of three measurements the one with the shortest round trip counts; a difference of less than
+        half that round trip is the time of the way there and back, and no skew.
         """
         best = (float("inf"), 0.0)
         for _ in range(3):
-            asked = time.time()
-            told = float(self.sh(node, "date +%s.%N", timeout_s=15).stdout)
-            answered = time.time()
-            best = min(best, (answered - asked, told - (asked + answered) / 2))
+            sent_s = time.time()
+            node_s = float(self.sh(node, "date +%s.%N", timeout_s=15).stdout)
+            received_s = time.time()
+            best = min(best, (received_s - sent_s, node_s - (sent_s + received_s) / 2))
         round_trip, skew = best
         return skew if abs(skew) > round_trip / 2 else 0.0
 
@@ -128,7 +131,7 @@ def run_sanctl(*arguments: str, timeout_s: float) -> None:
     """Run sanctl on this machine, its output where ours goes.
 
     Raises:
-        CommandError: it failed; it has said why.
+        CommandError: it failed; its own output says why.
     """
     try:
         done = subprocess.run(
@@ -147,12 +150,12 @@ def run_sanctl(*arguments: str, timeout_s: float) -> None:
 def wait_for(
     what: str, look: Callable[[], Found | None], *, within_s: float, every_s: float = _POLL_S
 ) -> Found:
-    """Look until there is something to see.
+    """Call `look` until it returns a true value, and return that value.
 
-    A command that fails meanwhile (a node is booting, a path is away) counts as nothing seen.
+    A command that fails meanwhile (a node is booting, a path is away) counts as a false value.
 
     Raises:
-        NotConverged: the deadline passed; tells what was seen last.
+        NotConverged: the deadline passed; the text has the last value or error.
     """
     deadline = time.monotonic() + within_s
     last = "nothing"

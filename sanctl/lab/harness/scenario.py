@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Sets the demo's scene: its devices, the file system on one, the ledger on the other."""
+"""A cluster with one host: create and delete devices, mount a filesystem, start a ledger."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 
 from sanctl.errors import CommandError, Problem
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.failover import Load, Show, Tell
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
+from sanctl.lab.harness.failover import LedgerLoad, PrintLine, ShowLedger
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines.spec import Network
 
-# Longer than the commands themselves wait: what they say then is worth more than no answer.
+# Longer than the commands' own deadlines: their error says more than a time-out here.
 _CREATE_DEADLINE_S = 300
 _MOUNT_POINT = "/mnt/sanctl-demo"
 _TOML = "/etc/sanctl/cluster.toml"
 
 
-class Scene:
+class Scenario:
     """A cluster, a host, and what the host does with the cluster's devices."""
 
-    def __init__(self, bed: Bed, host: Host) -> None:
+    def __init__(self, bed: LabSession, host: Initiator) -> None:
         self.bed = bed
         self.host = host
 
@@ -68,12 +68,12 @@ class Scene:
         Args:
             device: its name.
             size: its size, as the command line takes it.
-            prefer: the node that is to serve it.
-            node: where the command is typed; the first node without it.
-            nodes: those that get a replica; two that sanctl chooses without it.
-            cache: its cache policy.
+            prefer: the preferred node.
+            node: the node on which the command is run; by default the first one.
+            nodes: the nodes that get a replica; by default two that sanctl chooses.
+            cache: the device's cache policy.
         """
-        await_cluster(self.bed)
+        await_members_online(self.bed)
         where = ("--nodes", ",".join(nodes)) if nodes else ()
         self.sanctl(
             "device", "create", device, "--size", size, "--replicas", str(len(nodes) or 2), *where,
@@ -83,12 +83,12 @@ class Scene:
         return f"{self.iqn_prefix()}.{device}"
 
     def delete(self, device: str) -> None:
-        """Delete a device with its data, after the host let go of it."""
+        """Log the host out of a device, and delete it with its data."""
         self.host.logout(f"{self.iqn_prefix()}.{device}")
         self.sanctl("device", "delete", device, "--yes", timeout_s=_CREATE_DEADLINE_S)
 
     def mount_with_file(self, device: str) -> None:
-        """Make a file system on a device of the host, and a file whose checksum is known."""
+        """Make a filesystem on a device of the host, and in it a file whose checksum is known."""
         self.host.sh(
             f"mkfs.ext4 -q -F {device} && mkdir -p {_MOUNT_POINT} && mount {device} {_MOUNT_POINT}"
             f" && cd {_MOUNT_POINT} && head -c 16M /dev/urandom >file && sha256sum file >file.sum"
@@ -96,10 +96,10 @@ class Scene:
             timeout_s=180,
         )
 
-    def file_is_right(self) -> bool:
-        """Whether the file, read from the device and not from memory, has its checksum still.
+    def is_file_intact(self) -> bool:
+        """Whether the file, read from the device past the page cache, has its checksum still.
 
-        Also writes to the file system, which a kernel that had seen an error would refuse.
+        Also writes to the filesystem: after an error the kernel would have made it read-only.
         """
         done = self.bed.sh(
             self.host.name,
@@ -111,7 +111,7 @@ class Scene:
         return done.status == 0
 
     def unmount(self) -> None:
-        """Let go of the file system, if it is mounted."""
+        """Unmount the filesystem, if it is mounted."""
         self.host.sh(f"! mountpoint -q {_MOUNT_POINT} || umount {_MOUNT_POINT}", timeout_s=120)
 
     def start_load(
@@ -122,29 +122,29 @@ class Scene:
         *,
         rate: float,
         region_bytes: int,
-        tell: Tell,
-        show: Show,
+        print_line: PrintLine,
+        show_ledger: ShowLedger,
         synced: bool = True,
-    ) -> Load:
+    ) -> LedgerLoad:
         """Start a ledger on a device of the host; without `synced` it flushes nothing."""
         options = ["--rate", f"{rate:g}", "--region", str(region_bytes)]
         if not synced:
             options.append("--unsynced")
         run = self.host.start_ledger(device, path, *options)
-        return Load(
+        return LedgerLoad(
             bed=self.bed,
             host=self.host,
             run=run,
             device=device,
-            minor=collect.minor(self.bed, collect.active_node(self.bed, device), device),
+            minor=collect.drbd_minor(self.bed, collect.active_node(self.bed, device), device),
             target=target,
-            tell=tell,
-            show=show,
+            print_line=print_line,
+            show_ledger=show_ledger,
         )
 
 
-def await_cluster(bed: Bed) -> None:
-    """Wait until every member of the cluster is online, as the first one sees it."""
+def await_members_online(bed: LabSession) -> None:
+    """Wait until every member of the cluster is online in the first member's crm_mon."""
     names = [node.name for node in bed.cluster]
 
     def online() -> bool:
@@ -156,10 +156,10 @@ def await_cluster(bed: Bed) -> None:
 
 
 def require(is_true: bool, problem: str) -> None:
-    """Raise unless something holds without which going on proves nothing.
+    """Check a precondition without which the measurement would prove nothing.
 
     Raises:
-        CommandError: it does not.
+        CommandError: it does not hold.
     """
     if not is_true:
         raise CommandError(Problem("SAN-DEMO-005", problem))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Nodes of real kernels on one machine: image, network, power, faults, rollout."""
+"""The machines of a laboratory (`sanctl lab`): image, kernel, power, networks, faults, rollout."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where this machine gets its packages from: the laboratory uses the same place."""
+"""The Debian mirror that this machine's apt uses, and the mmdebstrap command for it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def host_source(codename: str, runner: Runner) -> AptSource:
         ["apt-get", "indextargets", "Created-By: Packages"], timeout_s=_TIMEOUT_S
     ).stdout
     settings = runner.run(["apt-config", "dump"], timeout_s=_TIMEOUT_S).stdout
-    chosen = choose(targets, codename)
+    chosen = choose_mirror(targets, codename)
     if chosen is None:
         raise ConfigError(
             Problem(
@@ -53,10 +53,10 @@ def host_source(codename: str, runner: Runner) -> AptSource:
             )
         )
     uri, entry = chosen
-    return AptSource(uri, signed_by(read_text_or(entry, ""), codename), handed_on_options(settings))
+    return AptSource(uri, signed_by(read_text_or(entry, ""), codename), inherited_options(settings))
 
 
-def choose(targets: str, codename: str) -> tuple[str, str] | None:
+def choose_mirror(targets: str, codename: str) -> tuple[str, str] | None:
     """Pick a mirror, and the file that names it, from what `apt-get indextargets` prints.
 
     Wanted is the release itself (not its updates) and its main component.
@@ -83,8 +83,8 @@ def signed_by(sources: str, codename: str) -> str:
     return ""
 
 
-def handed_on_options(settings: str) -> tuple[str, ...]:
-    """The lines of `apt-config dump` that another apt needs to use the same mirror."""
+def inherited_options(settings: str) -> tuple[str, ...]:
+    """Return the lines of `apt-config dump` that another apt needs to use the same mirror."""
     return tuple(
         line.strip()
         for line in settings.splitlines()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node's virtual BMC: answers IPMI 2.0 (lanplus) and works the node's power.
+"""A node's virtual BMC: answers IPMI 2.0 (lanplus) and switches the node's power.
 
 Runs as `python -m sanctl.lab.machines.bmc LAB NODE [ADDRESS]` inside the lab's network, so that
-the cluster
-is fenced by the stock `fence_ipmilan` exactly as a rack is. Off means off: it answers when nothing
-of the node is left. With an address of its own it is a second way to the same power switch.
+the stock `fence_ipmilan` fences nodes exactly as in a rack. `off` is answered when no process of
+the node is left. A second one with ADDRESS is a second fencing device for the same power switch.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ class NodeBmc(Bmc):  # type: ignore[misc]  # pyghmi has no types
         return node_power.power(self.lab, self.node).value
 
     def power_off(self) -> int:
-        """Cut the power; the answer means it is done."""
+        """Cut the power; answered when it is cut."""
         return self._do("off", on=False)
 
     def power_shutdown(self) -> int:
-        """Nobody presses a button here: what asks for a soft shutdown gets a cut."""
+        """Cut the power: no guest here reacts to the ACPI button of a soft shutdown."""
         return self._do("off (soft)", on=False)
 
     def power_on(self) -> int:
-        """Give power; the node boots after its POST."""
+        """Switch the power on; the node boots after its POST."""
         return self._do("on", off=False)
 
     def power_cycle(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command `sanctl lab`."""
+"""The commands `sanctl lab`: up, down, destroy, status, list, ssh, logs, power, link ..."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sanctl.errors import ExitStatus, Problem, Refused, UsageError
 from sanctl.lab.machines import (
     fault_commands,
     guest_files,
-    kernelconfig,
+    kernel_config,
     lab_state,
     lifecycle,
     network_cuts,
@@ -27,7 +27,7 @@ from sanctl.lab.machines import (
     spec,
 )
 from sanctl.lab.machines import network as networks
-from sanctl.lab.machines.options import (
+from sanctl.lab.machines.command_options import (
     CABLES,
     Command,
     name_option,
@@ -57,16 +57,18 @@ def lab() -> None:
 @name_option
 @click.option("--nodes", type=int, help="Cluster nodes; an odd count ends with a witness. [3]")
 @click.option("--witness", type=click.Choice([each.value for each in spec.Witness]),
-              help="Whose vote makes it odd. [node if --nodes is odd, else none]")  # fmt: skip
+              help="Source of the third vote. [node if --nodes is odd, else none]")  # fmt: skip
 @click.option("--initiators", type=int, help="Hosts that use the storage. [1]")
 @click.option("--release", type=click.Choice(spec.RELEASES), help="The nodes' Debian. [trixie]")
 @click.option("--memory", type=int, metavar="MIB", help=f"Per node. [{spec.DEFAULT_MEMORY_MIB}]")
-@click.option("--disk-size", metavar="SIZE", help="Of each data disk, such as 4G. [4G]")
+@click.option("--disk-size", metavar="SIZE", help="Size of each data disk, such as 4G. [4G]")
 @click.option("--disks", type=int, help="Data disks per storage node. [1]")
-@click.option("--racks", type=int, help="Tell the cluster of so many racks. [none]")
-@click.option("--flash", metavar="SIZE", help="Flash before the first data disk. [none]")
+@click.option("--racks", type=int, help="Racks that the storage nodes are spread over. [none]")
+@click.option(
+    "--flash", metavar="SIZE", help="Size of a flash disk before the first data disk. [none]"
+)
 @click.option("--shared-disk", metavar="SIZE",
-              help=f"Disk of all cluster nodes: {guest_files.SHARED_DEVICE}. [none]")  # fmt: skip
+              help=f"Size of {guest_files.SHARED_DEVICE}, shared by all nodes. [none]")  # fmt: skip
 @_post_delay_option
 @click.option("--kernel", type=click.Path(path_type=Path), help="An own UML binary …")
 @click.option("--modules", type=click.Path(path_type=Path), help="… and its lib/modules folder.")
@@ -87,7 +89,7 @@ def up(
 ) -> None:
     """Build what is missing, boot all nodes and roll the cluster out.
 
-    A lab that exists keeps its shape and its disks: what is off is booted.
+    A lab that exists keeps its nodes and disks: nodes that are off are booted.
     """
     requirements.require_root()
     wanted = {
@@ -198,10 +200,10 @@ def ssh(name: str, node: str, command: tuple[str, ...]) -> None:
 @lab.command()
 @name_option
 @click.argument("node")
-@click.option("-f", "--follow", is_flag=True, help="Go on as more comes.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines are added.")
 @click.option("--bmc", is_flag=True, help="The BMC's log instead of the console.")
 def logs(name: str, node: str, follow: bool, bmc: bool) -> None:
-    """Show a node's console since it was switched on."""
+    """Show a node's console log since its power on."""
     requirements.require_root()
     found = lab_state.load(name)
     machine_ = found.spec.node(node)
@@ -218,7 +220,7 @@ def logs(name: str, node: str, follow: bool, bmc: bool) -> None:
 @_post_delay_option
 @output_option
 def power(name: str, node: str, action: str, post_delay: float | None, output: str) -> None:
-    """Cut or give a node's power, as its BMC would."""
+    """Switch a node's power off or on, as its BMC would."""
     requirements.require_root()
     found = lab_state.load(name)
     machine_ = found.spec.node(node)
@@ -262,13 +264,13 @@ def link(*, name: str, node: str, cable: str, action: str, delay: float, loss: f
 @lab.command("kernel-check")
 @click.option("--config", default="running", show_default=True, metavar="FILE|running",
               help="A kernel's configuration.")  # fmt: skip
-@click.option("--for", "purpose", type=click.Choice(kernelconfig.PURPOSES), default="storage",
-              show_default=True, help="What that kernel is to do.")  # fmt: skip
+@click.option("--for", "purpose", type=click.Choice(kernel_config.PURPOSES), default="storage",
+              show_default=True, help="The role of the node with that kernel.")  # fmt: skip
 @output_option
 def kernel_check(config: str, purpose: str, output: str) -> None:
-    """Compare a kernel's configuration with what a node needs, and say what for."""
-    missing = kernelconfig.missing(
-        kernelconfig.parse_config(kernelconfig.read(config)), kernelconfig.fragment(purpose)
+    """Compare a kernel's configuration with the options a node needs; show why it needs them."""
+    missing = kernel_config.missing_options(
+        kernel_config.parse_config(kernel_config.read(config)), kernel_config.fragment(purpose)
     )
 
     def text() -> None:

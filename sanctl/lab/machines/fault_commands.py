@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The commands of `sanctl lab` that break things, and `heal`, which undoes them all."""
+"""The commands `sanctl lab`: partition, cut, disk, clock, kill, fill; heal undoes them all."""
 
 from __future__ import annotations
 
 import click
 
 from sanctl.errors import CommandError, Problem, UsageError
-from sanctl.lab.machines import faults, network_cuts, requirements
+from sanctl.lab.machines import network_cuts, node_faults, requirements
+from sanctl.lab.machines.command_options import CABLES, name_option, network_named, require_up
 from sanctl.lab.machines.network_cuts import Cut
-from sanctl.lab.machines.options import CABLES, name_option, network_named, require_up
 from sanctl.system.runner import LocalRunner
 
-_ACTIONS = click.Choice([each.value for each in faults.Disk])
+_ACTIONS = click.Choice([each.value for each in node_faults.DiskBehaviour])
 
 
 @click.command()
@@ -21,8 +21,8 @@ _ACTIONS = click.Choice([each.value for each in faults.Disk])
 def partition(*, name: str, cable: str, sides: tuple[str, ...]) -> None:
     """Split a network: `sanctl lab partition sync n1 -- n2,n3`, undone by `… sync heal`.
 
-    Nodes on different sides no longer hear each other; who is not named hears all. The nodes stay
-    in reach of this machine and of their BMCs, as over a management network.
+    No packet passes between nodes on different sides; a node that is not named reaches all. This
+    machine and the BMCs still reach every node, as over a management network.
     """
     requirements.require_root()
     lab = require_up(name)
@@ -71,8 +71,13 @@ def disk(*, name: str, node: str, does: str, number: int, sectors: tuple[int, ..
     """Make a data disk fail, hang or work again, beneath its mounted filesystem."""
     requirements.require_root()
     lab = require_up(name)
-    faults.break_disk(
-        lab, lab.spec.node(node), number, faults.Disk(does), LocalRunner(), sectors=sectors
+    node_faults.break_disk(
+        lab,
+        lab.spec.node(node),
+        number,
+        node_faults.DiskBehaviour(does),
+        LocalRunner(),
+        sectors=sectors,
     )
 
 
@@ -84,7 +89,7 @@ def clock(*, name: str, node: str, seconds: int) -> None:
     """Set a node's clock to the right time plus SECONDS (0: to the right time)."""
     requirements.require_root()
     lab = require_up(name)
-    faults.jump_clock(lab, lab.spec.node(node), seconds, LocalRunner())
+    node_faults.jump_clock(lab, lab.spec.node(node), seconds, LocalRunner())
 
 
 @click.command()
@@ -95,20 +100,20 @@ def kill(*, name: str, node: str, daemon: str) -> None:
     """Kill a daemon of a node (SIGKILL), such as corosync or pacemaker-controld."""
     requirements.require_root()
     lab = require_up(name)
-    faults.kill_daemon(lab, lab.spec.node(node), daemon, LocalRunner())
+    node_faults.kill_daemon(lab, lab.spec.node(node), daemon, LocalRunner())
 
 
 @click.command()
 @name_option
 @click.argument("node")
-@click.argument("place", type=click.Choice([each.value for each in faults.Place]))
-@click.option("--free", is_flag=True, help="Give the room back.")
+@click.argument("place", type=click.Choice([each.value for each in node_faults.FilledFilesystem]))
+@click.option("--free", is_flag=True, help="Free the filled space again.")
 def fill(*, name: str, node: str, place: str, free: bool) -> None:
     """Fill a node's pool or its root filesystem to the last block."""
     requirements.require_root()
     lab = require_up(name)
-    act = faults.empty if free else faults.fill
-    act(lab, lab.spec.node(node), faults.Place(place), LocalRunner())
+    act = node_faults.free_filesystem if free else node_faults.fill_filesystem
+    act(lab, lab.spec.node(node), node_faults.FilledFilesystem(place), LocalRunner())
 
 
 @click.command()
@@ -116,7 +121,7 @@ def fill(*, name: str, node: str, place: str, free: bool) -> None:
 def heal(*, name: str) -> None:
     """Undo every fault: cables, cuts, power, disks, clocks, full filesystems."""
     requirements.require_root()
-    left = faults.heal(require_up(name), LocalRunner())
+    left = node_faults.heal(require_up(name), LocalRunner())
     if left:
         raise CommandError(
             Problem(

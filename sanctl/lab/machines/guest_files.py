@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the laboratory puts into a node besides Debian's packages. Pure: paths and contents.
+"""Files and packages that a node gets: init, fstab, sshd, hosts file, its identity. Pure.
 
-Two parts: `image_files` goes into the image that all nodes share, `identity_files` is what makes
-one node differ from the others and reaches it on a small config disk (a plain tar file). A node's
-first process applies it before systemd starts, so nothing ever runs with a shared identity.
+`image_files` go into the image that all nodes share. `identity_files` differ from node to node and
+are on a small config disk (a plain tar file); a node's first process applies them before systemd
+starts, so that no process ever runs with a shared identity.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _COMMON_PACKAGES = (
     "open-iscsi", "multipath-tools", "libiscsi-bin", "sg3-utils", "lsscsi", "fio",
 )  # fmt: skip
 
-# Started at boot by their packages, wanted by nobody here until the rollout says so: each costs
-# boot time, and a node must not join a cluster or look for targets because of an image.
+# Enabled by their packages, not needed before the rollout enables them: each costs boot time, and
+# a node must not join a cluster or look for targets because of an image.
 _NOT_ENABLED = (
     "corosync.service", "corosync-qdevice.service", "corosync-qnetd.service",
     "pacemaker.service", "rtslib-fb-targetctl.service", "logd.service",
@@ -136,7 +136,7 @@ class GuestFile(NamedTuple):
 
 
 def packages(release: str) -> tuple[str, ...]:
-    """What a node has installed. All of it: nodes have no way out to fetch more."""
+    """All packages of a node: nodes have no network to fetch more by."""
     fence = ("fence-agents-ipmilan", "fence-agents-sbd")
     return (*_COMMON_PACKAGES, *(("fence-agents",) if release == "bookworm" else fence))
 
@@ -159,7 +159,7 @@ def masked_units() -> tuple[str, ...]:
 
 
 def disabled_units() -> tuple[str, ...]:
-    """Units that do not start by themselves until somebody enables them."""
+    """Units that the rollout enables where it needs them."""
     return _NOT_ENABLED
 
 
@@ -172,7 +172,7 @@ def data_mounts(spec: LabSpec) -> tuple[tuple[str, str], ...]:
 def identity_files(
     spec: LabSpec, node: NodeSpec, *, machine_id: str, host_key: str, login_key: str
 ) -> dict[str, GuestFile]:
-    """Files that make this node itself, by path."""
+    """The files that differ from node to node, by path."""
     fstab = ["/dev/ubda / ext4 defaults 0 1"]
     disks = {}
     if node.role is Role.STORAGE and spec.disks:
@@ -180,7 +180,7 @@ def identity_files(
             f"/dev/mapper/{DISK_PREFIX}{number} {mount} ext4"
             " defaults,nofail,x-systemd.requires=lab-disks.service 0 2"
             for number, (_label, mount) in enumerate(data_mounts(spec), start=1)
-            # One that is cached is mounted by what the rollout puts there.
+            # A disk with flash in front is mounted by the unit that the rollout installs.
             if number > 1 or not spec.has_flash
         ]
         numbers = " ".join(str(number) for number in range(1, spec.all_disks + 1))

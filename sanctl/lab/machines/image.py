@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The image all nodes boot from: built once, kept under a digest of everything that went in."""
+"""The root filesystem image that all nodes boot from: built with mmdebstrap, cached by a digest."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ROOT_SIZE_MIB = 4096
 _BUILD_DEADLINE_S = 1200.0
 _MKFS_DEADLINE_S = 300.0
 
-# Told what a long step is at.
-Tick = Callable[[str], None]
+# Called with the line to show for a long step's progress.
+ShowProgress = Callable[[str], None]
 
 
 def image_path(release: str, source: AptSource) -> Path:
-    """Where the image with exactly these inputs is, or will be."""
+    """Return the folder of the image with exactly these inputs, built or not."""
     files = {
         path: [file.content.decode(), file.mode] for path, file in guest_files.image_files().items()
     }
@@ -44,17 +44,17 @@ def image_path(release: str, source: AptSource) -> Path:
     return CACHE_ROOT / f"node-{release}-{digest(*inputs)}"
 
 
-def ensure(release: str, source: AptSource, runner: Runner, tick: Tick) -> Path:
+def ensure(release: str, source: AptSource, runner: Runner, tick: ShowProgress) -> Path:
     """Return the folder with the nodes' image `root.img`, building it if it is not there.
 
     Raises:
-        CommandError: the build failed; nothing but its log is left of it.
+        CommandError: the build failed; only its log is left.
     """
     wanted = image_path(release, source)
     with locked(CACHE_ROOT / ".lock"):
         if (wanted / "root.img").exists():
             return wanted
-        with scratch(f"node-{release}") as work:
+        with build_folder(f"node-{release}") as work:
             root = work / "root"
             run_logged(
                 mmdebstrap_argv(
@@ -84,13 +84,13 @@ def _forget_old_images(release: str, current: Path) -> None:
     used = {lab.image for lab in map(lab_state.find, lab_state.names()) if lab is not None}
     a_day_ago = time.time() - 86400
     for folder in CACHE_ROOT.glob(f"node-{release}-*"):
-        # A young one may belong to a lab that is just being made.
+        # A younger one may belong to a laboratory that another command is creating.
         if folder != current and folder not in used and folder.stat().st_mtime < a_day_ago:
             shutil.rmtree(folder)
 
 
 def customise(root: Path) -> None:
-    """Make a freshly installed tree the laboratory's node image."""
+    """Turn a freshly installed Debian tree into the laboratory's node image."""
     for unit in guest_files.masked_units():
         link = root / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)
@@ -104,8 +104,8 @@ def customise(root: Path) -> None:
                 link.is_symlink() and link.name in guest_files.masked_units()
             ):
                 link.unlink()
-    # Made when the packages were installed, hence the same in every node: gone, so that a node
-    # without its own would rather fail than use them.
+    # Made when the packages were installed, hence the same in every node: removed, so that sshd
+    # fails in a node that has none of its own.
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (root / "etc/iscsi/initiatorname.iscsi").unlink(missing_ok=True)
@@ -124,7 +124,7 @@ def customise(root: Path) -> None:
 def make_ext4(
     folder: Path | None, target: Path, *, size_mib: int, label: str, runner: Runner
 ) -> None:
-    """Make a sparse ext4 image, holding what a folder holds."""
+    """Make a sparse ext4 image with the contents of a folder, or an empty one."""
     content = ("-d", str(folder)) if folder else ()
     runner.run(
         ["mke2fs", "-q", "-F", "-t", "ext4", "-L", label, "-m", "0",
@@ -135,14 +135,14 @@ def make_ext4(
 
 
 def build_log(what: str) -> Path:
-    """The log of the latest build of something."""
+    """Return the log file of the latest build of an image or kernel."""
     CACHE_ROOT.mkdir(parents=True, exist_ok=True)
     return CACHE_ROOT / f"build-{what}.log"
 
 
 @contextmanager
-def scratch(what: str) -> Iterator[Path]:
-    """A work folder in the cache that is gone afterwards, come what may."""
+def build_folder(what: str) -> Iterator[Path]:
+    """Make a work folder in the cache, and remove it afterwards in any case."""
     log = build_log(what)
     log.unlink(missing_ok=True)
     work = CACHE_ROOT / f".building-{what}-{os.getpid()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The lab's kernel: User Mode Linux, with the small tree of libraries its binary runs in.
+"""The User Mode Linux binary and modules that nodes run, with the libraries of its own release.
 
 The newest UML is several times faster than the one of a stable release, but wants a newer C
 library than the host may have. So its binary always runs in a chroot with libraries of its own
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.lab.machines.apt import AptSource, mmdebstrap_argv
-from sanctl.lab.machines.image import Tick, build_log, make_ext4, scratch
+from sanctl.lab.machines.image import ShowProgress, build_folder, build_log, make_ext4
 from sanctl.lab.machines.lab_state import CACHE_ROOT, locked
 from sanctl.lab.machines.process import run_logged
 from sanctl.lab.machines.spec import digest
@@ -30,18 +30,18 @@ def ensure(
     release: str,
     source: AptSource,
     runner: Runner,
-    tick: Tick,
+    tick: ShowProgress,
     *,
     own_kernel: Path | None = None,
     own_modules: Path | None = None,
 ) -> Path:
     """Return a folder with `tree/`, the binary `linux` and the modules in `modules.img`.
 
-    The newest release's package is taken where the mirror has it, else the nodes' release's.
+    The package of the newest release is used where the mirror has it, else the nodes' release's.
 
     Raises:
-        CommandError: no kernel could be had.
-        ConfigError: the own kernel or its modules are not what is needed.
+        CommandError: no kernel package could be installed.
+        ConfigError: `own_kernel` or `own_modules` are missing or no modules folder.
     """
     try:
         base = _packaged(_NEWEST, source, runner, tick)
@@ -52,12 +52,12 @@ def ensure(
     return _own(base, own_kernel, own_modules, runner)
 
 
-def _packaged(suite: str, source: AptSource, runner: Runner, tick: Tick) -> Path:
+def _packaged(suite: str, source: AptSource, runner: Runner, tick: ShowProgress) -> Path:
     wanted = CACHE_ROOT / f"kernel-{suite}-{digest(_FORMAT, suite, *source[:2])}"
     with locked(CACHE_ROOT / ".kernel.lock"):
         if (wanted / "linux").exists():
             return wanted
-        with scratch(f"kernel-{suite}") as work:
+        with build_folder(f"kernel-{suite}") as work:
             result = work / "result"
             result.mkdir()
             tree = result / "tree"
@@ -112,7 +112,7 @@ def _own(base: Path, kernel: Path, modules: Path | None, runner: Runner) -> Path
     with locked(CACHE_ROOT / ".kernel.lock"):
         if (wanted / "linux").exists():
             return wanted
-        with scratch("kernel-own") as work:
+        with build_folder("kernel-own") as work:
             result = work / "result"
             result.mkdir()
             shutil.copy2(kernel, result / "linux")
@@ -127,13 +127,3 @@ def _pack_modules(folder: Path, target: Path, runner: Runner) -> None:
     """Put the modules (folders named by kernel version) into an image that nodes mount."""
     used = sum(path.stat().st_size + 4096 for path in folder.rglob("*") if path.is_file())
     make_ext4(folder, target, size_mib=used * 5 // 4 // 2**20 + 32, label="modules", runner=runner)
-
-
-def show_config(kernel: Path, runner: Runner) -> str:
-    """Return the configuration a lab kernel was built with."""
-    return runner.run(
-        ["unshare", "--mount", "sh", "-c",
-         'mount -t proc proc "$1/tree/proc" && mount --bind "$1" "$1/tree/run/kernel" &&'
-         ' exec chroot "$1/tree" /run/kernel/linux --showconfig', "showconfig", str(kernel)],
-        timeout_s=30.0,
-    ).stdout  # fmt: skip

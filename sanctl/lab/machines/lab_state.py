@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where a laboratory keeps its things on this machine, and what it remembers of itself."""
+"""A laboratory's files on this machine: lab.json, ssh configuration, BMC password, locks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ BMC_USER = "admin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """A laboratory that exists on this machine: its specification and its places.
+    """A laboratory that exists on this machine: its specification and its files.
 
-    This is what the rollout and the tests get: `machines`, `ssh_config`, `enter()` and
-    `bmc_password()` are all that one needs to reach the nodes.
+    `machines`, `ssh_config`, `enter()` and `bmc_password()` are all that rollout and tests need to
+    reach the nodes.
     """
 
     spec: LabSpec
@@ -45,12 +45,12 @@ class Lab:
 
     @property
     def directory(self) -> Path:
-        """Its state on disk; also the place for what a rollout wants to keep per lab."""
+        """The laboratory's files on disk, those of the rollout included."""
         return STATE_ROOT / self.name
 
     @property
     def run_directory(self) -> Path:
-        """What lives only while it is up."""
+        """The files that exist only while the laboratory is up."""
         return RUN_ROOT / self.name
 
     @property
@@ -78,7 +78,7 @@ class Lab:
         return self.directory / "nodes" / node.name
 
     def console_log(self, node: NodeSpec) -> Path:
-        """Where a node's console goes."""
+        """The log file of a node's console."""
         return self.node_directory(node) / "console.log"
 
     def bmc_password(self) -> str:
@@ -86,22 +86,22 @@ class Lab:
         return self.bmc_password_file.read_text().strip()
 
     def enter(self, *argv: str) -> tuple[str, ...]:
-        """Turn a command into one that runs inside the lab's network."""
+        """Return the command line that runs a command in the laboratory's network namespace."""
         return ("nsenter", f"--net={self.namespace_path}", *argv)
 
     def ssh_argv(
         self, node: NodeSpec, *command: str, options: tuple[str, ...] = ()
     ) -> tuple[str, ...]:
-        """The command that logs in to a node, or runs something there."""
+        """Return the command line that logs in to a node, or runs a command there."""
         return self.enter("ssh", "-F", str(self.ssh_config), *options, node.name, *command)
 
     def is_up(self) -> bool:
-        """Whether its network exists; then its nodes can be powered."""
+        """Whether the laboratory's network exists: then its nodes can be switched on."""
         return self.namespace_path.exists()
 
 
 def save(lab: Lab) -> None:
-    """Remember a laboratory."""
+    """Write a laboratory's lab.json."""
     data = {
         "schema": 1,
         "spec": lab.spec.as_json(),
@@ -137,7 +137,7 @@ def find(name: str) -> Lab | None:
 
 
 def names() -> list[str]:
-    """The laboratories on this machine."""
+    """Return the names of the laboratories on this machine."""
     return sorted(path.parent.name for path in STATE_ROOT.glob("*/lab.json"))
 
 
@@ -178,7 +178,7 @@ def write_ssh_config(lab: Lab, host_keys: dict[str, str]) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; whoever comes second waits."""
+    """Hold an exclusive lock on a file; a second process waits for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

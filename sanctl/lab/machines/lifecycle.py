@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A laboratory's life: up, down, destroy. Each leaves either the whole thing or nothing."""
+"""Creates, boots, stops and destroys a whole laboratory; one node's power is in node_power."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def create(
 
 
 def start(lab: Lab, progress: Progress, *, runner: Runner | None = None) -> None:
-    """Boot every node that is off and wait until all can be logged in to.
+    """Boot every node that is off and wait until all answer over ssh.
 
-    If this fails, what it started is ended again.
+    If this fails, the processes it started are ended again.
 
     Raises:
         CommandError, NotConverged: a node did not boot; its console's last lines are in the text.
@@ -108,16 +108,16 @@ def start(lab: Lab, progress: Progress, *, runner: Runner | None = None) -> None
 
 
 def stop(lab: Lab, *, runner: Runner | None = None, sync: bool = True) -> None:
-    """End everything that runs for a laboratory. Its disks stay.
+    """End all processes and networks of a laboratory. Its disks stay.
 
-    Nodes are told to write out what they hold first, as a lab that is put away is no fault test.
+    Nodes run `sync` first, unless `sync` is false: `sanctl lab down` is no power cut.
     """
     runner = runner or LocalRunner()
     if sync and lab.is_up():
         _sync_all(lab, runner)
     with lab_state.locked(_lock_of(lab)):
-        # BMCs, shared ssh connections, the nodes, and whatever somebody else still runs in there:
-        # first, as a BMC may be about to switch a node on again.
+        # BMCs, shared ssh connections, nodes, and any other process in the namespace: first, as a
+        # BMC may be about to switch a node on again.
         process.end_namespace(lab.namespace_path)
         for node in lab.machines:
             node_power.power_off(lab, node)
@@ -132,7 +132,7 @@ def destroy(lab: Lab, *, runner: Runner | None = None) -> None:
 
 
 def leftovers(name: str) -> list[str]:
-    """Name everything that still runs or is mounted for a laboratory; empty after `stop`."""
+    """Return every process, mount and namespace left of a laboratory; empty after `stop`."""
     found = []
     namespace = Path(f"/run/netns/sanctl-{name}")
     if namespace.exists():
@@ -150,7 +150,7 @@ def leftovers(name: str) -> list[str]:
 
 
 def _make_files(lab: Lab, runner: Runner) -> None:
-    # Left empty by a removal. What is not empty may be another command's, at work on it.
+    # An empty folder is left by a removal. One with files may be another command's, at work.
     with suppress(OSError):
         lab.directory.rmdir()
     lab.directory.mkdir(parents=True, mode=0o700)
@@ -180,7 +180,7 @@ def _make_files(lab: Lab, runner: Runner) -> None:
             if lab.spec.has_flash:
                 _make_blank(folder / f"disk{lab.spec.all_disks}.raw", lab.spec.flash_mib)
         if lab.spec.sees_shared_disk(node):
-            # One file in each node's folder, which is all that a node is shown.
+            # A hard link in each node's folder: a node sees no other folder.
             shared = lab.directory / "shared.raw"
             if not shared.exists():
                 _make_blank(shared, lab.spec.shared_mib)
@@ -265,7 +265,7 @@ def _sync_all(lab: Lab, runner: Runner) -> None:
 
 
 def _for_each(nodes: tuple[NodeSpec, ...], work: Callable[[NodeSpec, Event], None]) -> None:
-    """Do something for all nodes at once. The first failure, or an interrupt, abandons the rest."""
+    """Run a function for all nodes in parallel; the first failure or interrupt ends the rest."""
     abandoned = Event()
     pool = ThreadPoolExecutor(max_workers=len(nodes))
     try:

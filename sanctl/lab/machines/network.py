@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A laboratory's networks: bridges and taps inside one network namespace of its own."""
+"""A laboratory's bridges and taps in its network namespace; a cable pulled, plugged, delayed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIMEOUT_S = 30.0
 
 
 def bridge_commands(spec: LabSpec) -> str:
-    """The `ip -batch` lines that make the networks."""
+    """Return the `ip -batch` lines that make bridges, taps and BMC addresses."""
     lines = ["link set lo up"]
     for network in Network:
         lines += [
@@ -35,10 +35,10 @@ def bridge_commands(spec: LabSpec) -> str:
 
 
 def create(lab: Lab, runner: Runner) -> None:
-    """Make the namespace and all that is in it; nothing is left of it if a step fails."""
+    """Make the network namespace with bridges and taps; if a step fails, remove it again."""
     runner.run(["ip", "netns", "add", lab.namespace], timeout_s=_TIMEOUT_S)
     try:
-        # Link-local addresses would wait for duplicates and send chatter nobody reads.
+        # IPv6 link-local addresses would only cost duplicate address detection and multicasts.
         runner.run(
             lab.enter("sysctl", "-q", "-w", "net.ipv6.conf.default.disable_ipv6=1",
                       "net.ipv6.conf.all.disable_ipv6=1"),
@@ -69,13 +69,13 @@ def plug(
     delay_ms: float = 0.0,
     loss_pct: float = 0.0,
 ) -> None:
-    """Put a cable back, good as new or worse: what the node sends is delayed or lost.
+    """Plug a cable in; with `delay_ms` or `loss_pct` what the node sends is delayed or lost.
 
     Raises:
-        CommandError: the node could not be told to worsen, or no longer worsen, what it sends.
+        CommandError: the node did not set or remove its netem queue.
     """
     _ip(lab, runner, "link", "set", node.tap(network), "master", network.value)
-    # A node is only asked when there is something to change: it may be off, or hang.
+    # No command runs on the node unless there is a queue to change: it may be off, or hang.
     marker = lab.run_directory / f"impaired-{node.name}-{network}"
     if delay_ms or loss_pct or marker.exists():
         argv = impair_argv(network, delay_ms=delay_ms, loss_pct=loss_pct)
@@ -87,18 +87,18 @@ def plug(
 
 
 def unplug(lab: Lab, node: NodeSpec, network: Network, runner: Runner) -> None:
-    """Pull a cable: from now on what either side sends is lost, and no error tells them."""
+    """Pull a cable: packets of both directions are lost, without an error or a lost carrier."""
     _ip(lab, runner, "link", "set", node.tap(network), "nomaster")
 
 
 def is_plugged(lab: Lab, node: NodeSpec, network: Network, runner: Runner) -> bool:
-    """Whether a node's cable is in."""
+    """Whether a node's cable is plugged in."""
     shown = _ip(lab, runner, "-o", "link", "show", "dev", node.tap(network))
     return f" master {network} " in shown
 
 
 def impair_argv(network: Network, *, delay_ms: float, loss_pct: float) -> tuple[str, ...]:
-    """The command a node runs to worsen what it sends.
+    """Return the command that a node runs to delay or lose what it sends.
 
     It runs in the node because lab kernels have netem, while a host's kernel may not.
     """

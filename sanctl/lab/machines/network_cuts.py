@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Cuts between nodes: who no longer hears whom, on which network, wholly or in part.
+"""Partitions and lossy directions between nodes, as BPF packet filters on their taps.
 
-A cut works on the receiver's tap, by the sender's MAC: any pair and either direction can be cut
-by itself. The host's own address is never cut, so the way by which the lab reaches its nodes, and
-by which nodes reach the BMCs, stays open on a partitioned network, as a management network would.
+A filter sits on the receiver's tap and drops by the sender's MAC: any pair of nodes and either
+direction can be cut by itself. This machine's own address is never cut, so ssh to the nodes, and
+the nodes' way to the BMCs, stay open on a partitioned network, as on a management network.
 
 The filters are classic BPF programs, because that is what every kernel's `tc` understands
 without netem, act_gact or an nft program: a lab's host may be any machine.
@@ -33,7 +33,7 @@ _DROP, _NEXT_FILTER = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Cut:
-    """What `source` sends on a network does not reach `target`, or only some of it does."""
+    """Packets that `source` sends to `target` on a network are dropped, all or a part."""
 
     network: Network
     source: str
@@ -42,7 +42,7 @@ class Cut:
 
 
 def partition(network: Network, sides: Sequence[Iterable[str]]) -> frozenset[Cut]:
-    """Return the cuts that keep each side of a network from hearing any other."""
+    """Return the cuts between the sides of a partition, in both directions."""
     return frozenset(
         Cut(network=network, source=source, target=target)
         for one, other in combinations([tuple(side) for side in sides], 2)
@@ -53,7 +53,7 @@ def partition(network: Network, sides: Sequence[Iterable[str]]) -> frozenset[Cut
 
 
 def parse_sides(arguments: Sequence[str], spec: LabSpec, network: Network) -> list[list[str]]:
-    """Read `n1 -- n2,n3`: the sides of a partition; whoever is not named hears both.
+    """Read `n1 -- n2,n3`: the sides of a partition; a node that is not named reaches both.
 
     Raises:
         UsageError: a node is unknown, not on that network, named twice, or there is one side only.
@@ -145,9 +145,9 @@ def change(
         after = frozenset({*(c for c in before if _direction(c) not in replaced), *added})
         touched = {_tap(lab, cut) for cut in (before ^ after)}
         if touched:
-            # Remembered first: what may be in force must be known to `heal`.
+            # Written first: `heal` must know every cut that may be in force.
             _write(lab, before | after)
-            # No filter to delete is no failure of the batch.
+            # Exit status 1 also when there was no filter to delete.
             runner.run(
                 lab.enter("tc", "-force", "-batch", "-"),
                 stdin=filter_commands(lab.spec, after, touched),
@@ -160,7 +160,7 @@ def change(
 
 
 def _prove(lab: Lab, runner: Runner, cuts: frozenset[Cut], taps: Iterable[str]) -> None:
-    """Read back what the kernel holds: `tc -force` goes on after an error."""
+    """Count the filters in the kernel: `tc -force` goes on after an error."""
     for tap in taps:
         shown = runner.run(
             lab.enter("tc", "filter", "show", "dev", tap, "egress"), timeout_s=_TIMEOUT_S

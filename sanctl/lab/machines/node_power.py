@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One node as a machine: its power, and nothing of what runs on it.
+"""Switches one node on and off: starts its kernel, kills all its processes as a power cut does.
 
 A node is a session of processes that starts with `nsenter` into the lab's network and `unshare`
 into a process and mount namespace of its own. Killing that session is a true power cut: the
@@ -38,10 +38,10 @@ mount --bind "$node" "$tree/run/node"
 mount --bind "$image" "$tree/run/image"
 mount --bind "$kernel" "$tree/run/kernel"
 export TMPDIR=/tmp HOME=/tmp
-# When a guest reboots, User Mode Linux starts what it was started as, with all its files still
-# open: the taps among them, which would be busy. So by then that name is a program that only
-# fails, and the kernel is started anew from here. Its command line is a seed to it: the one on
-# the config disk has been used.
+# When a guest reboots, User Mode Linux executes the name it was started by, with all its files
+# still open: the taps among them, which would be busy. So by then that name is a program that only
+# fails, and this loop starts the kernel again. A seed goes on its command line: the one on the
+# config disk has been used.
 while :; do
     ln -sf /run/kernel/linux "$node/started"
     (sleep 5; rm -f "$node/started"; cp /bin/false "$node/started") &
@@ -62,7 +62,7 @@ class Power(StrEnum):
 
 
 def kernel_arguments(lab: Lab, node: NodeSpec) -> tuple[str, ...]:
-    """What the node's kernel is started with."""
+    """Return the command line of a node's kernel."""
     spec = lab.spec
     disks = []
     if node.role is Role.STORAGE:
@@ -100,13 +100,13 @@ def kernel_arguments(lab: Lab, node: NodeSpec) -> tuple[str, ...]:
 
 
 def power(lab: Lab, node: NodeSpec) -> Power:
-    """Whether a node has power: from the moment it is switched on, POST included."""
+    """Return whether a node has power: from power on, POST included."""
     process = Process.load(lab.node_directory(node) / "pid")
     return Power.ON if process is not None and process.is_alive() else Power.OFF
 
 
 def power_on(lab: Lab, node: NodeSpec, *, post_delay_s: float) -> None:
-    """Switch a node on; it begins to boot after its POST. A node that is on stays as it is."""
+    """Switch a node on; it boots after its POST. A node that is on is left alone."""
     if not lab.is_up():
         raise Refused(
             Problem("SAN-LAB-004", f"lab {lab.name} is down", f"sanctl lab up --name {lab.name}")
@@ -135,10 +135,10 @@ def power_on(lab: Lab, node: NodeSpec, *, post_delay_s: float) -> None:
 
 
 def power_off(lab: Lab, node: NodeSpec) -> None:
-    """Cut a node's power. Returns when nothing of it is left.
+    """Cut a node's power. Returns when no process of the node is left.
 
     Raises:
-        CommandError: a process of it survives.
+        CommandError: a process of the node survives.
     """
     folder = lab.node_directory(node)
     with locked(folder / "power.lock"):
@@ -150,10 +150,10 @@ def power_off(lab: Lab, node: NodeSpec) -> None:
 
 
 def check_alive(lab: Lab, node: NodeSpec) -> None:
-    """Check that a node which should be booting has not gone off.
+    """Check that a node which should be booting has not powered off.
 
     Raises:
-        CommandError: it went off; its console's last lines say why.
+        CommandError: the node is off; the end of its console is in the text.
     """
     if power(lab, node) is Power.OFF:
         raise CommandError(
@@ -184,10 +184,10 @@ def _write_config_disk(lab: Lab, node: NodeSpec) -> None:
 
 
 def _forget_running_state(lab: Lab, node: NodeSpec) -> None:
-    """Forget what ended with the power.
+    """Remove the files of state that ended with the node's power.
 
-    The shared ssh connection is taken away, so that nobody waits on a dead one (its process ends
-    by itself when the keep-alives stay unanswered); so is the memory of worsened links.
+    The socket of the shared ssh connection is removed, so that no command waits on a dead one (its
+    process ends when the keep-alives stay unanswered), and the markers of delayed or lossy links.
     """
     (lab.run_directory / f"ssh-{node.name}").unlink(missing_ok=True)
     for marker in lab.run_directory.glob(f"impaired-{node.name}-*"):

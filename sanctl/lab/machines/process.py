@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Long-lived processes of the laboratory: each leads a session of its own, and ends whole."""
+"""Long-lived processes of a laboratory: each starts a session, and is killed with all of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 0.02
 
 
 class Process:
-    """A process known by its id and start time, so that a reused id is never mistaken for it."""
+    """A process, known by its id and start time: a reused id is never mistaken for it."""
 
     __slots__ = ("pid", "started")
 
@@ -32,7 +32,7 @@ class Process:
 
     @classmethod
     def load(cls, path: Path) -> Process | None:
-        """Read what `save` wrote; None when there is nothing (or nothing sound) to read."""
+        """Read what `save` wrote; None if the file is missing or damaged."""
         try:
             pid, started = path.read_text().split()
             return cls(int(pid), started)
@@ -40,11 +40,11 @@ class Process:
             return None
 
     def save(self, path: Path) -> None:
-        """Remember it for other commands."""
+        """Write the id and start time to a file for other commands."""
         path.write_text(f"{self.pid} {self.started}\n")
 
     def is_alive(self) -> bool:
-        """Whether it still runs; one that ended and was not collected yet does not."""
+        """Whether the process still runs; a zombie does not."""
         _collect(self.pid)
         state, started = _stat(self.pid)
         return started == self.started and state not in ("Z", "X", "")
@@ -87,7 +87,7 @@ def run_logged(
 ) -> None:
     """Run a long program to its end with its output in `log`; `tick` gets its latest line.
 
-    It is ended, whole, when this is interrupted.
+    If this function is interrupted, the program and all its children are killed.
 
     Raises:
         CommandError: it failed, is missing or took too long.
@@ -115,10 +115,10 @@ def run_logged(
 
 
 def end_session(process: Process) -> None:
-    """Kill a session leader and everything in its session at once, and wait until it is gone.
+    """Kill a session leader and all processes of its session, and wait until they are gone.
 
     Raises:
-        CommandError: something is left after the deadline (stuck in the kernel).
+        CommandError: a process is left after the deadline (uninterruptible in the kernel).
     """
     deadline = time.monotonic() + _KILL_DEADLINE_S
     while True:
@@ -136,10 +136,10 @@ def end_session(process: Process) -> None:
 
 
 def end_namespace(netns: Path) -> None:
-    """Kill everything that lives in a network namespace, and wait until nothing does.
+    """Kill all processes in a network namespace, and wait until they are gone.
 
     Raises:
-        CommandError: something is left after the deadline.
+        CommandError: a process is left after the deadline.
     """
     deadline = time.monotonic() + _KILL_DEADLINE_S
     while left := namespace_members(netns):
@@ -211,7 +211,7 @@ def _stat(pid: int) -> tuple[str, str]:
 
 
 def _collect(pid: int) -> None:
-    """Take the status of an ended child, so that it does not stay as a zombie."""
+    """Reap a child that has ended, so that it does not stay a zombie."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

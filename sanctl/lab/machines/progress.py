@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Shows what a laboratory is busy with: on a terminal live, elsewhere a line per finished step."""
+"""Progress of a long `sanctl lab` command: a spinner on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Progress:
 
     @contextmanager
     def step(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Show a spinner with the seconds so far. The body tells now and then what it is at."""
+        """Show a spinner with the seconds so far; the yielded function shows the current step."""
         begin = time.monotonic()
         if not self._console.is_terminal:
             self.say(f"{what} …")
@@ -37,7 +37,7 @@ class Progress:
 
     @contextmanager
     def nodes(self, what: str, names: Sequence[str]) -> Iterator[Callable[[str, str], None]]:
-        """Show which nodes are still being waited for. The body reports each one that is done."""
+        """Show the nodes still waited for; the yielded function reports a node as done."""
         begin = time.monotonic()
         waiting = list(names)
         with self._console.status(f"{what}: waiting for {', '.join(waiting)} …") as status:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether this machine can run a laboratory: every lack is one line that says what to do."""
+"""Whether this machine can run a laboratory: root, tun, programs, memory, disk (SAN-LAB-030)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PROGRAMS = {
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SUPPORTED = {"bookworm": "Debian 12", "trixie": "Debian 13"}
 _MEMORY_RESERVE_MIB = 1024
-# Image, kernel and what the build needs meanwhile.
+# Image, kernel and the space for building them.
 _CACHE_MIB = 4096
 # What a node's root is expected to grow by.
 _ROOT_GROWTH_MIB = 512
 
 
 class HostFacts(NamedTuple):
-    """What the checks look at."""
+    """The facts about this machine that the checks use."""
 
     is_root: bool
     os_id: str
@@ -50,7 +50,7 @@ class HostFacts(NamedTuple):
 
 
 def check(facts: HostFacts, spec: LabSpec) -> list[Problem]:
-    """List what keeps this host from making that lab. Pure."""
+    """Return each requirement of a laboratory that this host does not meet. Pure."""
     problems = []
 
     def lacks(text: str, hint: str) -> None:
@@ -89,8 +89,8 @@ def check(facts: HostFacts, spec: LabSpec) -> list[Problem]:
     return problems
 
 
-def observe() -> HostFacts:
-    """Look at this host."""
+def read_host_facts() -> HostFacts:
+    """Read the facts about this host."""
     release = _os_release()
     path = "/usr/sbin:/usr/bin:/sbin:/bin"
     disk = os.statvfs("/var")
@@ -110,7 +110,7 @@ def observe() -> HostFacts:
 
 
 def check_memory(nodes: int, memory_mib: int, available_mib: int) -> list[Problem]:
-    """Whether that many nodes can be booted now. Pure."""
+    """Return the problem if there is too little free memory for that many nodes. Pure."""
     wanted = nodes * memory_mib + _MEMORY_RESERVE_MIB
     if not nodes or available_mib >= wanted:
         return []
@@ -130,7 +130,7 @@ def require(spec: LabSpec) -> HostFacts:
     Raises:
         Refused: it cannot; all reasons are listed.
     """
-    facts = observe()
+    facts = read_host_facts()
     problems = check(facts, spec)
     if problems:
         raise Refused(*problems)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rolls sanctl out to a laboratory, with the very playbook that an administrator runs.
+"""Runs the Ansible playbook against a laboratory, with an inventory made from its specification.
 
-All that is the laboratory's own here is the inventory: the playbook cannot tell a lab from a rack.
+The playbook is the one for real servers: only the inventory is the laboratory's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(
         lab: a lab that is up.
         progress: where to show what is being done.
         arguments: more arguments for ansible-playbook, such as `--check`.
-        inventory: what to roll out in place of `inventory_of` the lab.
+        inventory: the inventory to use in place of `inventory_of(lab)`.
 
     Raises:
         Refused: there is no ansible-playbook, or no checkout to roll out from.
@@ -91,18 +91,18 @@ def run(
 
 
 def changes(output: str) -> int:
-    """Return the number of changed tasks that a playbook's recap tells."""
+    """Return the number of changed tasks in a playbook's recap."""
     return sum(int(match["changed"]) for match in _RECAP.finditer(output))
 
 
 def last_task(output: str) -> str:
-    """Return the task a playbook was at last."""
+    """Return the last task in a playbook's output."""
     tasks = _TASK.findall(output)
     return tasks[-1] if tasks else "starting"
 
 
 def inventory_of(lab: Lab) -> dict[str, Any]:
-    """Describe a lab's nodes as an administrator would describe servers."""
+    """Return the Ansible inventory of a laboratory, as an administrator would write it."""
     pools = {
         label.removeprefix("sanctl-"): {
             "path": path,
@@ -152,7 +152,7 @@ def _cache(spec: LabSpec) -> dict[str, Any]:
 
 
 def _strategy(spec: LabSpec) -> Strategy:
-    """Two nodes without a third vote have one strategy only."""
+    """Return the strategy: two nodes without a third vote can only have `heartbeat`."""
     is_pair = spec.nodes == 2 and spec.witness_kind is Witness.NONE
     return Strategy.HEARTBEAT if is_pair else Strategy.NODE_MAJORITY
 
@@ -178,7 +178,7 @@ def _host(lab: Lab, node: NodeSpec) -> dict[str, Any]:
 
 
 def _pool_uuid(lab: Lab, label: str) -> str:
-    # Made out of the lab's login key: the same for as long as the lab and its disks exist, another
+    # Derived from the lab's login key: the same for as long as the lab and its disks exist, another
     # one for the next lab of that name.
     key = (lab.directory / "id_ed25519.pub").read_text()
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{key} {label}"))
@@ -211,7 +211,7 @@ def _ansible_playbook() -> str:
 
 
 def _follow(log: Path, tick: Callable[[str], None]) -> Callable[[str], None]:
-    """Return what tells, on every tick, the task the playbook is at."""
+    """Return a progress callback that shows the playbook's current task."""
     begin = time.monotonic()
     shown = ""
 
@@ -219,7 +219,7 @@ def _follow(log: Path, tick: Callable[[str], None]) -> Callable[[str], None]:
         nonlocal shown
         task = last_task(log.read_text(errors="replace")) if log.exists() else "starting"
         tick(task)
-        # Without a terminal the spinner is not seen; a line per role tells that it lives.
+        # Without a terminal there is no spinner: one line for each role shows the progress.
         role = task.split(" : ")[0]
         if role != shown and not sys.stderr.isatty():
             sys.stderr.write(f"rollout: {role} at {time.monotonic() - begin:.0f} s\n")
@@ -229,7 +229,7 @@ def _follow(log: Path, tick: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _tail(log: Path) -> str:
-    """Return the part of the log that tells why: from the first failure on."""
+    """Return the log from its first failure on, or its end if there is no failure."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     failures = [
         number

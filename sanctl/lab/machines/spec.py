@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a laboratory is made of: its nodes, their addresses and sizes. Pure values, no I/O."""
+"""The specification of a laboratory: nodes, roles, addresses, sizes and their limits. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Network(StrEnum):
 
 
 class Role(StrEnum):
-    """What a node is there for."""
+    """The role of a node."""
 
     STORAGE = "storage"
     WITNESS = "witness"
@@ -62,7 +62,7 @@ class Role(StrEnum):
 
 
 class Witness(StrEnum):
-    """Where the vote comes from that makes an even number of storage nodes an odd one."""
+    """The source of the vote that breaks a tie between an even number of storage nodes."""
 
     NODE = "node"
     QNETD = "qnetd"
@@ -71,7 +71,7 @@ class Witness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """One node: name, number and role decide everything else about it."""
+    """One node: its addresses, MACs and networks follow from name, number and role."""
 
     name: str
     id: int
@@ -79,7 +79,7 @@ class NodeSpec:
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """The networks it is plugged into, in the order of its NICs."""
+        """The networks the node is plugged into, in the order of its NICs."""
         match self.role:
             case Role.INITIATOR:
                 return (Network.ISCSI, Network.HEARTBEAT)
@@ -89,40 +89,40 @@ class NodeSpec:
 
     @property
     def has_bmc(self) -> bool:
-        """Whether it has a virtual BMC: what is fenced has one, and only members are fenced."""
+        """Whether the node has a virtual BMC: only cluster members are fenced."""
         return self.role in {Role.STORAGE, Role.WITNESS}
 
     @property
     def bmc_address(self) -> str:
-        """Where its BMC answers."""
+        """The address of the node's BMC."""
         if not self.has_bmc:
             raise ValueError(f"{self.name} has no BMC")
         return f"{Network.HEARTBEAT.subnet}.{200 + self.id}"
 
     @property
     def initiator_iqn(self) -> str:
-        """The name it introduces itself with to a target."""
+        """The node's iSCSI initiator name."""
         return f"iqn.2026-11.net.example:{self.name}"
 
     def address(self, network: Network) -> str:
-        """Its address on one of its networks."""
+        """The node's address on one of its networks."""
         if network not in self.networks:
             raise ValueError(f"{self.name} is not on network {network}")
         return f"{network.subnet}.{self.id}"
 
     def mac(self, network: Network) -> str:
-        """Its MAC on a network. Given, as the guests' own random ones would all be the same."""
+        """The node's MAC on a network. Set: all guests' kernels would draw the same random one."""
         number = list(Network).index(network) + 1
         return f"02:77:00:00:{number:02x}:{self.id:02x}"
 
     def tap(self, network: Network) -> str:
-        """The host's end of that NIC."""
+        """The name of the tap that is this machine's end of the node's NIC."""
         return f"{self.name}-{network}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabSpec:
-    """A laboratory as it was asked for."""
+    """The specification of a laboratory."""
 
     name: str = DEFAULT_NAME
     nodes: int = 3
@@ -132,32 +132,32 @@ class LabSpec:
     disk_mib: int = DEFAULT_DISK_MIB
     disks: int = 1
     flash_mib: int = 0
-    """Size of one more disk, the flash before the first; 0: there is none, and no cache."""
+    """Size of one more disk, the flash in front of the first; 0: no flash, no cache."""
     shared_mib: int = 0
     """Size of one disk that all cluster nodes see, such as SBD's; 0: there is none."""
     post_delay_s: float = DEFAULT_POST_DELAY_S
     witness: str = ""
     """A Witness; empty: a node if the count of nodes is odd, none if it is even."""
     racks: int = 0
-    """How many racks the storage nodes are told to stand in; 0: nothing is told."""
+    """Number of racks that the inventory spreads the storage nodes over; 0: it names no rack."""
 
     @property
     def has_flash(self) -> bool:
-        """Whether the first data disk is cached by one more disk."""
+        """Whether the first data disk has a flash disk in front."""
         return self.flash_mib > 0
 
     @property
     def all_disks(self) -> int:
-        """How many disks a storage node has besides its root; the flash is the last one."""
+        """The number of disks of a storage node besides its root; the flash is the last one."""
         return self.disks + (1 if self.has_flash else 0)
 
     def sees_shared_disk(self, node: NodeSpec) -> bool:
-        """Whether a node has the disk that all cluster nodes see."""
+        """Whether a node has the disk that all cluster nodes share."""
         return self.shared_mib > 0 and node.role in {Role.STORAGE, Role.WITNESS}
 
     @property
     def witness_kind(self) -> Witness:
-        """Where the odd vote comes from."""
+        """The source of the third vote."""
         if self.witness:
             return Witness(self.witness)
         return Witness.NODE if self.nodes % 2 and self.nodes > 1 else Witness.NONE
@@ -172,9 +172,9 @@ class LabSpec:
         )
 
     def rack(self, node: NodeSpec) -> str:
-        """The rack a storage node is told to stand in, as many to each; empty: not told.
+        """The rack of a storage node in the inventory, with as many nodes in each; empty: none.
 
-        Neighbours share one, so that a choice by name alone would not spread copies.
+        Neighbours share a rack, so that a choice by name alone would not spread replicas.
         """
         storage = [each for each in self.cluster_nodes if each.role is Role.STORAGE]
         if not self.racks or node not in storage:
@@ -198,7 +198,7 @@ class LabSpec:
 
     @property
     def machines(self) -> tuple[NodeSpec, ...]:
-        """All of them, cluster nodes first."""
+        """All machines, cluster nodes first."""
         return self.cluster_nodes + ((self.qnetd,) if self.qnetd else ()) + self.hosts
 
     def node(self, name: str) -> NodeSpec:
@@ -216,18 +216,18 @@ class LabSpec:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The form it is kept in on disk."""
+        """Return the specification as lab.json has it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LabSpec:
-        """Read `as_json`'s form back, ignoring what a later version may have added."""
+        """Read the form of `as_json`, ignoring fields that a later version may have added."""
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in data.items() if key in known})
 
 
 def check(spec: LabSpec) -> list[Problem]:
-    """List everything that is wrong with a wish for a laboratory."""
+    """Return every limit that a specification breaks."""
     problems = []
 
     def wrong(text: str, hint: str) -> None:
@@ -282,7 +282,7 @@ def parse_size_mib(text: str) -> int:
 
 
 def digest(*parts: str) -> str:
-    """A short name for exactly these inputs, in this order."""
+    """Return a short digest of exactly these inputs, in this order."""
     whole = hashlib.sha256()
     for part in parts:
         whole.update(f"{len(part)}:".encode() + part.encode())

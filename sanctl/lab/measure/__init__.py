@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Measurements: the ledger, the timeline and their pictures."""
+"""Measurements: the ledger of writes, timelines, audits of kernels, costs, and charts of them."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a cluster is whole: nothing missing, nothing left over, nothing stuck. Pure.
+"""Whether a cluster has recovered: replicas in sync, nothing left over, nothing hung. Pure.
 
-In the manner of Pacemaker's CTS every node is asked after every fault, and the kernels are asked,
-not the cluster's own account of them.
+As in Pacemaker's CTS, every node is checked after every fault: its kernel's state, not the
+cluster's report of it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sanctl.lab.measure import audit
+from sanctl.lab.measure import kernel_audit
 
 #: Run on each member of the cluster as root; prints lines that `parse` reads. The audit's script
 #: comes first, each of its lines after the word `view`.
 SCRIPT = (
     "{\n"
-    + audit.SCRIPT
+    + kernel_audit.SCRIPT
     + r"""
 } 2>/dev/null | sed 's/^/view /'
 drbdsetup events2 --now 2>/dev/null | awk '
@@ -63,9 +63,9 @@ _GOOD = {
 
 @dataclass(slots=True)
 class NodeReport:
-    """What one node said."""
+    """The state of one node, as SCRIPT printed it."""
 
-    view: audit.View = field(default_factory=dict)
+    view: kernel_audit.View = field(default_factory=dict)
     drbd: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     dm: dict[str, bool] = field(default_factory=dict)  # name -> suspended
     loops: list[str] = field(default_factory=list)
@@ -108,32 +108,32 @@ def parse(text: str) -> NodeReport:
                 report.cib = digest
             case _:
                 raise ValueError(f"the audit does not understand {line!r}")
-    # A device may go while it is read: then there is no name, and nothing to complain about.
+    # A dm device may be removed while it is read: then it has no name, and is no left-over.
     report.dm = {
         each["name"]: each.get("suspended") == "1" for each in dm.values() if "name" in each
     }
-    report.view = audit.parse_view("\n".join(views))
+    report.view = kernel_audit.parse_view("\n".join(views))
     return report
 
 
-def complaints(
+def find_problems(
     reports: Mapping[str, NodeReport],
     *,
     members: Collection[str],
     replicas: Mapping[str, Collection[str]],
 ) -> list[str]:
-    """Return what keeps the cluster from being whole, one sentence each.
+    """Return a sentence for each state that a recovered cluster does not have.
 
     Args:
-        reports: what each node said that answered.
+        reports: the reports of the nodes that answered.
         members: all nodes of the cluster.
-        replicas: the nodes of each device there is.
+        replicas: the nodes with a replica, for each device.
     """
     found = [f"{node} does not answer" for node in sorted(set(members) - set(reports))]
     views = {node: report.view for node, report in reports.items()}
-    found += audit.violations(views)
+    found += kernel_audit.violations(views)
     for device, nodes in sorted(replicas.items()):
-        active = audit.active_nodes(views, device)
+        active = kernel_audit.active_nodes(views, device)
         if len(active) != 1:
             found.append(f"{device}: served by {' and '.join(active) or 'no node'}")
         for node in sorted(set(nodes) & set(reports)):
@@ -143,8 +143,8 @@ def complaints(
         found += [f"{node}: process {each} is stuck in the kernel" for each in report.stuck]
     digests = {report.cib for report in reports.values()}
     if len(digests) > 1:
-        told = ", ".join(f"{node} {report.cib}" for node, report in sorted(reports.items()))
-        found.append(f"the CIB is not the same on all nodes: {told}")
+        each = ", ".join(f"{node} {report.cib}" for node, report in sorted(reports.items()))
+        found.append(f"the CIB is not the same on all nodes: {each}")
     return found
 
 
@@ -177,7 +177,7 @@ def _leftovers(node: str, report: NodeReport, devices: Collection[str]) -> list[
     ]
     files = [path for path in report.loops if path.rsplit("/", 1)[-1].split(".")[0] not in devices]
     found += [f"{node}: loop device over {path} of no device" for path in files]
-    # One data and one metadata file for each: a second loop device over a file is a leftover, too.
+    # One loop device for each data and metadata file: a second one is a left-over, too.
     found += [
         f"{node}: {count} loop devices over {path}"
         for path in sorted(set(report.loops))

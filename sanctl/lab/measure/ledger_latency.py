@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a ledger's log says about time: write latencies, and the pauses a host felt. Pure."""
+"""Write latencies and the longest pause, computed from a ledger's log. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sanctl.lab.measure.ledger_writer import Kind, Record
+from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write as the host saw it, from its first attempt to its acknowledgement."""
+    """One write of the host, from its first attempt to its acknowledgement."""
 
     writer: int
     block: int
@@ -38,7 +38,7 @@ class Pause:
 
     @property
     def seconds(self) -> float:
-        """The pause to be judged: the worse of the two ways to look at it."""
+        """The pause: the longer of the gap between acknowledgements and the slowest write."""
         return max(self.longest_gap_s, self.longest_write_s)
 
     @property
@@ -48,15 +48,15 @@ class Pause:
 
 
 def pair_writes(records: Sequence[Record]) -> list[Write]:
-    """Join intents to acknowledgements; what was never acknowledged is left out."""
+    """Join intents to acknowledgements; unacknowledged writes are left out."""
     first: dict[int, Record] = {}
     attempts: dict[int, int] = {}
     writes: list[Write] = []
     for record in records:
-        if record.kind is Kind.INTENT:
+        if record.kind is RecordKind.INTENT:
             first.setdefault(record.sequence, record)
             attempts[record.sequence] = attempts.get(record.sequence, 0) + 1
-        elif record.kind is Kind.ACK and (intent := first.pop(record.sequence, None)):
+        elif record.kind is RecordKind.ACK and (intent := first.pop(record.sequence, None)):
             writes.append(
                 Write(
                     writer=record.writer,
@@ -78,7 +78,9 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
     """
     # A gap begins in the stretch if its first acknowledgement lies in it, or just before it.
     acks = sorted(
-        (record.mono_ns, record.wall_ns / 1e9) for record in records if record.kind is Kind.ACK
+        (record.mono_ns, record.wall_ns / 1e9)
+        for record in records
+        if record.kind is RecordKind.ACK
     )
     gaps = [
         ((after - before) / 1e9, began)
@@ -86,7 +88,7 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
         if ended > begin_wall_s and began < end_wall_s
     ]
     if not gaps:
-        raise ValueError("the ledger acknowledged nothing in the time looked at")
+        raise ValueError("no write was acknowledged in that time")
     longest, began = max(gaps)
     return Pause(
         longest_gap_s=longest,
@@ -100,21 +102,22 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
             default=0.0,
         ),
         errors=sum(
-            record.kind is Kind.ERROR and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
+            record.kind is RecordKind.ERROR and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
             for record in records
         ),
     )
 
 
 def bytes_written(records: Sequence[Record], begin_wall_s: float, end_wall_s: float) -> int:
-    """Return how many bytes of distinct blocks were written in the stretch: what a resync owes.
+    """Return the bytes of distinct blocks written in a stretch of time: what a resync must send.
 
-    Counted from intents, since a write whose answer never came may have reached one replica.
+    Counted from intents: a write that was never answered may have reached one replica.
     """
     return 4096 * len(
         {
             record.block
             for record in records
-            if record.kind is Kind.INTENT and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
+            if record.kind is RecordKind.INTENT
+            and begin_wall_s <= record.wall_ns / 1e9 <= end_wall_s
         }
     )

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The ledger: writes blocks that tell what they are, remembers what was acknowledged, checks both.
+"""The ledger: writes numbered blocks, logs each acknowledgement, checks the blocks afterwards.
 
 One file, standard library only, so that it can be copied to an initiator and run by its python3:
 
@@ -49,8 +49,8 @@ _FIRST_RETRY_S, _LAST_RETRY_S = 0.05, 0.5
 _WATCH_INTERVAL_S = 0.5
 
 
-class Kind(IntEnum):
-    """What a record in the log says."""
+class RecordKind(IntEnum):
+    """The kind of a record in the log."""
 
     INTENT = 1
     ACK = 2
@@ -60,7 +60,7 @@ class Kind(IntEnum):
 class Record(NamedTuple):
     """One line of the log."""
 
-    kind: Kind
+    kind: RecordKind
     writer: int
     errno: int
     block: int
@@ -69,11 +69,11 @@ class Record(NamedTuple):
     wall_ns: int
 
 
-class Verdict(StrEnum):
-    """What the checker found in one block."""
+class BlockVerdict(StrEnum):
+    """The checker's verdict on one block."""
 
     OK = "ok"
-    LOST = "lost"  # an acknowledged write is not there, and nothing of ours is
+    LOST = "lost"  # no ledger block is there, though a write was acknowledged
     STALE = "stale"  # an older value came back
     TORN = "torn"  # part of one value and part of another
     MISPLACED = "misplaced"  # a good value of another block, or one never issued for this block
@@ -82,7 +82,7 @@ class Verdict(StrEnum):
 
 @dataclass(slots=True)
 class BlockHistory:
-    """What one block may hold."""
+    """The sequence numbers that one block may hold."""
 
     acked: int | None = None
     pending: set[int] = field(default_factory=set)
@@ -91,7 +91,7 @@ class BlockHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHead:
-    """The first 512 bytes of a log: what the run was told to do."""
+    """The first 512 bytes of a log: the parameters of the run."""
 
     run_id: str
     device: str
@@ -135,24 +135,24 @@ def encode_block(run_id: str, sequence: int, block: int) -> bytes:
     return _BLOCK_HEAD.pack(_MAGIC, run, sequence, block, zlib.crc32(bare)) + body
 
 
-def judge_block(data: bytes, run_id: str, block: int, history: BlockHistory) -> Verdict:
-    """Compare what a block holds with what it may hold."""
+def judge_block(data: bytes, run_id: str, block: int, history: BlockHistory) -> BlockVerdict:
+    """Compare the contents of a block with the writes it may hold."""
     magic, run, sequence, told_block, crc = _BLOCK_HEAD.unpack_from(data)
     if magic != _MAGIC:
         if any(data):
-            # The region is the ledger's own: what is neither zero nor a ledger block is a piece.
-            return Verdict.TORN
-        return Verdict.OK if history.acked is None else Verdict.LOST
+            # Only the ledger writes here: neither zeros nor a ledger block is part of a write.
+            return BlockVerdict.TORN
+        return BlockVerdict.OK if history.acked is None else BlockVerdict.LOST
     bare = _BLOCK_HEAD.pack(magic, run, sequence, told_block, 0) + data[_BLOCK_HEAD.size :]
     if zlib.crc32(bare) != crc:
-        return Verdict.TORN
+        return BlockVerdict.TORN
     if told_block != block:
-        return Verdict.MISPLACED
+        return BlockVerdict.MISPLACED
     if run != uuid.UUID(run_id).bytes:  # left by an earlier run
-        return Verdict.OK if history.acked is None else Verdict.STALE
+        return BlockVerdict.OK if history.acked is None else BlockVerdict.STALE
     if sequence == history.acked or sequence in history.pending:
-        return Verdict.OK
-    return Verdict.STALE if sequence in history.issued else Verdict.MISPLACED
+        return BlockVerdict.OK
+    return BlockVerdict.STALE if sequence in history.issued else BlockVerdict.MISPLACED
 
 
 def read_log(path: Path) -> tuple[LogHead, list[Record]]:
@@ -162,12 +162,12 @@ def read_log(path: Path) -> tuple[LogHead, list[Record]]:
         body = log.read()
     whole = len(body) - len(body) % _RECORD.size
     return head, [
-        Record(Kind(fields[0]), *fields[1:]) for fields in _RECORD.iter_unpack(body[:whole])
+        Record(RecordKind(fields[0]), *fields[1:]) for fields in _RECORD.iter_unpack(body[:whole])
     ]
 
 
 def build_histories(records: Sequence[Record]) -> dict[int, BlockHistory]:
-    """Return, for each block touched, what it may hold.
+    """Return the writes that each touched block may hold.
 
     A block has one writer, which issues nothing more for it until the write before was
     acknowledged (errors are retried with the same value). So an acknowledgement settles all
@@ -176,25 +176,25 @@ def build_histories(records: Sequence[Record]) -> dict[int, BlockHistory]:
     histories: dict[int, BlockHistory] = {}
     for record in records:
         history = histories.setdefault(record.block, BlockHistory())
-        if record.kind is Kind.INTENT:
+        if record.kind is RecordKind.INTENT:
             history.issued.add(record.sequence)
             history.pending.add(record.sequence)
-        elif record.kind is Kind.ACK:
+        elif record.kind is RecordKind.ACK:
             history.acked = record.sequence
             history.pending.clear()
     return histories
 
 
 def open_device(path: str, *, write: bool, buffered: bool, synced: bool = True) -> int:
-    """Open the device so that an acknowledgement means what a database would take it for.
+    """Open the device so that an acknowledgement means as much as it does to a database.
 
     O_DIRECT: no page cache of the initiator between the write and the device. O_DSYNC: the write
     is acknowledged when it is stable, because the kernel sends FUA or a cache flush with it as the
     device's write cache flag demands. Without it, a write lost from a volatile cache would not be
     a broken promise, and the check would prove less. `buffered` is for files on tmpfs, in tests.
 
-    Not `synced` is for a device in write-back that loses one of two nodes: that is to cost no
-    write that was answered, flushed or not. And flushes would leave nothing dirty there.
+    `synced=False` is for a device in write-back that loses one of two nodes: no acknowledged write
+    may be lost then, flushed or not, and flushes would leave nothing dirty.
     """
     flags = os.O_RDWR if write else os.O_RDONLY
     if not buffered:
@@ -210,7 +210,7 @@ def device_bytes(fd: int) -> int:
 
 
 def blocks_of_writer(index: int, depth: int, blocks: int) -> range:
-    """Return the blocks one of `depth` writers may write: each block has exactly one writer.
+    """Return the blocks that one of `depth` writers writes: each block has exactly one writer.
 
     Two writers of one block would leave the checker without an order of their writes.
     """
@@ -218,7 +218,7 @@ def blocks_of_writer(index: int, depth: int, blocks: int) -> range:
 
 
 class Writer:
-    """Writes from `depth` threads, each to blocks of its own, until told to stop."""
+    """Writes from `depth` threads, each to blocks of its own, until `stopping` is set."""
 
     def __init__(self, head: LogHead, device_fd: int, log_fd: int) -> None:
         self._head = head
@@ -262,28 +262,28 @@ class Writer:
         at = self._head.start_bytes + block * BLOCK_BYTES
         retry_s = _FIRST_RETRY_S
         while True:
-            self._log(Kind.INTENT, index, 0, block, sequence)
+            self._log(RecordKind.INTENT, index, 0, block, sequence)
             try:
                 written = os.pwrite(self._device_fd, buffer, at)
                 if written != BLOCK_BYTES:
                     raise OSError(errno.EIO, f"short write of {written} bytes")
             except OSError as error:
-                self._log(Kind.ERROR, index, error.errno or errno.EIO, block, sequence)
+                self._log(RecordKind.ERROR, index, error.errno or errno.EIO, block, sequence)
                 if self.stopping.wait(retry_s):
                     return
                 retry_s = min(retry_s * 2, _LAST_RETRY_S)
             else:
-                self._log(Kind.ACK, index, 0, block, sequence)
+                self._log(RecordKind.ACK, index, 0, block, sequence)
                 return
 
-    def _log(self, kind: Kind, index: int, number: int, block: int, sequence: int) -> None:
+    def _log(self, kind: RecordKind, index: int, number: int, block: int, sequence: int) -> None:
         now = (time.monotonic_ns(), time.time_ns())
         os.write(self._log_fd, _RECORD.pack(kind, index, number, block, sequence, *now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What reading every touched block back showed."""
+    """The result of reading every touched block back."""
 
     run_id: str
     issued: int
@@ -296,8 +296,8 @@ class CheckResult:
 
     @property
     def lost(self) -> int:
-        """Blocks that broke a promise, in whichever way."""
-        return sum(count for name, count in self.verdicts.items() if name != Verdict.OK)
+        """The number of blocks with any verdict but `ok`."""
+        return sum(count for name, count in self.verdicts.items() if name != BlockVerdict.OK)
 
     def to_json(self) -> str:
         """Return the result as one JSON line."""
@@ -306,7 +306,7 @@ class CheckResult:
 
 def check(device_fd: int, head: LogHead, records: Sequence[Record]) -> CheckResult:
     """Read every touched block back and judge it."""
-    verdicts: dict[str, int] = dict.fromkeys(map(str, Verdict), 0)
+    verdicts: dict[str, int] = dict.fromkeys(map(str, BlockVerdict), 0)
     findings: list[str] = []
     histories = build_histories(records)
     buffer = mmap.mmap(-1, BLOCK_BYTES)
@@ -317,23 +317,23 @@ def check(device_fd: int, head: LogHead, records: Sequence[Record]) -> CheckResu
             if got == BLOCK_BYTES:
                 verdict = judge_block(buffer[:], head.run_id, block, history)
             else:
-                verdict = Verdict.UNREADABLE
+                verdict = BlockVerdict.UNREADABLE
         except OSError:
-            verdict = Verdict.UNREADABLE
+            verdict = BlockVerdict.UNREADABLE
         verdicts[verdict] += 1
-        if verdict is not Verdict.OK:
+        if verdict is not BlockVerdict.OK:
             findings.append(
                 f"block {block}: {verdict}; last acknowledged {history.acked}, later unanswered "
                 f"{sorted(history.pending)}, holds {_describe(buffer[:])}"
             )
-    count = {kind: sum(record.kind is kind for record in records) for kind in Kind}
-    issued = {record.sequence for record in records if record.kind is Kind.INTENT}
+    count = {kind: sum(record.kind is kind for record in records) for kind in RecordKind}
+    issued = {record.sequence for record in records if record.kind is RecordKind.INTENT}
     return CheckResult(
         run_id=head.run_id,
         issued=len(issued),
-        acknowledged=count[Kind.ACK],
-        unanswered=len(issued) - count[Kind.ACK],
-        errors=count[Kind.ERROR],
+        acknowledged=count[RecordKind.ACK],
+        unanswered=len(issued) - count[RecordKind.ACK],
+        errors=count[RecordKind.ERROR],
         blocks_checked=len(histories),
         verdicts=verdicts,
         findings=tuple(findings[:50]),
@@ -348,7 +348,7 @@ def _describe(data: bytes) -> str:
 
 
 def follow(log_fd: int) -> Iterator[dict[str, float | int]]:
-    """Yield the state of a run that is going on, about twice a second, for whoever watches it."""
+    """Yield the state of a running ledger about twice a second."""
     os.lseek(log_fd, _LOG_HEAD_BYTES, os.SEEK_SET)
     acked = errors = 0
     last_ack_ns = time.time_ns()
@@ -359,9 +359,9 @@ def follow(log_fd: int) -> Iterator[dict[str, float | int]]:
             data = rest + data
             rest = data[len(data) - len(data) % _RECORD.size :]
             for fields in _RECORD.iter_unpack(data[: len(data) - len(rest)]):
-                acked += fields[0] == Kind.ACK
-                errors += fields[0] == Kind.ERROR
-                last_ack_ns = fields[6] if fields[0] == Kind.ACK else last_ack_ns
+                acked += fields[0] == RecordKind.ACK
+                errors += fields[0] == RecordKind.ERROR
+                last_ack_ns = fields[6] if fields[0] == RecordKind.ACK else last_ack_ns
         yield {
             "acked": acked,
             "errors": errors,
@@ -391,7 +391,7 @@ def _command_write(args: argparse.Namespace) -> int:
         depth=args.depth,
         started_wall_ns=time.time_ns(),
     )
-    # O_EXCL: a log is the only record of a run's promises and is never written over.
+    # O_EXCL: a log is the only record of a run's acknowledgements and is never overwritten.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
     log_fd = os.open(args.log, flags, 0o644)
     os.write(log_fd, head.encode())
@@ -437,7 +437,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     write.add_argument("--start", type=int, default=0, help="first byte of the region")
     write.add_argument("--region", type=int, default=0, help="bytes (0: to the end)")
     write.add_argument("--seed", type=int, default=1)
-    write.add_argument("--unsynced", action="store_true", help="an answer is all that is asked for")
+    write.add_argument(
+        "--unsynced",
+        action="store_true",
+        help="without O_DSYNC: an acknowledgement does not mean stable",
+    )
     write.add_argument("--run-id", default="", help="32 hex digits (random by default)")
     watch = commands.add_parser("watch")
     watch.set_defaults(run=_command_watch)

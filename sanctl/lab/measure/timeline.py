@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What happened when: the nodes' journals and the ledger, put on one clock. Pure.
+"""When each milestone of a failover happened, from the nodes' journals on one clock. Pure.
 
-All guests of a laboratory share the host's clock; how far they are off is measured apart and
-taken out (`skew_s`). Only the first occurrence after the fault counts: later ones belong to the
-return of the node.
+The guests' clocks follow this machine's; what they are off is measured apart and subtracted
+(`skew_s`). Only the first occurrence after the fault counts: later ones belong to the return of the
+node.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Mark(StrEnum):
-    """The events a failover's breakdown is made of, in the order they normally come."""
+class Milestone(StrEnum):
+    """The milestones of a failover, in the order in which they normally come."""
 
     POWER_CUT = "power cut"
     MOVE_ASKED = "move asked"
@@ -38,27 +38,27 @@ class Mark(StrEnum):
     RESYNC_END = "resync done"
 
 
-# What the time before a mark is spent in: where the next second would have to come from.
-SPENT_IN: Mapping[Mark, str] = {
-    Mark.TOKEN_LOST: "corosync token timeout",
-    Mark.MEMBERSHIP: "corosync consensus",
-    Mark.FENCING_ASKED: "Pacemaker: election, transition, fencing request",
-    Mark.DRBD_NOTICE: "DRBD ping-int + ping-timeout",
-    Mark.PEER_OUTDATED: "DRBD fence-peer handler",
-    Mark.FENCING_DONE: "fence_ipmilan: off, confirmed",
-    Mark.DEMOTE_BEGIN: "Pacemaker: transition",
-    Mark.DEMOTE_END: "agent: demote",
-    Mark.PROMOTE_ASKED: "Pacemaker: transition",
-    Mark.PROMOTE_BEGIN: "start of the agent",
-    Mark.ALUA_ACTIVE: "agent: DRBD primary, dm table, ALUA",
-    Mark.PROMOTE_END: "agent: the rest of promote",
-    Mark.FIRST_WRITE: "host: multipath path check",
+# What the time before a milestone is spent in: where a shorter failover has to save.
+SPENT_IN: Mapping[Milestone, str] = {
+    Milestone.TOKEN_LOST: "corosync token timeout",
+    Milestone.MEMBERSHIP: "corosync consensus",
+    Milestone.FENCING_ASKED: "Pacemaker: election, transition, fencing request",
+    Milestone.DRBD_NOTICE: "DRBD ping-int + ping-timeout",
+    Milestone.PEER_OUTDATED: "DRBD fence-peer handler",
+    Milestone.FENCING_DONE: "fence_ipmilan: off, confirmed",
+    Milestone.DEMOTE_BEGIN: "Pacemaker: transition",
+    Milestone.DEMOTE_END: "agent: demote",
+    Milestone.PROMOTE_ASKED: "Pacemaker: transition",
+    Milestone.PROMOTE_BEGIN: "start of the agent",
+    Milestone.ALUA_ACTIVE: "agent: DRBD primary, dm table, ALUA",
+    Milestone.PROMOTE_END: "agent: the rest of promote",
+    Milestone.FIRST_WRITE: "host: multipath path check",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One journal entry, reduced to what is looked at."""
+    """One journal entry, with the fields that are used here."""
 
     node: str
     at_s: float
@@ -72,9 +72,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened, on the common clock."""
+    """A milestone that was reached: its time on the common clock, and the node."""
 
-    mark: Mark
+    mark: Milestone
     at_s: float
     node: str
     text: str = ""
@@ -82,12 +82,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One line of a breakdown."""
+    """One row of a failover's breakdown: the time up to a milestone."""
 
-    mark: Mark
+    mark: Milestone
     node: str
     after_s: float  # since the fault
-    took_s: float  # since the mark before
+    took_s: float  # since the milestone before
     spent_in: str
 
 
@@ -95,61 +95,65 @@ class Stage:
 class _Pattern:
     identifier: str
     regex: re.Pattern[str]
-    mark: Mark
+    mark: Milestone
 
 
 # Texts of Corosync 3.1, Pacemaker 2.1 and 3.0, DRBD 8.4 and 9. {device} and {node} (the one
 # that fails) are filled in.
-_PATTERNS: tuple[tuple[str, str, Mark], ...] = (
-    ("corosync", r"\[TOTEM ?\] A processor failed", Mark.TOKEN_LOST),
-    ("corosync", r"\[TOTEM ?\] A new membership .*Members left", Mark.MEMBERSHIP),
-    ("corosync", r"\[TOTEM ?\] A new membership .* formed\. Members$", Mark.MEMBERSHIP),
+_PATTERNS: tuple[tuple[str, str, Milestone], ...] = (
+    ("corosync", r"\[TOTEM ?\] A processor failed", Milestone.TOKEN_LOST),
+    ("corosync", r"\[TOTEM ?\] A new membership .*Members left", Milestone.MEMBERSHIP),
+    ("corosync", r"\[TOTEM ?\] A new membership .* formed\. Members$", Milestone.MEMBERSHIP),
     (
         "pacemaker-controld",
         r"Requesting fencing \(\w+\) (targeting|of) node {node}\b",
-        Mark.FENCING_ASKED,
+        Milestone.FENCING_ASKED,
     ),
     (
         "pacemaker-fenced",
         r"Requesting peer fencing \(\w+\) targeting {node}\b",
-        Mark.FENCING_ASKED,
+        Milestone.FENCING_ASKED,
     ),
     (
         "pacemaker-fenced",
         r"Operation '\w+' targeting {node} by .*: OK",
-        Mark.FENCING_DONE,
+        Milestone.FENCING_DONE,
     ),
-    ("pacemaker-controld", r"Peer {node} was terminated \(\w+\) by .*: OK", Mark.FENCING_DONE),
+    ("pacemaker-controld", r"Peer {node} was terminated \(\w+\) by .*: OK", Milestone.FENCING_DONE),
     (
         "pacemaker-controld",
         r"Requesting local execution of promote operation for {device}(:\d+)? ",
-        Mark.PROMOTE_ASKED,
+        Milestone.PROMOTE_ASKED,
     ),
-    ("kernel", r"drbd {device}\b.*(PingAck did not arrive|sock was shut down)", Mark.DRBD_NOTICE),
+    (
+        "kernel",
+        r"drbd {device}\b.*(PingAck did not arrive|sock was shut down)",
+        Milestone.DRBD_NOTICE,
+    ),
     (
         "kernel",
         r"drbd {device}\b.*conn\( ?Connected -> (NetworkFailure|BrokenPipe|Timeout|TearDown)",
-        Mark.DRBD_NOTICE,
+        Milestone.DRBD_NOTICE,
     ),
     (
         "kernel",
         r"drbd {device}\b.*(fence-peer helper returned|helper command: .* fence-peer .*exit code)",
-        Mark.PEER_OUTDATED,
+        Milestone.PEER_OUTDATED,
     ),
     (
         "kernel",
         r"drbd{minor}\b.*(Began resync as SyncSource|resync as SyncSource)",
-        Mark.RESYNC_BEGIN,
+        Milestone.RESYNC_BEGIN,
     ),
-    ("kernel", r"drbd{minor}\b.*Resync done \(", Mark.RESYNC_END),
+    ("kernel", r"drbd{minor}\b.*Resync done \(", Milestone.RESYNC_END),
 )
 
 
 def parse_journal(text: str, node: str, skew_s: float = 0.0) -> list[Entry]:
     """Parse the output of `journalctl -o json`; `skew_s` is how far the node's clock is ahead.
 
-    Lines that are no JSON object are passed over: a journal read from a node that loses its power
-    may end in the middle of one.
+    Lines that are no JSON object are skipped: a journal read from a node that loses its power may
+    end in the middle of a line.
     """
     entries = []
     for line in text.splitlines():
@@ -159,7 +163,7 @@ def parse_journal(text: str, node: str, skew_s: float = 0.0) -> list[Entry]:
             continue
         if not isinstance(raw, dict) or "__REALTIME_TIMESTAMP" not in raw:
             continue
-        # The time of sending, where the sender tells it; journald itself may be late under load.
+        # The sender's own time where the entry has it; journald may be late under load.
         stamp = raw.get("_SOURCE_REALTIME_TIMESTAMP") or raw["__REALTIME_TIMESTAMP"]
         entries.append(
             Entry(
@@ -197,12 +201,13 @@ def _milliseconds(text: str) -> float:
 
 
 def find_events(entries: Iterable[Entry], device: str, minor: int, failed_node: str) -> list[Event]:
-    """Recognise the events of a failover of `device` away from `failed_node`, sorted by time."""
+    """Return the milestones of a failover of `device` away from `failed_node`, sorted by time."""
     words = {"device": re.escape(device), "minor": str(minor)}
-    # Where no node fails, no name is right.
+    # Where no node fails, the pattern must match no name.
     words["node"] = re.escape(failed_node) or "(?!)"
     patterns = [
-        _Pattern(who, re.compile(_fill(regex, words)), mark) for who, regex, mark in _PATTERNS
+        _Pattern(identifier, re.compile(_fill(regex, words)), mark)
+        for identifier, regex, mark in _PATTERNS
     ]
     events: list[Event] = []
     for entry in entries:
@@ -224,15 +229,15 @@ def _fill(regex: str, words: Mapping[str, str]) -> str:
 
 
 def _agent_events(entry: Entry) -> list[Event]:
-    """Return the events in one line of the device agent: a finished step, or a finished action."""
+    """Return the milestones in one line of the device agent: a finished step or action."""
 
-    def event(mark: Mark, at_s: float) -> Event:
+    def event(mark: Milestone, at_s: float) -> Event:
         return Event(mark=mark, at_s=at_s, node=entry.node, text=entry.message)
 
     began_s = entry.at_s - entry.duration_s
     begin, end = {
-        "promote": (Mark.PROMOTE_BEGIN, Mark.PROMOTE_END),
-        "demote": (Mark.DEMOTE_BEGIN, Mark.DEMOTE_END),
+        "promote": (Milestone.PROMOTE_BEGIN, Milestone.PROMOTE_END),
+        "demote": (Milestone.DEMOTE_BEGIN, Milestone.DEMOTE_END),
     }.get(entry.action, (None, None))
     if begin is None or end is None:
         return []
@@ -240,13 +245,13 @@ def _agent_events(entry: Entry) -> list[Event]:
     if entry.step in ("", "done", "end"):
         events.append(event(end, entry.at_s))
     elif entry.action == "promote" and "alua" in entry.step.lower():
-        events.append(event(Mark.ALUA_ACTIVE, entry.at_s))
+        events.append(event(Milestone.ALUA_ACTIVE, entry.at_s))
     return events
 
 
 def build_stages(events: Iterable[Event], begin: Event, end: Event) -> list[Stage]:
-    """Return the breakdown between two events: the first of each mark, in order of time."""
-    first: dict[Mark, Event] = {begin.mark: begin}
+    """Return the breakdown between two events: the first of each milestone, in order of time."""
+    first: dict[Milestone, Event] = {begin.mark: begin}
     for event in sorted(events, key=lambda each: each.at_s):
         if begin.at_s <= event.at_s <= end.at_s:
             first.setdefault(event.mark, event)
@@ -278,7 +283,7 @@ def agent_steps(entries: Iterable[Entry], device: str, action: str) -> list[tupl
 
 
 def resync_bytes(entries: Sequence[Entry], minor: int, after_s: float) -> int | None:
-    """Return how much the first resync after a time had to copy, as DRBD's kernel log tells it."""
+    """Return how much the first resync after a time had to copy, from DRBD's kernel log."""
     size = re.compile(rf"drbd{minor}\b.*Began resync as SyncSource \(will sync (\d+) KB")
     for entry in sorted(entries, key=lambda each: each.at_s):
         found = size.search(entry.message) if entry.identifier == "kernel" else None

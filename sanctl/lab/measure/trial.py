@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One measured failover: what it is made of, what it is held against, and the medians. Pure."""
+"""The result of one measured failover, and the verdict on several against their goals. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from sanctl.lab.measure.ledger_latency import Pause
 from sanctl.lab.measure.timeline import Event, Stage
 
-#: What a device must keep to under a steady load, in seconds.
+#: The longest pause that is accepted under a steady load, in seconds.
 CRASH_PAUSE_GOAL_S = 12.0
 MOVE_PAUSE_GOAL_S = 3.0
 
 
-class Kind(StrEnum):
+class TrialKind(StrEnum):
     """The two ways in which a device changes its node."""
 
     CRASH = "crash"
@@ -25,8 +25,8 @@ class Kind(StrEnum):
 
     @property
     def goal_s(self) -> float:
-        """The longest pause it may cost."""
-        return CRASH_PAUSE_GOAL_S if self is Kind.CRASH else MOVE_PAUSE_GOAL_S
+        """The longest pause that this kind may cost."""
+        return CRASH_PAUSE_GOAL_S if self is TrialKind.CRASH else MOVE_PAUSE_GOAL_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Sessions:
 
     @property
     def kept(self) -> bool:
-        """Whether no session was replaced, and nobody logged in to the survivor."""
+        """Whether no session was replaced, and the survivor accepted no new login."""
         return (
             self.ids_before == self.ids_after
             and self.survivor_logins_before == self.survivor_logins_after
@@ -49,7 +49,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resync:
-    """What the returning replica had to be sent."""
+    """The resync of the replica on a node that has returned."""
 
     copied_bytes: int
     written_bytes: int  # by the host while it was away
@@ -59,7 +59,7 @@ class Resync:
 
     @property
     def limit_bytes(self) -> int:
-        """What it may be at most."""
+        """The most that the resync may copy."""
         return min(self.device_bytes, self.written_bytes + self.activity_log_bytes)
 
 
@@ -67,7 +67,7 @@ class Resync:
 class Trial:
     """One failover of the device under the ledger."""
 
-    kind: Kind
+    kind: TrialKind
     device: str
     from_node: str
     to_node: str
@@ -78,18 +78,18 @@ class Trial:
     agent_steps: tuple[tuple[str, str, float], ...]
     events: tuple[Event, ...]
     sessions: Sessions
-    is_fenced: bool | None = None  # None: not asked of this kind
+    is_fenced: bool | None = None  # None: not checked for this kind
     resync: Resync | None = None
     violations: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the trial as plain values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One line of the verdict."""
+    """One claim of the verdict: its text, the measurement, and whether it held."""
 
     text: str
     measured: str
@@ -99,11 +99,11 @@ class Claim:
 def judge(trials: Sequence[Trial], checks: Sequence[dict[str, Any]]) -> list[Claim]:
     """Return the verdict on all trials and on the ledgers that ran under them.
 
-    The pause is judged by its median, everything else by the worst: a lost write is not made good
-    by four runs without one.
+    The pause is judged by its median, everything else by the worst run: four runs without a lost
+    write do not make up for one with.
     """
     claims: list[Claim] = []
-    for kind in Kind:
+    for kind in TrialKind:
         runs = [trial for trial in trials if trial.kind is kind]
         if not runs:
             continue
@@ -127,7 +127,7 @@ def judge(trials: Sequence[Trial], checks: Sequence[dict[str, Any]]) -> list[Cla
                 is_held=kept == len(runs),
             )
         )
-        if kind is Kind.CRASH:
+        if kind is TrialKind.CRASH:
             fenced = sum(bool(trial.is_fenced) for trial in runs)
             claims.append(
                 Claim(
@@ -142,7 +142,7 @@ def judge(trials: Sequence[Trial], checks: Sequence[dict[str, Any]]) -> list[Cla
 
 
 def _judge_resyncs(trials: Sequence[Trial]) -> list[Claim]:
-    crashes = [trial for trial in trials if trial.kind is Kind.CRASH]
+    crashes = [trial for trial in trials if trial.kind is TrialKind.CRASH]
     if not crashes:
         return []
     known = [trial.resync for trial in crashes if trial.resync is not None]
@@ -185,5 +185,5 @@ def _judge_data(trials: Sequence[Trial], checks: Sequence[dict[str, Any]]) -> li
 
 
 def mib(count: int) -> str:
-    """Return a number of bytes for people."""
+    """Return a number of bytes in MiB."""
     return f"{count / 2**20:.1f} MiB"

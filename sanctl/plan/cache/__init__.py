@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decisions about cache policies."""
+"""Decisions about a device's cache policy: allowed mode, read cache, changing it, findings."""

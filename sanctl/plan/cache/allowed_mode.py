@@ -1,50 +1,53 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which cache mode a replica may be in now, and why it is not the one that is wanted.
+"""When a replica may be in write-back and when it falls back to write-through, with the reason.
 
-The invariant: what is acknowledged and only in RAM is in the RAM, or on the disk, of two nodes.
-So write-back needs a peer that is in sync. With two copies that is the other one, and DRBD freezes
-a Primary that loses it. With three and more one is enough, whatever the others are, as long as DRBD
-is told to freeze where there is none left (`must_hold`).
+The invariant: a write that is acknowledged and not on disk yet is in the RAM, or on the disk, of
+two nodes. So write-back needs a peer that is in sync. With two replicas that is the only peer, and
+DRBD freezes a Primary that loses it. With three and more one peer in sync is enough, whatever the
+other replicas are, as long as DRBD is told to freeze where there is none left
+(quorum-minimum-redundancy, `must_require_two_replicas`).
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from sanctl.model.cache_policy import Mode
-from sanctl.model.drbd import ResourceState, has_majority
+from sanctl.model.cache_policy import CacheMode
+from sanctl.model.drbd import ResourceState, uses_quorum
 
-#: What DRBD calls flushing the disk between dependent writes. It changes to another word, for
-#: good, when a flush has failed (drbd_receiver.c, drbd_flush).
-FLUSHES = "flush"
+#: DRBD's write ordering while it flushes the disk between dependent writes. It changes to another
+#: method, for good, when a flush has failed (drbd_receiver.c, drbd_flush).
+ORDERED_BY_FLUSH = "flush"
 
 
-class Reason(StrEnum):
+class ModeReason(StrEnum):
     """Why a replica is not in the mode that is wanted for it."""
 
     NONE = ""
     ONE_COPY = "one-copy"
-    """Only one copy is known to be in sync."""
+    """Only one replica is known to be in sync."""
     COMPARING = "comparing"
-    """The copies are being compared; two are in sync, but for that."""
+    """A verify runs; but for that, two replicas are in sync."""
     NO_FLUSH = "no-flush"
     """DRBD was told not to flush the disk between writes that depend on each other."""
     SUSPECT = "suspect"
-    """It lost writes that it had acknowledged."""
+    """The replica lost writes that it had acknowledged."""
     CHANGING = "changing"
-    """The agent has not got there yet."""
+    """The agent has not changed the mode yet."""
 
 
-SENTENCES = {
-    Reason.ONE_COPY: "one copy is in sync, so nothing may be in RAM alone",
-    Reason.COMPARING: "the copies are being compared",
-    Reason.NO_FLUSH: "DRBD does not flush its disk",
-    Reason.SUSPECT: "it lost writes that it had acknowledged",
-    Reason.CHANGING: "it is being changed",
+MODE_REASON_TEXTS = {
+    ModeReason.ONE_COPY: "one replica is in sync, so no write may be in RAM alone",
+    ModeReason.COMPARING: "the replicas are being compared",
+    ModeReason.NO_FLUSH: "DRBD does not flush its disk",
+    ModeReason.SUSPECT: "the replica lost writes that it had acknowledged",
+    ModeReason.CHANGING: "the mode is being changed",
 }
 
 
-def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> tuple[Mode, Reason]:
+def allowed_mode(
+    wanted: CacheMode, state: ResourceState | None, *, is_suspect: bool
+) -> tuple[CacheMode, ModeReason]:
     """Return the mode a replica is to be in, and why that is not the wanted one.
 
     Args:
@@ -52,17 +55,17 @@ def allowed(wanted: Mode, state: ResourceState | None, *, is_suspect: bool) -> t
         state: the resource as DRBD reports it here; None when it is not up.
         is_suspect: the replica lost what was in RAM.
     """
-    if wanted is not Mode.WRITE_BACK:
-        return wanted, Reason.NONE
+    if wanted is not CacheMode.WRITE_BACK:
+        return wanted, ModeReason.NONE
     if is_suspect:
-        return Mode.WRITE_THROUGH, Reason.SUSPECT
-    if state is None or not has_two_good(state):
-        is_compared = state is not None and has_two_good(_not_comparing(state))
-        return Mode.WRITE_THROUGH, Reason.COMPARING if is_compared else Reason.ONE_COPY
-    if has_lost_writes(state):
-        # Not entered: a flush that fails later could not be told from this.
-        return Mode.WRITE_THROUGH, Reason.NO_FLUSH
-    return Mode.WRITE_BACK, Reason.NONE
+        return CacheMode.WRITE_THROUGH, ModeReason.SUSPECT
+    if state is None or not are_two_replicas_in_sync(state):
+        is_compared = state is not None and are_two_replicas_in_sync(_not_comparing(state))
+        return CacheMode.WRITE_THROUGH, ModeReason.COMPARING if is_compared else ModeReason.ONE_COPY
+    if has_flush_failed(state):
+        # Write-back is not entered: a later failed flush could not be told from this state.
+        return CacheMode.WRITE_THROUGH, ModeReason.NO_FLUSH
+    return CacheMode.WRITE_BACK, ModeReason.NONE
 
 
 def _not_comparing(state: ResourceState) -> ResourceState:
@@ -74,129 +77,65 @@ def _not_comparing(state: ResourceState) -> ResourceState:
     return state._replace(peers=peers)
 
 
-def has_two_good(state: ResourceState) -> bool:
-    """Whether this copy and another are in sync right now; of two copies that is the other one.
+def are_two_replicas_in_sync(state: ResourceState) -> bool:
+    """Whether this replica and a peer are in sync right now.
 
-    On a standby that has the one that serves in contact, that one has to be: if its disk has failed
-    it lives by the standbys' copies, and is not held when there is one of them left.
+    On a standby connected to the Primary, that peer has to be the Primary: a Primary whose disk has
+    failed works on the standbys' replicas, and does not freeze while one of them is left.
     """
-    if not is_counted(state):
+    if not is_drbd_quorum_used(state):
         return state.is_in_sync
     good = {peer.name for peer in state.peers if peer.is_in_sync}
-    serving = {peer.name for peer in state.peers if peer.is_in_contact and peer.role == "Primary"}
+    serving = {peer.name for peer in state.peers if peer.is_connected and peer.role == "Primary"}
     return state.disk == "UpToDate" and bool(good) and serving <= good
 
 
-def is_counted(state: ResourceState) -> bool:
-    """Whether DRBD counts the copies, so that it can be told to freeze without two good ones."""
-    return state.has_quorum is not None and has_majority(len(state.peers) + 1)
+def is_drbd_quorum_used(state: ResourceState) -> bool:
+    """Whether DRBD uses quorum, so that it can be told to freeze without two good replicas."""
+    return state.has_quorum is not None and uses_quorum(len(state.peers) + 1)
 
 
-def must_hold(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
-    """Whether DRBD is to freeze I/O here while fewer than two good copies are connected.
+def must_require_two_replicas(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
+    """Whether DRBD is to freeze I/O here while fewer than two good replicas are connected.
 
-    Only for a Primary: a standby that is to take over must not need two good copies for that. And
-    not for one whose disk has failed: then nothing new comes into its RAM.
+    Only for a Primary: a standby that is to take over must not need two good replicas for that. And
+    not for a Primary whose disk has failed: no new data enters its RAM then.
     """
     return (
         may_be_write_back
         and state is not None
-        and is_counted(state)
+        and is_drbd_quorum_used(state)
         and state.is_primary
         and state.is_attached
     )
 
 
-def flushes(state: ResourceState | None) -> bool:
+def is_ordered_by_flush(state: ResourceState | None) -> bool:
     """Whether DRBD flushes the disk here between writes, or has none to flush.
 
-    What DRBD 9 says of it nobody has changed.
+    With DRBD 9 always: sanctl never changes its write ordering.
     """
     return (
         state is None
         or not state.is_attached
         or state.has_quorum is not None
-        or state.write_ordering in {"", FLUSHES}
+        or state.write_ordering in {"", ORDERED_BY_FLUSH}
     )
 
 
-def has_lost_writes(state: ResourceState | None) -> bool:
-    """Whether DRBD says that the disk below a replica in write-back has failed to flush."""
-    return state is not None and state.write_ordering not in {"", FLUSHES}
+def has_flush_failed(state: ResourceState | None) -> bool:
+    """Whether DRBD reports that the disk below a replica in write-back has failed to flush."""
+    return state is not None and state.write_ordering not in {"", ORDERED_BY_FLUSH}
 
 
-def must_cut(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
-    """Whether a replica that stops has to cut the connection instead of taking leave.
+def must_cut_connection(state: ResourceState | None, *, may_be_write_back: bool) -> bool:
+    """Whether a replica that stops has to cut the connection instead of disconnecting.
 
-    Only a Primary that loses its peer has its fence-peer handler called. One that its peer takes
-    leave of would go on with what is in its RAM alone.
+    DRBD calls the fence-peer handler only of a Primary that loses its peer. A Primary whose peer
+    disconnects gracefully would go on with writes that are in its RAM alone.
     """
     return (
         may_be_write_back
         and state is not None
         and any(peer.connection == "Connected" and peer.role == "Primary" for peer in state.peers)
     )
-
-
-class ReadReason(StrEnum):
-    """Why the node that serves has no read cache in RAM although one is wanted."""
-
-    NONE = ""
-    NOT_GOOD = "not-good"
-    """Its copy is not up to date: what is read may come from the other node."""
-    COMPARED = "compared"
-    """The copies are being compared: what is on the disk has to be read."""
-    NO_RAM = "no-ram"
-    """Too little RAM would be left to the node."""
-    WAITS = "waits"
-    """Hosts have just been told that they cannot unmap; what they have asked for has to end."""
-    FAILED = "failed"
-    """It has failed, and is made anew."""
-    RESTART = "restart"
-    """The replica was started by a release that had no such cache."""
-
-
-READ_SENTENCES = {
-    ReadReason.NOT_GOOD: "its copy is not up to date",
-    ReadReason.COMPARED: "the copies are being compared",
-    ReadReason.NO_RAM: "the node would be left too little RAM",
-    ReadReason.WAITS: "what hosts have unmapped has to end first",
-    ReadReason.FAILED: "it has failed, and is made anew",
-    ReadReason.RESTART: "an older release started it: 'sanctl node drain' its node, then 'undrain'",
-}
-
-
-def due_read_cache(
-    wanted_bytes: int, state: ResourceState | None, *, has_place: bool
-) -> tuple[int, ReadReason]:
-    """Return how large a replica's read cache in RAM is to be, and why less than wanted.
-
-    Only where hosts are served: a standby reads nothing, and what it held would be old RAM.
-
-    Args:
-        wanted_bytes: by the policy.
-        state: the resource as DRBD reports it here; None when it is not up.
-        has_place: DRBD stands on the device that a cache can be put under.
-    """
-    if not wanted_bytes or state is None or not state.is_primary:
-        return 0, ReadReason.NONE
-    if not has_place:
-        return 0, ReadReason.RESTART
-    if state.disk != "UpToDate":
-        return 0, ReadReason.NOT_GOOD
-    if any(peer.is_verifying for peer in state.peers):
-        return 0, ReadReason.COMPARED
-    size = wanted_bytes if state.size_kib is None else min(wanted_bytes, state.size_kib * 1024)
-    return size, ReadReason.NONE
-
-
-def leaves_enough_ram(needed: int, promised: int, available: int, total: int) -> bool:
-    """Whether a quarter of a node's RAM is still available when all read caches are full.
-
-    Args:
-        needed: bytes that another cache takes when it is full.
-        promised: bytes that those there are may still take.
-        available: `MemAvailable` of proc_meminfo(5), in bytes.
-        total: `MemTotal`.
-    """
-    return available - promised - needed >= total // 4

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decisions about nodes and the cluster: preconditions, service, strategy."""
+"""Decisions about nodes and the cluster: preconditions, standby, drain, vote strategy."""

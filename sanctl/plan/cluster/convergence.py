@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a change has had its effect, and what is still missing: pure, asked again and again."""
+"""Whether a create, move, resize, access, policy or standby change has taken effect yet."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import PRESENT, Cluster, Failure, NodeState, Role
+from sanctl.model.cluster import MEMBER_STATES, Cluster, Failure, NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a change has come: whether it is done, and what was seen last."""
+    """How far a change has come: whether it is done, and what was observed last."""
 
     is_done: bool
     seen: str
 
 
 def failure_problem(failure: Failure) -> Problem:
-    """Say a failed action in one line."""
-    reason = failure.reason or f"it said {failure.status!r} and gave no reason"
+    """Return a failed action of Pacemaker as a problem."""
+    reason = failure.reason or f"the agent returned {failure.status!r} without a reason"
     return Problem(
         "SAN-DEV-020",
         f"{failure.action} of {failure.resource} on {failure.node} failed: {reason}",
@@ -31,7 +31,7 @@ def failure_problem(failure: Failure) -> Problem:
     )
 
 
-def new_failures(
+def failures_since(
     cluster: Cluster, resources: Collection[str], known: Collection[Failure]
 ) -> tuple[Failure, ...]:
     """Return failures of these resources that were not there before."""
@@ -42,32 +42,34 @@ def new_failures(
     )
 
 
-def created(cluster: Cluster, name: DeviceName) -> Progress:
+def creation_progress(cluster: Cluster, name: DeviceName) -> Progress:
     """A new device is done when all replicas are in sync and exactly one node serves it."""
     device = cluster.cib.device(name)
     if device is None:
-        return Progress(is_done=False, seen="it is not in the CIB")
+        return Progress(is_done=False, seen="the device is not in the CIB")
     active = cluster.mon.active_nodes(name)
     in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
     return Progress(
         is_done=in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes},
-        seen=describe(cluster, device),
+        seen=replicas_text(cluster, device),
     )
 
 
-def moved(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:
+def move_progress(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:
     """A move is done when that node, and no other, serves the device."""
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")
-    return Progress(is_done=cluster.active_node(name) == node.value, seen=describe(cluster, device))
+    return Progress(
+        is_done=cluster.active_node(name) == node.value, seen=replicas_text(cluster, device)
+    )
 
 
-def not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
+def primaries_not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
     """Return the nodes whose replica is Primary and that Pacemaker does not show as promoted.
 
-    It notes a reload as a start: until it has promoted what was promoted once more, for a second,
-    the device would be shown as served by nobody.
+    Pacemaker records a reload as a start: for a second, until it has promoted the instance once
+    more, it shows no node as serving the device.
     """
     return tuple(
         node
@@ -77,22 +79,22 @@ def not_shown(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
     )
 
 
-def _told(cluster: Cluster, device: DeviceSpec, *, is_applied: bool, seen: str) -> Progress:
-    """Return what a change that replicas apply themselves has got to."""
-    unseen = not_shown(cluster, device)
+def _reloaded(cluster: Cluster, device: DeviceSpec, *, is_applied: bool, seen: str) -> Progress:
+    """Return how far a change has come that replicas apply by a reload."""
+    unseen = primaries_not_shown(cluster, device)
     if is_applied and unseen:
         nodes = ", ".join(map(str, unseen))
         return Progress(is_done=False, seen=f"{seen}; Pacemaker does not show {nodes} as serving")
     return Progress(is_done=is_applied, seen=seen)
 
 
-def resized(cluster: Cluster, name: DeviceName) -> Progress:
-    """A resize is done when every replica reports the new size."""
+def resize_progress(cluster: Cluster, name: DeviceName) -> Progress:
+    """A resize is done when every replica publishes the new size."""
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")
     sizes = {node: cluster.replica(name, node).size_bytes for node in device.nodes}
-    return _told(
+    return _reloaded(
         cluster,
         device,
         is_applied=all(size == device.size.bytes for size in sizes.values()),
@@ -103,8 +105,8 @@ def resized(cluster: Cluster, name: DeviceName) -> Progress:
     )
 
 
-def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progress:
-    """An access list is applied when no running replica reports another one."""
+def access_progress(cluster: Cluster, name: DeviceName, expected: str) -> Progress:
+    """An access list is applied when no running replica publishes another one."""
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")
@@ -115,10 +117,10 @@ def access_applied(cluster: Cluster, name: DeviceName, expected: str) -> Progres
     }
     behind = sorted(str(node) for node, value in lists.items() if value != expected)
     seen = f"not yet applied on {', '.join(behind)}" if behind else "applied"
-    return _told(cluster, device, is_applied=not behind, seen=seen)
+    return _reloaded(cluster, device, is_applied=not behind, seen=seen)
 
 
-def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
+def sync_policy_progress(cluster: Cluster, name: DeviceName) -> Progress:
     """A sync policy is applied when every running replica has it in force."""
     device = cluster.cib.device(name)
     if device is None:
@@ -130,11 +132,13 @@ def policy_applied(cluster: Cluster, name: DeviceName) -> Progress:
         and cluster.replica(name, node).policy != str(device.sync)
     )
     seen = f"not yet in force on {', '.join(behind)}" if behind else "applied"
-    return _told(cluster, device, is_applied=not behind, seen=seen)
+    return _reloaded(cluster, device, is_applied=not behind, seen=seen)
 
 
-def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]) -> Progress:
-    """A standby is done when nothing of ours runs there and what it served is served elsewhere."""
+def standby_progress(
+    cluster: Cluster, name: NodeName, served_before: Collection[DeviceName]
+) -> Progress:
+    """A standby is done when no device runs on the node and another node serves what it served."""
     state = cluster.mon.state(name)
     names = {device.name.value for device in cluster.cib.devices}
     running = sorted(
@@ -156,14 +160,14 @@ def in_standby(cluster: Cluster, name: NodeName, served_before: Collection[Devic
     return Progress(is_done=left and not running and not unserved, seen="; ".join(words))
 
 
-def back_online(cluster: Cluster, name: NodeName) -> Progress:
+def online_progress(cluster: Cluster, name: NodeName) -> Progress:
     """A node is back when its replicas run there and are up to date."""
     state = cluster.mon.state(name)
     behind = []
     for device in cluster.cib.devices:
         if name in device.nodes and not device.is_stopping:
             replica = cluster.replica(device.name, name)
-            # Both ends have to say so, as far as the other one is there to be asked.
+            # Every present node has to publish that its connections are in sync.
             there = [n for n in device.nodes if cluster.mon.state(n) is NodeState.ONLINE]
             linked = all(
                 cluster.replica(device.name, node).is_in_sync_with(set(there) - {node})
@@ -182,12 +186,12 @@ def back_online(cluster: Cluster, name: NodeName) -> Progress:
     return Progress(is_done=state is NodeState.ONLINE and not behind, seen="; ".join(words))
 
 
-def describe(cluster: Cluster, device: DeviceSpec) -> str:
-    """Say in one line what each node does for a device."""
+def replicas_text(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return in one line what each node does for a device."""
     words = []
     for node in device.nodes:
         state = cluster.mon.state(node)
-        if state not in PRESENT:
+        if state not in MEMBER_STATES:
             words.append(f"{node}: {state.value}")
             continue
         role = cluster.mon.role(device.name, node)

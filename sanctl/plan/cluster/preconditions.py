@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Finds the device a command is about, and what forbids to change any device now."""
+"""Preconditions of any change: device and node exist, quorum, no maintenance, not unmanaged."""
 
 from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cluster import Cluster
+from sanctl.model.cluster import CibNode, Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.names import DeviceName
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.model.names import DeviceName, NodeName, PoolName
+from sanctl.model.topology import Topology
 
 
 def existing_device(cluster: Cluster, name: DeviceName) -> DeviceSpec:
     """Return the device of that name.
 
     Raises:
-        Refused: there is none, or its entry in the CIB does not read as a device.
+        Refused: there is none, or its entry in the CIB cannot be parsed as a device.
     """
     device = cluster.cib.device(name)
     if device is not None:
@@ -40,22 +40,71 @@ def existing_device(cluster: Cluster, name: DeviceName) -> DeviceSpec:
     )
 
 
+def existing_node(cluster: Cluster, name: NodeName) -> CibNode:
+    """Return the node of that name.
+
+    Raises:
+        Refused: the cluster has none.
+    """
+    for node in cluster.cib.nodes:
+        if node.name == name:
+            return node
+    known = ", ".join(str(node.name) for node in cluster.cib.nodes)
+    raise Refused(Problem("SAN-NODE-001", f"there is no node {name}", f"the cluster has: {known}"))
+
+
+def unknown_pool_problem(topology: Topology, name: PoolName) -> Problem:
+    """Return that cluster.toml has no pool of that name."""
+    names = ", ".join(str(pool.name) for pool in topology.pools)
+    return Problem("SAN-POOL-011", f"there is no pool {name}", f"cluster.toml has: {names}")
+
+
+def no_replica_problem(device: DeviceSpec, node: NodeName) -> Problem:
+    """Return that a node has no replica of a device."""
+    return Problem(
+        "SAN-DEV-015",
+        f"node {node} has no replica of device {device.name}",
+        f"its replicas are on {', '.join(map(str, device.nodes))}",
+    )
+
+
+def quorum_problems(cluster: Cluster) -> tuple[Problem, ...]:
+    """Return that nothing may be changed without quorum; nothing with quorum."""
+    if cluster.mon.has_quorum:
+        return ()
+    return (
+        Problem(
+            "SAN-CLU-001",
+            "the cluster, as this node sees it, has no quorum",
+            "run the command on a node of the majority, or bring nodes back first",
+        ),
+    )
+
+
+def refuse_without_quorum(cluster: Cluster) -> None:
+    """Check that this partition has quorum.
+
+    Raises:
+        Refused: it has none.
+    """
+    problems = quorum_problems(cluster)
+    if problems:
+        raise Refused(*problems)
+
+
 def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
     """Check that Pacemaker would carry out a change of this device.
 
     Raises:
-        Refused: no quorum, Pacemaker told to leave it alone, or it is being deleted.
+        Refused: no quorum, the device is unmanaged, or its deletion has begun.
     """
-    problems = []
-    if not cluster.mon.has_quorum:
-        problems.append(no_quorum_problem())
-    problems.extend(unmanaged_problems(cluster, device))
+    problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
     if device.is_stopping:
         problems.append(
             Problem(
                 "SAN-DEV-014",
                 f"device {device.name} is stopped: its deletion has begun",
-                f"finish it with 'sanctl device delete {device.name}', or take it back with "
+                f"finish it with 'sanctl device delete {device.name}', or undo it with "
                 f"'crm_resource --resource sanctl-{device.name} --meta "
                 f"--delete-parameter target-role'",
             )
@@ -71,7 +120,7 @@ def maintenance_problems(cluster: Cluster) -> tuple[Problem, ...]:
     return (
         Problem(
             "SAN-DEV-018",
-            "the cluster is in maintenance mode: Pacemaker leaves everything alone",
+            "the cluster is in maintenance mode: Pacemaker starts, stops and moves nothing",
             "end it: crm_attribute --name maintenance-mode --delete",
         ),
     )
@@ -85,7 +134,7 @@ def unmanaged_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, .
         return (
             Problem(
                 "SAN-DEV-018",
-                f"device {device.name} is unmanaged: Pacemaker leaves it alone",
+                f"device {device.name} is unmanaged: Pacemaker does not start, stop or move it",
                 "let Pacemaker manage it again: remove is-managed or maintenance from it",
             ),
         )

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes how a running cluster counts votes, one safe step at a time. Pure.
+"""Order of steps in which `cluster strategy set` changes how a running Corosync counts votes.
 
 While a change is half done, some nodes count in the old way and some in the new: a node that
 restarts reads its file, the others go on with what they had loaded. Two parts of such a cluster
-must never both find that they are enough. That holds if every set of nodes that is enough in the
-old way has a node in common with every set that is enough in the new way:
+must never both find that they have quorum. That holds if every quorum of the old way has a node in
+common with every quorum of the new way:
 
 * `nodes` (a majority of the storage nodes' own votes; of two nodes that is both) against `qdevice`
   (half of the nodes and the device, or more): a majority and a half of the same nodes overlap.
 * `nodes` against `two-node`: both nodes, against either one.
 * `nodes` with a witness in the list, against `nodes` without: of an even count of storage nodes
-  n/2+1 are enough in either, and two sets that large overlap.
+  n/2+1 are a quorum in either, and two sets that large overlap.
 * `qdevice` against `two-node`, or against another device's host: one node with the device against
   the other node alone. These do not overlap.
 
@@ -28,50 +28,50 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sanctl.model.vote_mode import PLAIN, Ballot, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, NodeVotes, VoteMode, Votes
 
 
-class Act(StrEnum):
+class VoteAction(StrEnum):
     """What a change has to do next."""
 
     WRITE = "write"
-    """Have every node write the tally into its file."""
+    """Have every node write the vote mode into its corosync.conf."""
     RELOAD = "reload"
     """Have corosync load what every node has written."""
     AWAIT_DEVICE = "await-device"
-    """Every node counts as wanted; the device's vote is still to come."""
+    """Every node counts as wanted; the quorum device's vote is still to come."""
     DONE = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """The next step: an act, and the way to count that it is about."""
+class VoteStep:
+    """The next step: an action, and the vote mode that it is about."""
 
-    act: Act
-    tally: Tally
+    action: VoteAction
+    mode: VoteMode
 
 
-def next_step(target: Tally, ballots: Mapping[str, Ballot]) -> Step | None:
-    """Return what to do next on the way to `target`; None while a node has not told all.
+def next_vote_step(target: VoteMode, node_votes: Mapping[str, NodeVotes]) -> VoteStep | None:
+    """Return what to do next on the way to `target`; None while a node has not published its votes.
 
     Args:
-        target: how votes are to be counted in the end.
-        ballots: how each storage node counts.
+        target: the vote mode in the end.
+        node_votes: what each storage node publishes of its votes.
     """
-    seen = {tally for ballot in ballots.values() for tally in (ballot.file, ballot.live)}
-    if None in seen or not ballots:
+    seen = {mode for votes in node_votes.values() for mode in (votes.file, votes.live)}
+    if None in seen or not node_votes:
         return None
-    stage = target if seen <= {target, PLAIN} else PLAIN
-    if any(ballot.file != stage for ballot in ballots.values()):
-        return Step(act=Act.WRITE, tally=stage)
-    if any(ballot.live != stage for ballot in ballots.values()):
-        return Step(act=Act.RELOAD, tally=stage)
+    stage = target if seen <= {target, MAJORITY_OF_NODES} else MAJORITY_OF_NODES
+    if any(votes.file != stage for votes in node_votes.values()):
+        return VoteStep(action=VoteAction.WRITE, mode=stage)
+    if any(votes.live != stage for votes in node_votes.values()):
+        return VoteStep(action=VoteAction.RELOAD, mode=stage)
     # From here on `seen` is the stage alone, which is the target.
-    if stage.votes is Votes.QDEVICE and not all(b.is_device_voting for b in ballots.values()):
-        return Step(act=Act.AWAIT_DEVICE, tally=stage)
-    return Step(act=Act.DONE, tally=stage)
+    if stage.votes is Votes.QDEVICE and not all(b.is_device_voting for b in node_votes.values()):
+        return VoteStep(action=VoteAction.AWAIT_DEVICE, mode=stage)
+    return VoteStep(action=VoteAction.DONE, mode=stage)
 
 
-def overlap(one: Tally, other: Tally) -> bool:
-    """Whether every quorum of one way to count has a node in common with every one of the other."""
-    return one == other or PLAIN in (one, other)
+def quorums_intersect(one: VoteMode, other: VoteMode) -> bool:
+    """Whether every quorum of one vote mode has a node in common with every quorum of the other."""
+    return one == other or MAJORITY_OF_NODES in (one, other)

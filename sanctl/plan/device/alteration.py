@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changing a device that exists: size, access list, sync policy, the node that serves it."""
+"""Changes of an existing device: resize, allow or deny an initiator, sync policy, move."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from sanctl.model.cib_change import AddMove, Change, ClearParameter, RemoveMove,
 from sanctl.model.cluster import Cluster, NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, format_bytes
-from sanctl.plan.cluster.node_service import existing_node
-from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.cluster.preconditions import (
+    existing_device,
+    existing_node,
+    no_replica_problem,
+    refuse_unless_changeable,
+)
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
 
 MOVE_EXPIRES_AFTER_S = 600
@@ -22,8 +26,8 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
     """Return the change that grows a device; nothing when it has that size already.
 
     Raises:
-        Refused: it would shrink, or a replica is not there, linked and up to date: growing a
-            device with one replica missing leaves two replicas of two sizes.
+        Refused: the device would shrink, or a replica is absent, not connected or not up to date:
+            growing a device with one replica missing leaves two replicas of two sizes.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
@@ -34,7 +38,7 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
             Problem(
                 "SAN-DEV-012",
                 f"device {name} has {device.size}; {size} would cut off its end",
-                "a device can only grow; make a smaller one and copy what is on it",
+                "a device can only grow; create a smaller one and copy its data",
             )
         )
     problems = list(unready_replicas(cluster, device))
@@ -47,7 +51,7 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
                 Problem(
                     "SAN-POOL-013",
                     f"room in pool {device.pool} on {node} is not known",
-                    f"look at it with 'sanctl doctor' on {node}",
+                    f"'sanctl doctor' on {node} checks the pool",
                 )
             )
         elif more > room:
@@ -65,7 +69,7 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
 
 
 def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
-    """Return which replicas are not known to be there, linked and up to date."""
+    """Return which replicas are not known to be present, connected and up to date."""
     problems = []
     for node in device.nodes:
         state = cluster.mon.state(node)
@@ -75,7 +79,7 @@ def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...
                 Problem(
                     "SAN-DEV-013",
                     f"device {device.name}: node {node} is {state.value}",
-                    "all replicas must be there: bring the node back first",
+                    "all replicas must be present: bring the node back first",
                 )
             )
         elif not cluster.is_in_sync(device, node):
@@ -83,7 +87,7 @@ def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...
                 Problem(
                     "SAN-DEV-013",
                     f"device {device.name}: replica on {node} is {replica.brief()}",
-                    "wait until it is UpToDate and connected: see 'sanctl device show "
+                    "wait until the replica is UpToDate and connected: see 'sanctl device show "
                     f"{device.name}'",
                 )
             )
@@ -91,7 +95,7 @@ def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...
 
 
 def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
-    """Return the change that lets an initiator in; nothing when it is on the list already."""
+    """Return the change that allows an initiator; nothing when it is on the list already."""
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     if iqn in device.initiators:
@@ -100,7 +104,7 @@ def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ..
 
 
 def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
-    """Return the change that keeps an initiator out; nothing when it is not on the list."""
+    """Return the change that denies an initiator; nothing when it is not on the list."""
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     if iqn not in device.initiators:
@@ -122,13 +126,13 @@ def plan_sync_policy(
     """Return the change that gives a device another sync policy; nothing when it has that.
 
     Args:
-        cluster: as it is.
+        cluster: as observed.
         name: the device.
-        values: what is to be different, by the policy's words.
+        values: the settings that are to change, by their names.
 
     Raises:
-        UsageError: a value has no meaning.
-        Refused: Pacemaker would not carry it out.
+        UsageError: a value is malformed.
+        Refused: Pacemaker would not carry the change out.
     """
     device = existing_device(cluster, name)
     policy = device.sync.changed(values)
@@ -143,12 +147,12 @@ def plan_sync_policy(
 def plan_move(
     cluster: Cluster, name: DeviceName, node: NodeName, *, now_s: float
 ) -> tuple[Change, ...]:
-    """Return the change that pulls the active role to a node.
+    """Return the change that moves the active role to a node.
 
     Nothing when the node serves the device already, but for what an interrupted move left.
 
     Raises:
-        Refused: the node cannot serve it without losing writes, or not now.
+        Refused: the node cannot serve the device without losing writes, or not now.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
@@ -167,21 +171,14 @@ def plan_move(
 def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list[Problem]:
     if node not in device.nodes:
         existing_node(cluster, node)
-        holders = ", ".join(map(str, device.nodes))
-        return [
-            Problem(
-                "SAN-DEV-015",
-                f"node {node} has no replica of device {device.name}",
-                f"its replicas are on {holders}",
-            )
-        ]
+        return [no_replica_problem(device, node)]
     state = cluster.mon.state(node)
     if state is not NodeState.ONLINE:
         return [
             Problem(
                 "SAN-DEV-016",
                 f"node {node} is {state.value}: it cannot serve device {device.name}",
-                f"bring it back first: 'sanctl node online {node}' ends a standby",
+                f"bring the node back first: 'sanctl node online {node}' ends a standby",
             )
         ]
     problems = []
@@ -190,7 +187,7 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
             Problem(
                 "SAN-DEV-016",
                 f"node {node} is drained: it serves nothing",
-                f"it is about to leave; 'sanctl node undrain {node}' takes that back",
+                f"it is about to be shut down; 'sanctl node undrain {node}' undoes that",
             )
         )
     if cluster.mon.role(device.name, node) not in {Role.UNPROMOTED, Role.PROMOTED}:
@@ -209,7 +206,7 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
             Problem(
                 "SAN-DEV-017",
                 f"the replica of device {device.name} on {node} is {what}",
-                "it must be UpToDate to serve: wait for the resync to end",
+                "the replica must be UpToDate to serve: wait for the resync to end",
             )
         )
     return problems
@@ -218,7 +215,6 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
 def plan_move_end(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
     """Return the change that ends a move.
 
-    The device stays: the agents give the node that serves a higher promotion score than any
-    preference of another node is worth.
+    The device stays: the Primary's promotion score is higher than any preference for another node.
     """
     return (RemoveMove(name=name),) if cluster.cib.move(name) is not None else ()

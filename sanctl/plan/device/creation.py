@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a device can be created as asked for, and how: every objection at once."""
+"""Creates a device (`device create`): parses the request, lists all problems, makes the change."""
 
 from __future__ import annotations
 
@@ -8,35 +8,39 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sanctl.errors import Problem, UsageError
-from sanctl.model.cache_policy import NO_CACHE, Policy
+from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.cib_change import AddDevice, Change
-from sanctl.model.cluster import Cluster, NodeState, clone_id
+from sanctl.model.cluster import Cluster, clone_id
 from sanctl.model.device import (
     MINOR_FIRST,
     MINOR_LAST,
     REPLICAS_RANGE,
     DeviceSpec,
 )
-from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
-from sanctl.model.sync_policy import DEFAULT, SyncPolicy
-from sanctl.model.topology import Role, Topology
-from sanctl.plan.cache.policy_request import read_cache_objections
-from sanctl.plan.device.placement import (
-    candidates_of,
-    free_minor,
-    metadata_bytes,
-    place,
-    room_bytes,
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
+from sanctl.model.topology import Topology
+from sanctl.plan.cache.policy_request import read_cache_problems
+from sanctl.plan.cluster.preconditions import quorum_problems, unknown_pool_problem
+from sanctl.plan.device.node_eligibility import (
+    is_storage_node,
+    node_problems,
+    pool_membership_problems,
 )
-from sanctl.plan.drbd.drbd_limits import generation_problem
+from sanctl.plan.device.placement import (
+    free_minor,
+    place_device,
+    placement_candidates,
+)
+from sanctl.plan.drbd.version_limits import drbd_version_problem
 from sanctl.render.device_elements import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateRequest:
-    """What was typed, word for word."""
+class DeviceArguments:
+    """The arguments of `device create` as typed."""
 
     name: str
     size: str
@@ -46,12 +50,12 @@ class CreateRequest:
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
     sync: Mapping[str, str] = field(default_factory=dict)
-    cache: Policy = NO_CACHE
+    cache: CachePolicy = NO_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A request whose words are well formed; None where they were not, or nothing was said."""
+class DeviceRequest:
+    """A parsed request; None where an argument was malformed or not given."""
 
     name: DeviceName | None
     size: ByteSize | None
@@ -61,10 +65,10 @@ class Wish:
     prefer: NodeName | None
     initiators: tuple[Iqn, ...]
     malformed: tuple[Problem, ...]
-    sync: SyncPolicy = DEFAULT
-    asked_pool: bool = False
-    asked_nodes: bool = False
-    cache: Policy = NO_CACHE
+    sync: SyncPolicy = DEFAULT_SYNC_POLICY
+    is_pool_given: bool = False
+    are_nodes_given: bool = False
+    cache: CachePolicy = NO_CACHE
 
 
 @dataclass(slots=True)
@@ -79,30 +83,30 @@ class _Reader:
             return None
 
 
-def read_request(request: CreateRequest) -> Wish:
-    """Read the words of a request; what is malformed is collected, not raised."""
+def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
+    """Parse the arguments of `device create`; malformed ones are collected, not raised."""
     reader = _Reader()
-    name = reader.read(DeviceName.parse, request.name)
-    size = reader.read(ByteSize.parse, request.size)
-    replicas = _read_replicas(request.replicas, reader.problems)
-    pool = reader.read(PoolName.parse, request.pool) if request.pool is not None else None
-    nodes = [reader.read(NodeName.parse, text) for text in request.nodes]
+    name = reader.read(DeviceName.parse, arguments.name)
+    size = reader.read(ByteSize.parse, arguments.size)
+    replicas = reader.read(parse_replica_count, arguments.replicas)
+    pool = reader.read(PoolName.parse, arguments.pool) if arguments.pool is not None else None
+    nodes = [reader.read(NodeName.parse, text) for text in arguments.nodes]
     known = tuple(node for node in nodes if node is not None)
     reader.problems.extend(
         Problem("SAN-DEV-007", f"node {node} is given twice", "name each node once")
         for node in sorted({node for node in known if known.count(node) > 1})
     )
-    if request.nodes and replicas is not None and len(request.nodes) != replicas:
+    if arguments.nodes and replicas is not None and len(arguments.nodes) != replicas:
         reader.problems.append(
             Problem(
                 "SAN-DEV-006",
-                f"{replicas} replicas are asked for, and {len(request.nodes)} named: "
-                f"{', '.join(request.nodes)}",
+                f"{replicas} replicas are asked for, and {len(arguments.nodes)} named: "
+                f"{', '.join(arguments.nodes)}",
                 "name one node for each replica, or none and let sanctl choose",
             )
         )
-    prefer = reader.read(NodeName.parse, request.prefer) if request.prefer is not None else None
-    if prefer is not None and len(known) == len(request.nodes) > 0 and prefer not in known:
+    prefer = reader.read(NodeName.parse, arguments.prefer) if arguments.prefer is not None else None
+    if prefer is not None and len(known) == len(arguments.nodes) > 0 and prefer not in known:
         reader.problems.append(
             Problem(
                 "SAN-DEV-008",
@@ -111,19 +115,19 @@ def read_request(request: CreateRequest) -> Wish:
             )
         )
     initiators: list[Iqn] = []
-    for text in request.initiators:
+    for text in arguments.initiators:
         iqn = reader.read(Iqn.parse, text)
         if iqn is not None and iqn not in initiators:
             initiators.append(iqn)
-    sync = DEFAULT
+    sync = DEFAULT_SYNC_POLICY
     try:
-        sync = DEFAULT.changed(request.sync)
+        sync = DEFAULT_SYNC_POLICY.changed(arguments.sync)
     except UsageError as error:
         reader.problems.extend(error.problems)
     if size is not None:
         subject = "the device" if name is None else f"device {name}"
-        reader.problems.extend(read_cache_objections(subject, size, request.cache.read_bytes))
-    return Wish(
+        reader.problems.extend(read_cache_problems(subject, size, arguments.cache.read_bytes))
+    return DeviceRequest(
         name=name,
         size=size,
         replicas=replicas,
@@ -133,80 +137,73 @@ def read_request(request: CreateRequest) -> Wish:
         initiators=tuple(sorted(initiators)),
         sync=sync,
         malformed=tuple(reader.problems),
-        asked_pool=request.pool is not None,
-        asked_nodes=bool(request.nodes),
-        cache=request.cache,
+        is_pool_given=arguments.pool is not None,
+        are_nodes_given=bool(arguments.nodes),
+        cache=arguments.cache,
     )
 
 
-def _read_replicas(text: str, problems: list[Problem]) -> int | None:
+def parse_replica_count(text: str) -> int:
+    """Return a number of replicas.
+
+    Raises:
+        UsageError: it is no number, or no device can have so many.
+    """
     if not (text.isascii() and text.isdecimal()) or int(text) not in REPLICAS_RANGE:
-        problems.append(
+        raise UsageError(
             Problem(
                 "SAN-DEV-003",
                 f"{text!r} is not a number of replicas",
                 f"a device has {REPLICAS_RANGE[0]} to {REPLICAS_RANGE[-1]}",
             )
         )
-        return None
     return int(text)
 
 
-def objections(
-    wish: Wish, cluster: Cluster, topology: Topology, *, drbd_version: str | None
+def creation_problems(
+    request: DeviceRequest, cluster: Cluster, topology: Topology, *, drbd_version: str | None
 ) -> tuple[Problem, ...]:
-    """Return everything in the cluster's state that stands against a wish."""
-    problems: list[Problem] = []
-    if not cluster.mon.has_quorum:
-        problems.append(no_quorum_problem())
-    if wish.name is not None:
-        problems.extend(_name_problems(wish.name, cluster))
-    if wish.replicas is not None:
-        lacking = generation_problem(wish.replicas, drbd_version)
+    """Return every reason in the cluster's state against a request."""
+    problems: list[Problem] = [*quorum_problems(cluster)]
+    if request.name is not None:
+        problems.extend(_name_problems(request.name, cluster))
+    if request.replicas is not None:
+        lacking = drbd_version_problem(request.replicas, drbd_version)
         problems += [lacking] if lacking is not None else []
-    pool = _pool_of(wish, topology, problems)
-    named = tuple(dict.fromkeys((*wish.nodes, *((wish.prefer,) if wish.prefer else ()))))
-    sound = [node for node in named if _is_storage_node(node, topology, problems)]
+    pool = _pool_of(request, topology, problems)
+    named = tuple(dict.fromkeys((*request.nodes, *((request.prefer,) if request.prefer else ()))))
+    sound = [node for node in named if is_storage_node(node, topology, problems)]
     if pool is None:
         return tuple(problems)
     members = topology.pool(pool)
     assert members is not None
     for node in sound:
-        problems.extend(pool_node_problems(topology, pool, node))
-    if wish.replicas is not None and wish.replicas > len(members.nodes):
+        problems.extend(pool_membership_problems(topology, pool, node))
+    if request.replicas is not None and request.replicas > len(members.nodes):
         problems.append(
             Problem(
                 "SAN-DEV-005",
-                f"{wish.replicas} replicas need {wish.replicas} nodes; "
+                f"{request.replicas} replicas need {request.replicas} nodes; "
                 f"pool {pool} is on {len(members.nodes)}",
                 "ask for fewer replicas, or add storage nodes to the pool",
             )
         )
-    if wish.size is None or (wish.asked_nodes and len(sound) < len(named)):
+    if request.size is None or (request.are_nodes_given and len(sound) < len(named)):
         return tuple(problems)
-    if wish.asked_nodes:
+    if request.are_nodes_given:
         for node in sound:
             if node in members.nodes:
-                problems.extend(node_problems(cluster, pool, node, wish.size.bytes))
-    elif wish.replicas is not None and wish.replicas <= len(members.nodes):
+                problems.extend(node_problems(cluster, pool, node, request.size.bytes))
+    elif request.replicas is not None and request.replicas <= len(members.nodes):
         against = {
-            node: node_problems(cluster, pool, node, wish.size.bytes) for node in members.nodes
+            node: node_problems(cluster, pool, node, request.size.bytes) for node in members.nodes
         }
         usable = sum(1 for objection in against.values() if not objection)
-        if usable < wish.replicas:
+        if usable < request.replicas:
             problems.extend(problem for node in sorted(against) for problem in against[node])
-        elif wish.prefer is not None:
-            problems.extend(against.get(wish.prefer, ()))
+        elif request.prefer is not None:
+            problems.extend(against.get(request.prefer, ()))
     return tuple(problems)
-
-
-def no_quorum_problem() -> Problem:
-    """The refusal to change anything without quorum."""
-    return Problem(
-        "SAN-CLU-001",
-        "the cluster, as this node sees it, has no quorum",
-        "run the command on a node of the majority, or bring nodes back first",
-    )
 
 
 def _name_problems(name: DeviceName, cluster: Cluster) -> list[Problem]:
@@ -222,7 +219,7 @@ def _name_problems(name: DeviceName, cluster: Cluster) -> list[Problem]:
         Problem(
             "SAN-DEV-010",
             f"data of a deleted device {name} is still to be removed on {stone.node}",
-            "choose another name, or wait until that node is back and has done it",
+            "choose another name, or wait until that node is back and has removed it",
         )
         for stone in cluster.cib.tombstones_of(name)
     ]
@@ -237,15 +234,15 @@ def _name_problems(name: DeviceName, cluster: Cluster) -> list[Problem]:
     return problems
 
 
-def _pool_of(wish: Wish, topology: Topology, problems: list[Problem]) -> PoolName | None:
+def _pool_of(
+    request: DeviceRequest, topology: Topology, problems: list[Problem]
+) -> PoolName | None:
     names = ", ".join(str(pool.name) for pool in topology.pools)
-    if wish.pool is not None:
-        if topology.pool(wish.pool) is not None:
-            return wish.pool
-        problems.append(
-            Problem("SAN-POOL-011", f"there is no pool {wish.pool}", f"cluster.toml has: {names}")
-        )
-    elif not wish.asked_pool:
+    if request.pool is not None:
+        if topology.pool(request.pool) is not None:
+            return request.pool
+        problems.append(unknown_pool_problem(topology, request.pool))
+    elif not request.is_pool_given:
         if len(topology.pools) == 1:
             return topology.pools[0].name
         problems.append(
@@ -258,116 +255,42 @@ def _pool_of(wish: Wish, topology: Topology, problems: list[Problem]) -> PoolNam
     return None
 
 
-def pool_node_problems(topology: Topology, pool: PoolName, node: NodeName) -> tuple[Problem, ...]:
-    """Return why a node cannot hold a replica in that pool, whatever its state."""
-    problems: list[Problem] = []
-    entry = topology.pool(pool)
-    members = () if entry is None else entry.nodes
-    if _is_storage_node(node, topology, problems) and node not in members:
-        problems.append(
-            Problem(
-                "SAN-POOL-014",
-                f"node {node} has no pool {pool}",
-                f"pool {pool} is on {', '.join(map(str, members))}",
-            )
-        )
-    return tuple(problems)
-
-
-def _is_storage_node(node: NodeName, topology: Topology, problems: list[Problem]) -> bool:
-    entry = topology.node(node)
-    if entry is None:
-        known = ", ".join(str(known.name) for known in topology.nodes)
-        problems.append(
-            Problem("SAN-NODE-001", f"there is no node {node}", f"cluster.toml has: {known}")
-        )
-        return False
-    if entry.role is not Role.STORAGE:
-        storage = ", ".join(str(known.name) for known in topology.storage_nodes)
-        problems.append(
-            Problem(
-                "SAN-NODE-002",
-                f"node {node} is a {entry.role.value}: it cannot hold a replica",
-                f"storage nodes are: {storage}",
-            )
-        )
-        return False
-    return True
-
-
-def node_problems(
-    cluster: Cluster, pool: PoolName, node: NodeName, size_bytes: int
-) -> tuple[Problem, ...]:
-    """Return why a node cannot take a replica of that size now."""
-    state = cluster.mon.state(node)
-    if state is not NodeState.ONLINE:
-        return (
-            Problem(
-                "SAN-NODE-003",
-                f"node {node} is {state.value}",
-                "a replica is made on a node that is online: see 'sanctl node list'",
-            ),
-        )
-    room = room_bytes(cluster, pool, node)
-    if room is None:
-        usage = cluster.pool(pool, node)
-        reason = "it has published nothing yet" if usage is None else usage.error
-        return (
-            Problem(
-                "SAN-POOL-013",
-                f"pool {pool} on {node} cannot be used: {reason}",
-                f"look at it with 'sanctl doctor' on {node}",
-            ),
-        )
-    needed = size_bytes + metadata_bytes(size_bytes)
-    if needed > room:
-        return (
-            Problem(
-                "SAN-POOL-012",
-                f"pool {pool} on {node} has room for {format_bytes(room)}, "
-                f"{format_bytes(needed)} are needed",
-                "room is free space less what other devices may still write",
-            ),
-        )
-    return ()
-
-
-def draft(
-    wish: Wish, cluster: Cluster, topology: Topology, *, uuid: str
+def plan_creation(
+    request: DeviceRequest, cluster: Cluster, topology: Topology, *, uuid: str
 ) -> tuple[DeviceSpec, tuple[Change, ...]] | Problem:
-    """Turn a wish without objections into a device and the change that creates it."""
-    assert wish.name and wish.size and wish.replicas
-    pool = wish.pool or topology.pools[0].name
+    """Return the device of a request without problems, and the change that creates it."""
+    assert request.name and request.size and request.replicas
+    pool = request.pool or topology.pools[0].name
     members = topology.pool(pool)
     assert members is not None
-    pinned: Sequence[NodeName] = (wish.prefer,) if wish.prefer else ()
-    candidates = candidates_of(
+    pinned: Sequence[NodeName] = (request.prefer,) if request.prefer else ()
+    candidates = placement_candidates(
         cluster,
         topology,
         pool,
         [
             node
-            for node in (wish.nodes or members.nodes)
-            if not node_problems(cluster, pool, node, wish.size.bytes)
+            for node in (request.nodes or members.nodes)
+            if not node_problems(cluster, pool, node, request.size.bytes)
         ],
     )
-    nodes = place(candidates, replicas=wish.replicas, pinned=pinned)
+    nodes = place_device(candidates, replicas=request.replicas, pinned=pinned)
     minor = free_minor(cluster, range(MINOR_FIRST, MINOR_LAST + 1))
     if minor is None:
         return Problem("SAN-DEV-011", f"all {MINOR_LAST} minor numbers are in use")
     device = DeviceSpec(
-        name=wish.name,
+        name=request.name,
         uuid=uuid,
-        size=wish.size,
+        size=request.size,
         pool=pool,
-        replicas=wish.replicas,
+        replicas=request.replicas,
         nodes=nodes,
         minor=minor,
-        initiators=wish.initiators,
-        prefer=wish.prefer,
-        sync=wish.sync,
+        initiators=request.initiators,
+        prefer=request.prefer,
+        sync=request.sync,
         is_new=True,
-        cache=wish.cache,
+        cache=request.cache,
     )
     elements = (device_element(device), *constraint_elements(device))
     clash = sorted(

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the replicas of a new device go, and whether there is room for them.
+"""Chooses nodes for new replicas by site, rack, room and load; what room a pool has.
 
 Device files are sparse: a pool's free space shrinks only as hosts write. What counts is therefore
-what is free *and not promised*: from the free space comes off what the devices on that pool may
-still write. When the pool agent says how many bytes the device files hold (`allocated=`), that is
-exact. Otherwise everything used in the file system is taken to be device data, which leaves total
-minus promised, and never more than is free.
+what is free *and not promised*: what the devices on that pool may still write is subtracted from
+the free space. When the pool agent publishes how many bytes the device files hold (`allocated=`),
+that is exact. Otherwise everything used in the filesystem is taken to be device data, which leaves
+total minus promised, and never more than is free.
 
-Copies go to different sites first, to different racks of a site next, then to where most room is,
-then to the node that serves fewest devices; the name breaks ties, so that the same cluster always
-gives the same answer. One after the other is good enough: as many sites are used as there can be.
+Replicas go to different sites first, to different racks of a site next, then to the node with most
+room, then to the node that serves fewest devices; the name breaks ties, so that the same cluster
+always gives the same answer. A greedy choice is good enough: it uses as many sites as there can be.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sanctl.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A node that could hold a replica; site and rack are empty where they are not told."""
+class PlacementCandidate:
+    """A node that could hold a replica; site and rack are empty where cluster.toml has none."""
 
     node: NodeName
     room_bytes: int
@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class NodeVerdict:
     """Whether a node was chosen, and why, or why not."""
 
     node: NodeName
@@ -51,7 +51,7 @@ def metadata_bytes(size_bytes: int) -> int:
 
 
 def promised_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int:
-    """Return what the devices on a pool of a node may grow to in all."""
+    """Return what the devices on a pool of a node may occupy in all."""
     return sum(
         device.size.bytes + metadata_bytes(device.size.bytes)
         for device in cluster.cib.devices
@@ -60,7 +60,7 @@ def promised_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int:
 
 
 def room_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int | None:
-    """Return what a pool of a node can still promise; None when that is not known."""
+    """Return the room for new replicas in a pool of a node; None when that is not known."""
     usage = cluster.pool(pool, node)
     if usage is None or usage.error is not None:
         return None
@@ -71,15 +71,15 @@ def room_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int | None:
     return max(0, min(usage.free_bytes, usage.total_bytes - promised))
 
 
-def candidates_of(
+def placement_candidates(
     cluster: Cluster, topology: Topology, pool: PoolName, nodes: Collection[NodeName]
-) -> tuple[Candidate, ...]:
-    """Return what there is to know of nodes for a choice among them."""
+) -> tuple[PlacementCandidate, ...]:
+    """Return nodes with what the choice among them depends on."""
     found = []
     for name in nodes:
         node = topology.node(name)
         found.append(
-            Candidate(
+            PlacementCandidate(
                 node=name,
                 room_bytes=room_bytes(cluster, pool, name) or 0,
                 active_devices=cluster.active_count(name),
@@ -90,18 +90,18 @@ def candidates_of(
     return tuple(found)
 
 
-def place(
-    candidates: Collection[Candidate], *, replicas: int, pinned: Sequence[NodeName] = ()
+def place_device(
+    candidates: Collection[PlacementCandidate], *, replicas: int, pinned: Sequence[NodeName] = ()
 ) -> tuple[NodeName, ...]:
     """Choose the nodes of a new device, the one that should serve it first.
 
-    Who serves is the load's decision: of those chosen, the node with the fewest active devices. A
-    pinned node is always chosen, and the first one pinned serves.
+    Of the chosen nodes, the one with the fewest active devices serves. A pinned node is always
+    chosen, and the first pinned node serves.
 
     Returns:
         The chosen nodes, or nothing when there are too few candidates.
     """
-    chosen = choose(candidates, replicas=replicas, pinned=pinned)
+    chosen = choose_nodes(candidates, replicas=replicas, pinned=pinned)
     order = {node: index for index, node in enumerate(pinned)}
     by_node = {candidate.node: candidate for candidate in candidates}
     return tuple(
@@ -112,36 +112,36 @@ def place(
     )
 
 
-def choose(
-    candidates: Collection[Candidate],
+def choose_nodes(
+    candidates: Collection[PlacementCandidate],
     *,
     replicas: int,
     pinned: Sequence[NodeName] = (),
-    beside: Collection[Candidate] = (),
+    beside: Collection[PlacementCandidate] = (),
 ) -> tuple[NodeName, ...]:
-    """Choose nodes for that many replicas, next to those that hold one already.
+    """Choose nodes for that many replicas, besides those that hold one already.
 
     Returns:
         The chosen nodes in the order of choice, or nothing when there are too few candidates.
     """
     return tuple(
         verdict.node
-        for verdict in explain(candidates, replicas=replicas, pinned=pinned, beside=beside)
+        for verdict in explain_choice(candidates, replicas=replicas, pinned=pinned, beside=beside)
         if verdict.is_chosen
     )
 
 
-def explain(
-    candidates: Collection[Candidate],
+def explain_choice(
+    candidates: Collection[PlacementCandidate],
     *,
     replicas: int,
     pinned: Sequence[NodeName] = (),
-    beside: Collection[Candidate] = (),
-) -> tuple[Verdict, ...]:
-    """Make that choice and say of every candidate why it was made; those chosen come first."""
+    beside: Collection[PlacementCandidate] = (),
+) -> tuple[NodeVerdict, ...]:
+    """Return every candidate with the reason it was chosen or not; chosen ones come first."""
     if len(candidates) < replicas:
         return tuple(
-            Verdict(
+            NodeVerdict(
                 node=candidate.node,
                 is_chosen=False,
                 reason=f"{replicas} are needed, and {len(candidates)} could",
@@ -151,13 +151,13 @@ def explain(
     order = {node: index for index, node in enumerate(pinned)}
     left = list(candidates)
     holders = list(beside)
-    verdicts: list[Verdict] = []
-    last: tuple[Candidate, list[Candidate]] | None = None
+    verdicts: list[NodeVerdict] = []
+    last: tuple[PlacementCandidate, list[PlacementCandidate]] | None = None
     for _ in range(replicas):
         ranked = sorted(left, key=lambda c: _rank(c, holders, order))
         best = ranked[0]
         verdicts.append(
-            Verdict(node=best.node, is_chosen=True, reason=_praise(ranked, holders, order))
+            NodeVerdict(node=best.node, is_chosen=True, reason=_reason_for(ranked, holders, order))
         )
         last = (best, list(holders))
         left.remove(best)
@@ -165,7 +165,9 @@ def explain(
     if last is not None:
         best, before = last
         verdicts.extend(
-            Verdict(node=other.node, is_chosen=False, reason=_objection(other, best, before))
+            NodeVerdict(
+                node=other.node, is_chosen=False, reason=_reason_against(other, best, before)
+            )
             for other in sorted(left, key=lambda c: _rank(c, holders, order))
         )
     return tuple(verdicts)
@@ -175,7 +177,9 @@ _Rank = tuple[int, int, int, int, int, NodeName]
 
 
 def _rank(
-    candidate: Candidate, holders: Collection[Candidate], order: dict[NodeName, int]
+    candidate: PlacementCandidate,
+    holders: Collection[PlacementCandidate],
+    order: dict[NodeName, int],
 ) -> _Rank:
     return (
         order.get(candidate.node, len(order)),
@@ -187,11 +191,15 @@ def _rank(
     )
 
 
-def _same_site(candidate: Candidate, holders: Collection[Candidate]) -> list[Candidate]:
+def _same_site(
+    candidate: PlacementCandidate, holders: Collection[PlacementCandidate]
+) -> list[PlacementCandidate]:
     return [other for other in holders if candidate.site and other.site == candidate.site]
 
 
-def _same_rack(candidate: Candidate, holders: Collection[Candidate]) -> list[Candidate]:
+def _same_rack(
+    candidate: PlacementCandidate, holders: Collection[PlacementCandidate]
+) -> list[PlacementCandidate]:
     # A rack's name counts within its site.
     return [
         other
@@ -200,21 +208,23 @@ def _same_rack(candidate: Candidate, holders: Collection[Candidate]) -> list[Can
     ]
 
 
-def _domain_words(candidate: Candidate, holders: Collection[Candidate]) -> str:
-    """Say what a node shares with those that hold a copy; empty: nothing."""
+def _shared_domain(candidate: PlacementCandidate, holders: Collection[PlacementCandidate]) -> str:
+    """Return the rack or site that a node shares with a replica holder; empty: none."""
     for kind, value, shared in (
         ("rack", candidate.rack, _same_rack(candidate, holders)),
         ("site", candidate.site, _same_site(candidate, holders)),
     ):
         if shared:
-            return f"{kind} {value} has a copy already, on {shared[0].node}"
+            return f"{kind} {value} has a replica already, on {shared[0].node}"
     return ""
 
 
-def _praise(
-    ranked: Sequence[Candidate], holders: Collection[Candidate], order: dict[NodeName, int]
+def _reason_for(
+    ranked: Sequence[PlacementCandidate],
+    holders: Collection[PlacementCandidate],
+    order: dict[NodeName, int],
 ) -> str:
-    """Say why the first of the ranked was taken, by what sets it apart from the second."""
+    """Return why the first of the ranked was chosen, by what sets it apart from the second."""
     best = ranked[0]
     if best.node in order:
         return "asked for"
@@ -224,17 +234,19 @@ def _praise(
     mine, theirs = _rank(best, holders, order), _rank(second, holders, order)
     at = next(index for index, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b)
     return {
-        1: f"another site ({best.site or 'not told'})",
-        2: f"another rack ({best.rack or 'not told'})",
+        1: f"another site ({best.site or 'none given'})",
+        2: f"another rack ({best.rack or 'none given'})",
         3: f"most room, {format_bytes(best.room_bytes)}",
         4: f"serves the fewest devices, {best.active_devices}",
     }.get(at, "as good as the others, first by name")
 
 
-def _objection(other: Candidate, best: Candidate, before: Collection[Candidate]) -> str:
-    """Say why a node was passed over for the last one that was taken."""
+def _reason_against(
+    other: PlacementCandidate, best: PlacementCandidate, before: Collection[PlacementCandidate]
+) -> str:
+    """Return why a node was passed over for the last one that was chosen."""
     if _rank(other, before, {})[1:3] > _rank(best, before, {})[1:3]:
-        return _domain_words(other, before)
+        return _shared_domain(other, before)
     if other.room_bytes < best.room_bytes:
         return (
             f"less room, {format_bytes(other.room_bytes)}; {best.node} has "

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What devices of an older version lack, and today's have from their creation."""
+"""Adds the CIB entries that devices created by an older release lack (iscsi-reach, priority)."""
 
 from __future__ import annotations
 
-from sanctl.errors import Refused
 from sanctl.model.cib_change import Change, CompleteDevice
 from sanctl.model.cluster import Cluster, clone_id
-from sanctl.plan.device.creation import no_quorum_problem
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
 
 
-def plan_completion(cluster: Cluster) -> tuple[Change, ...]:
-    """Return the changes that give every device what it lacks; nothing where none does.
+def plan_upgrade(cluster: Cluster) -> tuple[Change, ...]:
+    """Return the changes that complete every device's CIB entries; nothing where none lacks any.
 
     Raises:
         Refused: no quorum.
@@ -21,6 +20,6 @@ def plan_completion(cluster: Cluster) -> tuple[Change, ...]:
         if not {f"{clone_id(device.name)}-reach", f"{clone_id(device.name)}-meta-priority"}
         <= cluster.cib.ids
     )
-    if lacking and not cluster.mon.has_quorum:
-        raise Refused(no_quorum_problem())
+    if lacking:
+        refuse_without_quorum(cluster)
     return lacking

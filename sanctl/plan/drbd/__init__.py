@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decisions about DRBD: limits, generations, connections, resync, verify."""
+"""Rules for DRBD: version limits, data generations, connections, resync order, verify."""

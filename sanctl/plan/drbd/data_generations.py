@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What DRBD's generation identifiers say about two replicas: who is ahead, or that they diverged.
+"""Compares two replicas by DRBD's generation UUIDs: which one is ahead, or that they diverged.
 
-DRBD gives the data a new identifier whenever a Primary goes on without a peer. A replica knows its
-current identifier, the one its bitmap counts from (0: it is in step), and two older ones. The
-rules are those of drbd_uuid_compare() in DRBD 8.4 (drbd_receiver.c), with one difference: what
-DRBD resolves by bitmaps whose starting points differ counts here as unrelated, which is answered
-by sending everything. NamedTuples, as agents import this.
+DRBD gives the data a new generation UUID whenever a Primary goes on without a peer. A replica knows
+its current UUID, the one its bitmap counts from (0: it is in sync), and two older ones. The rules
+are those of drbd_uuid_compare() in DRBD 8.4 (drbd_receiver.c), with one difference: what DRBD
+resolves by bitmaps whose starting points differ counts here as unrelated, which is answered by a
+full resync. NamedTuples, as agents import this.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
-# Of an identifier's last bit DRBD makes a note that it was written as a Primary.
+# DRBD keeps in a UUID's last bit that it was written as a Primary.
 _IDENTITY = ~1
 _JUST_CREATED = 4
 _TEXT = re.compile(r"[0-9A-Fa-f]{16}(:[0-9A-Fa-f]{16}){3}")
 
 
 class Generations(NamedTuple):
-    """The identifiers of one replica's data.
+    """The generation UUIDs of one replica's data.
 
     Attributes:
         current: of the data as it is.
-        bitmap: of the data from which its bitmap counts; 0 while it has a peer in step.
+        bitmap: of the data from which its bitmap counts; 0 while a peer is in sync.
         history: the two before, 0 where there is none.
         was_primary: the replica's node is Primary, or was when it crashed.
     """
@@ -42,12 +42,12 @@ class Generations(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The current identifier, as 16 hex digits."""
+        """The current UUID, as 16 hex digits."""
         return f"{self.current:016X}"
 
 
 class Relation(StrEnum):
-    """How one replica's data stands to another's."""
+    """How one replica's data relates to another's."""
 
     SAME = "same"
     AHEAD = "ahead"
@@ -55,7 +55,7 @@ class Relation(StrEnum):
     DIVERGED = "diverged"
     """Both went on from one common generation, and both bitmaps count from it."""
     UNRELATED = "unrelated"
-    """No common generation from which both bitmaps count: one replica has to be sent whole."""
+    """No common generation from which both bitmaps count: it takes a full resync."""
 
 
 def parse_generations(text: str) -> Generations | None:
@@ -72,8 +72,8 @@ def parse_generations(text: str) -> Generations | None:
     return Generations(current, bitmap, (young, old), was_primary="1" in (*flags[2:3], *flags[6:7]))
 
 
-def relate(mine: Generations, theirs: Generations) -> Relation:
-    """Return how my data stands to theirs."""
+def compare_generations(mine: Generations, theirs: Generations) -> Relation:
+    """Return how the first replica's data relates to the second's."""
     if mine.is_blank or theirs.is_blank:
         if mine.is_blank and theirs.is_blank:
             return Relation.SAME

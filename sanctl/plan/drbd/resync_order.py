@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which resync runs now, which waits, and whether all of a replica is sent or what differs. Pure.
+"""Which device's resync runs now and which waits; full or bitmap-based resync.
 
-The node that is the target decides, as its disks and its link are what the resyncs share. One at a
-time: two at once take twice as long to bring the first one back, and hosts feel two. The device
-with the highest priority is first, then the one with least left, which brings most devices back
-soonest. A resync that makes no headway keeps its leave, and does not count: the next one runs
-beside it, so that none ever waits for one that is stuck.
+The node that is the target decides, as the resyncs share its disks and its link. One at a time: two
+at once take twice as long to bring the first one back, and hosts feel two. The device with the
+highest priority is first, then the one with least left, which brings most devices back soonest. A
+resync that makes no progress may go on, and does not count: the next one runs beside it, so that
+none ever waits for one that is stuck.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sanctl.model.resync_record import FAST, FULL
 from sanctl.model.sync_policy import SyncPolicy
 
 
-class Candidate(NamedTuple):
-    """A device whose replica here is being brought into line.
+class ResyncCandidate(NamedTuple):
+    """A device whose replica here is a resync target.
 
     Attributes:
         name: the device's name.
-        policy: how it is synced.
-        left_kib: what is left.
-        is_stuck: it had leave to run, and nothing came for a while.
+        policy: the device's sync policy.
+        left_kib: what is left to send.
+        is_stuck: it was allowed to run, and received nothing for a while.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Candidate(NamedTuple):
     is_stuck: bool
 
 
-def waits(candidates: Iterable[Candidate], hour: int) -> dict[str, str]:
-    """Return what each device waits for, in words; empty for one that may run.
+def wait_reasons(candidates: Iterable[ResyncCandidate], hour: int) -> dict[str, str]:
+    """Return what each device's resync waits for, as text; empty for one that may run.
 
     Args:
-        candidates: all devices that are synced here.
+        candidates: all devices whose replica here is a resync target.
         hour: the hour of the day.
     """
     result: dict[str, str] = {}
@@ -46,7 +46,7 @@ def waits(candidates: Iterable[Candidate], hour: int) -> dict[str, str]:
     for each in sorted(candidates, key=lambda c: (-c.policy.priority, c.left_kib, c.name)):
         window = each.policy.window
         if window is not None and not window.is_open(hour):
-            result[each.name] = f"until {window.first:02}:00"
+            result[each.name] = f"until {window.first_hour:02}:00"
         elif each.is_stuck:
             result[each.name] = ""
         elif first:
@@ -57,28 +57,31 @@ def waits(candidates: Iterable[Candidate], hour: int) -> dict[str, str]:
     return result
 
 
-def choose_kind(policy: SyncPolicy, changed_kib: int, size_kib: int) -> tuple[str, str]:
-    """Return which kind of resync a device gets, and why in words.
+def choose_resync_kind(policy: SyncPolicy, changed_kib: int, size_kib: int) -> tuple[str, str]:
+    """Return which kind of resync a device gets, FAST or FULL, and why, as text.
 
     Args:
-        policy: how it is synced.
-        changed_kib: what is marked as different.
+        policy: the device's sync policy.
+        changed_kib: what the bitmap marks as out of sync.
         size_kib: the device's size.
     """
     if changed_kib >= size_kib:
         return FULL, "all of it is marked"
     share = 100 * changed_kib // max(1, size_kib)
-    if policy.full_above is None or changed_kib * 100 <= policy.full_above * size_kib:
+    if (
+        policy.full_above_percent is None
+        or changed_kib * 100 <= policy.full_above_percent * size_kib
+    ):
         return FAST, f"{share}% is marked"
-    return FULL, f"{share}% is marked and the limit is {policy.full_above}%"
+    return FULL, f"{share}% is marked and the limit is {policy.full_above_percent}%"
 
 
-def may_widen(state: ResourceState) -> bool:
-    """Whether all of this node's replica may be called out of sync: that it is no copy already.
+def may_mark_all_out_of_sync(state: ResourceState) -> bool:
+    """Whether all of this node's replica may be marked out of sync, for a full resync.
 
-    A resync's target holds the data of no moment while the resync runs, and its peer has all of
-    them: so nothing is lost by it, and nobody serves from it. It says so itself; what others say
-    does not count.
+    Only of a resync target that this node itself reports as Inconsistent: the target holds the data
+    of no single moment while the resync runs, and its peer holds all of it. So nothing is lost, and
+    no node serves from it. What peers report of this replica does not count.
     """
     return (
         state.role == "Secondary"
@@ -86,7 +89,7 @@ def may_widen(state: ResourceState) -> bool:
         and len(state.peers) == 1
         and all(
             peer.connection == "Connected"
-            # Held: one that runs could end before anything else is done.
+            # Paused: a running resync could end before anything else is done.
             and peer.replication == "PausedSyncT"
             and peer.disk == "UpToDate"
             for peer in state.peers
@@ -94,8 +97,8 @@ def may_widen(state: ResourceState) -> bool:
     )
 
 
-def may_widen_alone(state: ResourceState) -> bool:
-    """The same, after the connection was taken away for it."""
+def may_mark_all_while_disconnected(state: ResourceState) -> bool:
+    """Whether the same holds once the connection was closed in order to mark it."""
     return (
         state.role == "Secondary"
         and state.disk == "Inconsistent"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When replicas are compared, and when what was found is sent anew. Pure."""
+"""When an online verify starts (order or schedule), and when its differences are repaired."""
 
 from __future__ import annotations
 
@@ -13,44 +13,46 @@ from sanctl.model.verify_result import (
     REPAIRING,
     RUNNING,
     SAME,
-    Order,
-    Verification,
+    VerifyRequest,
+    VerifyResult,
 )
 
-#: An order that nobody could follow for so long is dropped: whoever gave it has gone.
+#: An order that no node could carry out for so long is dropped: the operator waits no more.
 ORDER_ENDS_AFTER_S = 24 * 3600
-#: A repair of which nothing has come by then is begun again: its contact never ended.
+#: A repair that has resynced nothing by then is begun again: the connection never ended.
 _REPEAT_AFTER_S = 30
 
 
-def may_begin(state: ResourceState) -> bool:
-    """Whether this node may compare its replica with its peers': it serves, and all is in sync."""
+def may_start_verify(state: ResourceState) -> bool:
+    """Whether this node may verify its replica against its peers': it is Primary, all in sync."""
     return state.is_primary and state.is_in_sync
 
 
-def is_open(order: Order | None, latest: Verification | None, now_s: int) -> bool:
-    """Whether an order is still to be followed here: each is followed once, late or never."""
+def is_order_open(order: VerifyRequest | None, latest: VerifyResult | None, now_s: int) -> bool:
+    """Whether a verify order is still to be carried out here: each is carried out once or never."""
     if order is None or (latest is not None and latest.order >= order.number):
         return False
     return now_s - order.number < ORDER_ENDS_AFTER_S
 
 
-def has_ended(told: Verification, order: Order | None, number: int) -> bool:
-    """Whether what another node tells is a verify of this number, with nothing left to be done.
+def is_order_done_on_peer(
+    published: VerifyResult, order: VerifyRequest | None, number: int
+) -> bool:
+    """Whether a result that another node published ends the verify order of this number.
 
-    Differences that are to be repaired are left: who serves now finds them again.
+    Differences that are to be repaired do not end it: the node that serves now finds them again.
     """
     is_to_repair = order is not None and order.is_repair and order.number == number
     done = {SAME, REPAIRED} if is_to_repair else {SAME, DIFFERS, REPAIRED}
-    return told.order == number and told.result in done
+    return published.order == number and published.result in done
 
 
-def is_due(schedule: Schedule | None, latest: Verification | None, now: time.struct_time) -> bool:
+def is_due(schedule: Schedule | None, latest: VerifyResult | None, now: time.struct_time) -> bool:
     """Whether a scheduled verify is to begin: within its hour, unless one began in that hour.
 
     Args:
-        schedule: when.
-        latest: the verify before.
+        schedule: the day and hour, None where none is set.
+        latest: the result of the verify before.
         now: the local time.
     """
     if schedule is None or now.tm_hour != schedule.hour:
@@ -62,12 +64,12 @@ def is_due(schedule: Schedule | None, latest: Verification | None, now: time.str
 
 
 def may_repair(
-    order: Order | None, own: Verification | None, state: ResourceState, now_s: int
+    order: VerifyRequest | None, own: VerifyResult | None, state: ResourceState, now_s: int
 ) -> bool:
-    """Whether this node may have its marked blocks sent anew: it is a standby in perfect contact.
+    """Whether this node may have its out-of-sync blocks resynced: a connected, in-sync standby.
 
-    The copy that serves is the one that quorum trusts, and what hosts have read. On the standby,
-    never the other way round: the blocks that go are the ones nobody reads.
+    The Primary's replica is the one that quorum trusts and that hosts have read. So blocks of the
+    standby are overwritten, which no host reads, and never those of the Primary.
     """
     if order is None or not order.is_repair or now_s - order.number >= ORDER_ENDS_AFTER_S:
         return False
@@ -82,15 +84,15 @@ def may_repair(
     )
 
 
-def _may_follow(own: Verification, now_s: int) -> bool:
-    """Whether a repair may begin after what was noted here for the same order."""
+def _may_follow(own: VerifyResult, now_s: int) -> bool:
+    """Whether a repair may begin after this node's own result of the same order."""
     if own.result == REPAIRING:
         return not 0 <= now_s - own.began_s < _REPEAT_AFTER_S
     return own.result != REPAIRED
 
 
-def is_in_force(order: Order | None, own: Verification, now_s: int) -> bool:
-    """Whether what is being repaired here is still what was ordered last, and not too long ago."""
+def is_repair_still_ordered(order: VerifyRequest | None, own: VerifyResult, now_s: int) -> bool:
+    """Whether the repair that runs here belongs to the latest order, and that is not too old."""
     return (
         order is not None
         and order.is_repair
@@ -99,21 +101,21 @@ def is_in_force(order: Order | None, own: Verification, now_s: int) -> bool:
     )
 
 
-def is_left(
-    order: Order | None, own: Verification | None, state: ResourceState, now_s: int
+def needs_completion(
+    order: VerifyRequest | None, own: VerifyResult | None, state: ResourceState, now_s: int
 ) -> bool:
-    """Whether something of a verify is left here that somebody should see to.
+    """Whether a verify or repair left something here that an agent has to complete.
 
-    Told by what is so, never by having seen the verify run: one may begin and end between two
-    looks, and who was to finish it may have been killed.
+    Decided by the present state, never by having seen the verify run: one may begin and end between
+    two monitors, and the process that was to complete it may have been killed.
     """
     if own is not None and own.result == RUNNING:
         return True
-    if own is not None and own.result == REPAIRING and state.is_in_contact:
+    if own is not None and own.result == REPAIRING and state.is_connected:
         return True
     return may_repair(order, own, state, now_s)
 
 
-def has_found(order: Order, told: Verification | None) -> bool:
-    """Whether the node that compared says that this very order has found differences."""
-    return told is not None and told.order == order.number and told.result == DIFFERS
+def has_peer_found_differences(order: VerifyRequest, published: VerifyResult | None) -> bool:
+    """Whether the verifying node published that this very order has found differences."""
+    return published is not None and published.order == order.number and published.result == DIFFERS

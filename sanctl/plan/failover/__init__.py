@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decisions on the failover path: promotion, fencing, reboot of a stuck node."""
+"""Rules of the failover path: promotion scores, the fence-peer handler, self-reboots."""

@@ -1,37 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is certain about a peer, and what follows from it: the rules of the fence-peer handler.
+"""Rules of the fence-peer handler: when a peer may be marked outdated, and what DRBD is answered.
 
-Pure functions, so that the handler (sanctl/agents/fencing/fence_peer.py) and the model that
-explores every interleaving (sanctl/safety/transitions.py) judge by the same lines.
+Pure functions, so that the handler (sanctl/agents/fencing/outdate.py) and the model that explores
+every interleaving (sanctl/safety/transitions.py) decide by the same lines.
 
 The invariant they guard: a node out of contact with its peer serves only if no partition that has
 or can get quorum will promote the peer with the data it has.
 
-Of three and more copies (DRBD 9) it is kept in one of two ways, and a promotion needs the first:
+With three and more replicas (DRBD 9) the invariant is kept in one of two ways, and a promotion
+needs the first:
 
-* DRBD sees a majority of the copies. Any other majority has one of these among it, and DRBD lets
-  none of those that are connected become Primary with less than the newest data among them.
-* Every copy that is gone is certain and marked, as with two copies. Then no majority of copies is
-  of any use without the mark's leave, so what has to have a memory is the cluster's quorum.
+* DRBD sees a majority of the replicas. Any other majority shares a replica with it, and DRBD lets
+  no connected replica become Primary with less than the newest data among them.
+* Every replica that is gone is certain and marked, as with two replicas. Then no majority of
+  replicas can be promoted against the marks, and the marks last as long as any two quorums of the
+  cluster have a node in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sanctl.model.drbd import ResourceState, has_majority
+from sanctl.model.drbd import ResourceState, uses_quorum
 
 #: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
 PEER_OUTDATED = 4
 PEER_FENCED = 7
 
 
-def standing(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[], bool]) -> str:
+def peer_membership(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[], bool]) -> str:
     """Return what the cluster knows of a peer: `member`, `fenced`, `unknown` or `alone`.
 
-    Without quorum (`alone`) nothing is known: others may have decided otherwise. Silence is not
-    absence: a peer that is no member is unknown until it is known to be fenced, which is asked
-    only then.
+    Without quorum (`alone`) nothing is known: another partition may have decided otherwise. Silence
+    is not absence: a peer that is no member is unknown until it is known to be fenced. `is_fenced`
+    is called for such a peer only.
     """
     if not is_quorate:
         return "alone"
@@ -40,88 +42,95 @@ def standing(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[], bool]
     return "fenced" if is_fenced() else "unknown"
 
 
-def is_certain(peer: str) -> bool:
-    """Whether a peer of that standing cannot be promoted any more once it is marked.
+def is_certain(membership: str) -> bool:
+    """Whether a peer of that membership cannot be promoted any more once it is marked.
 
-    A member reads the same CIB as this node, and a fenced one reads it before it starts again.
+    A member reads the same CIB as this node, and a fenced node reads it before it starts again.
     """
-    return peer in {"member", "fenced"}
+    return membership in {"member", "fenced"}
 
 
-def worth(
-    peer: str,
+def apply_quorum_overlap(
+    membership: str,
     *,
     has_joined: Callable[[], bool],
-    is_untried: Callable[[], bool],
-    has_memory: Callable[[], bool],
+    is_never_connected: Callable[[], bool],
+    quorums_intersect: Callable[[], bool],
 ) -> str:
-    """Return a peer's standing as it counts for a replica that may not know the latest.
+    """Return a peer's membership, `unknown` where a mark of this node's replica may be missed.
 
-    A replica that has met no other since it was started may have been off while the other served.
-    With a majority of nodes one of them remembers the mark; where two quorums need have no node in
-    common nobody does, and that the other is fenced says nothing about this one. A member of
-    Corosync says it only once it has joined Pacemaker, too: until then its CIB, with the mark, is
-    not this node's.
+    A replica that has connected to no peer since it was started may have been off while the peer
+    served and marked it. If any two quorums of the cluster have a node in common, one node of this
+    partition knows that mark. If not (`two_node`), no node need know it, and a fenced peer proves
+    nothing about this replica. A member of Corosync proves it only once the member has joined
+    Pacemaker, too: until then the member's CIB, with the mark, is not this node's.
 
     Args:
-        peer: what the cluster knows of it, see `standing`.
+        membership: what the cluster knows of the peer, see `peer_membership`.
         has_joined: the peer's CIB and this node's are one.
-        is_untried: this node's replica has met no other since it was started.
-        has_memory: any two quorums of the cluster have a node in common.
+        is_never_connected: this node's replica has connected to no peer since it was started.
+        quorums_intersect: any two quorums of the cluster have a node in common.
     """
-    is_open = peer == "fenced" or (peer == "member" and not has_joined())
-    return "unknown" if is_open and is_untried() and not has_memory() else peer
+    is_open = membership == "fenced" or (membership == "member" and not has_joined())
+    if is_open and is_never_connected() and not quorums_intersect():
+        return "unknown"
+    return membership
 
 
-def outranks(peer: str) -> bool:
-    """Whether marking a peer of that standing must make this CIB newer than any that it has.
+def must_outrank_peer_cib(membership: str) -> bool:
+    """Whether marking a peer of that membership must make this CIB newer than any the peer has.
 
-    A member shares this CIB. One that was fenced may have changed its own while it was alone, as
-    often as this partition changed this one; when they meet, the newer CIB is everybody's.
+    A member shares this CIB. A fenced node may have changed its own CIB while it was alone, as
+    often as this partition changed this one; when the two meet, the newer CIB wins everywhere.
     """
-    return peer == "fenced"
+    return membership == "fenced"
 
 
 def may_mark(state: ResourceState | None, *, is_promoting: bool) -> bool:
     """Whether fence-peer may mark a peer for a node in that state, if it holds the handlers' lock.
 
-    A handler that was called for a Primary may be late: its node is no Primary any more, the
-    peer may be one now, and to mark that would leave nobody to be promoted. Or the connection is
-    back, and DRBD does not listen to this handler any more.
+    A handler that was called for a Primary may be late. Its node may be no Primary any more and the
+    peer may be one now: with a mark on that peer no replica could be promoted. Or the connection is
+    back, and DRBD ignores the handler's exit code.
 
     Args:
         state: the resource as DRBD reports it here; None when it is not up.
-        is_promoting: a promotion is under way here, which asks for the same.
+        is_promoting: a promotion is under way here, which needs the peer marked, too.
     """
-    return is_promoting or (state is not None and state.is_primary and not state.is_in_contact)
+    return is_promoting or (state is not None and state.is_primary and not state.is_connected)
 
 
-def exit_code(peer: str) -> int:
+def handler_exit_code(membership: str) -> int:
     """Return what fence-peer answers DRBD for a peer that is certain and marked."""
-    return PEER_FENCED if peer == "fenced" else PEER_OUTDATED
+    return PEER_FENCED if membership == "fenced" else PEER_OUTDATED
 
 
-def among_several(
-    peer: str, *, copies: int, is_primary: bool, has_quorum: bool | None, has_memory: bool
+def apply_drbd_quorum(
+    membership: str,
+    *,
+    replicas: int,
+    is_primary: bool,
+    has_quorum: bool | None,
+    quorums_intersect: bool,
 ) -> str:
-    """Return a peer's standing as it counts for a device with several copies.
+    """Return a peer's membership, `unknown` where a device of three and more has no majority.
 
     Args:
-        peer: what the cluster knows of it, see `standing`.
-        copies: how many replicas the device has.
-        is_primary: this node is Primary already; else it wants to be.
-        has_quorum: DRBD sees a majority of the copies.
-        has_memory: any two quorums of the cluster have a node in common.
+        membership: what the cluster knows of the peer, see `peer_membership`.
+        replicas: how many replicas the device has.
+        is_primary: this node is Primary already; else it is to be promoted.
+        has_quorum: DRBD sees a majority of the replicas.
+        quorums_intersect: any two quorums of the cluster have a node in common.
     """
-    if not is_certain(peer) or not has_majority(copies) or has_quorum:
-        return peer
-    return peer if is_primary and has_memory else "unknown"
+    if not is_certain(membership) or not uses_quorum(replicas) or has_quorum:
+        return membership
+    return membership if is_primary and quorums_intersect else "unknown"
 
 
 def may_clear(state: ResourceState | None) -> bool:
-    """Whether a node in that state may clear its peers' marks, if it holds the handler's lock.
+    """Whether a node in that state may clear its peers' marks, if it holds the handlers' lock.
 
-    Only a Primary sets a mark that counts, and only it knows when it last went on alone. A standby
-    may notice a broken link seconds after its Primary has gone on without it.
+    Only a Primary sets a mark that counts, and only the Primary knows when it last went on without
+    a peer. A standby may notice a broken link seconds after its Primary has gone on without it.
     """
     return state is not None and state.is_primary and state.is_in_sync

@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When a node whose I/O is frozen ends that itself, by rebooting.
+"""When a node reboots itself because it has no quorum and its I/O is frozen, or its stop failed.
 
 A Primary that has lost its peer freezes until it is certain that the peer cannot serve. What ends
-the freeze, in the order in which it is hoped for:
+the freeze, in the order of preference:
 
 1. The peer is fenced, or is still a member and marked: I/O goes on here.
 2. The connection is back: DRBD goes on by itself.
-3. The others, who have quorum, fence this node.
-4. Nobody does: this node has no quorum, and those who have one cannot reach its power switch, or
-   nobody has one. Then its frozen I/O holds the gate, the gate holds `demote` and `stop`, and even
-   when all links are back the node cannot take part again. So it reboots.
+3. The other nodes, which have quorum, fence this node.
+4. None of these: this node has no quorum, and the nodes that have one cannot reach its power
+   switch, or no partition has one. Then the frozen I/O holds the gate, the gate holds `demote` and
+   `stop`, and even when all links are back the node cannot take part again. So it reboots.
 
-Rule 4 cannot do harm that was not done. Without quorum nothing may be served here: what a reboot
-interrupts is I/O that is not acknowledged, and what it leaves behind is what a power cut leaves. It
-does not tell the others that they may go on; they go by fencing, or by this node joining again.
+Rule 4 cannot do new harm. Without quorum nothing may be served here: what a reboot interrupts is
+I/O that is not acknowledged, and what it leaves behind is what a power cut leaves. It does not tell
+the other nodes that they may go on; they go by fencing, or by this node joining again.
 
-A node with quorum never reboots itself for a freeze, however long it waits. What it waits for then
-is a standby that cannot be fenced, and the fault of a standby must not hurt the node that serves.
-(What waits while nothing is frozen is another matter: sanctl/plan/failover/hung_io_reboot.py.)
+A node with quorum never reboots itself for a freeze, however long it waits. It waits for a standby
+that cannot be fenced then, and the fault of a standby must not hurt the node that serves.
+(Requests that hang while nothing is frozen: sanctl/plan/failover/hung_io_reboot.py.)
 """
 
 from __future__ import annotations
 
 #: How long a node may be without quorum, without a break, before its frozen I/O counts as
-#: abandoned. Longer than one whole attempt of the others to fence it (stonith-timeout, 30 s), and
-#: than the restart of a switch's control plane or of corosync takes, after which I/O would go on by
-#: itself. Shorter than the two minutes that `demote` and `stop` need to run out of time, so that
-#: the node is back in service by then.
-ABANDONED_AFTER_S = 60.0
+#: abandoned. Longer than one whole attempt of the other nodes to fence it (stonith-timeout, 30 s),
+#: and than the restart of a switch's control plane or of corosync takes, after which I/O would go
+#: on by itself. Shorter than the two minutes that `demote` and `stop` need to run out of time, so
+#: that the node is back in service by then.
+REBOOT_AFTER_S = 60.0
 
 
-def alone_since(since: float | None, now: float, *, is_alone: bool) -> float | None:
+def quorum_lost_since(since: float | None, now: float, *, is_alone: bool) -> float | None:
     """Return since when this node has been without quorum, None while it has one.
 
     Args:
@@ -43,15 +43,15 @@ def alone_since(since: float | None, now: float, *, is_alone: bool) -> float | N
     return now if since is None else since
 
 
-def is_abandoned(since: float | None, now: float) -> bool:
-    """Whether a node that has been without quorum since then has to end its freeze itself."""
-    return since is not None and now - since >= ABANDONED_AFTER_S
+def must_reboot(since: float | None, now: float) -> bool:
+    """Whether a node with frozen I/O, without quorum since then, has to reboot itself."""
+    return since is not None and now - since >= REBOOT_AFTER_S
 
 
-def must_end_itself_after_failed_stop(is_quorate: bool | None) -> bool:
+def must_reboot_after_failed_stop(is_quorate: bool | None) -> bool:
     """Whether a node whose stop failed has to reboot itself.
 
     With quorum the cluster fences it. Where corosync does not answer (None) nothing is known, and
-    the others, who miss this node then, are left to it.
+    fencing is left to the other nodes, which miss this node then.
     """
     return is_quorate is False

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When a node ends itself because a request of a host will never be answered there. Pure.
+"""When a node reboots itself because a request hangs at its disk or in DRBD, with nothing frozen.
 
-I/O that is frozen has its own end (sanctl/plan/failover/frozen_io_reboot.py). This is about
-requests that wait while
-nothing is frozen any more. They hold the host that sent them, and the gate, the demotion and the
-stop of the device with it. There are two kinds:
+Frozen I/O is ended elsewhere (sanctl/plan/failover/frozen_io_reboot.py). A request that hangs while
+nothing is frozen holds the host that sent it, and the gate, the demotion and the stop of the
+device. There are two kinds:
 
 * A disk below DRBD that gives no answer. The peer has all that was acknowledged, so another node
-  can serve; without one in sync there is nothing to be won.
+  can serve; without a peer in sync a reboot gains nothing.
 * A request that DRBD has forgotten. 8.4 keeps an empty flush out of its transfer log. One that its
   disk answers just while I/O is suspended is held back until that ends, and what lets held requests
   go walks the transfer log (drbd_req.c: drbd_send_and_submit, mod_rq_state, _tl_restart). Nothing
   but the end of the kernel lets it go, and as soon as the peer is back, drbd_suspend_io waits for
-  it, and everything else for that. So it ends the node when another one can serve, or when nothing
-  is answered here any more.
+  it, and everything else for that. So the node reboots when another one can serve, or when no
+  request is answered here any more.
 
-What a reboot interrupts is not acknowledged. What was, is on the peer, or on this node's disk: it
-is asked to write down all it has first, where it still answers.
+What a reboot interrupts is not acknowledged. What was, is on the peer, or on this node's disk,
+where it still answers: the node is asked to sync it first.
 """
 
 from __future__ import annotations
@@ -33,38 +32,39 @@ FORGOTTEN_AFTER_S = 30.0
 HANGING_AFTER_S = 60.0
 
 
-class Verdict(StrEnum):
-    """What is to be done about requests that wait."""
+class HungIoAction(StrEnum):
+    """What is to be done about requests that hang."""
 
     FINE = "fine"
     WAIT = "wait"
     END = "end"
+    """Reboot the node."""
 
 
-def judge(
+def choose_action(
     requests: Collection[OldRequest], state: ResourceState, *, is_silent: bool
-) -> tuple[Verdict, str]:
+) -> tuple[HungIoAction, str]:
     """Return what to do about the oldest requests, and what is wrong with them.
 
     Args:
-        requests: those that wait longest on this node.
+        requests: those that have waited longest on this node.
         state: the resource here.
-        is_silent: no request of the device was answered since the last look.
+        is_silent: no request of the device was answered since the last observation.
     """
     if not state.is_primary or state.suspended != "no":
-        return Verdict.FINE, ""
+        return HungIoAction.FINE, ""
     can_be_served = any(peer.is_in_sync for peer in state.peers)
     forgotten = max((r.age_s for r in requests if r.waits_for_nothing), default=0.0)
     if forgotten >= FORGOTTEN_AFTER_S:
         ends = can_be_served or is_silent
         return (
-            Verdict.END if ends else Verdict.WAIT,
+            HungIoAction.END if ends else HungIoAction.WAIT,
             f"DRBD has held a request for {forgotten:.0f} s that waits for nothing any more",
         )
     hanging = max((r.age_s for r in requests if r.waits_for_disk), default=0.0)
     if hanging >= HANGING_AFTER_S:
         return (
-            Verdict.END if can_be_served else Verdict.WAIT,
+            HungIoAction.END if can_be_served else HungIoAction.WAIT,
             f"the disk has not answered a request for {hanging:.0f} s",
         )
-    return Verdict.FINE, ""
+    return HungIoAction.FINE, ""

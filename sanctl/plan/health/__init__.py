@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is wrong, told from the cluster's state."""
+"""Findings of `sanctl status`: what is wrong, from the cluster's state, and what to do."""

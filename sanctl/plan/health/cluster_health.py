@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is not as it should be, told from the CIB and Pacemaker's view alone.
+"""All findings of `sanctl status`; those on quorum, nodes, failures, left-overs, pools, topology.
 
-Every finding says what was seen and what to do next. What is not known counts as not healthy.
+Read from the CIB and Pacemaker's status alone. Every finding says what was observed and what to do
+next. What is not known counts as not healthy.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
-from sanctl.plan.cache.policy_change import node_limit_findings
+from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
+from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.vote_health import vote_findings
-from sanctl.plan.pool.flash_mode import cache_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 POOL_NEARLY_FULL_PERCENT = 90
 
 
-def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple[Finding, ...]:
+def all_findings(
+    cluster: Cluster, topology: Topology | None, *, now_s: float
+) -> tuple[Finding, ...]:
     """Return all findings, the worst first."""
     findings: list[Finding] = []
     findings.extend(_cluster_findings(cluster))
@@ -33,7 +36,7 @@ def judge(cluster: Cluster, topology: Topology | None, *, now_s: float) -> tuple
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device))
-    findings.extend(node_limit_findings(cluster))
+    findings.extend(dirty_limit_findings(cluster))
     findings.extend(_failure_findings(cluster))
     findings.extend(_leftover_findings(cluster, now_s))
     if topology is not None:
@@ -59,7 +62,7 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             severity=CRITICAL,
             subject="cluster",
             what="this part of the cluster has no quorum",
-            why="it serves nothing and changes nothing, so that the other part can go on",
+            why="it serves nothing and changes nothing, so that another part can go on",
             do="bring nodes or their heartbeat links back; see 'corosync-quorumtool -s'",
         )
     if cluster.is_maintenance:
@@ -77,7 +80,7 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             severity=CRITICAL,
             subject=f"device {identifier}",
             what=f"its entry in the CIB cannot be read: {reason}",
-            why="sanctl cannot watch over what it cannot read",
+            why="sanctl cannot check a device whose entry it cannot read",
             do=f"cibadmin --query --xpath \"//primitive[@id='{identifier}']\"",
         )
 
@@ -86,18 +89,18 @@ _POOL_REASONS = {
     "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
 }
 _POOL_ADVICE = {
-    "SAN-POOL-023": "it is mounted anew by itself once the disk answers and no device here is "
-    "without another good copy: docs/howto/night-page.md, SAN-POOL-023",
+    "SAN-POOL-023": "the pool agent mounts it again once the disk answers and no device here is "
+    "without another good replica: docs/howto/night-page.md, SAN-POOL-023",
 }
 _NODE_ADVICE = {
     NodeState.OFFLINE: (
         WARNING,
-        "its replicas are behind from now on; another failure may stop devices",
-        "start the node; the cluster takes it back and resyncs by itself",
+        "its replicas fall behind; another failure may stop devices",
+        "start the node; it joins the cluster and resyncs by itself",
     ),
     NodeState.UNCLEAN: (
         CRITICAL,
-        "what it does is not known; nothing it served is taken over until it is fenced",
+        "what it does is not known; no node takes over what it served until it is fenced",
         "see 'stonith_admin --history NODE'; if fencing fails, switch the node off, make sure it "
         "is off, then 'stonith_admin --confirm NODE'",
     ),
@@ -108,7 +111,7 @@ _NODE_ADVICE = {
     ),
     NodeState.MAINTENANCE: (
         WARNING,
-        "Pacemaker leaves what runs on it alone",
+        "Pacemaker starts and stops nothing on it",
         "crm_attribute --node NODE --name maintenance --delete",
     ),
     NodeState.PENDING: (
@@ -118,7 +121,7 @@ _NODE_ADVICE = {
     ),
     NodeState.UNKNOWN: (
         WARNING,
-        "Pacemaker says nothing of it",
+        "Pacemaker reports nothing of it",
         "see 'crm_mon -1' and 'sanctl doctor'",
     ),
 }
@@ -147,8 +150,8 @@ def _drained_findings(cluster: Cluster) -> Iterator[Finding]:
                 code="SAN-HLT-022",
                 severity=WARNING,
                 subject=f"node {node.name}",
-                what="it is drained: it is about to leave, and serves nothing",
-                why="its replicas are in step, but it takes nothing over",
+                what="it is drained: it is about to be shut down, and serves nothing",
+                why="its replicas are kept in sync, but it takes no device over",
                 do=f"'sanctl node undrain {node.name}' if it is to stay",
             )
 
@@ -202,7 +205,7 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             severity=WARNING if here else NOTE,
             subject=f"device {stone.device}",
             what=f"deleted; its data on {stone.node} is still to be removed",
-            why="" if here else "the node is away and does it when it is back",
+            why="" if here else "the node is absent and removes it when it is back",
             do=f"journalctl SYSLOG_IDENTIFIER=sanctl on {stone.node}" if here else "",
         )
     for mark in cluster.cib.outdated:
@@ -212,18 +215,18 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
                 code="SAN-HLT-053",
                 severity=NOTE,
                 subject=f"node {mark.node}",
-                what=f"a note about a device {mark.device} that is no more",
+                what=f"an outdated mark of a device {mark.device} that does not exist any more",
                 do=f"crm_attribute --node {mark.node} --delete "
                 f"--name sanctl-outdated-{mark.device}",
             )
-        elif cluster.mon.state(mark.node) in PRESENT:
+        elif cluster.mon.state(mark.node) in MEMBER_STATES:
             yield Finding(
                 code="SAN-HLT-052",
                 severity=WARNING,
                 subject=f"device {mark.device}",
-                what=f"the replica on {mark.node} is marked as behind and may not serve",
-                why="it missed writes while it was out of contact",
-                do="the mark goes when the resync has ended; if it stays: "
+                what=f"the replica on {mark.node} is marked as outdated and may not serve",
+                why="it missed writes while it was not connected",
+                do="the mark is cleared when the resync has ended; if it stays: "
                 f"journalctl SANCTL_DEVICE={mark.device} on {mark.node}",
             )
 
@@ -244,7 +247,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
             code="SAN-HLT-060",
             severity=CRITICAL,
             subject="pools",
-            what="the CIB has no resource that watches over the pools",
+            what="the CIB has no resource for the pool agents",
             why="free space is not known and deleted data is not removed",
             do="run the rollout again: it adds the clone sanctl-pools",
         )
@@ -252,7 +255,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
         for node in pool.nodes:
             # In standby its agent is stopped on purpose.
             if cluster.mon.state(node) is not NodeState.ONLINE:
-                yield from cache_findings(cluster, pool, node)
+                yield from flash_findings(cluster, pool, node)
                 continue
             subject = f"pool {pool.name} on {node}"
             usage = cluster.pool(pool.name, node)
@@ -269,7 +272,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
                     ),
                 )
                 continue
-            yield from cache_findings(cluster, pool, node)
+            yield from flash_findings(cluster, pool, node)
             if usage.total_bytes and (
                 (usage.total_bytes - usage.free_bytes) * 100
                 >= usage.total_bytes * POOL_NEARLY_FULL_PERCENT
@@ -281,7 +284,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
                     what=f"only {format_bytes(usage.free_bytes)} of "
                     f"{format_bytes(usage.total_bytes)} are free",
                     why="device files are sparse: when it is full, writes of hosts fail",
-                    do="grow the file system, delete devices, or have the hosts discard (fstrim)",
+                    do="grow the filesystem, delete devices, or have the hosts discard (fstrim)",
                 )
 
 
@@ -302,7 +305,7 @@ def _topology_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding
             severity=WARNING,
             subject=f"node {name}",
             what=f"it is in {where} and not in {where_not}",
-            why="sanctl and Pacemaker do not mean the same cluster",
+            why="sanctl and Pacemaker do not see the same cluster",
             do="run the rollout again, so that every node has the same cluster.toml",
         )
     for device in cluster.cib.devices:

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is wrong with one device, told from the CIB and Pacemaker's view alone."""
+"""Findings on one device: unserved, diverged, blocked, degraded, frozen, verify differences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
-from sanctl.plan.cache.policy_change import cache_findings
+from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.replicas.heal import Condition, diagnose
-from sanctl.plan.replicas.pending_change import half_filled, wrong_count
+from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
-# Nothing is known of it.
+# The text for what is not known.
 _UNSET = "?"
 
 
 def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
-    """Return what is wrong with one device."""
+    """Return what is wrong with one device, from the CIB and Pacemaker's status alone."""
     subject = f"device {device.name}"
     active = cluster.mon.active_nodes(device.name)
     if device.is_stopping:
@@ -29,7 +29,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             severity=WARNING,
             subject=subject,
             what="it is stopped: its deletion was begun and not finished",
-            do=f"finish it with 'sanctl device delete {device.name}', or take it back with "
+            do=f"finish it with 'sanctl device delete {device.name}', or undo it with "
             f"'crm_resource --resource sanctl-{device.name} --meta --delete-parameter target-role'",
         )
         return
@@ -56,10 +56,10 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
                 code="SAN-HLT-037",
                 severity=CRITICAL,
                 subject=subject,
-                what="no replica may be served: each is behind, marked as that, out of reach, or "
-                "has not met the one that is",
-                why="old data is never served by itself, for writes would be lost without a word",
-                do="bring the node back that served it last; if that cannot be: 'sanctl device "
+                what="no replica may be served: each is behind, marked as outdated, absent, or has "
+                "never connected to the absent one",
+                why="stale data is never served by itself: writes would be lost silently",
+                do="bring back the node that served it last; if that is impossible: 'sanctl device "
                 f"heal {device.name}'",
             )
     if not device.is_managed:
@@ -82,30 +82,30 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             do=f"'sanctl device heal {device.name}' shows what each has",
         )
         return
-    miscount = wrong_count(device)
+    miscount = replica_count_mismatch(device)
     if miscount is not None:
         yield Finding(
             code="SAN-HLT-056",
             severity=WARNING,
             subject=subject,
-            what=f"a change of its copies is not finished: {miscount[0]}",
+            what=f"a change of its replicas is not finished: {miscount[0]}",
             do=miscount[1],
         )
     yield from _replica_findings(cluster, device)
     yield from _verify_findings(cluster, device)
-    yield from cache_findings(cluster, device)
+    yield from device_cache_findings(cluster, device)
 
 
 def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
-    told = [
+    results = [
         found
         for node in device.nodes
         if (found := cluster.cib.verifications.get((device.name.value, node.value))) is not None
         and found.result not in {RUNNING, INTERRUPTED}
     ]
-    # The standby's word of the same order is that of its repair.
-    newest = max((each.order for each in told), default=None)
-    latest = [each for each in told if each.order == newest]
+    # The standby's result of the same order is that of its repair.
+    newest = max((each.order for each in results), default=None)
+    latest = [each for each in results if each.order == newest]
     if not latest or any(each.result != DIFFERS for each in latest):
         return
     found_kib = latest[0].found_kib
@@ -113,10 +113,10 @@ def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         code="SAN-HLT-039",
         severity=WARNING,
         subject=f"device {device.name}",
-        what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its copies",
+        what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its replicas",
         why="a failover would show hosts other data",
-        do=f"see 'sanctl sync status'; 'sanctl device verify {device.name} --repair' sends them "
-        f"anew from the copy that serves",
+        do=f"see 'sanctl sync status'; 'sanctl device verify {device.name} --repair' resyncs them "
+        f"from the replica that serves",
     )
 
 
@@ -124,13 +124,13 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
     for node in device.nodes:
         subject = f"device {device.name}"
         state = cluster.mon.state(node)
-        if state not in PRESENT:
+        if state not in MEMBER_STATES:
             yield Finding(
                 code="SAN-HLT-034",
                 severity=WARNING,
                 subject=subject,
                 what=f"replica on {node}: unknown, the node is {state.value}",
-                why="one copy less protects the data",
+                why="one replica less protects the data",
                 do=f"bring {node} back; it resyncs by itself",
             )
             continue
@@ -145,14 +145,14 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 do=f"journalctl SANCTL_DEVICE={device.name} SANCTL_ACTION=fence-peer on {node} "
                 "says what it waits for: most often for a node to be fenced",
             )
-        if replica.is_up_to_date and (replica.is_linked or len(device.nodes) == 1):
+        if replica.is_up_to_date and (replica.is_connected or len(device.nodes) == 1):
             continue
         if state is NodeState.STANDBY:
-            continue  # said of the node once, not of each of its replicas
-        there = [o for o in device.nodes if o != node and cluster.mon.state(o) in PRESENT]
-        has_all = replica.peers and replica.is_linked_with(there)
+            continue  # a finding of the node, not of each of its replicas
+        there = [o for o in device.nodes if o != node and cluster.mon.state(o) in MEMBER_STATES]
+        has_all = replica.peers and replica.is_connected_with(there)
         if replica.is_up_to_date and (has_all or not there):
-            continue  # who it could be connected to, it is; of the others it is said
+            continue  # connected to every present peer; absent peers have their own finding
         out = replica.out_of_sync_kib
         amount = f", {format_bytes(out * 1024)} to sync" if out else ""
         if replica.disk is None:
@@ -160,24 +160,24 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 f"replica on {node}: unknown, its agent has published nothing",
                 f"journalctl SANCTL_DEVICE={device.name} on {node}",
             )
-        elif not replica.is_linked:
+        elif not replica.is_connected:
             what, do = (
                 f"replica on {node} is {replica.disk} and not connected "
                 f"({replica.link or _UNSET}){amount}",
-                "see to the sync network and the other node; it reconnects by itself",
+                "check the sync network and the other node; it reconnects by itself",
             )
         elif replica.disk == "Diskless":
             what, do = (
                 f"replica on {node} has no disk: DRBD dropped it at an error",
-                f"see to the disk (journalctl -k on {node}); once it answers it is used again by "
-                "itself, and the device is served meanwhile",
+                f"check the disk (journalctl -k on {node}); once it answers it is attached again "
+                "by itself, and the device is served meanwhile",
             )
         else:
             what, do = (
                 f"replica on {node} is {replica.disk} ({replica.link}){amount}",
                 "wait for the resync to end; the device is served meanwhile",
             )
-            filling = half_filled(cluster, device)
+            filling = incomplete_replicas(cluster, device)
             if filling is not None:
                 do = f"{do}; {filling[1]}"
         yield Finding(
@@ -185,7 +185,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
             severity=WARNING,
             subject=subject,
             what=what,
-            why="one copy less protects the data",
+            why="one replica less protects the data",
             do=do,
         )
 
@@ -193,7 +193,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
 def _replica_summary(cluster: Cluster, device: DeviceSpec) -> str:
     return ", ".join(
         f"{node} {cluster.replica(device.name, node).disk or _UNSET}"
-        if cluster.mon.state(node) in PRESENT
+        if cluster.mon.state(node) in MEMBER_STATES
         else f"{node} {cluster.mon.state(node).value}"
         for node in device.nodes
     )
@@ -206,11 +206,12 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
     good = [
         node
         for node in device.nodes
-        if cluster.mon.state(node) in PRESENT and cluster.replica(device.name, node).is_up_to_date
+        if cluster.mon.state(node) in MEMBER_STATES
+        and cluster.replica(device.name, node).is_up_to_date
     ]
     if good:
         return (
             f"{good[0]} has the data: journalctl SANCTL_DEVICE={device.name} there says why it is "
             "not promoted"
         )
-    return "bring the node back that served it last: only that replica is known to be up to date"
+    return "bring back the node that served it last: only that replica is known to be up to date"

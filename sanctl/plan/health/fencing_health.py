@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is wrong with fencing, and with the way hosts reach the nodes, before it is needed."""
+"""Findings on fencing (devices, history, watchdog, no-quorum-policy) and on iscsi reachability."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import PRESENT, Cluster, FencingResource, NodeState, Role
+from sanctl.model.cluster import MEMBER_STATES, Cluster, FencingResource, NodeState, Role
 from sanctl.model.findings import Finding, Severity
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -34,7 +34,7 @@ def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
             do="run the rollout again with a fencing device for each node",
         )
         return
-    # A device without a host list finds out by asking it; it may fence any node.
+    # A fencing device without a host list asks its hardware; it may fence any node.
     if not watchdog and all(fence.targets for fence in cluster.cib.fencing):
         covered = {target for fence in cluster.cib.fencing for target in fence.targets}
         for node in cluster.cib.nodes:
@@ -43,13 +43,13 @@ def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
                     code="SAN-HLT-012",
                     severity=CRITICAL,
                     subject=f"node {node.name}",
-                    what="no fencing device names it",
+                    what="no fencing device is for it",
                     why="when it falls silent nothing it served can be taken over",
                     do="run the rollout again with a fencing device for it",
                 )
     yield from _history_findings(cluster)
     for fence in cluster.cib.fencing:
-        yield from _runner_findings(cluster, fence)
+        yield from _user_findings(cluster, fence)
         if not any(i.role is Role.STARTED for i in cluster.mon.instances_of(fence.id)):
             yield Finding(
                 code="SAN-HLT-013",
@@ -78,24 +78,24 @@ def _fenced_by_watchdog(cluster: Cluster) -> bool:
     return wait.strip().rstrip("sm") not in {"", "0"}
 
 
-def _runner_findings(cluster: Cluster, fence: FencingResource) -> Iterator[Finding]:
-    """A device has to be usable while its target is not."""
+def _user_findings(cluster: Cluster, fence: FencingResource) -> Iterator[Finding]:
+    """Return fencing devices that no other node could use when their target has failed."""
     allowed = {node.name.value for node in cluster.cib.nodes} - {*fence.banned}
-    # A disk is every node's, its own included: what counts is who is left when one has failed.
+    # A shared disk (SBD) is for every node, its own included: what counts is which node is left.
     users = {target: allowed - {target} for target in fence.targets}
     alone = [target for target, others in users.items() if not others]
     left = [
         target
         for target, others in users.items()
-        if others and not any(cluster.mon.state(node) in PRESENT for node in others)
+        if others and not any(cluster.mon.state(node) in MEMBER_STATES for node in others)
     ]
     if alone:
         yield Finding(
             code="SAN-HLT-015",
             severity=CRITICAL,
             subject=f"fencing {fence.id}",
-            what=f"only {' and '.join(alone)} may use it, which it is to fence",
-            why="a node that has failed fences nobody, itself included",
+            what=f"only {' and '.join(alone)} may use it, the node that it is to fence",
+            why="a node that has failed cannot fence, itself included",
             do="remove the constraints that keep it from the other nodes, or run the rollout again",
         )
     if left:
@@ -104,8 +104,8 @@ def _runner_findings(cluster: Cluster, fence: FencingResource) -> Iterator[Findi
             code="SAN-HLT-015",
             severity=CRITICAL,
             subject=f"fencing {fence.id}",
-            what=f"of the nodes that may use it ({', '.join(possible)}) none is there",
-            why=f"nobody can fence {' or '.join(left)} now",
+            what=f"of the nodes that may use it ({', '.join(possible)}) none is a member now",
+            why=f"no node can fence {' or '.join(left)} now",
             do="bring one of them back",
         )
 
@@ -125,31 +125,31 @@ def _history_findings(cluster: Cluster) -> Iterator[Finding]:
             why="what it served stays stopped until it is fenced, or is back"
             if unclean
             else "the next one may fail too",
-            do=f"test it: 'sanctl node fence {node.name} --test'; a failure that is past is "
-            f"forgotten with 'stonith_admin --cleanup --history {node.name}'",
+            do=f"test it: 'sanctl node fence {node.name} --test'; an old failure is "
+            f"cleared with 'stonith_admin --cleanup --history {node.name}'",
         )
 
 
 def reach_findings(cluster: Cluster) -> Iterator[Finding]:
-    """Return which nodes hosts cannot reach, as far as somebody watches."""
+    """Return which nodes reach none of the addresses on the iscsi network that they ping."""
     watched = {
         node: count
         for node, count in cluster.cib.reach.items()
-        if cluster.mon.state(node) in PRESENT
+        if cluster.mon.state(node) in MEMBER_STATES
     }
     for node, count in sorted(watched.items()):
         if count:
             continue
-        everybody = not any(watched.values())
+        is_everywhere = not any(watched.values())
         yield Finding(
             code="SAN-HLT-021",
             severity=WARNING,
             subject=f"node {node}",
-            what="on the iscsi network it reaches none of the addresses it watches",
+            what="on the iscsi network it reaches none of the addresses it pings",
             why="no node does, so devices stay where they are"
-            if everybody
+            if is_everywhere
             else "hosts cannot reach it either: its devices have moved, or cannot",
-            do="see to its iscsi cable and switch"
-            if not everybody
-            else "see to the iscsi network, or to the addresses (sanctl_pacemaker_reach_targets)",
+            do="check its iscsi cable and switch"
+            if not is_everywhere
+            else "check the iscsi network, or the addresses (sanctl_pacemaker_reach_targets)",
         )

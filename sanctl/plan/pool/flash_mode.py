@@ -1,34 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a pool's flash is used: changing it, making a pool anew, what the nodes say of it."""
+"""Changes the mode of a pool's flash cache on all its nodes; may a node's pool be reformatted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sanctl.errors import Problem, Refused
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import Cluster, NodeState
-from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, PoolName, format_bytes
-from sanctl.model.pool_cache import WISH, CacheState, ModeWish, parse_wish
+from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, CacheState, WantedMode, parse_wanted_mode
 from sanctl.model.topology import Pool, Topology
 from sanctl.plan.cluster.convergence import Progress
-from sanctl.plan.cluster.preconditions import maintenance_problems
-from sanctl.plan.device.creation import no_quorum_problem
-from sanctl.plan.replicas.replica_safety import is_good
+from sanctl.plan.cluster.preconditions import (
+    maintenance_problems,
+    quorum_problems,
+    unknown_pool_problem,
+)
+from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
-#: Writing back what is dirty holds up a change of the mode, or a flash's removal, this long.
-_LONG_FLUSH_S = 300
-
-SENTENCES = {
+FLASH_REASON_TEXTS = {
     "flash-lost": "the flash has failed",
     "no-flash": "there is no flash that is the pool's",
-    "not-prepared": "it is still the pool as it was before it got flash",
-    "flushing": "the slow disk is still getting what is on flash alone",
-    "changing": "the node has not got there yet",
+    "not-prepared": "the pool is still as it was before it got flash",
+    "flushing": "data that is on flash alone is still being written to the slow disk",
+    "changing": "the node has not changed the mode yet",
     "no-agent": "its pool agent does not run",
-    "untold": "it has not told yet",
+    "untold": "its pool agent has published nothing yet",
 } | {
     NodeState.STANDBY.value: "the node is in standby",
     NodeState.OFFLINE.value: "the node is offline",
@@ -37,23 +34,20 @@ SENTENCES = {
     NodeState.PENDING.value: "the node is joining",
     NodeState.UNKNOWN.value: "Pacemaker says nothing of the node",
 }
-_LASTING = frozenset({"flash-lost", "no-flash", "not-prepared"})
-#: Nodes in these states follow no wish before somebody has done something about it.
-_AWAY = frozenset(NodeState) - {NodeState.ONLINE, NodeState.PENDING}
+LASTING_REASONS = frozenset({"flash-lost", "no-flash", "not-prepared"})
+#: Nodes in these states apply no wanted mode before an operator has acted.
+ABSENT_STATES = frozenset(NodeState) - {NodeState.ONLINE, NodeState.PENDING}
 
 
-def existing_pool(topology: Topology, name: PoolName) -> Pool:
-    """Return a pool that is cached.
+def existing_cached_pool(topology: Topology, name: PoolName) -> Pool:
+    """Return a pool that has a flash cache.
 
     Raises:
-        Refused: there is none of that name, or it has no flash.
+        Refused: there is no pool of that name, or it has no flash.
     """
     pool = topology.pool(name)
     if pool is None:
-        names = ", ".join(str(each.name) for each in topology.pools)
-        raise Refused(
-            Problem("SAN-POOL-011", f"there is no pool {name}", f"cluster.toml has: {names}")
-        )
+        raise Refused(unknown_pool_problem(topology, name))
     if pool.cache is None:
         raise Refused(
             Problem(
@@ -65,54 +59,55 @@ def existing_pool(topology: Topology, name: PoolName) -> Pool:
     return pool
 
 
-def mode_wish(cluster: Cluster, pool: Pool, node: NodeName) -> ModeWish | None:
-    """Return what is wanted of a pool's flash on a node; None where it has no flash."""
+def wanted_flash_mode(cluster: Cluster, pool: Pool, node: NodeName) -> WantedMode | None:
+    """Return the mode wanted of a pool's flash on a node; None where it has no flash."""
     if pool.cache is None:
         return None
     for each in cluster.cib.nodes:
         if each.name == node:
-            return parse_wish(each.attributes.get(f"{WISH}{pool.name}", ""), pool.cache.mode)
-    return ModeWish(pool.cache.mode)
+            return parse_wanted_mode(
+                each.attributes.get(f"{MODE_ATTRIBUTE_PREFIX}{pool.name}", ""), pool.cache.mode
+            )
+    return WantedMode(pool.cache.mode)
 
 
-def common_mode(cluster: Cluster, pool: Pool) -> Mode | None:
-    """Return the mode that is wanted of a pool on all its nodes; None where these differ."""
-    wishes = (mode_wish(cluster, pool, node) for node in pool.nodes)
+def common_wanted_mode(cluster: Cluster, pool: Pool) -> CacheMode | None:
+    """Return the mode wanted of a pool on all its nodes; None where the nodes differ."""
+    wishes = (wanted_flash_mode(cluster, pool, node) for node in pool.nodes)
     modes = {wish.mode for wish in wishes if wish is not None}
     return modes.pop() if len(modes) == 1 else None
 
 
-def plan_mode(cluster: Cluster, pool: Pool, mode: Mode) -> tuple[Change, ...]:
-    """Return the changes that give a pool a mode on all its nodes; nothing where it has it.
+def plan_flash_mode(cluster: Cluster, pool: Pool, mode: CacheMode) -> tuple[Change, ...]:
+    """Return the changes that set a pool's mode on all its nodes; nothing where it is set.
 
     Raises:
         Refused: no quorum, or Pacemaker would not carry it out.
     """
-    problems = [*([] if cluster.mon.has_quorum else [no_quorum_problem()])]
-    problems.extend(maintenance_problems(cluster))
+    problems = [*quorum_problems(cluster), *maintenance_problems(cluster)]
     if problems:
         raise Refused(*problems)
     members = {each.name for each in cluster.cib.nodes}
     return tuple(
         SetNodeAttribute(
             node=node,
-            attribute=f"{WISH}{pool.name}",
-            value=str(ModeWish(mode, wish.serial + 1)),
+            attribute=f"{MODE_ATTRIBUTE_PREFIX}{pool.name}",
+            value=str(WantedMode(mode, wish.serial + 1)),
         )
         for node in pool.nodes
         if node in members
-        and (wish := mode_wish(cluster, pool, node)) is not None
+        and (wish := wanted_flash_mode(cluster, pool, node)) is not None
         and wish.mode is not mode
     )
 
 
-def told_state(cluster: Cluster, pool: Pool, node: NodeName) -> CacheState | None:
-    """Return what a node's pool agent says of a pool's flash; None is unknown.
+def published_flash_state(cluster: Cluster, pool: Pool, node: NodeName) -> CacheState | None:
+    """Return what a node's pool agent publishes of a pool's flash; None is unknown.
 
-    What it said before it was stopped may have changed since. What it said of an earlier wish
-    does not tell that it follows the present one.
+    What a stopped agent published may have changed since. What an agent published of an earlier
+    wanted mode does not prove that it applies the present one.
     """
-    usage, wish = cluster.pool(pool.name, node), mode_wish(cluster, pool, node)
+    usage, wish = cluster.pool(pool.name, node), wanted_flash_mode(cluster, pool, node)
     state = usage.cache if usage is not None else None
     if state is None or wish is None or not cluster.is_pool_agent_running(node):
         return None
@@ -122,7 +117,7 @@ def told_state(cluster: Cluster, pool: Pool, node: NodeName) -> CacheState | Non
 
 
 def unknown_reason(cluster: Cluster, pool: Pool, node: NodeName) -> str:
-    """Return why what a pool's flash is in is not known, as a key of SENTENCES or an error code."""
+    """Return why the mode of a pool's flash is unknown: a key of FLASH_REASON_TEXTS, or a code."""
     state = cluster.mon.state(node)
     if state is not NodeState.ONLINE:
         return state.value
@@ -132,76 +127,77 @@ def unknown_reason(cluster: Cluster, pool: Pool, node: NodeName) -> str:
     return (usage.error if usage is not None else None) or "untold"
 
 
-def mode_applied(cluster: Cluster, pool: Pool, mode: Mode) -> Progress:
-    """A mode is applied when every node that can follow is in it, or lacks its flash for good."""
-    away = nodes_away(cluster, pool)
+def flash_mode_progress(cluster: Cluster, pool: Pool, mode: CacheMode) -> Progress:
+    """A mode is applied when every present node is in it, or lacks its flash for good."""
+    away = absent_nodes(cluster, pool)
     return Progress(
         is_done=all(
-            _has_settled(told_state(cluster, pool, node), mode)
+            has_settled(published_flash_state(cluster, pool, node), mode)
             for node in pool.nodes
             if node not in away
         ),
-        seen=", ".join(f"{node}: {node_words(cluster, pool, node)}" for node in pool.nodes),
+        seen=", ".join(f"{node}: {node_flash_text(cluster, pool, node)}" for node in pool.nodes),
     )
 
 
-def _has_settled(state: CacheState | None, mode: Mode) -> bool:
+def has_settled(state: CacheState | None, mode: CacheMode) -> bool:
+    """Whether a node's flash is in a mode, or stays out of it for good."""
     if state is None or state.wanted is not mode:
         return False
-    return (state.mode is mode and not state.reason) or state.reason in _LASTING
+    return (state.mode is mode and not state.reason) or state.reason in LASTING_REASONS
 
 
-def nodes_away(cluster: Cluster, pool: Pool) -> tuple[NodeName, ...]:
-    """Return the nodes of a pool that do not follow now, and are not about to."""
-    return tuple(node for node in pool.nodes if cluster.mon.state(node) in _AWAY)
+def absent_nodes(cluster: Cluster, pool: Pool) -> tuple[NodeName, ...]:
+    """Return the nodes of a pool that do not apply a mode now, and are not about to."""
+    return tuple(node for node in pool.nodes if cluster.mon.state(node) in ABSENT_STATES)
 
 
-def away_problems(cluster: Cluster, pool: Pool, mode: Mode) -> tuple[Problem, ...]:
-    """Return on which nodes a mode is not known to be reached, though all others are there.
+def absent_node_problems(cluster: Cluster, pool: Pool, mode: CacheMode) -> tuple[Problem, ...]:
+    """Return on which absent nodes a mode is not known to be applied.
 
-    Towards write-back a node that is away costs nothing: none is returned, unless all are.
+    For write-back an absent node is no risk: none is returned, unless all nodes are absent.
     """
-    away = nodes_away(cluster, pool)
-    if mode is Mode.WRITE_BACK and len(away) < len(pool.nodes):
+    away = absent_nodes(cluster, pool)
+    if mode is CacheMode.WRITE_BACK and len(away) < len(pool.nodes):
         return ()
     return tuple(
         Problem(
             "SAN-POOL-024",
             f"pool {pool.name} is not known to be in {mode.value} on {node}: "
-            + SENTENCES[cluster.mon.state(node).value]
+            + FLASH_REASON_TEXTS[cluster.mon.state(node).value]
             + (
                 ""
-                if mode is Mode.WRITE_BACK
+                if mode is CacheMode.WRITE_BACK
                 else "; its data may be on its flash alone, so leave that in"
             ),
-            f"{_return_of(cluster, node)}, and run this again: it tells when it is there",
+            f"{return_text(cluster, node)}, and run this again: it tells when the mode is applied",
         )
         for node in away
     )
 
 
-def _return_of(cluster: Cluster, node: NodeName) -> str:
-    """Say how a node comes to follow what is wanted of it."""
+def return_text(cluster: Cluster, node: NodeName) -> str:
+    """Return what makes a node apply the wanted mode, as text."""
     match cluster.mon.state(node):
         case NodeState.STANDBY:
-            return f"'sanctl node online {node}'; it follows then"
+            return f"'sanctl node online {node}'; the node applies the mode then"
         case NodeState.OFFLINE:
-            return f"start {node}; it follows then"
+            return f"start {node}; the node applies the mode then"
         case _:
-            return f"'sanctl status' says what to do about {node}; it follows then"
+            return f"'sanctl status' says what to do about {node}; it applies the mode then"
 
 
-def node_words(cluster: Cluster, pool: Pool, node: NodeName) -> str:
-    """Say what a pool's flash is in on a node, in a few words."""
-    state = told_state(cluster, pool, node)
+def node_flash_text(cluster: Cluster, pool: Pool, node: NodeName) -> str:
+    """Return the state of a pool's flash on a node as text."""
+    state = published_flash_state(cluster, pool, node)
     if state is not None:
-        return cache_words(state)
+        return flash_text(state)
     reason = unknown_reason(cluster, pool, node)
-    return f"? ({SENTENCES.get(reason, reason)})"
+    return f"? ({FLASH_REASON_TEXTS.get(reason, reason)})"
 
 
-def cache_words(state: CacheState) -> str:
-    """Say what a pool's flash is in, in a few words."""
+def flash_text(state: CacheState) -> str:
+    """Return the state of a pool's flash as text."""
     text = state.mode.value
     if state.dirty_bytes:
         text += f", {format_bytes(state.dirty_bytes)} dirty"
@@ -210,83 +206,22 @@ def cache_words(state: CacheState) -> str:
     if state.hit_percent is not None:
         text += f", {state.hit_percent} % hits"
     if state.reason:
-        text += f" ({SENTENCES.get(state.reason, state.reason)})"
+        text += f" ({FLASH_REASON_TEXTS.get(state.reason, state.reason)})"
     return text
 
 
-def renewal_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
-    """Return why a pool of a node may not be made anew: each device has to be good elsewhere."""
-    if not cluster.mon.has_quorum:
-        return (no_quorum_problem(),)
-    return tuple(
+def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
+    """Return why a node's pool may not be reformatted: each device must be good on another node."""
+    return quorum_problems(cluster) or tuple(
         Problem(
             "SAN-POOL-020",
-            f"device {device.name} is not known to have a good copy on another node than {node}",
-            "wait until another copy serves and is up to date",
+            f"device {device.name} is not known to have a good replica on another node than {node}",
+            "wait until another replica serves and is up to date",
         )
         for device in cluster.cib.devices
         if device.pool == pool.name
         and node in device.nodes
-        and not any(is_good(cluster, device, other) for other in device.nodes if other != node)
-    )
-
-
-def cache_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Finding]:
-    """Return what is to be known of a pool's flash on a node."""
-    wish, state = mode_wish(cluster, pool, node), told_state(cluster, pool, node)
-    if pool.cache is None or wish is None:
-        return
-    if state is None:
-        yield from _unknown_findings(cluster, pool, node, wish)
-        return
-    subject = f"pool {pool.name} on {node}"
-    if state.mode is not state.wanted:
-        is_lasting = state.reason in _LASTING
-        yield Finding(
-            code="SAN-HLT-091" if is_lasting else "SAN-HLT-090",
-            severity=Severity.WARNING if is_lasting else Severity.NOTE,
-            subject=subject,
-            what=f"its flash is in {state.mode.value} instead of {state.wanted.value}: "
-            + SENTENCES.get(state.reason, state.reason),
-            why="nothing is at risk; reads and writes are as slow as the disk",
-            do=f"a new or repaired device in place of {pool.cache.flash}, then "
-            f"'sanctl pool prepare {pool.name}' on {node}"
-            if is_lasting
-            else "it goes on by itself",
+        and not any(
+            is_known_up_to_date(cluster, device, other) for other in device.nodes if other != node
         )
-    if state.flush_s is not None and state.flush_s > _LONG_FLUSH_S:
-        yield Finding(
-            code="SAN-HLT-092",
-            severity=Severity.WARNING,
-            subject=subject,
-            what=f"{format_bytes(state.dirty_bytes)} are on flash alone, about "
-            f"{state.flush_s} s of writing to the disk",
-            why="without the flash this copy has to be filled anew; a change of mode waits so long",
-            do="a faster disk, or 'sanctl pool cache' with write-through",
-        )
-
-
-def _unknown_findings(
-    cluster: Cluster, pool: Pool, node: NodeName, wish: ModeWish
-) -> Iterator[Finding]:
-    usage = cluster.pool(pool.name, node)
-    left = usage.cache if usage is not None else None
-    if (
-        cluster.mon.state(node) is NodeState.STANDBY
-        and left is not None
-        and (left.wanted, left.serial) == wish
-        and _has_settled(left, wish.mode)
-    ):
-        return  # It was left as is wanted.
-    reason = unknown_reason(cluster, pool, node)
-    yield Finding(
-        code="SAN-HLT-093",
-        severity=Severity.NOTE if wish.mode is Mode.WRITE_BACK else Severity.WARNING,
-        subject=f"pool {pool.name} on {node}",
-        what=f"its flash is not known to be in {wish.mode.value}: {SENTENCES.get(reason, reason)}"
-        + (f"; it was left in {cache_words(left)}" if left is not None else ""),
-        why="its data may be on its flash alone: leave that in",
-        do=_return_of(cluster, node)
-        if cluster.mon.state(node) in _AWAY
-        else f"wait some seconds; if it stays: 'sanctl doctor' on {node}",
     )

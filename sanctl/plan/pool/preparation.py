@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `sanctl pool prepare` does next to a pool with a flash cache, from what it has seen.
+"""Next step of `pool prepare` with a flash cache: format, attach flash, mount, mark, or refuse.
 
 The invariant: a device is formatted only where what is to be overwritten was read and is blank, or
-where sanctl had begun to make it and nothing can have been stored; and never where the pool has
-been made on this node before. A disk that cannot be read is none that is blank. What was made once
-is made anew by `sanctl pool prepare NAME --anew` alone.
+where sanctl had begun to format it and nothing can have been stored; and never where the pool was
+made on this node before. A disk that cannot be read does not count as blank. A pool that was made
+once is reformatted by `sanctl pool prepare NAME --anew` alone.
 
 Two notes on the node's own disk are needed, each with the pool's uuid:
 
@@ -18,11 +18,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Holds(StrEnum):
-    """What a device holds."""
+class DeviceContent(StrEnum):
+    """What was found on a device."""
 
     OURS = "ours"
-    """What sanctl has put there for this pool; of the filesystem: any content."""
+    """What sanctl has written there for this pool; of the filesystem: any content."""
     FOREIGN = "foreign"
     BLANK = "blank"
     """Its first MiB was read and is zero, and blkid(8) finds nothing."""
@@ -30,8 +30,8 @@ class Holds(StrEnum):
     ABSENT = "absent"
 
 
-class Marker(StrEnum):
-    """What lies in the filesystem that is mounted."""
+class MarkerState(StrEnum):
+    """Which of the pool's marker and its folder of devices the mounted filesystem has."""
 
     THERE = "there"
     """The marker and the folder of the devices."""
@@ -41,17 +41,17 @@ class Marker(StrEnum):
     FOLDER_ALONE = "folder alone"
 
 
-class Seen(NamedTuple):
-    """What there is of a pool on this node.
+class PoolEvidence(NamedTuple):
+    """What was found of a pool on this node.
 
     Attributes:
-        is_mounted: a filesystem is, at the pool's path.
+        is_mounted: a filesystem is mounted at the pool's path.
         is_running: the slow disk is in use through bcache.
-        has_flash: it has its flash.
-        origin: what the slow disk holds; None: not asked, while mounted.
-        flash: what the flash device holds; None: not asked, while it is in use.
+        has_flash: the flash is attached to the slow disk.
+        origin: what the slow disk holds; None: not read, while mounted.
+        flash: what the flash device holds; None: not read, while it is in use.
         filesystem: what the assembled disk holds; None: not assembled by this run yet.
-        marker: what lies in the filesystem; None: not mounted.
+        marker: what the filesystem has of marker and folder; None: not mounted.
         is_making: the note `making` is there.
         is_made: the note `made` is there.
         is_noted_write_back: the note `write-back` is there: data may be on flash alone.
@@ -60,31 +60,31 @@ class Seen(NamedTuple):
     is_mounted: bool
     is_running: bool
     has_flash: bool
-    origin: Holds | None
-    flash: Holds | None
-    filesystem: Holds | None
-    marker: Marker | None
+    origin: DeviceContent | None
+    flash: DeviceContent | None
+    filesystem: DeviceContent | None
+    marker: MarkerState | None
     is_making: bool
     is_made: bool
     is_noted_write_back: bool
 
     @property
     def was_made(self) -> bool:
-        """Something says that the pool has been made on this node before."""
+        """Whether a note says that the pool was made on this node before."""
         return self.is_made or self.is_noted_write_back
 
 
-class Act(StrEnum):
-    """The next thing to be done, after which it is looked anew."""
+class PrepareStep(StrEnum):
+    """The next step, after which the pool is inspected again."""
 
     FORMAT = "format"
     """Make the blank slow disk the pool's."""
     GIVE_FLASH = "give flash"
     """Make the blank flash device the pool's."""
     ATTACH_FLASH = "attach flash"
-    """Empty the flash and attach it to the slow disk, which is in use without."""
+    """Empty the flash and attach it to the slow disk, which is in use without flash."""
     START = "start"
-    """Put disk and flash together."""
+    """Assemble disk and flash (bcache)."""
     MAKE_FILESYSTEM = "make filesystem"
     FORGET_MAKING = "forget making"
     MOUNT = "mount"
@@ -96,52 +96,54 @@ class Act(StrEnum):
     REFUSE_FLASH = "refuse flash"
     REFUSE_FILESYSTEM = "refuse filesystem"
     REFUSE_MADE = "refuse made"
-    """It was made here before, and what was made is not there."""
+    """The pool was made here before, and its content is gone."""
     REFUSE_UNFINISHED = "refuse unfinished"
     """`--anew` was interrupted."""
     REFUSE_MARKER = "refuse marker"
 
 
-def next_act(seen: Seen) -> Act:
+def next_prepare_step(found: PoolEvidence) -> PrepareStep:
     """Return what to do next."""
-    if seen.is_made and seen.is_making:
-        return Act.REFUSE_UNFINISHED
-    if seen.is_mounted:
-        return _while_mounted(seen)
-    if seen.origin is Holds.BLANK:
-        if seen.was_made or seen.flash is Holds.OURS:
-            return Act.REFUSE_MADE
-        return Act.FORMAT if seen.flash is Holds.BLANK else Act.REFUSE_FLASH
-    if seen.origin is Holds.FOREIGN and seen.was_made:
-        return Act.REFUSE_MADE
-    if seen.origin is not Holds.OURS:
-        return Act.REFUSE_ORIGIN
-    if seen.flash is Holds.BLANK:
-        return Act.GIVE_FLASH
-    if seen.flash is not Holds.OURS:
-        return Act.REFUSE_FLASH
-    return Act.START if seen.filesystem is None else _assembled(seen)
+    if found.is_made and found.is_making:
+        return PrepareStep.REFUSE_UNFINISHED
+    if found.is_mounted:
+        return _while_mounted(found)
+    if found.origin is DeviceContent.BLANK:
+        if found.was_made or found.flash is DeviceContent.OURS:
+            return PrepareStep.REFUSE_MADE
+        return (
+            PrepareStep.FORMAT if found.flash is DeviceContent.BLANK else PrepareStep.REFUSE_FLASH
+        )
+    if found.origin is DeviceContent.FOREIGN and found.was_made:
+        return PrepareStep.REFUSE_MADE
+    if found.origin is not DeviceContent.OURS:
+        return PrepareStep.REFUSE_ORIGIN
+    if found.flash is DeviceContent.BLANK:
+        return PrepareStep.GIVE_FLASH
+    if found.flash is not DeviceContent.OURS:
+        return PrepareStep.REFUSE_FLASH
+    return PrepareStep.START if found.filesystem is None else _assembled(found)
 
 
-def _assembled(seen: Seen) -> Act:
-    if seen.filesystem in {Holds.UNREADABLE, Holds.ABSENT}:
-        return Act.REFUSE_FILESYSTEM
-    if seen.filesystem is Holds.BLANK or seen.is_making:
-        return Act.REFUSE_MADE if seen.was_made else Act.MAKE_FILESYSTEM
-    return Act.MOUNT
+def _assembled(found: PoolEvidence) -> PrepareStep:
+    if found.filesystem in {DeviceContent.UNREADABLE, DeviceContent.ABSENT}:
+        return PrepareStep.REFUSE_FILESYSTEM
+    if found.filesystem is DeviceContent.BLANK or found.is_making:
+        return PrepareStep.REFUSE_MADE if found.was_made else PrepareStep.MAKE_FILESYSTEM
+    return PrepareStep.MOUNT
 
 
-def _while_mounted(seen: Seen) -> Act:
-    if seen.is_running and not seen.has_flash:
-        is_free = seen.flash in {Holds.OURS, Holds.BLANK}
-        return Act.ATTACH_FLASH if is_free else Act.REFUSE_FLASH
-    if seen.is_making:
-        return Act.FORGET_MAKING
-    if seen.marker is Marker.FOLDER_ALONE:
-        return Act.REFUSE_MARKER
-    if seen.marker is Marker.FOLDER_MISSING:
-        return Act.MARK
-    if seen.marker is not Marker.THERE:
-        return Act.REFUSE_MADE if seen.was_made else Act.MARK
-    # One that is mounted without bcache is to be made anew, device by device, and is not yet.
-    return Act.NOTE_MADE if seen.is_running and not seen.is_made else Act.DONE
+def _while_mounted(found: PoolEvidence) -> PrepareStep:
+    if found.is_running and not found.has_flash:
+        is_free = found.flash in {DeviceContent.OURS, DeviceContent.BLANK}
+        return PrepareStep.ATTACH_FLASH if is_free else PrepareStep.REFUSE_FLASH
+    if found.is_making:
+        return PrepareStep.FORGET_MAKING
+    if found.marker is MarkerState.FOLDER_ALONE:
+        return PrepareStep.REFUSE_MARKER
+    if found.marker is MarkerState.FOLDER_MISSING:
+        return PrepareStep.MARK
+    if found.marker is not MarkerState.THERE:
+        return PrepareStep.REFUSE_MADE if found.was_made else PrepareStep.MARK
+    # A pool mounted without bcache is to be reformatted node by node, and is not yet.
+    return PrepareStep.NOTE_MADE if found.is_running and not found.is_made else PrepareStep.DONE

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decisions about a device's replicas: how many, where, which may go, how to heal."""
+"""Decisions about a device's replicas: their number, their nodes, which may be dropped, heal."""

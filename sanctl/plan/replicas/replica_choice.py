@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which nodes shall hold a device's copies: those that were named, and those that are chosen.
+"""Chooses the nodes for a requested number of replicas: named with --add and --drop, or by room.
 
-The answer has to be the same while a change is under way, for it is asked again before each step
-and by the same command run again: what was added counts as chosen, what was dropped as gone.
+The choice has to be the same while a change is under way, as it is made again before each step and
+by the same command run again: an added replica counts as chosen, a dropped one as gone.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from dataclasses import dataclass
 
 from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.cluster import Cluster, NodeState
-from sanctl.model.device import REPLICAS_RANGE, DeviceSpec
+from sanctl.model.device import DeviceSpec
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Topology
-from sanctl.plan.device.creation import pool_node_problems
-from sanctl.plan.device.placement import candidates_of, choose, metadata_bytes
-from sanctl.plan.replicas.replica_safety import is_good, new_copy_problems
+from sanctl.plan.device.creation import parse_replica_count
+from sanctl.plan.device.node_eligibility import pool_membership_problems
+from sanctl.plan.device.placement import choose_nodes, metadata_bytes, placement_candidates
+from sanctl.plan.replicas.replica_safety import is_known_up_to_date, new_replica_problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LevelRequest:
-    """How many copies are asked for, and where.
+class ReplicaRequest:
+    """How many replicas are requested, and where.
 
     Attributes:
         replicas: 1 to 4.
-        add: nodes that are to have one.
+        add: nodes that are to have a replica.
         drop: nodes that are to have none.
     """
 
@@ -35,22 +36,20 @@ class LevelRequest:
     drop: tuple[NodeName, ...] = ()
 
 
-def read_level(replicas: str, add: Collection[str], drop: Collection[str]) -> LevelRequest:
-    """Read the words of a request.
+def parse_replica_request(
+    replicas: str, add: Collection[str], drop: Collection[str]
+) -> ReplicaRequest:
+    """Parse the arguments of `device replicas`.
 
     Raises:
-        UsageError: it is malformed or contradicts itself; all its problems are listed.
+        UsageError: an argument is malformed, or two contradict each other; all are listed.
     """
     problems: list[Problem] = []
-    count = int(replicas) if replicas.isascii() and replicas.isdecimal() else 0
-    if count not in REPLICAS_RANGE:
-        problems.append(
-            Problem(
-                "SAN-DEV-003",
-                f"{replicas!r} is not a number of replicas",
-                f"a device has {REPLICAS_RANGE[0]} to {REPLICAS_RANGE[-1]}",
-            )
-        )
+    count = 0
+    try:
+        count = parse_replica_count(replicas)
+    except UsageError as error:
+        problems.extend(error.problems)
     named: dict[str, tuple[NodeName, ...]] = {}
     for option, words in (("--add", add), ("--drop", drop)):
         nodes: list[NodeName] = []
@@ -69,32 +68,32 @@ def read_level(replicas: str, add: Collection[str], drop: Collection[str]) -> Le
         for node in named["--add"]
         if node in named["--drop"]
     )
-    if count in REPLICAS_RANGE and len(named["--add"]) > count:
+    if count and len(named["--add"]) > count:
         problems.append(
             Problem(
                 "SAN-REP-006",
                 f"{len(named['--add'])} nodes are to be added, and {count} replicas wanted",
-                "name no more nodes than there shall be replicas",
+                "name at most as many nodes as replicas",
             )
         )
     if problems:
         raise UsageError(*problems)
-    return LevelRequest(replicas=count, add=named["--add"], drop=named["--drop"])
+    return ReplicaRequest(replicas=count, add=named["--add"], drop=named["--drop"])
 
 
 def target_nodes(
-    cluster: Cluster, topology: Topology, device: DeviceSpec, request: LevelRequest
+    cluster: Cluster, topology: Topology, device: DeviceSpec, request: ReplicaRequest
 ) -> tuple[NodeName, ...]:
-    """Return the nodes that shall hold the copies in the end; those that do come first.
+    """Return the nodes that are to hold the replicas in the end; present holders come first.
 
     Raises:
-        Refused: a node that was named cannot, or there are not enough that can.
+        Refused: a named node cannot hold one, or too few nodes can.
     """
     problems = [
         problem
         for node in request.add
         if node not in device.nodes
-        for problem in pool_node_problems(topology, device.pool, node)
+        for problem in pool_membership_problems(topology, device.pool, node)
     ]
     known = {node.name for node in cluster.cib.nodes} | {node.name for node in topology.nodes}
     problems.extend(
@@ -112,11 +111,11 @@ def target_nodes(
                 "SAN-REP-006",
                 f"device {device.name} would have {len(target)} replicas, on "
                 f"{', '.join(map(str, target))}; {request.replicas} are asked for",
-                "say with --drop which is to go",
+                "name with --drop which to drop",
             )
         )
     while len(target) > request.replicas:
-        target.remove(_least(cluster, device, target))
+        target.remove(_first_to_drop(cluster, device, target))
     missing = request.replicas - len(target)
     if missing > 0:
         target += _chosen(
@@ -125,14 +124,14 @@ def target_nodes(
     return tuple(target)
 
 
-def _least(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> NodeName:
-    """Return the copy that is missed least: one that is not good, or the last one that is."""
+def _first_to_drop(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> NodeName:
+    """Return the node whose replica is dropped first: not up to date, else the last in order."""
     active = cluster.active_node(device.name)
     order = {node: index for index, node in enumerate(device.nodes)}
     return max(
         nodes,
         key=lambda node: (
-            not is_good(cluster, device, node),
+            not is_known_up_to_date(cluster, device, node),
             cluster.mon.state(node) is not NodeState.ONLINE,
             node.value != active,
             order.get(node, len(order)),
@@ -152,7 +151,7 @@ def _chosen(
     pool = topology.pool(device.pool)
     members = () if pool is None else pool.nodes
     open_to = [node for node in members if node not in staying and node not in dropped]
-    against = {node: new_copy_problems(cluster, device, node) for node in open_to}
+    against = {node: new_replica_problems(cluster, device, node) for node in open_to}
     usable = [node for node in open_to if not against[node]]
     if len(usable) < missing:
         needed = device.size.bytes + metadata_bytes(device.size.bytes)
@@ -166,8 +165,8 @@ def _chosen(
             ),
             *(problem for node in open_to for problem in against[node]),
         )
-    return choose(
-        candidates_of(cluster, topology, device.pool, usable),
+    return choose_nodes(
+        placement_candidates(cluster, topology, device.pool, usable),
         replicas=missing,
-        beside=candidates_of(cluster, topology, device.pool, staying),
+        beside=placement_candidates(cluster, topology, device.pool, staying),
     )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is certain about the copies of a device: which is good, and which may be dropped.
+"""Which replicas are known to be up to date, and so which may be dropped or added without risk.
 
-The rule this guards: the last copy that is known to be up to date is never dropped. Known means
-that a node of this quorate cluster serves from it now, or that it is in sync with that one. What a
-node that is away holds is not known; what a node that is not yet fenced does is not known either.
+The rule this guards: the last replica that is known to be up to date is never dropped. Known means
+that a node of this quorate cluster serves from it now, or that it is in sync with that node's. What
+an absent node holds is not known; what a node that is not yet fenced does is not known either.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import PRESENT, Cluster, NodeState
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
-from sanctl.model.drbd import has_majority
+from sanctl.model.drbd import uses_quorum
 from sanctl.model.names import NodeName
-from sanctl.plan.device.creation import node_problems
+from sanctl.plan.device.node_eligibility import node_problems
 
-#: Fewer good copies than wanted for a while, because DRBD 8.4 has no room for one more.
-RISK_FEWER_COPIES = "SAN-RISK-004"
-#: What a node in these states does with its copy is certain: nothing, or what it is told.
-_CERTAIN = PRESENT | {NodeState.OFFLINE}
+#: Fewer good replicas than wanted for a while, because DRBD 8.4 has no room for one more.
+RISK_FEWER_REPLICAS = "SAN-RISK-004"
+#: What a node in these states does with its replica is certain: nothing, or what the CIB says.
+_CERTAIN = MEMBER_STATES | {NodeState.OFFLINE}
 
 
-def server_of(cluster: Cluster, device: DeviceSpec) -> NodeName | None:
-    """Return the node that serves a device from a good copy of its own; None: not known."""
+def up_to_date_primary(cluster: Cluster, device: DeviceSpec) -> NodeName | None:
+    """Return the node that serves a device from its own good replica; None: not known."""
     active = cluster.active_node(device.name)
     for node in device.nodes:
         if node.value == active:
@@ -34,10 +34,10 @@ def server_of(cluster: Cluster, device: DeviceSpec) -> NodeName | None:
     return None
 
 
-def is_good(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
-    """Whether a copy is known to hold all that has been acknowledged."""
-    server = server_of(cluster, device)
-    if server is None or cluster.mon.state(node) not in PRESENT:
+def is_known_up_to_date(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
+    """Whether a replica is known to hold every acknowledged write."""
+    server = up_to_date_primary(cluster, device)
+    if server is None or cluster.mon.state(node) not in MEMBER_STATES:
         return False
     if node == server:
         return True
@@ -45,46 +45,50 @@ def is_good(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
     return replica.is_in_sync_with((server,)) and not cluster.is_marked(device, node)
 
 
-def is_filling(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
-    """Whether a copy is here, not good, and may become that by itself."""
-    return cluster.mon.state(node) in PRESENT and not is_good(cluster, device, node)
+def may_become_up_to_date(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
+    """Whether a replica's node is present and the replica may get in sync by itself."""
+    return cluster.mon.state(node) in MEMBER_STATES and not is_known_up_to_date(
+        cluster, device, node
+    )
 
 
 def lacks_majority(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> bool:
-    """Whether DRBD would freeze I/O if these nodes held the copies.
+    """Whether DRBD would freeze I/O if these nodes held the replicas.
 
-    It counts three and more: those it sees against all (docs/adr/0029). A new one counts among all
-    at once, and is seen when its node has started it.
+    DRBD uses quorum with three and more: connected replicas against all (docs/adr/0029). A new
+    replica counts among all at once, and connects when its node has started it.
     """
-    good = sum(is_good(cluster, device, node) for node in device.nodes if node in nodes)
-    return has_majority(len(nodes)) and 2 * good <= len(nodes)
+    good = sum(is_known_up_to_date(cluster, device, node) for node in device.nodes if node in nodes)
+    return uses_quorum(len(nodes)) and 2 * good <= len(nodes)
 
 
 def majority_problem(cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]) -> Problem:
-    """Return what is said of a change after which I/O would freeze."""
+    """Return the refusal of a change after which I/O would freeze."""
     good = ", ".join(
-        str(node) for node in device.nodes if node in nodes and is_good(cluster, device, node)
+        str(node)
+        for node in device.nodes
+        if node in nodes and is_known_up_to_date(cluster, device, node)
     )
     return Problem(
         "SAN-REP-007",
-        f"device {device.name} would have {len(nodes)} copies, of which only {good or 'none'} "
+        f"device {device.name} would have {len(nodes)} replicas, of which only {good or 'none'} "
         "would be in sync: no majority, so its I/O would freeze",
-        "bring nodes back, or drop the copies of nodes that are gone first",
+        "bring nodes back, or drop the replicas of nodes that are gone first",
     )
 
 
 def source_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
-    """Return why it is not known which copy of a device is good."""
-    if server_of(cluster, device) is not None:
+    """Return why it is not known which replica of a device is good."""
+    if up_to_date_primary(cluster, device) is not None:
         return ()
     active = cluster.active_node(device.name)
     if active is None:
         return (
             Problem(
                 "SAN-REP-002",
-                f"device {device.name} is not served, so which of its copies is the newest is not "
-                "known",
-                f"see to that first: 'sanctl status', 'sanctl device show {device.name}'",
+                f"device {device.name} is not served, so which of its replicas is the newest is "
+                "not known",
+                f"have it served first: 'sanctl status', 'sanctl device show {device.name}'",
             ),
         )
     seen = ", ".join(
@@ -95,8 +99,8 @@ def source_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]
     return (
         Problem(
             "SAN-REP-002",
-            f"device {device.name} is not served from a good copy now: {seen}",
-            "wait until it is: 'sanctl status' says what is the matter",
+            f"device {device.name} is not served from a good replica now: {seen}",
+            "wait until it is: 'sanctl status' says what is wrong",
         ),
     )
 
@@ -104,45 +108,47 @@ def source_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]
 def drop_problems(
     cluster: Cluster, device: DeviceSpec, drops: Collection[NodeName]
 ) -> tuple[Problem, ...]:
-    """Return why these copies may not be dropped, whatever comes in their place later."""
+    """Return why these replicas may not be dropped, whatever replaces them later."""
     problems = [
         Problem(
             "SAN-REP-003",
-            f"node {node} is {cluster.mon.state(node).value}: what it does with its copy of "
+            f"node {node} is {cluster.mon.state(node).value}: what it does with its replica of "
             f"{device.name} is not known",
-            f"it has to be fenced or to come back first: 'sanctl node fence {node}'",
+            f"the node has to be fenced or to come back first: 'sanctl node fence {node}'",
         )
         for node in drops
         if cluster.mon.state(node) not in _CERTAIN
     ]
     kept = [node for node in device.nodes if node not in drops]
-    if any(is_good(cluster, device, node) for node in kept):
+    if any(is_known_up_to_date(cluster, device, node) for node in kept):
         return tuple(problems)
     unknown = source_problems(cluster, device)
     if unknown:
         return (*problems, *unknown)
-    good = ", ".join(str(node) for node in drops if is_good(cluster, device, node))
+    good = ", ".join(str(node) for node in drops if is_known_up_to_date(cluster, device, node))
     rest = "; ".join(f"{node}: {_condition(cluster, device, node)}" for node in kept)
     return (
         *problems,
         Problem(
             "SAN-REP-001",
-            f"{good} has the last copy of device {device.name} that is known to be up to date"
+            f"{good} has the last replica of device {device.name} that is known to be up to date"
             + (f" ({rest})" if rest else ""),
-            "let another copy get in sync first",
+            "let another replica get in sync first",
         ),
     )
 
 
-def new_copy_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> tuple[Problem, ...]:
-    """Return why a node cannot get a new copy of a device now."""
+def new_replica_problems(
+    cluster: Cluster, device: DeviceSpec, node: NodeName
+) -> tuple[Problem, ...]:
+    """Return why a node cannot get a new replica of a device now."""
     problems = list(node_problems(cluster, device.pool, node, device.size.bytes))
     if any(stone.node == node for stone in cluster.cib.tombstones_of(device.name)):
         problems.append(
             Problem(
                 "SAN-REP-004",
-                f"node {node} still has the data of an earlier copy of device {device.name}",
-                "its pool agent removes it when it runs: try again then",
+                f"node {node} still has the data of an earlier replica of device {device.name}",
+                "the node's pool agent removes it when it runs: try again then",
             )
         )
     return tuple(problems)
@@ -150,8 +156,8 @@ def new_copy_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> t
 
 def _condition(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     state = cluster.mon.state(node)
-    if state not in PRESENT:
+    if state not in MEMBER_STATES:
         return state.value
     if cluster.is_marked(device, node):
-        return "marked as behind"
+        return "marked as outdated"
     return cluster.replica(device.name, node).brief()

@@ -14,7 +14,7 @@ from sanctl.agents.converge import converge
 from sanctl.agents.replica import sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import backing_device, drbd, lio
+from sanctl.drivers import backing_device, drbdsetup, lio
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal
@@ -36,21 +36,21 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return act
 
     for module, function, outcome in (
-        (backing_device, "release", None),
-        (write_cache, "settle", None),
+        (backing_device, "resume", None),
+        (write_cache, "apply_policy", None),
         (lio, "initiators", ()),
         (lio, "set_initiators", None),
-        (peers, "follow", False),
+        (peers, "apply_replica_nodes", False),
         (sync_policy, "is_in_force", True),
-        (sync_policy, "note", None),
-        (read_cache, "tell_hosts", None),
-        (read_cache, "follow", None),
+        (sync_policy, "record", None),
+        (read_cache, "update_unmap_offer", None),
+        (read_cache, "apply_policy", None),
         (verify, "begin", False),
     ):
         monkeypatch.setattr(module, function, acts(f"{module.__name__}.{function}", outcome))
-    monkeypatch.setattr("sanctl.agents.converge.scheduler.wants_company", lambda *_: False)
+    monkeypatch.setattr("sanctl.agents.converge.scheduler.needs_tracking", lambda *_: False)
     monkeypatch.setattr("sanctl.agents.converge.parts.finish_growth", acts("growth", False))
-    monkeypatch.setattr(drbd, "observe", lambda *_: None)
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
     monkeypatch.setattr(journal, "write", lambda text, **_: told.append(text))
     return told
 
@@ -68,7 +68,7 @@ def run(suspended: str = "no") -> None:
     ("where", "what"),
     [
         ("sanctl.drivers.lio.set_initiators", "access list"),
-        ("sanctl.agents.cache.write_cache.settle", "cache"),
+        ("sanctl.agents.cache.write_cache.apply_policy", "cache"),
     ],
 )
 @pytest.mark.parametrize("error", [CommandError(Problem("SAN-CMD-003", "no")), OSError(5, "EIO")])
@@ -82,12 +82,12 @@ def test_the_rest_is_applied(
     run()
     assert any(what in text and "could not be applied" in text for text in done)
     assert {
-        "sanctl.agents.connections.peers.follow",
+        "sanctl.agents.connections.peers.apply_replica_nodes",
         "growth",
-        "sanctl.agents.cache.read_cache.follow",
+        "sanctl.agents.cache.read_cache.apply_policy",
     } <= {*done}
     is_cache = what == "cache"
-    assert ("sanctl.agents.cache.write_cache.settle" in done) is not is_cache
+    assert ("sanctl.agents.cache.write_cache.apply_policy" in done) is not is_cache
     assert ("sanctl.drivers.lio.set_initiators" in done) is is_cache
 
 
@@ -97,15 +97,16 @@ def test_what_changes_drbd_goes_no_further_than_it_can(
     def fails(*_: object) -> bool:
         raise CommandError(Problem("SAN-CMD-003", "no"))
 
-    monkeypatch.setattr(peers, "follow", fails)
+    monkeypatch.setattr(peers, "apply_replica_nodes", fails)
     with pytest.raises(CommandError):
         run()
-    assert "sanctl.agents.cache.write_cache.settle" in done and "growth" not in done
+    assert "sanctl.agents.cache.write_cache.apply_policy" in done and "growth" not in done
 
 
 def test_while_io_is_frozen_neither_nodes_nor_access_list_change(done: list[str]) -> None:
     run("user")
-    assert not {"sanctl.drivers.lio.set_initiators", "sanctl.agents.connections.peers.follow"} & {
-        *done
-    }
-    assert "sanctl.agents.cache.write_cache.settle" in done
+    assert not {
+        "sanctl.drivers.lio.set_initiators",
+        "sanctl.agents.connections.peers.apply_replica_nodes",
+    } & {*done}
+    assert "sanctl.agents.cache.write_cache.apply_policy" in done

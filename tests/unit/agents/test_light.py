@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.support.samples import ROOT
+from tests.support.doc_samples import ROOT
 
 _LISTS = """
 import sys

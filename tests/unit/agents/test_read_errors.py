@@ -12,15 +12,25 @@ import pytest
 
 from sanctl.agents import ocf
 from sanctl.agents.cache import write_cache
+from sanctl.agents.connections import primary_node
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.promotion import activation_record, first_activation
-from sanctl.agents.publish import serving_node
 from sanctl.agents.recovery import fs_shutdown, refill_suspect
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device, Health
-from sanctl.drivers import backing_device, drbd, loop, pool_files, pool_mount, pool_notes, ram_cache
+from sanctl.drivers import (
+    backing_device,
+    drbdadm,
+    drbdsetup,
+    loop,
+    pool_files,
+    pool_mount,
+    pool_notes,
+    ram_cache,
+)
 from sanctl.errors import CommandError
 from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 from tests.fakes.runner import FakeRunner
 
@@ -44,19 +54,19 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pool_files.DeviceF
     made = pool_files.files_of(str(tmp_path), VOL.name, VOL.uuid)
     Path(made.data).write_bytes(b"data" * 2048)
     Path(made.metadata).write_bytes(b"meta" * 1024)
-    Path(lost_writes.marker_of(made.data)).write_text("another boot\n")
-    monkeypatch.setattr(lost_writes, "RUNTIME", str(tmp_path / "run"))
-    monkeypatch.setattr(write_cache, "RUNTIME", str(tmp_path))
+    Path(lost_writes.marker_path(made.data)).write_text("another boot\n")
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(loop, "detach", lambda _path: None)
     monkeypatch.setattr(loop, "attach", lambda *_: "/dev/loop1")
     monkeypatch.setattr(loop, "grow", lambda *_: None)
-    monkeypatch.setattr(drbd, "observe", lambda *_: None)
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
-    monkeypatch.setattr(drbd, "recorded_size_bytes", lambda *_, **__: 8192)
-    monkeypatch.setattr(backing_device, "stand", lambda *_, over: None)
-    monkeypatch.setattr(ram_cache, "drop_parts", lambda *_: None)
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    monkeypatch.setattr(drbdadm, "recorded_size_bytes", lambda *_, **__: 8192)
+    monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
+    monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: made.data)
     return made
 
@@ -86,7 +96,7 @@ def test_a_start_makes_nothing_of_a_file_that_it_cannot_see(
 def test_no_metadata_are_written_over_ones_that_cannot_be_seen(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(drbd, "create_metadata", refuse)
+    monkeypatch.setattr(drbdadm, "create_metadata", refuse)
     monkeypatch.setattr(resource_file, "_refuse_claimed", refuse)
     monkeypatch.setattr(resource_file, "apply", refuse)
     Faults(monkeypatch).at(files.metadata, number)
@@ -99,11 +109,11 @@ def test_a_suspect_copy_stays_suspect(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Its marker was cleared: with no metadata it would have held nothing that could be lost."""
-    monkeypatch.setattr(write_cache, "settle", lambda *_: None)
+    monkeypatch.setattr(write_cache, "apply_policy", lambda *_: None)
     faults = Faults(monkeypatch)
     faults.at(files.metadata, number)
     with pytest.raises(OSError, match=os.strerror(number)):
-        write_cache.begin(FakeRunner(), VOL, files, is_protected=False)
+        write_cache.prepare_start(FakeRunner(), VOL, files, is_protected=False)
     assert lost_writes.is_suspect(VOL.name, files.data)
 
 
@@ -112,23 +122,21 @@ def test_a_suspect_copy_stays_suspect(
 def test_a_copy_that_may_be_suspect_does_not_serve_and_is_not_thrown_away(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int, where: str
 ) -> None:
-    Path(lost_writes.marker_of(files.data)).unlink()
+    Path(lost_writes.marker_path(files.data)).unlink()
     assert not lost_writes.is_suspect(VOL.name, files.data)
-    monkeypatch.setattr(serving_node, "node", lambda *_: "n2")
-    monkeypatch.setattr("sanctl.agents.recovery.reinitialize.begin_anew", refuse)
+    monkeypatch.setattr(primary_node, "find", lambda *_: "n2")
+    monkeypatch.setattr("sanctl.agents.replica.reinitialize.reset", refuse)
     faults = Faults(monkeypatch)
-    faults.at(
-        lost_writes.marker_of(files.data) if where == "marker" else lost_writes._failed(VOL.name),
-        number,
-    )
+    marker, note = lost_writes.marker_path(files.data), lost_writes._failed(VOL.name).path
+    faults.at(marker if where == "marker" else note, number)
     # The marker is read by the built-in open(), which asks the kernel by itself.
     monkeypatch.setattr(lost_writes, "read_text_or", _read)
     assert lost_writes.is_suspect(VOL.name, files.data)
     with pytest.raises(OSError, match=os.strerror(number)):
-        refill_suspect.replace_if_suspect(FakeRunner(), VOL, STANDBY)
+        refill_suspect.refill_if_suspect(FakeRunner(), VOL, STANDBY)
     if where == "marker":
         with pytest.raises(OSError, match=os.strerror(number)):
-            lost_writes.is_marked(files.data)
+            lost_writes.has_marker(files.data)
 
 
 def _read(path: str, default: str) -> str:
@@ -143,33 +151,33 @@ def _read(path: str, default: str) -> str:
 def test_a_filesystem_that_may_be_shut_down_is_not_promoted(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(pool_mount, "says_it_is_shut_down", lambda _path: False)
+    monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     faults = Faults(monkeypatch)
     faults.at(pool_notes._path("main", pool_notes.SHUT_DOWN), number)
     with pytest.raises(OSError, match=os.strerror(number)):
-        fs_shutdown.refuse(VOL)
+        fs_shutdown.refuse_promotion(VOL)
     with pytest.raises(OSError, match=os.strerror(number)):
         pool_notes.exists("main", pool_notes.SHUT_DOWN)
     # What says so by itself is believed, whatever the node's own disk answers.
-    monkeypatch.setattr(pool_mount, "says_it_is_shut_down", lambda _path: True)
+    monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: True)
     with pytest.raises(CommandError, match="SAN-POOL-023"):
-        fs_shutdown.refuse(VOL)
+        fs_shutdown.refuse_promotion(VOL)
     faults.at(pool_notes._FOLDER, number)
-    fs_shutdown.note("main")
+    fs_shutdown.record_shutdown("main")
 
 
 def test_a_marker_that_cannot_be_read_is_not_one_that_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(CommandError, match="SAN-POOL-001"):
-        pool_files.check(str(tmp_path), "5d4c")
+        pool_files.check_marker(str(tmp_path), "5d4c")
 
     def fails(path: str) -> str:
         raise OSError(errno.EIO, "Input/output error", path)
 
     monkeypatch.setattr(pool_files, "read_text", fails)
     with pytest.raises(CommandError, match=r"SAN-POOL-003.*Input/output error"):
-        pool_files.check(str(tmp_path), "5d4c")
+        pool_files.check_marker(str(tmp_path), "5d4c")
 
 
 def test_an_error_of_the_kernel_costs_no_monitor(
@@ -178,7 +186,7 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     """What only saves a question, or is there for tests, is not worth a restart."""
     faults = Faults(monkeypatch)
     monkeypatch.setattr(os, "unlink", _failing(os.unlink))
-    ocf.stop_here_if_asked("gate")
+    ocf.crash_point("gate")
     monkeypatch.setitem(parts._STEMS, f"vol.{VOL.uuid}", str(tmp_path / "x"))
     faults.at(tmp_path / "x.data", errno.EIO)
     monkeypatch.setattr(loop, "backing_files", lambda: [f"/pool/vol.{VOL.uuid}.data"])
@@ -187,8 +195,8 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     monkeypatch.setattr(parts, "observe", lambda *_: found)
     monkeypatch.setattr(first_activation, "_is_unborn", lambda *_: True)
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
-    faults.at(activation_record._mark(VOL), errno.ENOMEM)
-    assert first_activation.observe(FakeRunner(), VOL, within_s=1.0) == found
+    faults.at(activation_record._mark(VOL).path, errno.ENOMEM)
+    assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
     faults.at(quorum_overlap._LIFE, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):
         quorum_overlap._life()

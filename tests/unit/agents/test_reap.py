@@ -20,7 +20,9 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(pool_files, "delete", lambda _files: found.append("files"))
     monkeypatch.setattr(
-        node_attributes, "forget", lambda _runner, _node, name, **_more: found.append(name)
+        node_attributes,
+        "delete_permanent",
+        lambda _runner, _node, name, **_more: found.append(name),
     )
     return found
 

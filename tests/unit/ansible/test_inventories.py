@@ -38,7 +38,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, list[str]]]:
 
 
 def test_the_example_is_right() -> None:
-    survey = inventory.survey(*read(EXAMPLE))
+    survey = inventory.read_inventory(*read(EXAMPLE))
     assert survey["problems"] == []
     assert parse(survey["cluster_toml"]).cluster == "san1"
 
@@ -50,7 +50,7 @@ def test_there_are_wrong_ones() -> None:
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
 def test_a_wrong_one_is_refused(path: Path) -> None:
     expected = path.read_text().splitlines()[0].removeprefix("# expect: ").split()
-    problems = inventory.survey(*read(path))["problems"]
+    problems = inventory.read_inventory(*read(path))["problems"]
     assert sorted({line.split(":")[0] for line in problems}) == sorted(expected)
 
 

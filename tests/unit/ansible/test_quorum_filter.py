@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.model.vote_mode import Tally
+from sanctl.model.vote_mode import VoteMode
 from sanctl.render.corosync import quorum_section
 
 _PATH = Path(__file__).resolve().parents[3] / "ansible" / "plugins" / "filter" / "inventory.py"
@@ -28,7 +28,7 @@ def quorum(contents: list[str], target: str) -> dict[str, str]:
 
 
 def conf(tally: str, cluster: str = "lab") -> str:
-    parsed = Tally.parse(tally)
+    parsed = VoteMode.parse(tally)
     assert parsed is not None
     return f"totem {{\n    cluster_name: {cluster}\n}}\n{quorum_section(parsed)}"
 

@@ -50,8 +50,8 @@ class FakeEnvironment:
         return f"{self.uuids:032x}"
 
     @contextmanager
-    def recorded(self, action: str, *, device: str = "", words: str = "") -> Iterator[None]:
-        self.records.append(words)
+    def logged(self, action: str, *, device: str = "", command_line: str = "") -> Iterator[None]:
+        self.records.append(command_line)
         yield
 
 

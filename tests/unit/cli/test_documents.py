@@ -14,7 +14,7 @@ import pytest
 import sanctl.cli.environment
 from sanctl.cli.main import cli, main
 from sanctl.lab.documents import ALL_DOCUMENTS
-from tests.support.contract import breaches
+from tests.support.json_contract import breaches
 from tests.unit.cli.test_commands import I1, FakeEnvironment
 from tests.unit.ops.test_doctor import FakeHost
 
@@ -103,7 +103,7 @@ def test_every_command_with_json_is_documented_and_nothing_else() -> None:
         for words, command in leaves(cli)
         if any("--output" in parameter.opts for parameter in command.params)
     }
-    assert printing == set(ALL_DOCUMENTS), "sanctl/cli/documents/contract.py"
+    assert printing == set(ALL_DOCUMENTS), "sanctl/cli/documents/by_command.py"
 
 
 def test_every_document_is_held_against_a_real_one() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import CacheState
-from tests.support.contract import breaches
+from tests.support.json_contract import breaches
 from tests.unit.cli.test_commands import FakeEnvironment, Run, data_of, env, run
-from tests.unit.ops.test_pool import Bench, with_flash
+from tests.unit.ops.test_pool_cache import Bench, with_flash
 
 __all__ = ["env", "run"]
 
@@ -81,7 +81,7 @@ def test_going_up_says_who_follows_later(do: Do, bench: Bench) -> None:
 
 def test_hits_are_told_with_the_mode(do: Do, bench: Bench) -> None:
     bench.asleep.add("n1")
-    bench.tell("n1", CacheState(Mode.WRITE_THROUGH, Mode.WRITE_THROUGH, hit_percent=80))
+    bench.tell("n1", CacheState(CacheMode.WRITE_THROUGH, CacheMode.WRITE_THROUGH, hit_percent=80))
     assert "write-through, 80 % hits" in do("pool cache main")[1]
 
 

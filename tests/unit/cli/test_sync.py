@@ -17,7 +17,7 @@ def syncing(run: Run, env: FakeEnvironment) -> None:
     """A device whose copy on n2 is behind, and has been before."""
     run("device", "create", "vm1", "--size", "1G")
     env.pacemaker.is_frozen = True
-    env.pacemaker.whispers["n2", "sanctl.sync"] = "vm1,full,,250,1000,50,5"
+    env.pacemaker.private_attributes["n2", "sanctl.sync"] = "vm1,full,,250,1000,50,5"
     env.pacemaker.attribute(
         "n2",
         "sanctl-vm1",
@@ -46,7 +46,7 @@ def test_status(run: Run) -> None:
 @pytest.mark.usefixtures("syncing")
 def test_watch_ends_with_the_last_one(run: Run, env: FakeEnvironment) -> None:
     def end() -> None:
-        env.pacemaker.whispers.clear()
+        env.pacemaker.private_attributes.clear()
 
     env.clock.on_sleep = end
     status, out, _ = run("sync", "watch")
@@ -60,7 +60,7 @@ def test_watch_ends_with_the_last_one(run: Run, env: FakeEnvironment) -> None:
 def test_what_waits_is_said_and_a_wait_says_how_far_it_is(run: Run, env: FakeEnvironment) -> None:
     _, _, _ = run("device", "sync", "vm1", "--priority", "70", "--timeout", "1")
     assert any("; vm1 full 75%, 5 s left" in line for line in env.reporter.lines)
-    env.pacemaker.whispers["n2", "sanctl.sync"] = "vm1,full,for+vm2,250,1000,0,5"
+    env.pacemaker.private_attributes["n2", "sanctl.sync"] = "vm1,full,for+vm2,250,1000,0,5"
     assert "waits for vm2" in run("sync", "status")[1]
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sanctl.config import parse, render
 from sanctl.config.codes import CODES
 from sanctl.errors import ConfigError
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import DeviceName
-from sanctl.model.topology import Role, Strategy, Topology
+from sanctl.model.topology import NodeRole, Strategy, Topology
 
 GOOD = """
 schema = 1
@@ -65,7 +65,7 @@ def test_a_good_file_is_read() -> None:
     node = topology.node("n1")
     assert node is not None
     assert [str(portal) for portal in node.iscsi] == ["10.77.1.1", "10.77.1.11"]
-    assert node.role is Role.STORAGE
+    assert node.role is NodeRole.STORAGE
     pool = topology.pool("main")
     assert pool is not None
     assert [str(name) for name in pool.nodes] == ["n1", "n2.example"]
@@ -210,7 +210,10 @@ mode = "write-back"
 def test_a_cached_pool_reads_back() -> None:
     pool = parse(render(parse(CACHED))).pools[0]
     assert pool.cache is not None
-    assert (str(pool.cache.flash), pool.cache.mode) == ("/dev/disk/by-id/flash", Mode.WRITE_BACK)
+    assert (str(pool.cache.flash), pool.cache.mode) == (
+        "/dev/disk/by-id/flash",
+        CacheMode.WRITE_BACK,
+    )
 
 
 @pytest.mark.parametrize(

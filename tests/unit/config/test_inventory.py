@@ -53,13 +53,13 @@ def hostvars() -> Hostvars:
 
 
 def problems(variables: Hostvars, groups: dict[str, list[str]] | None = None) -> list[str]:
-    found: list[str] = inventory.survey(variables, groups or GROUPS)["problems"]
+    found: list[str] = inventory.read_inventory(variables, groups or GROUPS)["problems"]
     assert all(line.split(":")[0] in CODES for line in found)
     return found
 
 
 def test_a_good_inventory_becomes_cluster_toml() -> None:
-    survey = inventory.survey(hostvars(), GROUPS)
+    survey = inventory.read_inventory(hostvars(), GROUPS)
     assert survey["problems"] == []
     topology = parse(survey["cluster_toml"])
     assert [str(node.name) for node in topology.nodes] == ["n1", "n2", "n3"]
@@ -134,7 +134,7 @@ def test_what_is_said_of_a_node_reaches_it() -> None:
     for number in (1, 2):
         variables[f"n{number}"] |= {"sanctl_site": f"s{number}", "sanctl_rack": f"r{number}"}
     variables["n1"]["sanctl_power"] = "protected"
-    survey = inventory.survey(variables, GROUPS)
+    survey = inventory.read_inventory(variables, GROUPS)
     assert survey["problems"] == []
     first, second, *_ = parse(survey["cluster_toml"]).nodes
     assert (first.site, first.rack, first.is_power_protected) == ("s1", "r1", True)
@@ -166,7 +166,9 @@ def test_a_fallback_stands_in_for_something() -> None:
         host["sanctl_sbd_devices"] = ["/dev/disk/by-id/x"]
     variables["n1"]["sanctl_fence_options"] = {}
     (line,) = problems(variables)
-    assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_options: is there without")
+    assert line.startswith(
+        "SAN-CONF-032: host n1: sanctl_fence_fallback_options: is a fallback without"
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_a_node_without_a_role() -> None:
 
 
 def test_nobody_at_all() -> None:
-    assert inventory.survey({}, {})["problems"][0].startswith(
+    assert inventory.read_inventory({}, {})["problems"][0].startswith(
         "SAN-CONF-022: group sanctl_nodes: has no hosts"
     )
 
@@ -214,12 +216,12 @@ def test_where_nodes_stand_reaches_cluster_toml() -> None:
     variables = hostvars()
     variables["n1"] |= {"sanctl_site": "north", "sanctl_rack": "a1"}
     assert problems(variables) == [
-        "SAN-CONF-046: host n2: sanctl_site: is missing, and told of n1 "
-        "(tell it of every storage node, or of none)",
-        "SAN-CONF-046: host n2: sanctl_rack: is missing, and told of n1 "
-        "(tell it of every storage node, or of none)",
+        "SAN-CONF-046: host n2: sanctl_site: is missing, and given for n1 "
+        "(give it for every storage node, or for none)",
+        "SAN-CONF-046: host n2: sanctl_rack: is missing, and given for n1 "
+        "(give it for every storage node, or for none)",
     ]
     variables["n2"] |= {"sanctl_site": "south", "sanctl_rack": "a1"}
     assert problems(variables) == []
-    node = parse(inventory.survey(variables, GROUPS)["cluster_toml"]).node("n2")
+    node = parse(inventory.read_inventory(variables, GROUPS)["cluster_toml"]).node("n2")
     assert node is not None and (node.site, node.rack) == ("south", "a1")

@@ -130,5 +130,5 @@ def test_settings_that_differ_from_node_to_node() -> None:
     variables = hostvars()
     variables["n2"]["sanctl_sbd_mode"] = "diskless"
     variables["n3"]["sanctl_pacemaker_reach_targets"] = ["10.77.1.9"]
-    lines = inventory.survey(variables, GROUPS)["problems"]
+    lines = inventory.read_inventory(variables, GROUPS)["problems"]
     assert [line.split(":")[0] for line in lines] == ["SAN-CONF-035", "SAN-CONF-035"]

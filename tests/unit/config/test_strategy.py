@@ -10,7 +10,7 @@ import pytest
 from sanctl.config import inventory, parse, render
 from sanctl.errors import ConfigError
 from sanctl.model.topology import Strategy
-from sanctl.model.vote_mode import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from tests.fakes.topology import CLUSTER_TOML
 from tests.unit.config.test_inventory import GROUPS, hostvars
 
@@ -30,17 +30,21 @@ def codes(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "strategy", "tally"),
     [
-        (CLUSTER_TOML, Strategy.NODE_MAJORITY, PLAIN),
-        (PAIR + QDEVICE, Strategy.NODE_MAJORITY, Tally(votes=Votes.QDEVICE, host="10.77.3.100")),
-        (HEARTBEAT, Strategy.HEARTBEAT, Tally(votes=Votes.TWO_NODE)),
+        (CLUSTER_TOML, Strategy.NODE_MAJORITY, MAJORITY_OF_NODES),
+        (PAIR + QDEVICE, Strategy.NODE_MAJORITY, VoteMode(votes=Votes.QDEVICE, host="10.77.3.100")),
+        (HEARTBEAT, Strategy.HEARTBEAT, VoteMode(votes=Votes.TWO_NODE)),
         # Prepared for a change, and not asked for its vote.
-        (HEARTBEAT + QDEVICE, Strategy.HEARTBEAT, Tally(votes=Votes.TWO_NODE)),
-        (HEARTBEAT.replace('"heartbeat"', RISK), Strategy.HEARTBEAT, Tally(votes=Votes.TWO_NODE)),
+        (HEARTBEAT + QDEVICE, Strategy.HEARTBEAT, VoteMode(votes=Votes.TWO_NODE)),
+        (
+            HEARTBEAT.replace('"heartbeat"', RISK),
+            Strategy.HEARTBEAT,
+            VoteMode(votes=Votes.TWO_NODE),
+        ),
     ],
 )
-def test_what_goes_together(text: str, strategy: Strategy, tally: Tally) -> None:
+def test_what_goes_together(text: str, strategy: Strategy, tally: VoteMode) -> None:
     topology = parse(text)
-    assert (topology.strategy, topology.tally) == (strategy, tally)
+    assert (topology.strategy, topology.vote_mode) == (strategy, tally)
     assert parse(render(topology)) == topology
 
 
@@ -89,34 +93,34 @@ def test_an_inventory_of_two_nodes_and_a_quorum_device() -> None:
     variables, groups = pair()
     variables["q1"] = {"sanctl_qnetd_address": "10.77.3.100"}
     groups["sanctl_qnetd"] = ["q1"]
-    survey = inventory.survey(variables, groups)
+    survey = inventory.read_inventory(variables, groups)
     assert survey["problems"] == []
     assert (survey["tally"], survey["qnetd"]) == ("qdevice@10.77.3.100", "q1")
     groups["sanctl_qnetd"] = ["q1", "n2"]
-    lines = inventory.survey(variables, groups)["problems"]
+    lines = inventory.read_inventory(variables, groups)["problems"]
     assert [line.split(":")[0] for line in lines] == ["SAN-CONF-034", "SAN-CONF-037"]
 
 
 def test_an_inventory_of_two_nodes_alone() -> None:
-    survey = inventory.survey(*pair(sanctl_strategy="heartbeat"))
+    survey = inventory.read_inventory(*pair(sanctl_strategy="heartbeat"))
     assert survey["problems"] == []
     assert (survey["strategy"], survey["tally"], survey["qnetd"]) == ("heartbeat", "two-node", "")
     assert survey["has_fencing"] is True
-    (line,) = inventory.survey(*pair())["problems"]
+    (line,) = inventory.read_inventory(*pair())["problems"]
     assert line.startswith("SAN-CONF-020: group sanctl_nodes: ")
 
 
 def test_heartbeat_without_fencing_is_a_risk_to_be_named() -> None:
     without = {"sanctl_strategy": "heartbeat", "sanctl_fence_options": None}
-    lines = inventory.survey(*pair(**without))["problems"]
+    lines = inventory.read_inventory(*pair(**without))["problems"]
     assert [line.split(":")[0] for line in lines] == ["SAN-CONF-031", "SAN-CONF-031"]
     assert all("SAN-RISK-001" in line for line in lines)
-    survey = inventory.survey(*pair(**without, sanctl_accept_risks=["SAN-RISK-001"]))
+    survey = inventory.read_inventory(*pair(**without, sanctl_accept_risks=["SAN-RISK-001"]))
     assert (survey["problems"], survey["has_fencing"]) == ([], False)
     variables, groups = pair(**without, sanctl_accept_risks=["SAN-RISK-001"])
     variables["n1"]["sanctl_fence_options"] = {"ip": "10.77.3.201"}
     # Fenced in one direction only: that is a mistake, not the risk that was accepted.
-    (line,) = inventory.survey(variables, groups)["problems"]
+    (line,) = inventory.read_inventory(variables, groups)["problems"]
     assert line.startswith("SAN-CONF-031: host n2")
 
 
@@ -124,5 +128,5 @@ def test_node_majority_cannot_do_without_fencing() -> None:
     variables, groups = hostvars(), GROUPS
     for name in GROUPS["sanctl_nodes"]:
         variables[name] |= {"sanctl_fence_options": None, "sanctl_accept_risks": ["SAN-RISK-001"]}
-    found = {line.split(":")[0] for line in inventory.survey(variables, groups)["problems"]}
+    found = {line.split(":")[0] for line in inventory.read_inventory(variables, groups)["problems"]}
     assert found == {"SAN-CONF-031", "SAN-CONF-038"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.samples import ROOT
+from tests.support.doc_samples import ROOT
 
 _SCRIPT = ROOT / "scripts" / "adr_index.py"
 _PAGE = """# {number}. {title}

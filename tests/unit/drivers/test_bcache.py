@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.drivers import bcache
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, Superblock
 
 LABEL = "5d4c1f6e9d0b4c398a540c6f6f0b7a11"
@@ -46,13 +46,13 @@ def test_places_in_it() -> None:
 
 def test_it_reads_back() -> None:
     assert bcache.parse_superblock(superblock(is_flash=True)) == Superblock(
-        True, (b"s" * 16).hex(), LABEL, Attachment.NONE, Mode.NONE
+        True, (b"s" * 16).hex(), LABEL, Attachment.NONE, CacheMode.NONE
     )
     raw = bytearray(superblock(is_flash=False))
     raw[104:112] = (2 << 61 | 1).to_bytes(8, "little")
     told = bcache.parse_superblock(bytes(raw))
     assert told is not None
-    assert (told.state, told.mode, told.is_flash) == (Attachment.DIRTY, Mode.WRITE_BACK, False)
+    assert (told.state, told.mode, told.is_flash) == (Attachment.DIRTY, CacheMode.WRITE_BACK, False)
     assert bcache.parse_superblock(bytes(208)) is None
 
 
@@ -61,7 +61,7 @@ def test_it_reads_back() -> None:
     [("0.0k\n", 0), ("1.5k", 1536), ("12", 12), ("2.0M", 2 << 20), ("-1.0k", 0), ("odd", 0)],
 )
 def test_numbers_for_people(text: str, count: int) -> None:
-    assert bcache.human_bytes(text) == count
+    assert bcache.parse_human_bytes(text) == count
 
 
 MIB = 1 << 20

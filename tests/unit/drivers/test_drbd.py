@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.errors import CommandError
 from tests.fakes.runner import FakeRunner
 
@@ -22,9 +22,9 @@ exists -
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "registry").mkdir()
-    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path))
-    monkeypatch.setattr(drbd, "_REGISTRY", str(tmp_path / "registry"))
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path))
+    monkeypatch.setattr(drbdadm, "_REGISTRY", str(tmp_path / "registry"))
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
     return tmp_path
 
 
@@ -34,10 +34,10 @@ def registered(folder: Path) -> dict[str, str]:
 
 def test_drbdadm_reads_the_file_that_it_is_asked_about(folder: Path) -> None:
     runner = FakeRunner()
-    drbd.up(runner, "vol1")
+    drbdadm.adjust(runner, "vol1")
     path = folder / "vol1.conf"
     path.touch()
-    drbd.up(runner, "vol1")
+    drbdadm.adjust(runner, "vol1")
     assert [argv for argv, _ in runner.calls] == [
         ("drbdadm", "adjust", "vol1"),
         ("drbdadm", "--config-file", str(path), "adjust", "vol1"),
@@ -46,16 +46,16 @@ def test_drbdadm_reads_the_file_that_it_is_asked_about(folder: Path) -> None:
 
 def test_handlers_read_it_too(folder: Path) -> None:
     path = folder / "vol1.conf"
-    drbd.register("vol1", 7)
+    drbdadm.register_config("vol1", 7)
     assert registered(folder) == {}, "there is nothing to be read"
     path.touch()
     both = {"drbd-resource-vol1.conf": str(path), "drbd-minor-7.conf": str(path)}
     (folder / "registry/drbd-minor-7.conf").symlink_to("/etc/drbd.conf")
     # Left by one that was killed.
     (folder / "registry/drbd-minor-7.conf.new").symlink_to("/etc/drbd.conf")
-    drbd.register("vol1", 7)
+    drbdadm.register_config("vol1", 7)
     assert registered(folder) == both
-    drbd.register("vol1", 7)
+    drbdadm.register_config("vol1", 7)
     assert registered(folder) == both
 
 
@@ -63,8 +63,8 @@ def test_nothing_is_put_down_where_drbd_utils_has_no_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "vol1.conf").touch()
-    monkeypatch.setattr(drbd, "_REGISTRY", str(folder / "none"))
-    drbd.register("vol1", 7)
+    monkeypatch.setattr(drbdadm, "_REGISTRY", str(folder / "none"))
+    drbdadm.register_config("vol1", 7)
     assert not (folder / "none").exists()
 
 
@@ -79,8 +79,8 @@ def test_a_disk_goes_to_the_minor_of_its_own(minor: int, disk: str, is_attached:
 
     runner = FakeRunner(answer)
     if minor == 7:
-        drbd.attach(runner, "vol1", 7)
+        drbdadm.attach(runner, "vol1", 7)
     else:
         with pytest.raises(CommandError, match="SAN-DRBD-004"):
-            drbd.attach(runner, "vol1", 7)
+            drbdadm.attach(runner, "vol1", 7)
     assert (("drbdadm", "attach", "vol1") in [argv for argv, _ in runner.calls]) is is_attached

@@ -11,14 +11,15 @@ import pytest
 
 from sanctl.drivers import bcache, flash_cache, pool_notes
 from sanctl.errors import CommandError, Refused
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.pool_cache import Attachment, CacheState, ModeWish, Superblock
+from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
 from sanctl.model.topology import Pool, PoolCache
+from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 from tests.fakes.runner import FakeRunner
 
-THROUGH = Mode.WRITE_THROUGH
+THROUGH = CacheMode.WRITE_THROUGH
 POOL = Pool(
     name=PoolName.parse("main"),
     path=PurePosixPath("/srv/sanctl/main"),
@@ -27,28 +28,30 @@ POOL = Pool(
     cache=PoolCache(origin=PurePosixPath("/dev/slow"), flash=PurePosixPath("/dev/flash")),
 )
 #: A disk that is there wherever the tests run.
-SEEN = bcache.Seen("null", True, THROUGH, True, 0, 0, 0)
+SEEN = bcache.OriginState("null", True, THROUGH, True, 0, 0, 0)
 
 
 @pytest.fixture(autouse=True)
 def _folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
 
 
-def follow(monkeypatch: pytest.MonkeyPatch, seen: bcache.Seen, wish: ModeWish) -> CacheState:
+def follow(
+    monkeypatch: pytest.MonkeyPatch, seen: bcache.OriginState, wish: WantedMode
+) -> CacheState:
     monkeypatch.setattr(bcache, "observe", lambda _origin: seen)
-    return flash_cache.follow(POOL, wish, at=lambda _step: None)
+    return flash_cache.apply_mode(POOL, wish, at=lambda _step: None)
 
 
 def test_the_answer_bears_the_serial_of_the_wish(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = follow(monkeypatch, SEEN, ModeWish(THROUGH, 7))
+    told = follow(monkeypatch, SEEN, WantedMode(THROUGH, 7))
     assert told == CacheState(THROUGH, THROUGH, serial=7)
 
 
 def test_while_another_changes_it_nothing_is_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
     with flash_cache.locked(POOL):
-        told = follow(monkeypatch, SEEN, ModeWish(THROUGH))
+        told = follow(monkeypatch, SEEN, WantedMode(THROUGH))
     assert told.reason == "changing"
 
 
@@ -57,7 +60,7 @@ def test_a_few_reads_tell_nothing(
     monkeypatch: pytest.MonkeyPatch, hits: int, misses: int, percent: int | None
 ) -> None:
     seen = SEEN._replace(hits=hits, misses=misses)
-    assert follow(monkeypatch, seen, ModeWish(THROUGH)).hit_percent == percent
+    assert follow(monkeypatch, seen, WantedMode(THROUGH)).hit_percent == percent
 
 
 class Devices:
@@ -66,7 +69,7 @@ class Devices:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: dict[str, OSError] = {}
         self.flash: Superblock | None = Superblock(
-            True, "5e7", flash_cache.label_of(POOL), Attachment.NONE, Mode.NONE
+            True, "5e7", flash_cache.label_of(POOL), Attachment.NONE, CacheMode.NONE
         )
         self.origin = Superblock(
             False, "5e7", flash_cache.label_of(POOL), Attachment.CLEAN, THROUGH
@@ -75,10 +78,10 @@ class Devices:
         monkeypatch.setattr(bcache, "read_superblock", self.read)
         monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
         monkeypatch.setattr(bcache, "observe", lambda _origin: None)
-        monkeypatch.setattr(bcache, "set_of", lambda _flash: None)
+        monkeypatch.setattr(bcache, "cache_set_folder", lambda _flash: None)
         monkeypatch.setattr(bcache, "tune", lambda *_: None)
         monkeypatch.setattr(bcache, "register", self.done.append)
-        monkeypatch.setattr(bcache, "run_alone", lambda _device: self.done.append("alone"))
+        monkeypatch.setattr(bcache, "run_without_flash", lambda _device: self.done.append("alone"))
         monkeypatch.setattr(bcache, "format_flash", lambda *_: self.done.append("format"))
         monkeypatch.setattr(flash_cache, "_await_disk", lambda *_: None)
 
@@ -139,12 +142,12 @@ def test_only_what_was_read_and_is_the_pools_is_emptied(monkeypatch: pytest.Monk
     devices = Devices(monkeypatch)
     devices.errors["/dev/flash"] = OSError(errno.EIO, "Input/output error")
     with pytest.raises(CommandError, match="SAN-POOL-027"):
-        flash_cache.empty(POOL, "/dev/flash")
+        flash_cache.format_flash(POOL, "/dev/flash")
     with pytest.raises(Refused, match="SAN-CACHE-009"):
-        flash_cache.empty(POOL, "/dev/slow")  # the names were mixed up in the inventory
+        flash_cache.format_flash(POOL, "/dev/slow")  # the names were mixed up in the inventory
     assert devices.done == []
     devices.errors.clear()
-    flash_cache.empty(POOL, "/dev/flash")
+    flash_cache.format_flash(POOL, "/dev/flash")
     assert devices.done == ["format"]
 
 

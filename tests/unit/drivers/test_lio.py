@@ -24,7 +24,7 @@ def test_limits_are_set_where_hosts_read_them(
     (tmp_path / "attrib").mkdir()
     if atomic is not None:
         (tmp_path / "attrib" / "atomic_max_len").write_text(atomic)
-    assert lio.has_long_block_limits(str(tmp_path)) is is_long
+    assert lio.has_full_block_limits_page(str(tmp_path)) is is_long
 
 
 class Listener:

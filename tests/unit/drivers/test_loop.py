@@ -87,7 +87,7 @@ def detach_vol(
             return refusal.errno or errno.EIO
         return 0
 
-    monkeypatch.setattr(isolated_call, "error_of", error_of)
+    monkeypatch.setattr(isolated_call, "errno_of", error_of)
     monkeypatch.setattr(os, "listdir", lambda _: ["loop3"])
     monkeypatch.setattr(files, "read_text", lambda _: f"{next(told)}\n")
     monkeypatch.setattr(os, "open", lambda _, flags: open_file(os.devnull, flags))
@@ -122,7 +122,7 @@ def test_a_device_that_is_gone_is_detached(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_detach_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_all", lambda: iter([("/dev/loop3", VOL)]))
-    monkeypatch.setattr(isolated_call, "error_of", lambda *_, **__: None)
+    monkeypatch.setattr(isolated_call, "errno_of", lambda *_, **__: None)
     with pytest.raises(CommandError, match=r"SAN-POOL-025.*no answer"):
         loop.detach(VOL)
 
@@ -179,7 +179,7 @@ def test_the_kernel_detaches_what_is_held_open_when_that_is_closed(
     loop.detach(str(file))
 
 
-def test_one_that_is_leaving_is_not_taken_for_attached(
+def test_one_that_is_detaching_is_not_taken_for_attached(
     attached: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be gone, or over another replica's file, by the time that DRBD opens it."""
@@ -187,14 +187,14 @@ def test_one_that_is_leaving_is_not_taken_for_attached(
     handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     loop.detach(str(file))
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "_LEAVES_S", 0.1)
+        patched.setattr(loop, "_AUTOCLEAR_S", 0.1)
         with pytest.raises(CommandError, match=r"SAN-POOL-025.*held open"):
             loop.attach(LocalRunner(), str(file), direct_io=False)
     closing = threading.Timer(0.2, os.close, [handle])
     closing.start()
     found = loop.attach(LocalRunner(), str(file), direct_io=False)
     closing.join()
-    assert (loop.find(str(file)), loop._is_leaving(found)) == (found, False)
+    assert (loop.find(str(file)), loop._is_detaching(found)) == (found, False)
 
 
 def test_one_that_somebody_has_for_himself_is_claimed(attached: tuple[Path, str]) -> None:

@@ -20,5 +20,5 @@ def test_who_may_not_be_promoted_says_so_more_loudly_than_any_constraint(
 
 def test_who_is_stopped_says_nothing() -> None:
     node = FakeRunner("")
-    node_attributes.withdraw_promotion_score(node, "vol1")
+    node_attributes.delete_promotion_score(node, "vol1")
     assert node.calls[0][0] == ("attrd_updater", "--name", "master-vol1", "--delete")

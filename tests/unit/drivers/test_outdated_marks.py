@@ -22,8 +22,8 @@ def _set(identifier: str, mark: str = "") -> str:
     return f'<instance_attributes id="{identifier}"/>{pair if mark else ""}'
 
 
-def _look(*parts: str) -> outdated_marks.Sight:
-    return outdated_marks.look(
+def _look(*parts: str) -> outdated_marks.MarkState:
+    return outdated_marks.read(
         FakeRunner(f"<xpath-query>{''.join(parts)}</xpath-query>"), "vol1", "n2"
     )
 
@@ -69,13 +69,15 @@ def test_a_cib_that_lacks_something_marks_nobody(parts: list[str]) -> None:
 
 def test_a_single_answer_has_no_wrapper() -> None:
     with pytest.raises(CommandError, match="SAN-AGENT-012"):
-        outdated_marks.look(FakeRunner(_CIB), "vol1", "n2")
+        outdated_marks.read(FakeRunner(_CIB), "vol1", "n2")
 
 
 @pytest.mark.parametrize(("outranks", "admin_epoch"), [(True, "6"), (False, None)])
 def test_the_mark_and_the_version_are_one_change(outranks: bool, admin_epoch: str | None) -> None:
     node = FakeRunner("")
-    outdated_marks.put(node, "vol1", "n2", _look(_CIB, _NODE, _UUID), outranks=outranks)
+    outdated_marks.set_mark(
+        node, "vol1", "n2", _look(_CIB, _NODE, _UUID), raises_admin_epoch=outranks
+    )
     [(argv, stdin)] = node.calls
     assert argv == ("cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe")
     change = ET.fromstring(stdin or "")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.drivers.node_facts import Host
+from sanctl.drivers.node_facts import NodeFacts
 from sanctl.drivers.pacemaker import Pacemaker, StaleCib
 from sanctl.errors import CommandError, Problem, Refused, Unreachable
 from tests.fakes.runner import FakeRunner
@@ -51,13 +51,13 @@ def test_units() -> None:
         "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n"
         "Id=b.service\nLoadState=masked\nActiveState=inactive\nUnitFileState=masked\n"
     )
-    units = Host(runner).units(("a.service", "b.service"))
+    units = NodeFacts(runner).units(("a.service", "b.service"))
     assert units is not None
     assert (units["a.service"].active, units["b.service"].load) == ("active", "masked")
-    assert Host(FakeRunner((1, "", ""))).units(("a",)) is None
+    assert NodeFacts(FakeRunner((1, "", ""))).units(("a",)) is None
 
 
 @pytest.mark.parametrize(("said", "meant"), [("yes\n", True), ("no\n", False), ("", None)])
 def test_clock(said: str, meant: bool | None) -> None:
-    assert Host(FakeRunner(said)).is_clock_synchronised() is meant
-    assert Host(FakeRunner((1, "", ""))).is_clock_synchronised() is None
+    assert NodeFacts(FakeRunner(said)).is_clock_synchronised() is meant
+    assert NodeFacts(FakeRunner((1, "", ""))).is_clock_synchronised() is None

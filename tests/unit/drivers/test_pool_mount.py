@@ -14,6 +14,7 @@ import pytest
 
 from sanctl.drivers import pool_mount
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from tests.fakes.runner import Answer, FakeRunner
 
@@ -27,11 +28,11 @@ MOUNTS = """\
 45 20 253:4 / /srv/sanctl/main2 rw - xfs /dev/sde rw
 a line that does not read
 """
-FOUND = pool_mount.parse(MOUNTS)
+FOUND = pool_mount.parse_mountinfo(MOUNTS)
 
 
 def under(path: str) -> pool_mount.Mount:
-    found = pool_mount.over(path, FOUND)
+    found = pool_mount.covering_mount(path, FOUND)
     assert found is not None
     return found
 
@@ -55,11 +56,11 @@ def test_the_mount_of_a_path(path: str, mounted: str, is_shut: bool) -> None:
 
 def test_of_two_on_one_place_the_last_counts() -> None:
     assert under("/srv/sanctl/main2").source == "/dev/sde"
-    assert pool_mount.over("/", []) is None
+    assert pool_mount.covering_mount("/", []) is None
 
 
 def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_mount, "of", lambda _path: None)
+    monkeypatch.setattr(pool_mount, "mount_of", lambda _path: None)
 
     def fails_with(number: int) -> None:
         def stat(_path: str) -> os.stat_result:
@@ -68,16 +69,16 @@ def test_xfs_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "stat", stat)
 
     fails_with(errno.EIO)
-    assert pool_mount.says_it_is_shut_down("/pool")
+    assert pool_mount.reports_shut_down("/pool")
     fails_with(errno.ENOENT)
-    assert not pool_mount.says_it_is_shut_down("/pool")
+    assert not pool_mount.reports_shut_down("/pool")
 
 
 def test_this_machine_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     assert not pool_mount.is_shut_down(str(tmp_path))
-    assert pool_mount.of("/") is not None
-    assert not pool_mount.answers("/dev/no-such-device")
+    assert pool_mount.mount_of("/") is not None
+    assert not pool_mount.is_readable("/dev/no-such-device")
 
 
 def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
@@ -87,9 +88,9 @@ def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
     monkeypatch.setattr(pool_mount, "_MOUNTS", str(listed))
     mine = f"41 20 253:0 / {tmp_path} rw - ext4 /dev/sdb ro"
     listed.write_text(f"{mine}\n")
-    assert pool_mount.says_it_is_shut_down(str(tmp_path))
+    assert pool_mount.reports_shut_down(str(tmp_path))
     listed.write_text(f"{mine}\n42 20 253:0 /x /elsewhere ro - ext4 /dev/sdb ro\n")
-    assert not pool_mount.says_it_is_shut_down(str(tmp_path))
+    assert not pool_mount.reports_shut_down(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -110,16 +111,18 @@ def test_made_read_only_by_hand_elsewhere_is_not_shut_down(
 def test_it_is_tried_out_where_the_kernel_does_not_say(
     monkeypatch: pytest.MonkeyPatch, refused: int | None, answers: bool, is_shut: bool
 ) -> None:
-    monkeypatch.setattr(pool_mount, "says_it_is_shut_down", lambda _path: False)
-    monkeypatch.setattr(pool_mount, "of", lambda _path: KNOWN)
-    monkeypatch.setattr(pool_mount, "_try", lambda _path: refused)
-    monkeypatch.setattr(pool_mount, "answers", lambda _source: answers)
+    monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
+    monkeypatch.setattr(pool_mount, "mount_of", lambda _path: KNOWN)
+    monkeypatch.setattr(pool_mount, "_try_write", lambda _path: refused)
+    monkeypatch.setattr(pool_mount, "is_readable", lambda _source: answers)
     assert pool_mount.is_shut_down("/pool") is is_shut
 
 
 def test_what_is_mounted_read_only_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_mount, "says_it_is_shut_down", lambda _path: False)
-    monkeypatch.setattr(pool_mount, "of", lambda _path: KNOWN._replace(options=frozenset({"ro"})))
+    monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
+    monkeypatch.setattr(
+        pool_mount, "mount_of", lambda _path: KNOWN._replace(options=frozenset({"ro"}))
+    )
     assert not pool_mount.is_shut_down("/pool")
 
 
@@ -127,10 +130,10 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other process waits for a file, for as long as this lasts."""
-    monkeypatch.setattr(pool_mount, "_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(pool_mount, "_TRY_S", 60.0)
-    assert pool_mount._try(str(tmp_path)) == 0
-    assert pool_mount._try(str(tmp_path / "none")) == errno.ENOENT
+    assert pool_mount._try_write(str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path / "none")) == errno.ENOENT
     until = tmp_path / "until"
     with monkeypatch.context() as patched:
 
@@ -140,13 +143,13 @@ def test_one_that_hangs_is_not_waited_for_and_not_asked_again(
 
         patched.setattr(pool_mount, "_make", hangs)
         patched.setattr(pool_mount, "_TRY_S", 0.05)
-        assert pool_mount._try(str(tmp_path)) is None
-    assert pool_mount._try(str(tmp_path)) is None, "one is still out"
+        assert pool_mount._try_write(str(tmp_path)) is None
+    assert pool_mount._try_write(str(tmp_path)) is None, "one is still out"
     until.touch()
     (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
     with held.open() as lock:  # free once that process has gone
         fcntl.flock(lock, fcntl.LOCK_EX)
-    assert pool_mount._try(str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path)) == 0
 
 
 def test_a_damaged_one_is_told_from_one_whose_disk_has_failed(

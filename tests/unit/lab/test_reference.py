@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+"""docs/reference is current, every SAN- code is explained, `status` imports little."""
+
 from __future__ import annotations
 
 import re

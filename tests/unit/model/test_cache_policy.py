@@ -8,29 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.model.cache_policy import (
-    LEAST_DIRTY_BYTES,
-    LEAST_READ_BYTES,
+    MIN_DIRTY_BYTES,
+    MIN_READ_BYTES,
     NO_CACHE,
-    Mode,
-    Policy,
-    parse_policy,
+    CacheMode,
+    CachePolicy,
+    parse_cache_policy,
 )
 
 
 @given(
-    st.sampled_from(Mode),
-    st.integers(LEAST_DIRTY_BYTES, 1 << 50),
-    st.just(0) | st.integers(LEAST_READ_BYTES, 1 << 50),
+    st.sampled_from(CacheMode),
+    st.integers(MIN_DIRTY_BYTES, 1 << 50),
+    st.just(0) | st.integers(MIN_READ_BYTES, 1 << 50),
 )
-def test_what_is_written_reads_the_same(mode: Mode, dirty_bytes: int, read_bytes: int) -> None:
-    policy = Policy(mode, read_bytes=read_bytes)
-    if mode is Mode.WRITE_BACK:
+def test_what_is_written_reads_the_same(mode: CacheMode, dirty_bytes: int, read_bytes: int) -> None:
+    policy = CachePolicy(mode, read_bytes=read_bytes)
+    if mode is CacheMode.WRITE_BACK:
         policy = policy._replace(dirty_bytes=dirty_bytes)
-    assert parse_policy(str(policy)) == policy
+    assert parse_cache_policy(str(policy)) == policy
 
 
 def test_nothing_is_no_cache() -> None:
-    assert parse_policy("") == NO_CACHE == Policy(Mode.NONE)
+    assert parse_cache_policy("") == NO_CACHE == CachePolicy(CacheMode.NONE)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_nothing_is_no_cache() -> None:
 )
 def test_nothing_else_reads(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        parse_policy(text)
+        parse_cache_policy(text)

@@ -8,8 +8,8 @@ import itertools
 import pytest
 
 from sanctl.model.promotion_score import (
-    ALONE,
     CONSISTENT,
+    DISCONNECTED,
     NEW,
     PREFERENCE,
     PRIMARY,
@@ -38,16 +38,16 @@ def test_it_stays_where_it_is_otherwise(preferred: str, both: bool) -> None:
     assert here > there
 
 
-@pytest.mark.parametrize("score", [ALONE, CONSISTENT, NEW])
+@pytest.mark.parametrize("score", [DISCONNECTED, CONSISTENT, NEW])
 def test_it_never_leaves_for_a_replica_that_may_be_behind(score: int) -> None:
     assert _sum(PRIMARY, reached=False) > _sum(score + 1, reached=True, preferred=True)
 
 
 def test_the_only_candidate_serves_whether_it_is_reached_or_not() -> None:
-    for score in (PRIMARY, UP_TO_DATE, ALONE, CONSISTENT, NEW):
+    for score in (PRIMARY, UP_TO_DATE, DISCONNECTED, CONSISTENT, NEW):
         assert _sum(score, reached=False) > 0
 
 
 def test_better_data_outweighs_everything_else() -> None:
-    for good, poor in itertools.pairwise((ALONE, CONSISTENT)):
+    for good, poor in itertools.pairwise((DISCONNECTED, CONSISTENT)):
         assert _sum(good, reached=False) > _sum(poor, reached=True, preferred=True)

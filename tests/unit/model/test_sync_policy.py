@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.errors import UsageError
-from sanctl.model.sync_policy import DEFAULT, Schedule, SyncPolicy, Window
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, Schedule, SyncPolicy, Window
 
 _HOUR = st.integers(0, 23)
 _RATE = st.integers(250, 4 << 20)
@@ -19,22 +19,22 @@ _SCHEDULES = st.builds(Schedule, day=st.none() | st.integers(0, 6), hour=_HOUR)
 @given(
     st.builds(
         SyncPolicy,
-        full_above=st.none() | st.integers(1, 99),
+        full_above_percent=st.none() | st.integers(1, 99),
         csums=st.booleans(),
-        rate_min_kib=_RATE,
-        rate_max_kib=st.none() | _RATE,
+        rate_min_kib_s=_RATE,
+        rate_max_kib_s=st.none() | _RATE,
         window=st.none() | _WINDOWS,
         priority=st.integers(0, 100),
         verify=st.none() | _SCHEDULES,
-    ).filter(lambda p: p.rate_max_kib is None or p.rate_max_kib >= p.rate_min_kib)
+    ).filter(lambda p: p.rate_max_kib_s is None or p.rate_max_kib_s >= p.rate_min_kib_s)
 )
 def test_what_is_written_is_read_back(policy: SyncPolicy) -> None:
     assert SyncPolicy.parse(str(policy)) == policy
 
 
 def test_the_default_says_nothing() -> None:
-    assert str(DEFAULT) == ""
-    assert SyncPolicy.parse("") == DEFAULT
+    assert str(DEFAULT_SYNC_POLICY) == ""
+    assert SyncPolicy.parse("") == DEFAULT_SYNC_POLICY
     assert str(SyncPolicy.parse("csums=off rate-min=32M window=always verify=off")) == ""
 
 
@@ -77,7 +77,7 @@ def test_nothing_without_meaning(text: str, codes: list[str]) -> None:
 
 def test_all_problems_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        DEFAULT.changed({"csums": "x", "window": "y"})
+        DEFAULT_SYNC_POLICY.changed({"csums": "x", "window": "y"})
     assert len(caught.value.problems) == 2
 
 

@@ -19,17 +19,14 @@ from sanctl.errors import (
 )
 from sanctl.model.cluster import Role
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
-from sanctl.ops.device import (
-    Outcome,
-    allow_initiator,
-    create_device,
-    delete_device,
-    deny_initiator,
-    move_device,
-    resize_device,
-)
+from sanctl.ops.device_change import DeviceOutcome
+from sanctl.ops.device_create import create_device
+from sanctl.ops.device_delete import delete_device
+from sanctl.ops.device_move import move_device
+from sanctl.ops.device_resize import resize_device
 from sanctl.ops.session import Session
-from sanctl.plan.device.creation import CreateRequest
+from sanctl.ops.target_access import allow_initiator, deny_initiator
+from sanctl.plan.device.creation import DeviceArguments
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
 
@@ -45,8 +42,8 @@ class Bench:
         self.reporter = FakeReporter()
         self.session = Session(self.cluster, self.clock, self.reporter)
 
-    def create(self, name: str = "vm1", size: str = "1G", **more: object) -> Outcome:
-        request = CreateRequest(name=name, size=size, replicas=str(more.pop("replicas", "2")))
+    def create(self, name: str = "vm1", size: str = "1G", **more: object) -> DeviceOutcome:
+        request = DeviceArguments(name=name, size=size, replicas=str(more.pop("replicas", "2")))
         for key, value in more.items():
             request = _replaced(request, key, value)
         return create_device(
@@ -59,7 +56,7 @@ class Bench:
         )
 
 
-def _replaced(request: CreateRequest, key: str, value: object) -> CreateRequest:
+def _replaced(request: DeviceArguments, key: str, value: object) -> DeviceArguments:
     return replace(request, **{key: value})  # type: ignore[arg-type]
 
 
@@ -343,7 +340,7 @@ def test_delete_waits_for_fencing_of_an_unclean_node() -> None:
     bench.cluster.states["n1"] = "unclean"
     with pytest.raises(NotConverged) as caught:
         delete_device(bench.session, VM1, timeout_s=10)
-    assert "still running on n1" in caught.value.problems[0].text
+    assert "still runs on n1" in caught.value.problems[0].text
     bench.cluster.crash("n1")
     assert delete_device(bench.session, VM1, timeout_s=10) == (NodeName.parse("n1"),)
 
@@ -432,13 +429,13 @@ def test_delete_forgets_failures_with_the_device() -> None:
     bench = Bench()
     bench.create()
     delete_device(bench.session, VM1, timeout_s=60)
-    assert bench.cluster.forgotten == []
+    assert bench.cluster.cleaned_up == []
     bench.create()
     bench.cluster.failures.append(
         {"op_key": "vm1_monitor_10000", "node": "n2", "exitstatus": "error", "call": "3"}
     )
     delete_device(bench.session, VM1, timeout_s=60)
-    assert bench.cluster.forgotten == ["vm1"]
+    assert bench.cluster.cleaned_up == ["vm1"]
 
 
 def test_a_short_silence_of_pacemaker_does_not_end_a_wait() -> None:

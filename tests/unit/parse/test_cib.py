@@ -100,7 +100,7 @@ def test_replica_attribute() -> None:
     )
     assert state.brief() == "Inconsistent SyncTarget 2 MiB to sync"
     assert state.size_bytes is None and state.access == "e3b0c442"
-    assert not state.is_in_sync and state.is_linked
+    assert not state.is_in_sync and state.is_connected
     assert parse_replica_state("disk=? connection=Unknown").brief() == "? ?"
 
 
@@ -114,14 +114,14 @@ def test_replica_attribute_of_several_peers() -> None:
     assert (state.connection, state.peer_disk) == ("Connecting", None)
     assert state.brief() == "UpToDate n3 SyncSource, n4 Connecting"
     assert state.is_in_sync_with([n2]) and not state.is_in_sync_with([n2, n3])
-    assert state.is_linked_with([n2, n3]) and not state.is_linked_with([n4])
+    assert state.is_connected_with([n2, n3]) and not state.is_connected_with([n4])
     whole = parse_replica_state(
         "disk=UpToDate connection=Connected,Connected replication=Established,Established "
         "peer-disk=UpToDate,UpToDate out-of-sync=0 peers=n2,n3"
     )
     assert whole.is_in_sync and whole.link is None and whole.brief() == "UpToDate"
     # Cut short, by whatever: what is not told is unknown.
-    assert not parse_replica_state("disk=UpToDate connection=Connected peers=n2,n3").is_linked
+    assert not parse_replica_state("disk=UpToDate connection=Connected peers=n2,n3").is_connected
 
 
 @given(st.text())

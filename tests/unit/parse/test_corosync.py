@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.model.vote_mode import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from sanctl.parse.corosync import (
     Link,
     parse_cfgtool,
-    parse_cmap_tally,
-    parse_conf_tally,
+    parse_cmap_vote_mode,
+    parse_conf_vote_mode,
     parse_quorumtool,
     section_span,
 )
 from sanctl.render.corosync import quorum_section
 
-TWO = Tally(votes=Votes.TWO_NODE)
-DEVICE = Tally(votes=Votes.QDEVICE, host="10.77.3.100")
+TWO = VoteMode(votes=Votes.TWO_NODE)
+DEVICE = VoteMode(votes=Votes.QDEVICE, host="10.77.3.100")
 
 QDEVICE_STATUS = """\
 Quorum information
@@ -93,7 +93,7 @@ def test_nothing_said_is_nothing_known() -> None:
     assert not found.is_quorate
     assert (found.members, found.flags, found.expected) == (frozenset(), frozenset(), None)
     assert parse_cfgtool("Could not initialize") == ()
-    assert parse_cmap_tally("") is None
+    assert parse_cmap_vote_mode("") is None
 
 
 def test_links() -> None:
@@ -101,19 +101,21 @@ def test_links() -> None:
 
 
 def test_how_the_running_corosync_counts() -> None:
-    assert parse_cmap_tally(CMAP_DEVICE) == DEVICE
-    assert parse_cmap_tally(CMAP_TWO) == TWO
-    assert parse_cmap_tally("quorum.provider (str) = corosync_votequorum\n") == PLAIN
+    assert parse_cmap_vote_mode(CMAP_DEVICE) == DEVICE
+    assert parse_cmap_vote_mode(CMAP_TWO) == TWO
+    assert (
+        parse_cmap_vote_mode("quorum.provider (str) = corosync_votequorum\n") == MAJORITY_OF_NODES
+    )
     # Half of either is neither.
-    assert parse_cmap_tally(CMAP_DEVICE + CMAP_TWO) is None
-    assert parse_cmap_tally(CMAP_DEVICE.replace("net.host", "net.other")) is None
+    assert parse_cmap_vote_mode(CMAP_DEVICE + CMAP_TWO) is None
+    assert parse_cmap_vote_mode(CMAP_DEVICE.replace("net.host", "net.other")) is None
 
 
-@pytest.mark.parametrize("tally", [PLAIN, TWO, DEVICE])
-def test_what_is_written_reads_back_and_leaves_the_rest(tally: Tally) -> None:
+@pytest.mark.parametrize("tally", [MAJORITY_OF_NODES, TWO, DEVICE])
+def test_what_is_written_reads_back_and_leaves_the_rest(tally: VoteMode) -> None:
     before, after = "# quorum {\ntotem {\n    quorum {\n    }\n}\n", "logging {\n}\n"
     text = before + quorum_section(tally) + after
-    assert parse_conf_tally(text) == tally
+    assert parse_conf_vote_mode(text) == tally
     start, end = section_span(text, "quorum")
     assert (text[:start], text[end:]) == (before, after)
 
@@ -122,4 +124,4 @@ def test_what_is_written_reads_back_and_leaves_the_rest(tally: Tally) -> None:
     "text", ["", "quorum {\n", "quorum {\n}\n", "quorum {\n}\nquorum {\n}\n", "totem {\n}\n"]
 )
 def test_what_is_no_section_of_ours(text: str) -> None:
-    assert parse_conf_tally(text) is None
+    assert parse_conf_vote_mode(text) is None

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.parse.drbd import (
-    Advance,
-    Outstanding,
-    parse_difference,
+    PendingRequests,
+    SyncProgress,
     parse_events2,
     parse_oldest_requests,
-    parse_outstanding,
-    parse_proc,
-    parse_verified,
+    parse_out_of_sync_range,
+    parse_pending_requests,
+    parse_sync_progress,
+    parse_verify_done,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -92,15 +92,15 @@ def test_states_of_9_that_matter() -> None:
 def test_one_peer_of_several() -> None:
     state = parse_events2(_captured("drbd9/peer-lost.m1.txt"))["r0"]
     assert state.has_quorum
-    assert not state.is_in_sync and not state.is_in_contact
-    assert state.beside("m2").is_in_sync
-    assert not state.beside("m3").is_in_contact
-    assert not state.beside("m4").is_in_contact, "a peer that DRBD does not know of"
+    assert not state.is_in_sync and not state.is_connected
+    assert state.with_only_peer("m2").is_in_sync
+    assert not state.with_only_peer("m3").is_connected
+    assert not state.with_only_peer("m4").is_connected, "a peer that DRBD does not know of"
 
 
 def test_the_only_peer_of_8_4_has_no_name() -> None:
     state = parse_events2(_captured("drbd84/uptodate-primary.n1.txt"))["r0"]
-    assert state.beside("n2").is_in_sync
+    assert state.with_only_peer("n2").is_in_sync
 
 
 def test_destroyed_objects_are_gone() -> None:
@@ -132,7 +132,7 @@ _PEERS = st.lists(
         replication=st.sampled_from(["Established", "SyncSource", "SyncTarget", "Off"]),
         disk=_WORD,
         out_of_sync_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
-        held=st.sampled_from(["no", "user", "peer", "user,peer"]),
+        resync_suspended=st.sampled_from(["no", "user", "peer", "user,peer"]),
         received_kib=st.one_of(st.none(), st.integers(0, 1 << 50)),
     ),
     max_size=3,
@@ -173,7 +173,7 @@ def _written(state: ResourceState) -> str:
         lines += [
             f"exists connection {head} connection:{peer.connection} role:{peer.role}",
             f"exists peer-device {head} volume:0 replication:{peer.replication}"
-            f" peer-disk:{peer.disk} resync-suspended:{peer.held}{got}{oos}",
+            f" peer-disk:{peer.disk} resync-suspended:{peer.resync_suspended}{got}{oos}",
         ]
     return "\n".join([*lines, "exists -"])
 
@@ -184,8 +184,10 @@ def test_what_is_written_is_read(state: ResourceState) -> None:
 
 
 def test_how_far_a_resync_is() -> None:
-    assert parse_proc(_captured("drbd84/resyncing.n2.txt")) == {0: Advance(73664, 81920)}
-    assert parse_proc(_captured("drbd84/uptodate-primary.n1.txt")) == {}
+    assert parse_sync_progress(_captured("drbd84/resyncing.n2.txt")) == {
+        0: SyncProgress(73664, 81920)
+    }
+    assert parse_sync_progress(_captured("drbd84/uptodate-primary.n1.txt")) == {}
 
 
 def test_how_far_large_ones_and_verifies_are() -> None:
@@ -196,25 +198,27 @@ def test_how_far_large_ones_and_verifies_are() -> None:
     ns:1 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
 \t[>...................] verified:  7.1% (9512/10240)M
 """
-    assert parse_proc(text) == {3: Advance(9512 * 1024, 10240 * 1024)}
+    assert parse_sync_progress(text) == {3: SyncProgress(9512 * 1024, 10240 * 1024)}
 
 
 def test_a_difference_that_a_verify_found() -> None:
     line = "block drbd12: Out of sync: start=2048, size=16 (sectors)"
-    assert parse_difference(line) == (12, 1048576, 8192)
+    assert parse_out_of_sync_range(line) == (12, 1048576, 8192)
     nine = "drbd vol1/0 drbd12 n2: Out of sync: start=2048, size=16 (sectors)"
-    assert parse_difference(nine) == (12, 1048576, 8192)
-    assert parse_difference("block drbd12: Online verify found 2 4k block out of sync!") is None
+    assert parse_out_of_sync_range(nine) == (12, 1048576, 8192)
+    assert (
+        parse_out_of_sync_range("block drbd12: Online verify found 2 4k block out of sync!") is None
+    )
 
 
 def test_the_end_of_a_verify() -> None:
     how = "Online verify done (total 4 sec; paused 0 sec; 49152 K/sec)"
-    assert parse_verified(f"block drbd12: {how}") == (12, "", 0)
-    assert parse_verified(f"drbd vol1/0 drbd12 n2: {how}") == (12, "n2", 0)
+    assert parse_verify_done(f"block drbd12: {how}") == (12, "", 0)
+    assert parse_verify_done(f"drbd vol1/0 drbd12 n2: {how}") == (12, "n2", 0)
     skipped = "drbd vol1/0 drbd12 n2: Online verify done but 3 4k blocks skipped (total 4 sec)"
-    assert parse_verified(skipped) == (12, "n2", 12)
-    assert parse_verified("block drbd12: Online Verify reached sector 4096") is None
-    assert parse_verified("block drbd12: Resync done (total 4 sec)") is None
+    assert parse_verify_done(skipped) == (12, "n2", 12)
+    assert parse_verify_done("block drbd12: Online Verify reached sector 4096") is None
+    assert parse_verify_done("block drbd12: Resync done (total 4 sec)") is None
 
 
 HEADER = "v: 0\n\nepoch\tsector\tsize\trw\tstart\tin AL\tsubmit\tsent\tacked\tdone\tstate\n"
@@ -256,5 +260,8 @@ version: 8.4.11 (api:1/proto:86-101)
  2: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
     ns:888 nr:0 dw:1236 dr:2623 al:12 bm:0 lo:2 pe:3 ua:0 ap:4 ep:1 wo:f oos:0
 """
-    assert parse_outstanding(text) == {1: Outstanding(1, 0, 0), 2: Outstanding(4, 2, 3)}
-    assert parse_outstanding("") == {}
+    assert parse_pending_requests(text) == {
+        1: PendingRequests(1, 0, 0),
+        2: PendingRequests(4, 2, 3),
+    }
+    assert parse_pending_requests("") == {}

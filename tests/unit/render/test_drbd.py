@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.model.sync_policy import DEFAULT, SyncPolicy
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.render.drbd import (
-    Backing,
+    BackingDevices,
     ReplicaAddress,
     activity_log_extents,
-    controller,
     device_secret,
     port_of,
     render_resource,
+    resync_controller,
 )
 
 
@@ -22,7 +22,7 @@ def _render(
     replicas: int = 2,
     *,
     address: str = "10.0.0.",
-    sync: SyncPolicy = DEFAULT,
+    sync: SyncPolicy = DEFAULT_SYNC_POLICY,
     link_bytes_s: int | None = None,
     al_extents: int | None = None,
     connection: tuple[str, ...] = (),
@@ -36,7 +36,7 @@ def _render(
             ReplicaAddress(f"n{number}", number, f"{address}{number}")
             for number in range(replicas, 0, -1)
         ),
-        backing=Backing("/dev/loop4", "/dev/loop5"),
+        backing=BackingDevices("/dev/loop4", "/dev/loop5"),
         handlers="/usr/lib/sanctl",
         generation=generation,
         sync=sync,
@@ -130,7 +130,7 @@ def test_port() -> None:
 
 
 def test_checksums_are_an_option_that_may_differ_and_never_an_algorithm_that_must_not() -> None:
-    texts = [_render(8, sync=DEFAULT._replace(csums=csums)) for csums in (False, True)]
+    texts = [_render(8, sync=DEFAULT_SYNC_POLICY._replace(csums=csums)) for csums in (False, True)]
     assert all("csums-alg sha256;" in _section(text, "net") for text in texts)
     assert "csums-after-crash-only yes;" in _section(texts[0], "net")
     assert "csums-after-crash-only no;" in _section(texts[1], "net")
@@ -139,21 +139,21 @@ def test_checksums_are_an_option_that_may_differ_and_never_an_algorithm_that_mus
 @pytest.mark.parametrize(
     ("policy", "link", "fill", "ceiling"),
     [
-        (DEFAULT, None, "2048s", "716800k"),
-        (DEFAULT, 125_000_000, "1220s", "109863k"),
-        (DEFAULT, 1_250_000_000, "12207s", "1098632k"),
-        (DEFAULT, 12_500_000_000, "16384s", "4194304k"),
-        (DEFAULT, 12_500_000, "1024s", "32768k"),
-        (DEFAULT._replace(rate_max_kib=40_000), 1_250_000_000, "12207s", "40000k"),
-        (DEFAULT._replace(rate_min_kib=500), 12_500_000, "1024s", "10986k"),
+        (DEFAULT_SYNC_POLICY, None, "2048s", "716800k"),
+        (DEFAULT_SYNC_POLICY, 125_000_000, "1220s", "109863k"),
+        (DEFAULT_SYNC_POLICY, 1_250_000_000, "12207s", "1098632k"),
+        (DEFAULT_SYNC_POLICY, 12_500_000_000, "16384s", "4194304k"),
+        (DEFAULT_SYNC_POLICY, 12_500_000, "1024s", "32768k"),
+        (DEFAULT_SYNC_POLICY._replace(rate_max_kib_s=40_000), 1_250_000_000, "12207s", "40000k"),
+        (DEFAULT_SYNC_POLICY._replace(rate_min_kib_s=500), 12_500_000, "1024s", "10986k"),
     ],
 )
 def test_the_controller_suits_the_network(
     policy: SyncPolicy, link: int | None, fill: str, ceiling: str
 ) -> None:
-    options = dict(controller(policy, link))
+    options = dict(resync_controller(policy, link))
     assert (options["c-fill-target"], options["c-max-rate"]) == (fill, ceiling)
-    assert options["c-min-rate"] == f"{policy.rate_min_kib}k"
+    assert options["c-min-rate"] == f"{policy.rate_min_kib_s}k"
     text = _section(_render(8, sync=policy, link_bytes_s=link), "disk")
     assert all(f"{key} {value};" in text for key, value in options.items())
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.safety.__main__ import table, trace
-from sanctl.safety.broken_rules import VARIANTS, Variant, run
+from sanctl.safety.__main__ import broken_rules_table, trace_text
+from sanctl.safety.broken_rules import BROKEN_RULES, BrokenRule, explore_cluster
 from sanctl.safety.rules import SHIPPED
 from sanctl.safety.search import explore
 from sanctl.safety.transitions import events
-from sanctl.safety.world import canonical, first_world, is_whole, violation
+from sanctl.safety.world import broken_invariant, canonical, initial_world, is_whole
 
 _DOC = Path(__file__).parents[3] / "docs/explanation/safety-model.md"
 
@@ -21,24 +21,26 @@ _DOC = Path(__file__).parents[3] / "docs/explanation/safety-model.md"
 @pytest.mark.parametrize("nodes", [2, 3])
 def test_nothing_goes_wrong_while_every_rule_is_kept(nodes: int) -> None:
     """All interleavings with one fault; more faults by `python -m sanctl.safety`."""
-    result = run(SHIPPED, nodes, 1)
-    assert result.found is None, trace(result.found)
+    result = explore_cluster(SHIPPED, nodes, 1)
+    assert result.found is None, trace_text(result.found)
     assert result.states > 20_000, "the exploration did not get far"
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_each_broken_rule_is_found(variant: Variant) -> None:
-    result = run(variant.rules, variant.nodes, variant.faults, begins=variant.begins, ends=False)
+@pytest.mark.parametrize("variant", BROKEN_RULES, ids=lambda variant: variant.name)
+def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
+    result = explore_cluster(
+        variant.rules, variant.nodes, variant.faults, begins=variant.begins, ends=False
+    )
     assert result.found is not None
     assert result.found.what.startswith(variant.finds)
-    assert len(variant.begins) + len(result.found.steps) == variant.steps, trace(result.found)
+    assert len(variant.begins) + len(result.found.steps) == variant.steps, trace_text(result.found)
 
 
 def test_every_rule_is_broken_by_a_variant() -> None:
     """But for what others than sanctl promise, or what another variant breaks by its argument."""
     broken = {
         name
-        for variant in VARIANTS
+        for variant in BROKEN_RULES
         for name in SHIPPED._fields
         if getattr(variant.rules, name) != getattr(SHIPPED, name)
     }
@@ -47,8 +49,8 @@ def test_every_rule_is_broken_by_a_variant() -> None:
 
 def test_a_trace_can_be_followed() -> None:
     """Each event of a counterexample is possible where it happens, and leads where it says."""
-    variant = next(variant for variant in VARIANTS if variant.name == "no-freeze")
-    found = run(variant.rules, variant.nodes, variant.faults, ends=False).found
+    variant = next(variant for variant in BROKEN_RULES if variant.name == "no-freeze")
+    found = explore_cluster(variant.rules, variant.nodes, variant.faults, ends=False).found
     assert found is not None
     possible = events(variant.rules)
     for step, (before, after) in zip(found.steps, itertools.pairwise(found.states), strict=True):
@@ -56,13 +58,13 @@ def test_a_trace_can_be_followed() -> None:
 
 
 def test_the_documentation_says_what_is_found() -> None:
-    assert table() in _DOC.read_text(encoding="utf-8")
+    assert broken_rules_table() in _DOC.read_text(encoding="utf-8")
 
 
 def test_the_first_world_is_whole_and_a_mirror_image_is_the_same() -> None:
-    world = first_world(3, 1)
+    world = initial_world(3, 1)
     assert is_whole(world)
-    assert violation(world) is None
+    assert broken_invariant(world) is None
     mirrored = world._replace(replicas=world.replicas[::-1])
     assert canonical(mirrored) == canonical(world)
 

@@ -16,7 +16,7 @@ import pytest
 from sanctl.system import files
 from sanctl.system.files import exists, is_folder, is_link, is_mount_point, read_text_or
 from tests.fakes.faults import Faults
-from tests.support.samples import ROOT
+from tests.support.doc_samples import ROOT
 
 QUESTIONS: tuple[Callable[[str], bool], ...] = (exists, is_folder, is_link, is_mount_point)
 UNKNOWN = (errno.EIO, errno.ENOMEM, errno.EACCES, errno.ENODEV, errno.ESHUTDOWN, errno.ELOOP)

@@ -13,15 +13,15 @@ from sanctl.system import isolated_call
 
 
 def test_the_error_comes_back() -> None:
-    assert isolated_call.error_of(lambda: None, within_s=10) == 0
-    assert isolated_call.error_of(lambda: os.rmdir("/none"), within_s=10) == errno.ENOENT
+    assert isolated_call.errno_of(lambda: None, within_s=10) == 0
+    assert isolated_call.errno_of(lambda: os.rmdir("/none"), within_s=10) == errno.ENOENT
 
 
 def test_one_that_breaks_otherwise_is_not_known() -> None:
     def breaks() -> None:
         raise ValueError
 
-    assert isolated_call.error_of(breaks, within_s=10) is None
+    assert isolated_call.errno_of(breaks, within_s=10) is None
 
 
 def test_one_that_hangs_is_left_and_holds_no_lock_but_its_own(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_one_that_hangs_is_left_and_holds_no_lock_but_its_own(tmp_path: Path) ->
             time.sleep(0.01)
 
     try:
-        assert isolated_call.error_of(hangs, within_s=0.05, keep=(its,)) is None
+        assert isolated_call.errno_of(hangs, within_s=0.05, keep=(its,)) is None
         os.close(ours)
         os.close(its)
         assert _is_free(tmp_path / "ours", within_s=10)

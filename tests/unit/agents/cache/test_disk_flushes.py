@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.cache import dirty_limit, write_cache
+from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbd, loop, page_cache
-from sanctl.drivers.page_cache import Hold
+from sanctl.drivers import backing_device, drbdsetup, loop, page_cache
+from sanctl.drivers.page_cache import WriteState
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
 UUID = "a" * 32
@@ -59,8 +59,8 @@ class Node:
             if self.dies_after < 0:
                 raise Died
 
-    def observe(self, _: str) -> Hold:
-        return Hold(self.is_buffered, self.is_synchronous)
+    def observe(self, _: str) -> WriteState:
+        return WriteState(self.is_buffered, self.is_synchronous)
 
     def set_synchronous(self, _: str, *, on: bool) -> None:
         self.is_synchronous = on
@@ -106,26 +106,25 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     made = Node(tmp_path)
     boot = tmp_path / "boot_id"
     boot.write_text("this boot\n")
-    for module in (write_cache, dirty_limit, lost_writes):
-        monkeypatch.setattr(module, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lost_writes, "_BOOT_ID", str(boot))
     monkeypatch.setattr(loop, "backing_files", lambda: [made.path])
     for name in ("observe", "set_synchronous", "set_buffered", "drain", "flush"):
         monkeypatch.setattr(page_cache, name, getattr(made, name))
-    monkeypatch.setattr(page_cache, "limit_dirty", lambda *_, **__: None)
+    monkeypatch.setattr(page_cache, "set_dirty_limit", lambda *_, **__: None)
     monkeypatch.setattr(page_cache, "usage", lambda _: None)
-    monkeypatch.setattr(page_cache, "flush_rate", lambda _: None)
-    monkeypatch.setattr(drbd, "observe", made.state)
-    monkeypatch.setattr(drbd, "generation", lambda: made.generation)
-    monkeypatch.setattr(drbd, "set_flushing", made.set_flushing)
+    monkeypatch.setattr(page_cache, "flush_rate_bytes_s", lambda _: None)
+    monkeypatch.setattr(drbdsetup, "observe", made.state)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: made.generation)
+    monkeypatch.setattr(drbdsetup, "set_disk_flushes", made.set_flushing)
     monkeypatch.setattr(resource_file, "set_flushes", made.set_flushes)
-    monkeypatch.setattr(backing_device, "has_ordinary_zeros", lambda _: made.has_ordinary_zeros)
+    monkeypatch.setattr(backing_device, "refuses_write_zeroes", lambda _: made.has_ordinary_zeros)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     return made
 
 
 def settle(node: Node, policy: str, **changes: Any) -> None:
-    write_cache.settle(FakeRunner(), device(policy)._replace(**changes), node.state())
+    write_cache.apply_policy(FakeRunner(), device(policy)._replace(**changes), node.state())
 
 
 def test_write_through_ceases_to_flush_and_others_begin_again(node: Node) -> None:
@@ -152,8 +151,8 @@ def test_whoever_dies_at_any_step_leaves_nothing_unflushed(
     for dies_after, then, restarts in itertools.product(range(8), POLICIES, (False, True)):
         fresh = Node(tmp_path)
         vars(node).update(vars(fresh))
-        for left in tmp_path.iterdir():
-            if left.name != "boot_id":
+        for left in tmp_path.rglob("*"):
+            if left.is_file() and left.name != "boot_id":
                 left.unlink()
         settle(node, before)
         node.dies_after = dies_after
@@ -191,7 +190,7 @@ def test_flushes_go_on_where_something_is_missing(node: Node, what: str) -> None
         found = state._replace(disk="Diskless")
     else:
         found = None
-    write_cache.settle(FakeRunner(), wanted, found)
+    write_cache.apply_policy(FakeRunner(), wanted, found)
     assert node.file_flushes and node.drbd_flushes and node.is_synchronous
 
 

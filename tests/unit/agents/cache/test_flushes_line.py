@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.replica import resource_file
-from sanctl.drivers import drbd
-from sanctl.model.sync_policy import DEFAULT
-from sanctl.render.drbd import Backing, ReplicaAddress, render_resource
+from sanctl.drivers import drbdadm
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY
+from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
 
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file as it is rendered, in its place."""
-    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     rendered = render_resource(
         name="vol1",
         minor=1,
         size_bytes=1 << 30,
         secret="0" * 32,
         replicas=(ReplicaAddress("n1", 1, "192.0.2.1"), ReplicaAddress("n2", 2, "192.0.2.2")),
-        backing=Backing("/dev/mapper/sanctl-vol1.disk", "/dev/loop1"),
+        backing=BackingDevices("/dev/mapper/sanctl-vol1.disk", "/dev/loop1"),
         handlers="/usr/lib/sanctl",
         generation=8,
-        sync=DEFAULT,
+        sync=DEFAULT_SYNC_POLICY,
         link_bytes_s=None,
     )
     path = Path(resource_file.path_of("vol1"))
@@ -50,6 +50,6 @@ def test_it_comes_and_goes_and_nothing_else_changes(text: str) -> None:
 
 
 def test_what_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     assert not resource_file.set_flushes("vol1", on=False)
     assert resource_file.flushes("vol1")

@@ -3,7 +3,7 @@
 
 A model of what the agents touch: the data file, the resource file, and of DRBD 9 the part that
 counts copies, as drbd_state.c has it (calc_quorum) and drbd_main.c (set_resource_options). The real
-one is asked in tests/lab/test_copies_cache.py.
+one is asked in tests/lab/test_drbd9_write_back.py.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.cache import dirty_limit, minimum_redundancy, write_cache
-from sanctl.agents.fencing import before_resync_source, fence_peer
+from sanctl.agents.cache import minimum_redundancy, write_cache
+from sanctl.agents.fencing import outdate
+from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, loop, page_cache
-from sanctl.drivers.page_cache import Hold
+from sanctl.drivers import drbdadm, drbdsetup, loop, page_cache
+from sanctl.drivers.page_cache import WriteState
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.model.sync_policy import DEFAULT
-from sanctl.render.drbd import Backing, ReplicaAddress, render_resource
-from sanctl.system import journal
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY
+from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
+from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
 UUID = "a" * 32
@@ -144,18 +145,18 @@ class Node:
             return "Connected"
         return "StandAlone" if peer in self.given_up else "Connecting"
 
-    def hold_without_two(self, *_: object) -> None:
+    def require_two(self, *_: object) -> None:
         self.needs_two = True
         self.step("holds")
 
-    def release_without_two(self, *_: object, copies: int) -> None:
-        assert copies == 3
+    def require_majority(self, *_: object, replica_count: int) -> None:
+        assert replica_count == 3
         self.needs_two = False
         self.judge()
         self.step("releases")
 
-    def held(self, _: str) -> Hold:
-        return Hold(self.is_buffered, self.is_synchronous)
+    def held(self, _: str) -> WriteState:
+        return WriteState(self.is_buffered, self.is_synchronous)
 
     def set_synchronous(self, _: str, *, on: bool) -> None:
         self.is_synchronous = on
@@ -175,17 +176,17 @@ class Node:
     # What is called when.
 
     def monitor(self) -> None:
-        write_cache.settle(FakeRunner(), device(), self.observe())
+        write_cache.apply_policy(FakeRunner(), device(), self.observe())
 
     def handler(self) -> None:
         """Fence-peer for each copy that is gone: when it may, it marks."""
         for peer, copy in self.copies.items():
             if copy == GONE:
-                write_cache.secure_unless_two(FakeRunner(), "vm1")
+                write_cache.leave_write_back_unless_two(FakeRunner(), "vm1")
                 self.become(peer, MARKED)
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> CacheMode:
         return self.held("").mode
 
 
@@ -198,19 +199,18 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         folder.mkdir()
         node = Node(folder, n2, n3)
         (folder / "boot_id").write_text("this boot\n")
-        for module in (write_cache, dirty_limit, lost_writes):
-            monkeypatch.setattr(module, "RUNTIME", str(folder))
-        monkeypatch.setattr(drbd, "RESOURCE_FILES", str(folder / "drbd.d"))
+        monkeypatch.setattr(state_files, "RUNTIME", str(folder))
+        monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(folder / "drbd.d"))
         monkeypatch.setattr(lost_writes, "_BOOT_ID", str(folder / "boot_id"))
         monkeypatch.setattr(loop, "backing_files", lambda: [node.path])
         monkeypatch.setattr(page_cache, "observe", node.held)
         for name in ("set_synchronous", "set_buffered", "flush"):
             monkeypatch.setattr(page_cache, name, getattr(node, name))
         monkeypatch.setattr(page_cache, "drain", lambda _: None)
-        monkeypatch.setattr(page_cache, "limit_dirty", lambda *_, **__: None)
+        monkeypatch.setattr(page_cache, "set_dirty_limit", lambda *_, **__: None)
         monkeypatch.setattr(page_cache, "usage", lambda _: None)
-        for name in ("observe", "hold_without_two", "release_without_two"):
-            monkeypatch.setattr(drbd, name, getattr(node, name))
+        for name in ("observe", "require_two", "require_majority"):
+            monkeypatch.setattr(drbdsetup, name, getattr(node, name))
         monkeypatch.setattr(journal, "write", lambda *_, **__: None)
         path = Path(resource_file.path_of("vm1"))
         path.parent.mkdir()
@@ -220,7 +220,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     yield made
 
 
-def text_of(nodes: tuple[str, ...], *, holds_two: bool = False, generation: int = 9) -> str:
+def text_of(nodes: tuple[str, ...], *, requires_two: bool = False, generation: int = 9) -> str:
     return render_resource(
         name="vm1",
         minor=3,
@@ -230,12 +230,12 @@ def text_of(nodes: tuple[str, ...], *, holds_two: bool = False, generation: int 
             ReplicaAddress(node, number, f"192.0.2.{number}")
             for number, node in enumerate(nodes, start=1)
         ),
-        backing=Backing("/dev/loop0", "/dev/loop1"),
+        backing=BackingDevices("/dev/loop0", "/dev/loop1"),
         handlers="/usr/lib/sanctl",
         generation=generation,
-        sync=DEFAULT,
+        sync=DEFAULT_SYNC_POLICY,
         link_bytes_s=None,
-        holds_two=holds_two,
+        requires_two=requires_two,
     )
 
 
@@ -245,7 +245,11 @@ TEXT = text_of(NODES)
 def test_two_of_three_stay_in_write_back(make: Callable[..., Node]) -> None:
     node = make()
     node.monitor()
-    assert node.mode is Mode.WRITE_BACK and node.needs_two and minimum_redundancy.is_held("vm1")
+    assert (
+        node.mode is CacheMode.WRITE_BACK
+        and node.needs_two
+        and minimum_redundancy.is_required("vm1")
+    )
     node.become("n3", GONE)
     assert not node.is_frozen
     node.handler()
@@ -253,16 +257,16 @@ def test_two_of_three_stay_in_write_back(make: Callable[..., Node]) -> None:
     # It comes back, and is filled.
     node.become("n3", BEHIND)
     node.monitor()
-    assert node.mode is Mode.WRITE_BACK and "flush" not in node.steps
+    assert node.mode is CacheMode.WRITE_BACK and "flush" not in node.steps
     # The last of them goes: although that makes a majority with the one that is behind.
     node.become("n2", GONE)
     assert node.is_frozen
     node.handler()
-    assert node.mode is Mode.WRITE_THROUGH and not node.is_frozen
-    assert not minimum_redundancy.is_held("vm1") and not node.needs_two
+    assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
+    assert not minimum_redundancy.is_required("vm1") and not node.needs_two
     node.become("n3", GOOD)
     node.monitor()
-    assert node.mode is Mode.WRITE_BACK
+    assert node.mode is CacheMode.WRITE_BACK
 
 
 def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
@@ -274,13 +278,13 @@ def test_a_disk_that_fails_elsewhere_is_a_copy_that_is_lost(
     node.become("n2", DISKLESS)
     assert node.is_frozen and node.connection("n2") == "StandAlone"
     noted: list[tuple[str, str]] = []
-    monkeypatch.setattr(before_resync_source, "note", lambda *words: noted.append(words))
-    fence_peer._note_given_up("vm1", "n2")
+    monkeypatch.setattr(before_resync_source, "write_note", lambda *words: noted.append(words))
+    outdate._note_given_up("vm1", "n2")
     assert noted == [("vm1", "n2")]
     node.handler()
-    assert node.mode is Mode.WRITE_THROUGH and not node.is_frozen
+    assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
     # As replicas that have diverged, which nobody is to connect again.
-    fence_peer._note_given_up("vm1", "n2")
+    outdate._note_given_up("vm1", "n2")
     assert len(noted) == 1
 
 
@@ -290,13 +294,13 @@ def test_a_standby_does_not_stay_beside_a_primary_that_lives_by_it(
     node = make()
     node.is_primary = False
     node.monitor()
-    assert node.mode is Mode.WRITE_BACK
+    assert node.mode is CacheMode.WRITE_BACK
     node.serving = "n2"
     node.monitor()
-    assert node.mode is Mode.WRITE_BACK
+    assert node.mode is CacheMode.WRITE_BACK
     node.become("n2", DISKLESS)
     node.monitor()
-    assert Mode(node.mode) is Mode.WRITE_THROUGH
+    assert CacheMode(node.mode) is CacheMode.WRITE_THROUGH
 
 
 def test_after_a_flush_that_failed_nothing_goes_on(make: Callable[..., Node]) -> None:
@@ -310,7 +314,7 @@ def test_after_a_flush_that_failed_nothing_goes_on(make: Callable[..., Node]) ->
     node.monitor()
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
         node.handler()
-    assert node.is_frozen and node.needs_two and minimum_redundancy.is_held("vm1")
+    assert node.is_frozen and node.needs_two and minimum_redundancy.is_required("vm1")
 
 
 def test_a_primary_that_an_older_release_left_in_write_back_is_held(
@@ -318,9 +322,9 @@ def test_a_primary_that_an_older_release_left_in_write_back_is_held(
 ) -> None:
     node = make()
     node.monitor()
-    minimum_redundancy.release(FakeRunner(), "vm1")
+    minimum_redundancy.clear(FakeRunner(), "vm1")
     node.monitor()
-    assert node.needs_two and node.mode is Mode.WRITE_BACK
+    assert node.needs_two and node.mode is CacheMode.WRITE_BACK
     # And what the kernel was told beside the file is found by what it does.
     node.become("n3", MARKED)
     node.become("n2", MARKED)
@@ -336,8 +340,8 @@ def test_a_demotion_waits_for_nobody_to_release(make: Callable[..., Node]) -> No
     node.monitor()
     node.become("n2", GONE)
     assert node.is_frozen
-    write_cache.before_demotion(FakeRunner(), "vm1")
-    assert not node.is_frozen and node.mode is Mode.WRITE_THROUGH
+    write_cache.resume_io_before_demotion(FakeRunner(), "vm1")
+    assert not node.is_frozen and node.mode is CacheMode.WRITE_THROUGH
 
 
 def test_a_disk_that_fails_here_leaves_the_others_serving(make: Callable[..., Node]) -> None:
@@ -346,7 +350,7 @@ def test_a_disk_that_fails_here_leaves_the_others_serving(make: Callable[..., No
     node.has_disk_failed = True
     with pytest.raises(CommandError, match="SAN-CACHE-001"):
         node.monitor()
-    assert not node.needs_two and not minimum_redundancy.is_held("vm1")
+    assert not node.needs_two and not minimum_redundancy.is_required("vm1")
 
 
 @pytest.mark.parametrize("before", [(GOOD, GOOD), (GOOD, BEHIND), (MARKED, GOOD)], ids=str)
@@ -370,11 +374,11 @@ def test_whatever_is_lost_at_whichever_step(
             node.monitor()
             # Held I/O goes on once nobody can have more; without a majority that is so, too.
             assert not node.is_frozen, (first, second, at, dies, node.steps)
-            assert node.needs_two is minimum_redundancy.is_held("vm1")
+            assert node.needs_two is minimum_redundancy.is_required("vm1")
             assert not node.needs_two or node.good > 1, "no change of state would be taken"
-            assert node.mode is (Mode.WRITE_BACK if node.good > 1 else Mode.WRITE_THROUGH)
+            assert node.mode is (CacheMode.WRITE_BACK if node.good > 1 else CacheMode.WRITE_THROUGH)
             ends.add(node.mode)
-    assert Mode.WRITE_THROUGH in ends
+    assert CacheMode.WRITE_THROUGH in ends
 
 
 def _die() -> None:
@@ -386,18 +390,18 @@ def test_one_that_takes_over_holds_before_it_serves(make: Callable[..., Node], n
     node = make(n3=n3)
     node.is_primary = False
     node.monitor()
-    assert node.mode is Mode.WRITE_BACK and not node.needs_two, "a standby must not need two"
+    assert node.mode is CacheMode.WRITE_BACK and not node.needs_two, "a standby must not need two"
     node.become("n2", GONE)
-    write_cache.secure_unless_two(FakeRunner(), "vm1")
+    write_cache.leave_write_back_unless_two(FakeRunner(), "vm1")
     node.become("n2", MARKED)
     node.is_primary = True
-    write_cache.secure_unless_in_sync(FakeRunner(), "vm1")
-    assert node.mode is (Mode.WRITE_BACK if n3 == GOOD else Mode.WRITE_THROUGH)
+    write_cache.leave_write_back_unless_in_sync(FakeRunner(), "vm1")
+    assert node.mode is (CacheMode.WRITE_BACK if n3 == GOOD else CacheMode.WRITE_THROUGH)
     assert node.needs_two is (n3 == GOOD)
     node.check()
     node.is_primary = False
-    write_cache.release_standby(FakeRunner(), "vm1")
-    assert not node.needs_two and not minimum_redundancy.is_held("vm1")
+    write_cache.clear_minimum_redundancy(FakeRunner(), "vm1")
+    assert not node.needs_two and not minimum_redundancy.is_required("vm1")
 
 
 def test_who_died_before_it_held_does_not_stay(make: Callable[..., Node]) -> None:
@@ -407,8 +411,8 @@ def test_who_died_before_it_held_does_not_stay(make: Callable[..., Node]) -> Non
     node.monitor()
     node.is_primary = True
     node.become("n3", GONE)
-    write_cache.secure_unless_two(FakeRunner(), "vm1")
-    assert node.mode is Mode.WRITE_THROUGH
+    write_cache.leave_write_back_unless_two(FakeRunner(), "vm1")
+    assert node.mode is CacheMode.WRITE_THROUGH
 
 
 def test_the_line_comes_and_goes_and_nothing_else_changes(make: Callable[..., Node]) -> None:
@@ -416,34 +420,34 @@ def test_the_line_comes_and_goes_and_nothing_else_changes(make: Callable[..., No
     path = Path(resource_file.path_of("vm1"))
     text = path.read_text()
     for _ in range(2):
-        resource_file.set_holds_two("vm1", on=True)
-        assert resource_file.holds_two("vm1")
+        resource_file.set_requires_two("vm1", on=True)
+        assert resource_file.requires_two("vm1")
     assert sorted(path.read_text().splitlines()) == sorted(
-        text_of(NODES, holds_two=True).splitlines()
+        text_of(NODES, requires_two=True).splitlines()
     )
     lines = path.read_text().splitlines()
     assert "options {" in lines[lines.index("    quorum-minimum-redundancy 2;") - 1]
-    resource_file.set_holds_two("vm1", on=False)
+    resource_file.set_requires_two("vm1", on=False)
     assert path.read_text() == text
     # Two copies have no majority to count, and 8.4 does not know the word.
     for nodes, generation in ((NODES[:2], 9), (NODES[:2], 8)):
-        assert "redundancy" not in text_of(nodes, holds_two=True, generation=generation)
+        assert "redundancy" not in text_of(nodes, requires_two=True, generation=generation)
 
 
 def test_what_is_not_there_is_not_held(make: Callable[..., Node]) -> None:
     make()
-    resource_file.drop("vm1")
-    resource_file.set_holds_two("vm1", on=True)
-    assert not minimum_redundancy.is_held("vm1")
+    resource_file.remove("vm1")
+    resource_file.set_requires_two("vm1", on=True)
+    assert not minimum_redundancy.is_required("vm1")
     runner = FakeRunner()
-    minimum_redundancy.release(runner, "vm1")
+    minimum_redundancy.clear(runner, "vm1")
     assert runner.calls == []
 
 
 def test_drbd_is_told_in_an_order_that_counts_anew() -> None:
     runner = FakeRunner()
-    drbd.hold_without_two(runner, "vm1")
-    drbd.release_without_two(runner, "vm1", copies=4)
+    drbdsetup.require_two(runner, "vm1")
+    drbdsetup.require_majority(runner, "vm1", replica_count=4)
     told = [" ".join(argv[2:]) for argv, _ in runner.calls]
     assert told == [
         "vm1 --quorum-minimum-redundancy=2",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The cache of one replica, on a kernel that remembers what was done to it, and in what order.
 
-What real kernels do with these calls is shown in tests/lab/test_cache.py.
+What real kernels do with these calls is shown in tests/lab/test_cache_policies.py.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.cache import dirty_limit, write_cache, write_cache_status
-from sanctl.agents.recovery import refill_suspect, reinitialize
-from sanctl.agents.replica import lost_writes
+from sanctl.agents.cache import write_cache, write_cache_status
+from sanctl.agents.recovery import refill_suspect
+from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, loop, page_cache
-from sanctl.drivers.page_cache import Hold
+from sanctl.drivers import drbdsetup, loop, page_cache
+from sanctl.drivers.page_cache import WriteState
 from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 UUID = "a" * 32
@@ -55,7 +55,7 @@ class Kernel:
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / f"vm1.{UUID}.data")
-        self.held: Hold | None = Hold(is_buffered=False, is_synchronous=False)
+        self.held: WriteState | None = WriteState(is_buffered=False, is_synchronous=False)
         self.done: list[str] = []
         self.drbd: list[ResourceState | None] = [state()]
         self.dies_at = ""
@@ -68,7 +68,7 @@ class Kernel:
         if word == self.dies_at:
             raise KeyboardInterrupt
 
-    def observe(self, path: str) -> Hold | None:
+    def observe(self, path: str) -> WriteState | None:
         return self.held if path == self.path else None
 
     def set_synchronous(self, _: str, *, on: bool) -> None:
@@ -100,15 +100,15 @@ class Kernel:
     def check(self) -> None:
         """What must hold at every moment: no write-back without marker and limit."""
         assert self.held is not None
-        if self.held.mode is Mode.WRITE_BACK:
-            assert lost_writes.is_marked(self.path)
+        if self.held.mode is CacheMode.WRITE_BACK:
+            assert lost_writes.has_marker(self.path)
             assert self.limit is not None
 
     def observe_drbd(self, *_: object) -> ResourceState | None:
         return self.drbd.pop(0) if len(self.drbd) > 1 else self.drbd[0]
 
     @property
-    def mode(self) -> Mode | None:
+    def mode(self) -> CacheMode | None:
         return None if self.held is None else self.held.mode
 
 
@@ -117,16 +117,15 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel(tmp_path)
     boot = tmp_path / "boot_id"
     boot.write_text("this boot\n")
-    for module in (write_cache, dirty_limit, lost_writes):
-        monkeypatch.setattr(module, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lost_writes, "_BOOT_ID", str(boot))
     monkeypatch.setattr(loop, "backing_files", lambda: [made.path] if made.held else [])
     for name in ("observe", "set_synchronous", "set_buffered", "drain", "flush"):
         monkeypatch.setattr(page_cache, name, getattr(made, name))
-    monkeypatch.setattr(page_cache, "limit_dirty", made.set_limit)
+    monkeypatch.setattr(page_cache, "set_dirty_limit", made.set_limit)
     monkeypatch.setattr(page_cache, "usage", lambda _: page_cache.Usage(5 << 20, 3 << 20))
-    monkeypatch.setattr(page_cache, "flush_rate", lambda _: 1 << 20)
-    monkeypatch.setattr(drbd, "observe", made.observe_drbd)
+    monkeypatch.setattr(page_cache, "flush_rate_bytes_s", lambda _: 1 << 20)
+    monkeypatch.setattr(drbdsetup, "observe", made.observe_drbd)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
     return made
@@ -138,46 +137,46 @@ def runner() -> FakeRunner:
 
 
 def enter(kernel: Kernel, runner: FakeRunner) -> None:
-    write_cache.settle(runner, device(BACK), state())
-    assert kernel.mode is Mode.WRITE_BACK
+    write_cache.apply_policy(runner, device(BACK), state())
+    assert kernel.mode is CacheMode.WRITE_BACK
     kernel.done.clear()
 
 
 def test_a_device_without_a_cache_is_left_alone(kernel: Kernel, runner: FakeRunner) -> None:
     for policy in ("", "none"):
-        write_cache.settle(runner, device(policy), state())
-        write_cache.secure(runner, "vm1")
-        write_cache.secure_unless_in_sync(runner, "vm1")
-        write_cache.part(runner, device(policy))
+        write_cache.apply_policy(runner, device(policy), state())
+        write_cache.leave_write_back(runner, "vm1")
+        write_cache.leave_write_back_unless_in_sync(runner, "vm1")
+        write_cache.before_stop(runner, device(policy))
     assert kernel.done == [] and runner.calls == []
-    assert write_cache_status.words(device("none"), state()) == " cache=none"
+    assert write_cache_status.published_fields(device("none"), state()) == " cache=none"
 
 
 def test_write_through_flushes_what_came_before(kernel: Kernel, runner: FakeRunner) -> None:
-    write_cache.settle(runner, device("write-through"), ALONE)
+    write_cache.apply_policy(runner, device("write-through"), ALONE)
     # What is under way began before the file was synchronous, and may end without being stable.
     assert kernel.done == ["synchronous", "drain", "flush"]
-    write_cache.settle(runner, device("write-through"), ALONE)
+    write_cache.apply_policy(runner, device("write-through"), ALONE)
     assert len(kernel.done) == 3
-    write_cache.settle(runner, device("none"), ALONE)
-    assert kernel.mode is Mode.NONE
+    write_cache.apply_policy(runner, device("none"), ALONE)
+    assert kernel.mode is CacheMode.NONE
 
 
 def test_write_back_is_entered_and_left(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
-    words = write_cache_status.words(device(BACK), state())
+    words = write_cache_status.published_fields(device(BACK), state())
     assert words == " cache=write-back limit=67108864 dirty=4194304 flush-s=4"
-    write_cache.settle(runner, device("write-through"), state())
+    write_cache.apply_policy(runner, device("write-through"), state())
     assert kernel.done == ["synchronous", "flush", "direct"]
-    assert kernel.limit is None and not lost_writes.is_marked(kernel.path)
+    assert kernel.limit is None and not lost_writes.has_marker(kernel.path)
     enter(kernel, runner)
-    write_cache.settle(runner, device("none"), state())
+    write_cache.apply_policy(runner, device("none"), state())
     assert kernel.done == ["synchronous", "flush", "direct", "free"]
 
 
 def test_another_limit_is_set_live(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
-    write_cache.settle(runner, device(f"{BACK},dirty=8388608"), state())
+    write_cache.apply_policy(runner, device(f"{BACK},dirty=8388608"), state())
     assert kernel.limit == 8 << 20 and kernel.done == []
 
 
@@ -188,19 +187,19 @@ def test_a_peer_lost_meanwhile_ends_it_at_once(
     kernel: Kernel, runner: FakeRunner, seen: list[ResourceState | None]
 ) -> None:
     kernel.drbd = list(seen)
-    write_cache.settle(runner, device(BACK), state())
-    assert kernel.mode is Mode.WRITE_THROUGH
-    assert not lost_writes.is_marked(kernel.path)
-    assert "cache-wanted=write-back cache-why=one-copy" in write_cache_status.words(
+    write_cache.apply_policy(runner, device(BACK), state())
+    assert kernel.mode is CacheMode.WRITE_THROUGH
+    assert not lost_writes.has_marker(kernel.path)
+    assert "cache-wanted=write-back cache-why=one-copy" in write_cache_status.published_fields(
         device(BACK), ALONE
     )
 
 
 def test_the_survivor_is_secured(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
-    write_cache.secure(runner, "vm1")
+    write_cache.leave_write_back(runner, "vm1")
     assert kernel.done == ["synchronous", "flush", "direct"]
-    assert kernel.mode is Mode.WRITE_THROUGH
+    assert kernel.mode is CacheMode.WRITE_THROUGH
 
 
 @pytest.mark.parametrize("step", ["synchronous", "flush", "direct"])
@@ -210,12 +209,12 @@ def test_whoever_dies_half_way_out_is_finished(
     enter(kernel, runner)
     kernel.dies_at = step
     with pytest.raises(KeyboardInterrupt):
-        write_cache.secure(runner, "vm1")
-    assert lost_writes.is_marked(kernel.path)
+        write_cache.leave_write_back(runner, "vm1")
+    assert lost_writes.has_marker(kernel.path)
     kernel.dies_at = ""
     kernel.done.clear()
-    write_cache.secure(runner, "vm1")
-    assert "flush" in kernel.done and not lost_writes.is_marked(kernel.path)
+    write_cache.leave_write_back(runner, "vm1")
+    assert "flush" in kernel.done and not lost_writes.has_marker(kernel.path)
 
 
 @pytest.mark.parametrize("step", ["buffered", "free"])
@@ -225,13 +224,13 @@ def test_whoever_dies_half_way_in_is_taken_back(
 ) -> None:
     kernel.dies_at = step
     with pytest.raises(KeyboardInterrupt):
-        write_cache.settle(runner, device(BACK), state())
+        write_cache.apply_policy(runner, device(BACK), state())
     kernel.dies_at = ""
     if how == "secure":
-        write_cache.secure(runner, "vm1")
+        write_cache.leave_write_back(runner, "vm1")
     else:
-        write_cache.settle(runner, device("write-through"), ALONE)
-    assert kernel.mode is Mode.WRITE_THROUGH and not lost_writes.is_marked(kernel.path)
+        write_cache.apply_policy(runner, device("write-through"), ALONE)
+    assert kernel.mode is CacheMode.WRITE_THROUGH and not lost_writes.has_marker(kernel.path)
 
 
 def test_a_flush_that_fails_is_never_forgotten(kernel: Kernel, runner: FakeRunner) -> None:
@@ -239,9 +238,9 @@ def test_a_flush_that_fails_is_never_forgotten(kernel: Kernel, runner: FakeRunne
     kernel.flush_fails = True
     for _ in range(3):
         with pytest.raises(CommandError):
-            write_cache.secure(runner, "vm1")
-    assert lost_writes.is_marked(kernel.path)
-    assert "suspect=1" in write_cache_status.words(device(BACK), ALONE)
+            write_cache.leave_write_back(runner, "vm1")
+    assert lost_writes.has_marker(kernel.path)
+    assert "suspect=1" in write_cache_status.published_fields(device(BACK), ALONE)
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
         write_cache.refuse_suspect("vm1")
 
@@ -253,9 +252,9 @@ def test_a_flush_that_failed_before_it_was_left_is_found(
     enter(kernel, runner)
     kernel.drbd = [state()._replace(write_ordering="drain")]
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
-        write_cache.settle(runner, device("write-through"), state())
-    assert lost_writes.is_marked(kernel.path)
-    assert "suspect=1" in write_cache_status.words(device(BACK), state())
+        write_cache.apply_policy(runner, device("write-through"), state())
+    assert lost_writes.has_marker(kernel.path)
+    assert "suspect=1" in write_cache_status.published_fields(device(BACK), state())
 
 
 @pytest.mark.parametrize("policy", ["write-through", BACK])
@@ -267,11 +266,11 @@ def test_what_is_known_to_be_lost_gets_out_of_write_back(
     failed = state()._replace(write_ordering="drain")
     kernel.drbd = [failed]
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
-        write_cache.settle(runner, device(policy), failed)
-    write_cache.settle(runner, device(policy), failed)
-    assert kernel.held == Hold(is_buffered=False, is_synchronous=True)
-    assert lost_writes.is_marked(kernel.path)
-    assert "suspect=1" in write_cache_status.words(device(BACK), failed)
+        write_cache.apply_policy(runner, device(policy), failed)
+    write_cache.apply_policy(runner, device(policy), failed)
+    assert kernel.held == WriteState(is_buffered=False, is_synchronous=True)
+    assert lost_writes.has_marker(kernel.path)
+    assert "suspect=1" in write_cache_status.published_fields(device(BACK), failed)
 
 
 @pytest.mark.parametrize("is_in_sync", [True, False])
@@ -282,62 +281,66 @@ def test_a_flush_that_drbd_swallowed_is_found_before_it_serves(
     seen = state() if is_in_sync else ALONE
     kernel.drbd = [seen._replace(write_ordering="drain")]
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
-        write_cache.secure_unless_in_sync(runner, "vm1")
+        write_cache.leave_write_back_unless_in_sync(runner, "vm1")
 
 
 def test_another_boot_finds_a_suspect(kernel: Kernel, runner: FakeRunner, tmp_path: Path) -> None:
     enter(kernel, runner)
     (tmp_path / "boot_id").write_text("the next boot\n")
-    kernel.held = Hold(is_buffered=False, is_synchronous=False)
+    kernel.held = WriteState(is_buffered=False, is_synchronous=False)
     files = DeviceFiles(kernel.path, str(tmp_path / f"vm1.{UUID}.meta"))
     Path(files.metadata).touch()
-    write_cache.begin(runner, device(BACK), files, is_protected=False)
+    write_cache.prepare_start(runner, device(BACK), files, is_protected=False)
     assert lost_writes.is_suspect("vm1", kernel.path)
-    assert kernel.mode is Mode.WRITE_THROUGH
-    assert "suspect=1 cache-wanted=write-back cache-why=suspect" in write_cache_status.words(
-        device(BACK), ALONE
+    assert kernel.mode is CacheMode.WRITE_THROUGH
+    assert (
+        "suspect=1 cache-wanted=write-back cache-why=suspect"
+        in write_cache_status.published_fields(device(BACK), ALONE)
     )
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
-        write_cache.secure(runner, "vm1")
+        write_cache.leave_write_back(runner, "vm1")
     # A stop is no judgement on it, and must not fail.
-    write_cache.part(runner, device(BACK))
+    write_cache.before_stop(runner, device(BACK))
     assert lost_writes.is_suspect("vm1", kernel.path)
     # With new metadata it holds nothing that could pass for good.
     os.unlink(files.metadata)
-    write_cache.begin(runner, device(BACK), files, is_protected=False)
+    write_cache.prepare_start(runner, device(BACK), files, is_protected=False)
     assert not lost_writes.is_suspect("vm1", kernel.path)
 
 
 def test_the_same_boot_finds_what_it_left(kernel: Kernel, runner: FakeRunner) -> None:
     """As after a crash of Pacemaker: the pages are still there, and only have to be flushed."""
     enter(kernel, runner)
-    kernel.held = Hold(is_buffered=False, is_synchronous=False)
-    write_cache.settle(runner, device("none"), None)
-    assert "flush" in kernel.done and not lost_writes.is_marked(kernel.path)
+    kernel.held = WriteState(is_buffered=False, is_synchronous=False)
+    write_cache.apply_policy(runner, device("none"), None)
+    assert "flush" in kernel.done and not lost_writes.has_marker(kernel.path)
 
 
 def test_where_direct_io_is_refused_synchronous_stays(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
     kernel.refuses_direct = True
-    write_cache.settle(runner, device("none"), state())
-    assert kernel.held == Hold(is_buffered=True, is_synchronous=True)
+    write_cache.apply_policy(runner, device("none"), state())
+    assert kernel.held == WriteState(is_buffered=True, is_synchronous=True)
 
 
 def test_protected_power_makes_a_disks_own_cache_as_good_as_the_disk(
     kernel: Kernel, runner: FakeRunner, tmp_path: Path
 ) -> None:
     files = DeviceFiles(kernel.path, str(tmp_path / "none.meta"))
-    write_cache.begin(runner, device("write-through"), files, is_protected=True)
+    write_cache.prepare_start(runner, device("write-through"), files, is_protected=True)
     assert kernel.done == []
-    assert write_cache_status.words(device("write-through"), ALONE) == " cache=write-through"
-    write_cache.settle(runner, device(BACK), state())
-    write_cache.secure(runner, "vm1")
-    assert kernel.mode is Mode.WRITE_THROUGH, "what flushes does not rely on it"
+    assert (
+        write_cache_status.published_fields(device("write-through"), ALONE)
+        == " cache=write-through"
+    )
+    write_cache.apply_policy(runner, device(BACK), state())
+    write_cache.leave_write_back(runner, "vm1")
+    assert kernel.mode is CacheMode.WRITE_THROUGH, "what flushes does not rely on it"
 
 
 def test_a_standby_that_stops_cuts_its_primary_off(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
-    write_cache.part(runner, device(BACK))
+    write_cache.before_stop(runner, device(BACK))
     assert kernel.done[:2] == ["synchronous", "flush"]
     assert [argv[:3] for argv, _ in runner.calls] == [("drbdadm", "disconnect", "--force")]
 
@@ -345,14 +348,14 @@ def test_a_standby_that_stops_cuts_its_primary_off(kernel: Kernel, runner: FakeR
 def test_a_primary_that_stops_flushes_and_takes_leave(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
     kernel.drbd = [state(role="Secondary")]
-    write_cache.part(runner, device(BACK))
+    write_cache.before_stop(runner, device(BACK))
     assert "flush" in kernel.done and runner.calls == []
 
 
 def test_a_stop_goes_on_after_a_flush_that_fails(kernel: Kernel, runner: FakeRunner) -> None:
     enter(kernel, runner)
     kernel.flush_fails = True
-    write_cache.part(runner, device(BACK))
+    write_cache.before_stop(runner, device(BACK))
     assert lost_writes.is_suspect("vm1", kernel.path)
 
 
@@ -388,25 +391,25 @@ def test_a_suspect_is_replaced_once_another_serves(
         return cib(told) if told else (105, "", "no such object")
 
     begun: list[str] = []
-    monkeypatch.setattr(reinitialize, "begin_anew", lambda _, it: begun.append(it.name))
-    lost_writes.note_failure("vm1")
+    monkeypatch.setattr(reinitialize, "reset", lambda _, it: begun.append(it.name))
+    lost_writes.record_failed_flush("vm1")
     runner = FakeRunner(answer)
-    refill_suspect.replace_if_suspect(runner, device(BACK), ALONE)
+    refill_suspect.refill_if_suspect(runner, device(BACK), ALONE)
     assert begun == (["vm1"] if replaced else [])
-    lost_writes.clear("vm1", kernel.path)
+    lost_writes.clear_marker("vm1", kernel.path)
     begun.clear()
-    refill_suspect.replace_if_suspect(runner, device(BACK), ALONE)
+    refill_suspect.refill_if_suspect(runner, device(BACK), ALONE)
     assert begun == []
 
 
 def test_a_primary_is_never_replaced(kernel: Kernel, runner: FakeRunner) -> None:
-    lost_writes.note_failure("vm1")
-    refill_suspect.replace_if_suspect(runner, device(BACK), ALONE._replace(role="Primary"))
+    lost_writes.record_failed_flush("vm1")
+    refill_suspect.refill_if_suspect(runner, device(BACK), ALONE._replace(role="Primary"))
     assert runner.calls == []
 
 
 def test_a_policy_that_does_not_read_changes_nothing(kernel: Kernel, runner: FakeRunner) -> None:
     with pytest.raises(CommandError, match="SAN-CACHE-004"):
-        write_cache.settle(runner, device("writeback"), state())
+        write_cache.apply_policy(runner, device("writeback"), state())
     assert kernel.done == []
-    assert write_cache_status.words(device("writeback"), state()).startswith(" cache=?")
+    assert write_cache_status.published_fields(device("writeback"), state()).startswith(" cache=?")

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.connections import isolation
-from sanctl.agents.publish import serving_node
-from sanctl.agents.recovery import reinitialize
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.connections import isolation, primary_node
+from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -51,11 +49,11 @@ class Node:
         return self.done
 
     def first(self) -> str | None:
-        return isolation.first(LocalRunner(), FOUR)
+        return isolation.first_peer(LocalRunner(), FOUR)
 
     def follow(self, state: ResourceState, device: Device = FOUR) -> list[str]:
         self.done.clear()
-        isolation.follow(LocalRunner(), device, state)
+        isolation.apply_rules(LocalRunner(), device, state)
         return self.done
 
 
@@ -64,7 +62,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
     made = Node(tmp_path / "vol.source")
     monkeypatch.setattr(parts, "note_path", lambda *_: str(made.source))
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n3"}))
-    monkeypatch.setattr(serving_node, "node", lambda *_: made.serving)
+    monkeypatch.setattr(primary_node, "find", lambda *_: made.serving)
     monkeypatch.setattr(resource_file, "only_peer", lambda _: made.only)
     monkeypatch.setattr(resource_file, "rewrite", made.rewrite)
     monkeypatch.setattr(
@@ -72,11 +70,11 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
         "bring_up",
         lambda *_, is_apart: made.done.append("attached" if is_apart else "up"),
     )
-    monkeypatch.setattr(drbd, "generation", lambda: made.generation)
-    monkeypatch.setattr(drbd, "up", lambda *_: made.done.append("adjust"))
-    monkeypatch.setattr(drbd, "observe", lambda *_: IN_STEP)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: made.generation)
+    monkeypatch.setattr(drbdadm, "adjust", lambda *_: made.done.append("adjust"))
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: IN_STEP)
     monkeypatch.setattr(parts, "wait_until_settled", lambda *_: made.done.append("wait"))
-    monkeypatch.setattr(reinitialize, "begin_anew", lambda *_: made.done.append("anew"))
+    monkeypatch.setattr(reinitialize, "reset", lambda *_: made.done.append("anew"))
     monkeypatch.setattr(lost_writes, "data_file", lambda _: "")
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: made.is_suspect)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -111,7 +109,7 @@ def test_the_note_of_another_stays_until_what_it_is_about_is_gone(
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reinitialize, "begin_anew", dies)
+    monkeypatch.setattr(reinitialize, "reset", dies)
     node.source.write_text("n1")
     with pytest.raises(KeyboardInterrupt):
         node.bring_up("n4")
@@ -162,7 +160,7 @@ def test_a_start_does_not_fail_where_the_cluster_gives_no_answer(
     def silent(*_: object) -> str:
         raise CommandError(Problem("SAN-CMD-002", "no answer"))
 
-    monkeypatch.setattr(serving_node, "node", silent)
+    monkeypatch.setattr(primary_node, "find", silent)
     assert node.first() is None
 
 
@@ -183,7 +181,7 @@ def test_who_has_nobody_left_asks_the_cluster_and_nobody_else_does(
     def never(*_: object) -> str:
         raise AssertionError("the cluster was asked")
 
-    monkeypatch.setattr(serving_node, "node", never)
+    monkeypatch.setattr(primary_node, "find", never)
     node.only = ""
     assert node.follow(IN_STEP) == []
     assert node.follow(lonely._replace(role="Primary")) == []
@@ -199,10 +197,10 @@ def test_without_quorum_and_with_a_suspect_nothing_is_changed(node: Node, quorum
 
 
 def test_all_are_met_before_a_promotion(node: Node) -> None:
-    isolation.complete(LocalRunner(), FOUR, within_s=1.0)
+    isolation.connect_all_peers(LocalRunner(), FOUR, within_s=1.0)
     assert node.done == []
     node.only = "n1"
-    isolation.complete(LocalRunner(), FOUR, within_s=1.0)
+    isolation.connect_all_peers(LocalRunner(), FOUR, within_s=1.0)
     assert node.done == ["file all", "adjust", "wait"]
 
 

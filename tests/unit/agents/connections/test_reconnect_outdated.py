@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.connections import reconnect_outdated
-from sanctl.agents.fencing import before_resync_source
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, outdated_marks
+from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
 
 SERVING = PeerState("n1", "Connected", "Primary", "Established", "UpToDate", 0, node_id=0)
@@ -40,23 +40,24 @@ class _Marked:
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     """What DRBD was told: the peer to leave, then the resource to bring in line."""
     found: list[object] = []
-    monkeypatch.setattr(reconnect_outdated, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(before_resync_source, "_RUNTIME", str(tmp_path))
-    monkeypatch.setattr(outdated_marks, "look", lambda *_: _Marked())
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
-    monkeypatch.setattr(drbd, "disconnect_peer", lambda _runner, _name, peer: found.append(peer))
-    monkeypatch.setattr(drbd, "up", lambda _runner, name: found.append(name))
-    monkeypatch.setattr(drbd, "observe", lambda _runner, _name: GOOD)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(outdated_marks, "read", lambda *_: _Marked())
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    monkeypatch.setattr(
+        drbdsetup, "disconnect_peer", lambda _runner, _name, peer: found.append(peer)
+    )
+    monkeypatch.setattr(drbdadm, "adjust", lambda _runner, name: found.append(name))
+    monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: GOOD)
     return found
 
 
 def look(state: ResourceState) -> ResourceState:
-    return reconnect_outdated.repeat(LocalRunner(), DEVICE, state)
+    return reconnect_outdated.reconnect(LocalRunner(), DEVICE, state)
 
 
 def age(folder: Path, seconds: float) -> None:
     then = time.time() - seconds
-    os.utime(folder / "overlooked-vol", (then, then))
+    os.utime(folder / "devices/vol/outdated-since", (then, then))
 
 
 def test_the_second_look_connects_to_the_node_that_serves(
@@ -85,11 +86,11 @@ def test_one_that_stops_half_way_is_connected_again_by_the_next_monitor(
 
     look(OVERLOOKED)
     age(tmp_path, 16)
-    monkeypatch.setattr(drbd, "up", refuse)
+    monkeypatch.setattr(drbdadm, "adjust", refuse)
     with pytest.raises(CommandError):
         look(OVERLOOKED)
     assert told == [0]
-    assert (tmp_path / "unmarked-vol.n1").exists()
+    assert (tmp_path / "devices/vol/outdated-unmarked.n1").exists()
 
 
 def test_who_is_not_marked_could_be_promoted_by_a_mistake_and_is_left_alone(
@@ -147,12 +148,12 @@ def test_who_is_behind_or_busy_is_left_alone(
 ) -> None:
     for _ in range(2):
         assert look(state) is state
-        assert not (tmp_path / "overlooked-vol").exists()
+        assert not (tmp_path / "devices/vol/outdated-since").exists()
     assert told == []
 
 
 def test_8_4_knows_no_such_state(told: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     for _ in range(2):
         assert look(OVERLOOKED) is OVERLOOKED
     assert told == []

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import before_resync_source, fence_peer
+from sanctl.agents.fencing import outdate
+from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
-from sanctl.system.runner import HurriedRunner, Runner
+from sanctl.system import state_files
+from sanctl.system.runner import DeadlineRunner, Runner
 from tests.fakes.runner import Answer, FakeRunner
 
 _SILENCE = CommandError(Problem("SAN-CMD-002", "no answer"))
@@ -54,10 +56,9 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Clock:
     made = _Clock()
     monkeypatch.setattr("time.monotonic", made.monotonic)
     monkeypatch.setattr("time.sleep", made.sleep)
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
-    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(before_resync_source, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
     return made
@@ -76,14 +77,14 @@ def _source(
             raise _SILENCE
         return told
 
-    monkeypatch.setattr(fence_peer, "secure", secure)
+    monkeypatch.setattr(outdate, "mark_outdated", secure)
     node = FakeRunner(events)
     monkeypatch.setattr(before_resync_source, "_RUNNER", node)
     return node
 
 
 def _is_noted(tmp_path: Path) -> bool:
-    return (tmp_path / "unmarked-vol1.n2").exists()
+    return (tmp_path / "devices/vol1/outdated-unmarked.n2").exists()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_drbd_9_may_drop_a_resync_that_was_let_begin(
     clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its monitor connects again, once for each resync that was to begin."""
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
     _source(monkeypatch, clock, ["member"])
     assert before_resync_source.before_resync_source() == 0
     assert _is_noted(tmp_path)
@@ -125,15 +126,15 @@ def test_a_note_that_a_monitor_uses_up_meanwhile_is_left_anew(
     standing: str, status: int, clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It connected another peer again: this one's resync has not begun yet."""
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
     _source(monkeypatch, clock, [standing])
-    told = fence_peer.secure
+    told = outdate.mark_outdated
 
     def secure(runner: Runner, device: str, peer: str) -> str:
-        before_resync_source.forget(device)
+        state_files.remove_device(device)
         return told(runner, device, peer)
 
-    monkeypatch.setattr(fence_peer, "secure", secure)
+    monkeypatch.setattr(outdate, "mark_outdated", secure)
     assert before_resync_source.before_resync_source() == status
     assert _is_noted(tmp_path)
 
@@ -162,7 +163,7 @@ def test_it_waits_for_the_lock_no_longer_than_for_anything_else(
     clock: _Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _source(monkeypatch, clock, [])
-    with fence_peer.locked("vol1", wait_s=0.0) as is_mine:
+    with outdate.locked("vol1", wait_s=0.0) as is_mine:
         assert is_mine
         assert before_resync_source.before_resync_source() == 1
     assert clock.now - 1000.0 < 17.0
@@ -177,7 +178,7 @@ def test_the_monitor_connects_again_what_the_handler_had_dropped(
     clock: _Clock, tmp_path: Path
 ) -> None:
     node = FakeRunner(_WAITING)
-    (tmp_path / "unmarked-vol1.n2").touch()
+    before_resync_source.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
     assert before_resync_source.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
@@ -200,25 +201,25 @@ def test_of_several_peers_only_who_was_to_be_filled_is_connected_again(
     clock: _Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """n3 diverged: that n2 is about to be filled is no reason to ask it again."""
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
-    (tmp_path / "unmarked-vol1.n2").touch()
-    (tmp_path / "unmarked-vol1.gone").touch()
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    before_resync_source.write_note("vol1", "n2")
+    before_resync_source.write_note("vol1", "gone")
     node = FakeRunner(_THREE)
     state = parse_events2(_THREE)["vol1"]
     assert before_resync_source.reconnect(node, "vol1", state) == state
     assert node.calls == []
-    assert [each.name for each in tmp_path.iterdir()] == ["unmarked-vol1.n2"]
-    (tmp_path / "unmarked-vol1.n3").touch()
+    assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
+    before_resync_source.write_note("vol1", "n3")
     before_resync_source.reconnect(node, "vol1", state)
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
-    assert [each.name for each in tmp_path.iterdir()] == ["unmarked-vol1.n2"]
+    assert [each.name for each in tmp_path.glob("devices/*/*")] == ["outdated-unmarked.n2"]
 
 
 def test_a_suspect_replica_is_not_connected_again(
     clock: _Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
-    (tmp_path / "unmarked-vol1.n2").touch()
+    before_resync_source.write_note("vol1", "n2")
     alone = parse_events2(_STANDALONE)["vol1"]
     assert before_resync_source.reconnect(FakeRunner(""), "vol1", alone) == alone
     assert _is_noted(tmp_path)
@@ -235,7 +236,7 @@ def test_nothing_else_is_connected_again(
     """Replicas that diverged stand alone until an operator decides."""
     node = FakeRunner("")
     if is_noted:
-        (tmp_path / "unmarked-vol1.n2").touch()
+        before_resync_source.write_note("vol1", "n2")
     state = parse_events2(events)["vol1"]
     assert before_resync_source.reconnect(node, "vol1", state) == state
     assert node.calls == []
@@ -243,9 +244,9 @@ def test_nothing_else_is_connected_again(
 
 
 def test_what_a_stop_drops(clock: _Clock, tmp_path: Path) -> None:
-    (tmp_path / "unmarked-vol1.n2").touch()
-    before_resync_source.forget("vol1")
-    before_resync_source.forget("vol1")
+    before_resync_source.write_note("vol1", "n2")
+    state_files.remove_device("vol1")
+    state_files.remove_device("vol1")
     assert not _is_noted(tmp_path)
 
 
@@ -259,7 +260,7 @@ def _slow(clock: _Clock) -> FakeRunner:
 
 def test_a_hurried_runner_starts_nothing_after_its_time(clock: _Clock) -> None:
     node = _slow(clock)
-    hurried = HurriedRunner(node, clock.now + 5.0)
+    hurried = DeadlineRunner(node, clock.now + 5.0)
     hurried.run(["a"], timeout_s=20.0)
     hurried.run(["b"], timeout_s=20.0)
     with pytest.raises(CommandError, match="no time was left for c"):

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import fence_peer
-from sanctl.agents.fencing.fence_peer import clear_marks, peer_standing, secure
-from sanctl.drivers import drbd
+from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing.outdate import clear_marks, mark_outdated, peer_standing
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 _QUORUM = """\
@@ -173,9 +174,9 @@ def _events(role: str, connection: str, peer_disk: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
-    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
@@ -211,26 +212,26 @@ def test_nobody_else_clears_a_mark(events: str) -> None:
 
 def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
     node = _node(_events("Primary", "Connected", "UpToDate"))
-    with fence_peer.locked("vol1", wait_s=0.0):
+    with outdate.locked("vol1", wait_s=0.0):
         assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []
 
 
 def test_without_quorum_nothing_is_marked() -> None:
     node = _node("", ["No/n1"])
-    assert secure(node, "vol1", "n2") == "alone"
+    assert mark_outdated(node, "vol1", "n2") == "alone"
     assert _done(node) == []
 
 
 def test_quorum_lost_while_marking_is_not_certain() -> None:
     node = _node("", ["Yes/n2", "No/n1"])
-    assert secure(node, "vol1", "n2") == "alone"
+    assert mark_outdated(node, "vol1", "n2") == "alone"
     assert _done(node) == ["mark n2"]
 
 
 def test_a_member_is_marked_and_then_asked_for_again() -> None:
     node = _node("", ["Yes/n2", "Yes/n2"])
-    assert secure(node, "vol1", "n2") == "member"
+    assert mark_outdated(node, "vol1", "n2") == "member"
     assert _done(node) == ["mark n2"]
 
 
@@ -246,8 +247,8 @@ def test_no_promotion_begins_where_its_own_replica_is_marked() -> None:
     ):
         node = _node("", ["Yes/n2", "Yes/n2"])
         node.cib.own_mark = own_mark
-        with fence_peer.promoting("vol1") if is_promoting else contextlib.nullcontext():
-            assert secure(node, "vol1", "n2") == outcome
+        with outdate.promoting("vol1") if is_promoting else contextlib.nullcontext():
+            assert mark_outdated(node, "vol1", "n2") == outcome
         assert _done(node) == ([] if outcome == "marked" else ["mark n2"])
 
 
@@ -257,23 +258,23 @@ _LOST = _events("Primary", "Connecting", "DUnknown")
 def test_the_mark_of_a_fenced_peer_makes_this_cib_the_newest() -> None:
     """Whatever the peer wrote into its own CIB when it was alone; a member shares this one."""
     node = _node(_LOST, ["Yes/n1", "Yes/n1"], _Cib(_GONE_NEW))
-    assert secure(node, "vol1", "n2") == "fenced"
+    assert mark_outdated(node, "vol1", "n2") == "fenced"
     assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 4)
     node = _node(_LOST, ["Yes/n2", "Yes/n2"])
-    assert secure(node, "vol1", "n2") == "member"
+    assert mark_outdated(node, "vol1", "n2") == "member"
     assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)
 
 
 def test_a_peer_that_was_fenced_while_it_was_marked_is_marked_again() -> None:
     node = _node(_LOST, ["Yes/n2", "Yes/n1"], _Cib(_GONE_NEW))
-    assert secure(node, "vol1", "n2") == "unknown"
+    assert mark_outdated(node, "vol1", "n2") == "unknown"
     assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)
 
 
 def test_a_mark_that_did_not_last_does_not_count() -> None:
     """Partitions that meet keep one of their CIBs, and it may be the other one."""
     node = _node("", ["Yes/n2", "Yes/n2"], _Cib(_HERE, keeps=False))
-    assert secure(node, "vol1", "n2") == "unknown"
+    assert mark_outdated(node, "vol1", "n2") == "unknown"
     assert _done(node) == ["mark n2"]
 
 
@@ -293,9 +294,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     def reboot(runner: object, reason: str, *, device: str) -> None:
         raise _Rebooted(reason)
 
-    monkeypatch.setattr("sanctl.agents.fencing.fence_peer.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("sanctl.agents.fencing.fence_peer.time.sleep", sleep)
-    monkeypatch.setattr("sanctl.agents.fencing.fence_peer.self_fence.reboot", reboot)
+    monkeypatch.setattr("sanctl.agents.fencing.outdate.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sanctl.agents.fencing.outdate.time.sleep", sleep)
+    monkeypatch.setattr("sanctl.agents.fencing.outdate.self_fence.reboot", reboot)
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
     monkeypatch.setenv("DRBD_PEER", "n2")
     return now
@@ -338,9 +339,9 @@ class _Frozen(FakeRunner):
 def test_a_frozen_primary_without_quorum_ends_it_after_its_time(
     told: str, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: told))
+    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: told))
     with pytest.raises(_Rebooted, match="no quorum for 60 s"):
-        fence_peer.fence_peer()
+        outdate.fence_peer()
     assert 60.0 <= clock[0] - 1000.0 < 62.0
 
 
@@ -348,17 +349,17 @@ def test_an_error_of_the_kernel_does_not_end_the_handler(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DRBD calls it once: I/O would stay frozen for good."""
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
+    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n1"))
     looks = iter([OSError(errno.ENOMEM, "Cannot allocate memory")] * 3)
 
-    def exists(_path: str) -> bool:
+    def exists(_file: state_files.StateFile) -> bool:
         for error in looks:
             raise error
         raise _Rebooted("asked again")
 
-    monkeypatch.setattr(fence_peer, "exists", exists)
+    monkeypatch.setattr(state_files.StateFile, "exists", exists)
     with pytest.raises(_Rebooted, match="asked again"):
-        fence_peer.fence_peer()
+        outdate.fence_peer()
 
 
 @pytest.mark.parametrize("told", ["Yes/n1", "Yes/mute"])
@@ -367,9 +368,9 @@ def test_one_with_quorum_waits_for_as_long_as_it_takes(
 ) -> None:
     """Also when Pacemaker does not answer: only corosync says who is the majority."""
     monkeypatch.setattr(
-        fence_peer, "_RUNNER", _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
+        outdate, "_RUNNER", _frozen(clock, lambda passed: "Yes/n2" if passed > 600 else told)
     )
-    assert fence_peer.fence_peer() == 4
+    assert outdate.fence_peer() == 4
     assert clock[0] - 1000.0 > 600
 
 
@@ -379,29 +380,27 @@ def test_quorum_that_comes_back_begins_the_time_anew(
     def told(passed: float) -> str:
         return "Yes/n1" if 50 <= passed < 51 else "No/n1"
 
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, told))
+    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, told))
     with pytest.raises(_Rebooted):
-        fence_peer.fence_peer()
+        outdate.fence_peer()
     assert clock[0] - 1000.0 > 110
 
 
 def test_a_promotion_never_ends_in_a_reboot(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
-    with fence_peer.promoting("vol1"):
-        assert fence_peer.fence_peer() == 1
+    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: "No/n1", "Secondary"))
+    with outdate.promoting("vol1"):
+        assert outdate.fence_peer() == 1
     assert clock[0] - 1000.0 > 30
 
 
 def test_a_promotion_that_is_certain_may_go_on(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        fence_peer, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n2", "Secondary")
-    )
-    with fence_peer.promoting("vol1"):
-        assert fence_peer.fence_peer() == 4
+    monkeypatch.setattr(outdate, "_RUNNER", _frozen(clock, lambda _passed: "Yes/n2", "Secondary"))
+    with outdate.promoting("vol1"):
+        assert outdate.fence_peer() == 4
 
 
 @pytest.mark.parametrize(
@@ -418,8 +417,8 @@ def test_a_handler_that_is_late_marks_nobody(
 ) -> None:
     """The peer may have been promoted meanwhile: then nobody could be promoted any more."""
     node = _node(events, ["Yes/n2", "Yes/n2"])
-    monkeypatch.setattr(fence_peer, "_RUNNER", node)
-    assert fence_peer.fence_peer() == 1
+    monkeypatch.setattr(outdate, "_RUNNER", node)
+    assert outdate.fence_peer() == 1
     assert _done(node) == []
 
 
@@ -427,10 +426,10 @@ def test_a_promotion_that_is_called_off_marks_nobody(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = _node(_events("Secondary", "Connecting", "DUnknown"), ["Yes/n2", "Yes/n2"])
-    monkeypatch.setattr(fence_peer, "_RUNNER", node)
-    with fence_peer.promoting("vol1"):
-        fence_peer.call_off("vol1")
-        assert fence_peer.fence_peer() == 1
+    monkeypatch.setattr(outdate, "_RUNNER", node)
+    with outdate.promoting("vol1"):
+        outdate.cancel_promotion("vol1")
+        assert outdate.fence_peer() == 1
     assert _done(node) == []
 
 
@@ -441,6 +440,6 @@ def test_a_failed_stop_without_quorum_has_nobody_to_fence_it(
     node = _frozen(clock, lambda _passed: told or "silent")
     if reboots:
         with pytest.raises(_Rebooted, match="could not be stopped"):
-            fence_peer.end_of_failed_stop(node, "vol1", "it hangs")
+            outdate.reboot_after_failed_stop(node, "vol1", "it hangs")
     else:
-        fence_peer.end_of_failed_stop(node, "vol1", "it hangs")
+        outdate.reboot_after_failed_stop(node, "vol1", "it hangs")

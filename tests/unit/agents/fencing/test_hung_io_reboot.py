@@ -11,12 +11,12 @@ import pytest
 from sanctl.agents.fencing import hung_io_reboot
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, self_fence
+from sanctl.drivers import drbdsetup, self_fence
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
-from sanctl.parse.drbd import Outstanding
+from sanctl.parse.drbd import PendingRequests
 from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
 GOOD = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
@@ -36,15 +36,15 @@ class Kernel:
         self.answered = 7
         self.ends = 0
         self.said: list[str] = []
-        monkeypatch.setattr(hung_io_reboot, "RUNTIME", str(folder))
+        monkeypatch.setattr(state_files, "RUNTIME", str(folder))
         monkeypatch.setattr(hung_io_reboot, "_AGAIN_S", 0.0)
         self.now = 1000.0
-        self.outstanding: Outstanding | None = None
+        self.outstanding: PendingRequests | None = None
         monkeypatch.setattr("time.monotonic", lambda: self.now)
-        monkeypatch.setattr(drbd, "answered", lambda _minor: self.answered)
-        monkeypatch.setattr(drbd, "outstanding", lambda _minor: self.outstanding)
-        monkeypatch.setattr(drbd, "oldest_requests", lambda _name: self.requests.pop(0))
-        monkeypatch.setattr(drbd, "observe", lambda *_: self.state)
+        monkeypatch.setattr(drbdsetup, "completed_requests", lambda _minor: self.answered)
+        monkeypatch.setattr(drbdsetup, "pending_requests", lambda _minor: self.outstanding)
+        monkeypatch.setattr(drbdsetup, "oldest_requests", lambda _name: self.requests.pop(0))
+        monkeypatch.setattr(drbdsetup, "observe", lambda *_: self.state)
         monkeypatch.setattr(lost_writes, "data_file", lambda _name: None)
         monkeypatch.setattr(self_fence, "reboot", self._reboot)
         monkeypatch.setattr(journal, "write", lambda text, **_: self.said.append(text))
@@ -55,7 +55,7 @@ class Kernel:
     def look(self, *requests: tuple[OldRequest, ...], state: ResourceState = PRIMARY) -> int:
         self.now += 10.0
         self.requests = [*requests, (), ()]
-        hung_io_reboot.look(LocalRunner(), DEVICE, state)
+        hung_io_reboot.check(LocalRunner(), DEVICE, state)
         return self.ends
 
 
@@ -84,7 +84,7 @@ def test_without_an_answer_the_second_time_nothing_ends(
     def fail(*_: object) -> NoReturn:
         raise CommandError(Problem("SAN-CMD-002", "no answer"))
 
-    monkeypatch.setattr(drbd, "observe", fail)
+    monkeypatch.setattr(drbdsetup, "observe", fail)
     assert kernel.look((LOST,)) == 0
 
 
@@ -95,8 +95,8 @@ def test_alone_it_ends_only_once_nothing_is_answered(kernel: Kernel) -> None:
     kernel.answered += 1
     assert kernel.look((LOST,), state=alone) == 0
     assert kernel.look((LOST,), (LOST,), state=alone) == 1
-    hung_io_reboot.forget(DEVICE)
-    hung_io_reboot.forget(DEVICE)
+    state_files.remove_device(DEVICE.name)
+    state_files.remove_device(DEVICE.name)
     assert kernel.look((LOST,), state=alone) == 1
 
 
@@ -106,14 +106,14 @@ LOOKS_S = 10.0
 @pytest.mark.parametrize(
     ("outstanding", "after_s"),
     [
-        (Outstanding(1, 0, 0), FORGOTTEN_AFTER_S),
-        (Outstanding(2, 1, 0), HANGING_AFTER_S),
-        (Outstanding(2, 0, 1), None),
-        (Outstanding(0, 0, 0), None),
+        (PendingRequests(1, 0, 0), FORGOTTEN_AFTER_S),
+        (PendingRequests(2, 1, 0), HANGING_AFTER_S),
+        (PendingRequests(2, 0, 1), None),
+        (PendingRequests(0, 0, 0), None),
     ],
 )
 def test_without_debugfs_what_is_counted_tells(
-    kernel: Kernel, outstanding: Outstanding, after_s: float | None
+    kernel: Kernel, outstanding: PendingRequests, after_s: float | None
 ) -> None:
     kernel.outstanding = outstanding
     kernel.look()
@@ -125,7 +125,7 @@ def test_without_debugfs_what_is_counted_tells(
 
 
 def test_an_answer_or_a_freeze_begins_the_wait_anew(kernel: Kernel) -> None:
-    kernel.outstanding = Outstanding(1, 0, 0)
+    kernel.outstanding = PendingRequests(1, 0, 0)
     frozen = PRIMARY._replace(suspended="fencing")
     for number in range(40):
         kernel.answered += number % 3 == 0

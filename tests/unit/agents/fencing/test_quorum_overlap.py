@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.drivers import corosync, drbd
+from sanctl.drivers import corosync, drbdsetup
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.model.vote_mode import PLAIN, Tally, Votes
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
+from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from tests.fakes.runner import FakeRunner
 
@@ -38,14 +39,14 @@ def weigh(
     flags: Collection[str] = TWO_NODE,
     members: Collection[str] = ("n1",),
     fencing: str = "true",
-    file: Tally = Tally(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
+    file: VoteMode = VoteMode(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
     generation: int = 8,
     has_joined: bool = True,
 ) -> str:
     state: Any = None if disk is None else _State(disk)
     seen = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
-    monkeypatch.setattr(drbd, "generation", lambda: generation)
-    monkeypatch.setattr(drbd, "observe", lambda *_: state)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: generation)
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: state)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
     monkeypatch.setattr(
         quorum_overlap,
@@ -55,7 +56,9 @@ def weigh(
         ),
     )
     runner = FakeRunner(f"{fencing}\n")
-    return quorum_overlap.weigh(runner, "vol1", "n2", standing, has_joined=lambda: has_joined)
+    return quorum_overlap.standing_for_device(
+        runner, "vol1", "n2", standing, has_joined=lambda: has_joined
+    )
 
 
 def test_a_member_is_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +97,7 @@ def test_a_member_of_corosync_alone_says_nothing_to_an_untried_replica(
 )
 def test_who_has_joined(state: dict[str, str] | None, expected: bool) -> None:
     element = None if state is None else ET.Element("node_state", state)
-    assert quorum_overlap.is_joined(element) is expected
+    assert quorum_overlap.has_joined(element) is expected
 
 
 @pytest.mark.parametrize(
@@ -123,32 +126,32 @@ def test_drbd_9_is_not_asked_that_but_the_note_of_a_contact(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: Collection[str], expected: str
 ) -> None:
     """DRBD 9 may call a survivor of a Primary Consistent: heartbeat would not take over."""
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):
         assert weigh(monkeypatch, "fenced", disk=disk, **seen) == expected
-        quorum_overlap.note_contact("vol1")
+        quorum_overlap.record_connection("vol1")
         assert weigh(monkeypatch, "fenced", disk=disk, **seen) == "fenced"
-        quorum_overlap.forget("vol1")
-        quorum_overlap.forget("vol1")
+        quorum_overlap.remove_notes("vol1")
+        quorum_overlap.remove_notes("vol1")
 
 
 def test_an_operators_word_holds_until_the_replica_is_started_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     peer = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", "Consistent", 1024, (peer,), minor=1)
     for generation in (8, 9):
         kept: dict[str, Any] = {"disk": "Consistent", "generation": generation}
-        quorum_overlap.note_trust("vol1")
+        quorum_overlap.record_operator_trust("vol1")
         assert weigh(monkeypatch, "fenced", **kept) == "fenced"
         assert weigh(monkeypatch, "unknown", **kept) == "unknown", "of the peer it says nothing"
-        assert quorum_overlap.may_ask(FakeRunner("true\n"), state, ["n2"])
-        quorum_overlap.forget("vol1")
+        assert quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
+        quorum_overlap.remove_notes("vol1")
         assert weigh(monkeypatch, "fenced", **kept) == "unknown"
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
-    assert not quorum_overlap.may_ask(FakeRunner("true\n"), state, ["n2"])
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    assert not quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
 
 
 @pytest.mark.parametrize(
@@ -159,7 +162,7 @@ def test_an_operators_word_holds_until_the_replica_is_started_anew(
         ({"fencing": "false", "members": ("n1", "n2")}, "unknown"),
         ({"fencing": "false", "flags": {"2Node"}}, "unknown"),
         ({"fencing": "false", "flags": {"Quorate"}}, "unknown"),
-        ({"fencing": "false", "file": PLAIN}, "unknown"),
+        ({"fencing": "false", "file": MAJORITY_OF_NODES}, "unknown"),
     ],
 )
 def test_silence_is_absence_only_where_that_was_accepted(
@@ -192,7 +195,7 @@ def test_nobody_is_promoted_in_vain(
     peer = PeerState("n2", connection, "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", disk, 1024, (peer,), minor=1)
     told = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(corosync, "membership", lambda _: told)
     joined = '<node_state uname="n2" join="{}" crmd="1795347765"/>'
 
@@ -201,11 +204,11 @@ def test_nobody_is_promoted_in_vain(
             lambda argv: joined.format(join) if argv[0] == "cibadmin" else f"{fencing}\n"
         )
 
-    assert quorum_overlap.may_ask(answers("member", "true"), state, ["n2"]) is expected
+    assert quorum_overlap.may_try_promotion(answers("member", "true"), state, ["n2"]) is expected
     if "n2" in members:
-        assert not quorum_overlap.may_ask(answers("down", "true"), state, ["n2"])
+        assert not quorum_overlap.may_try_promotion(answers("down", "true"), state, ["n2"])
     # Without fencing, by the operator's word, whoever is out is taken as gone.
-    assert quorum_overlap.may_ask(answers("down", "false"), state, ["n2"])
+    assert quorum_overlap.may_try_promotion(answers("down", "false"), state, ["n2"])
 
 
 CUT = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
@@ -221,15 +224,15 @@ def left_over(
     generation: int = 8,
 ) -> bool:
     seen = Membership(True, frozenset({"n1"}), frozenset(flags))
-    monkeypatch.setattr(drbd, "generation", lambda: generation)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: generation)
     monkeypatch.setattr(corosync, "membership", lambda _: seen)
-    return quorum_overlap.is_left_over(FakeRunner(), state)
+    return quorum_overlap.predates_cluster_start(FakeRunner(), state)
 
 
 @pytest.fixture
 def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Two lives of the cluster software, of which the first is the present one."""
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     found = [tmp_path / "first", tmp_path / "second"]
     for each in found:
         each.mkdir()
@@ -242,7 +245,7 @@ def test_a_replica_left_from_before_is_found(
 ) -> None:
     assert left_over(monkeypatch, LEFT)
     # As after `crm_resource --cleanup`, which probes, too: it has lost its peer in this life.
-    quorum_overlap.note_contact("vol1")
+    quorum_overlap.record_connection("vol1")
     assert not left_over(monkeypatch, LEFT)
     monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[1]))
     assert left_over(monkeypatch, LEFT)
@@ -251,7 +254,7 @@ def test_a_replica_left_from_before_is_found(
     assert not left_over(monkeypatch, LEFT)
     # What an operator has called good is.
     monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[0]))
-    quorum_overlap.note_trust("vol1")
+    quorum_overlap.record_operator_trust("vol1")
     assert not left_over(monkeypatch, LEFT)
 
 
@@ -276,7 +279,7 @@ def test_where_votes_keep_notes_nothing_is_started_anew(
 def test_drbd_9_has_met_nobody_in_a_new_life(
     monkeypatch: pytest.MonkeyPatch, lives: list[Path]
 ) -> None:
-    quorum_overlap.note_contact("vol1")
+    quorum_overlap.record_connection("vol1")
     assert weigh(monkeypatch, "fenced", generation=9) == "fenced"
     monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[1]))
     assert weigh(monkeypatch, "fenced", generation=9) == "unknown"
@@ -287,5 +290,5 @@ def test_without_a_word_for_its_life_a_note_counts_for_the_boot(
 ) -> None:
     monkeypatch.setattr(quorum_overlap, "_LIFE", str(lives[0] / "not there"))
     assert left_over(monkeypatch, LEFT)
-    quorum_overlap.note_contact("vol1")
+    quorum_overlap.record_connection("vol1")
     assert not left_over(monkeypatch, LEFT)

@@ -9,24 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import fence_peer
-from sanctl.agents.fencing.fence_peer import clear_marks, secure
-from sanctl.agents.handlers import environment
-from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing.outdate import clear_marks, mark_outdated
+from sanctl.agents.handlers import drbd_environment
+from sanctl.agents.publish import replica_state
 from sanctl.agents.publish.replica_state import published_value
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, lio
+from sanctl.drivers import drbdsetup, lio
+from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.cib import parse_replica_state
 from sanctl.parse.drbd import parse_events2
 from sanctl.plan.failover.promotion import (
-    SCORE_ALONE,
-    SCORE_CONSISTENT,
-    SCORE_PRIMARY,
-    SCORE_UP_TO_DATE,
-    is_blank,
+    are_all_blank,
     promotion_score,
 )
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "drbd9"
@@ -116,10 +114,9 @@ def _marks(node: FakeRunner) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
-    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lio, "initiators", lambda _name: ())
     monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"nodename": "n1"}))
 
@@ -141,7 +138,7 @@ def _local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_what_is_certain_about_one_that_is_gone(events: str, flags: str, expected: str) -> None:
     node = _node(events, ["n2"], flags)
-    assert secure(node, "vol1", "n3") == expected
+    assert mark_outdated(node, "vol1", "n3") == expected
     assert _marks(node) == (["mark n3"] if expected == "fenced" else [])
 
 
@@ -169,9 +166,9 @@ def test_only_frozen_io_is_ended_by_a_reboot(
 ) -> None:
     """With a majority of the copies a node goes on; without a peer it waits for that one."""
     node = _node(_events("Primary", quorum, n2="gone", n3=n3))
-    monkeypatch.setattr(fence_peer, "_RUNNER", node)
-    assert fence_peer._is_frozen("vol1", "n3") is frozen
-    assert fence_peer._waits_as_primary("vol1", "n3") is (n3 == "gone")
+    monkeypatch.setattr(outdate, "_RUNNER", node)
+    assert outdate._is_frozen("vol1", "n3") is frozen
+    assert outdate._waits_as_primary("vol1", "n3") is (n3 == "gone")
 
 
 def test_what_is_published_names_each_peer() -> None:
@@ -180,7 +177,7 @@ def test_what_is_published_names_each_peer() -> None:
     assert "peers=n2,n3" in text
     state = parse_replica_state(text)
     assert [(link.node, link.is_in_sync) for link in state.peers] == [("n2", True), ("n3", False)]
-    assert not state.is_linked and not state.is_in_sync
+    assert not state.is_connected and not state.is_in_sync
     assert state.brief() == "UpToDate n3 Connecting"
 
 
@@ -194,19 +191,19 @@ RENDERED = GOLDEN / "rendered"
 @pytest.mark.parametrize(
     ("name", "score", "frozen"),
     [
-        ("uptodate-primary.n1", SCORE_PRIMARY, False),
-        ("peer-lost.n1", SCORE_PRIMARY, False),
-        ("peer-outdated.n1", SCORE_PRIMARY, False),
-        ("quorum-lost.n1", SCORE_PRIMARY, True),
-        ("goes-on-alone.n1", SCORE_PRIMARY, False),
-        ("two-frozen.n1", SCORE_PRIMARY, True),
+        ("uptodate-primary.n1", scores.PRIMARY, False),
+        ("peer-lost.n1", scores.PRIMARY, False),
+        ("peer-outdated.n1", scores.PRIMARY, False),
+        ("quorum-lost.n1", scores.PRIMARY, True),
+        ("goes-on-alone.n1", scores.PRIMARY, False),
+        ("two-frozen.n1", scores.PRIMARY, True),
         # The others of the three, when it has lost them, or died.
-        ("quorum-lost.n2", SCORE_UP_TO_DATE, False),
-        ("primary-crashed.n2", SCORE_UP_TO_DATE, False),
+        ("quorum-lost.n2", scores.UP_TO_DATE, False),
+        ("primary-crashed.n2", scores.UP_TO_DATE, False),
         # Good by its own word, but the only one of three: DRBD would refuse it.
         ("left-alone.n3", None, False),
-        ("two-crashed.n2", SCORE_ALONE, False),
-        ("two-alone-after-start.n1", SCORE_CONSISTENT, False),
+        ("two-crashed.n2", scores.DISCONNECTED, False),
+        ("two-alone-after-start.n1", scores.CONSISTENT, False),
         ("blank.n1", None, False),
     ],
 )
@@ -214,7 +211,7 @@ def test_what_is_made_of_captured_states(name: str, score: int | None, frozen: b
     state = parse_events2((RENDERED / f"{name}.txt").read_text())["vol1"]
     assert promotion_score(state, is_new=False) == score
     assert parse_replica_state(published_value(state, nodes=3)).is_frozen is frozen
-    assert is_blank(state, copies=3) is (name == "blank.n1")
+    assert are_all_blank(state, replicas=3) is (name == "blank.n1")
 
 
 def test_the_handler_finds_its_peer_in_the_captured_environment(
@@ -225,7 +222,7 @@ def test_the_handler_finds_its_peer_in_the_captured_environment(
         name, _, value = line.partition("=")
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("DRBD_PEER", raising=False)
-    assert (environment.resource(), environment.peer()) == ("vol1", "n3")
+    assert (drbd_environment.resource(), drbd_environment.peer()) == ("vol1", "n3")
 
 
 def test_captured_states_are_published_and_read() -> None:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sanctl.agents.handlers import environment
+from sanctl.agents.handlers import drbd_environment
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_who_it_is_about(monkeypatch: pytest.MonkeyPatch, told: dict[str, str], 
         monkeypatch.delenv(name)
     for name, value in told.items():
         monkeypatch.setenv(name, value)
-    assert environment.peer() == peer
-    assert environment.resource() == ""
+    assert drbd_environment.peer() == peer
+    assert drbd_environment.resource() == ""
     monkeypatch.setenv("DRBD_RESOURCE", "vol1")
-    assert environment.resource() == "vol1"
+    assert drbd_environment.resource() == "vol1"

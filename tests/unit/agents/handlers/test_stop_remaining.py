@@ -10,7 +10,7 @@ import pytest
 
 from sanctl.agents.handlers import stop_remaining
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, loop
+from sanctl.drivers import drbdadm, loop
 from sanctl.errors import CommandError, Problem
 from sanctl.system import journal
 from tests.fakes.runner import FakeRunner
@@ -33,7 +33,7 @@ def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, st
         if device.name == "vm1":
             raise CommandError(Problem("SAN-CMD-002", "no answer within 50 s"))
 
-    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     monkeypatch.setattr(stop_remaining, "take_down", take_down)
     monkeypatch.setattr(loop, "backing_files", lambda: [f"/srv/main/devices/vm1.{UUID}.data"])
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
@@ -59,7 +59,7 @@ def test_one_that_hangs_does_not_keep_the_others_up(
     pacemaker: str,
 ) -> None:
     systemd(monkeypatch, system=system, pacemaker=pacemaker)
-    assert stop_remaining.put_down() == 1
+    assert stop_remaining.stop_remaining() == 1
     assert taken == [("vm1", UUID, 7), ("vm2", "none", 12)]
     assert "vm1 could not be taken down" in capsys.readouterr().out
 
@@ -70,11 +70,11 @@ def test_a_running_cluster_is_left_alone(
 ) -> None:
     """Somebody stops the unit by hand: the devices that are up are being served."""
     systemd(monkeypatch, system="running", pacemaker=pacemaker)
-    assert stop_remaining.put_down() == 1
+    assert stop_remaining.stop_remaining() == 1
     assert taken == []
 
 
 def test_nothing_is_left_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     systemd(monkeypatch, system="stopping", pacemaker="inactive")
-    assert stop_remaining.put_down() == 0
+    assert stop_remaining.stop_remaining() == 0

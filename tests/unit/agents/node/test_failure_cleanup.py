@@ -13,9 +13,10 @@ import pytest
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.node.failure_cleanup import MONITOR, START
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 GONE = CommandError(Problem("SAN-POOL-003", "pool main is not mounted"))
@@ -26,8 +27,8 @@ IN_SYNC = ResourceState("a", "Secondary", "no", "UpToDate", 1024, (PEER,))
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(failure_cleanup, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(drbd, "observe", lambda _runner, _name: IN_SYNC)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: IN_SYNC)
     return tmp_path
 
 
@@ -41,7 +42,7 @@ def device(name: str, pool: str = "main") -> Device:
 def fail(name: str, pool: str = "main") -> None:
     with (
         pytest.raises(CommandError, match="not mounted"),
-        failure_cleanup.noted(device(name, pool)),
+        failure_cleanup.note_start_failure(device(name, pool)),
     ):
         raise GONE
 
@@ -49,11 +50,11 @@ def fail(name: str, pool: str = "main") -> None:
 def fail_monitor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as within:
         within.setenv("OCF_RESKEY_CRM_meta_interval", "11000")
-        failure_cleanup.note(device(name), MONITOR)
+        failure_cleanup.write_note(device(name), MONITOR)
 
 
 def age(folder: Path, by_s: float = 11.0) -> None:
-    for path in folder.iterdir():
+    for path in (folder / "node").iterdir():
         os.utime(path, (time.time() - by_s,) * 2)
 
 
@@ -64,7 +65,7 @@ def asked(during: Callable[[], Answer] = lambda: "") -> list[str]:
         return during()
 
     runner = FakeRunner(run)
-    failure_cleanup.have_forgotten(runner, failure_cleanup.over(runner, {"main"}))
+    failure_cleanup.clean_up(runner, failure_cleanup.ended_failures(runner, {"main"}))
     return [" ".join(argv) for argv, _ in runner.calls]
 
 
@@ -82,7 +83,9 @@ def test_starts_whose_pool_is_there_and_once(runtime: Path) -> None:
     age(runtime)
     assert asked() == [cleanup("a"), cleanup("b")]
     assert asked() == []
-    assert [one.device for one in failure_cleanup.over(FakeRunner(), {"other"})] == ["elsewhere"]
+    assert [one.device for one in failure_cleanup.ended_failures(FakeRunner(), {"other"})] == [
+        "elsewhere"
+    ]
 
 
 @pytest.mark.parametrize(("age_s", "is_asked"), [(3.0, False), (11.0, True), (-3600.0, True)])
@@ -96,7 +99,10 @@ def test_what_the_cluster_may_not_have_heard_of_yet_waits(
 
 def test_its_age_counts_from_the_failure(runtime: Path) -> None:
     """A start may wait for its pool for longer than that."""
-    with pytest.raises(CommandError, match="not mounted"), failure_cleanup.noted(device("a")):
+    with (
+        pytest.raises(CommandError, match="not mounted"),
+        failure_cleanup.note_start_failure(device("a")),
+    ):
         age(runtime)
         raise GONE
     assert asked() == []
@@ -104,14 +110,14 @@ def test_its_age_counts_from_the_failure(runtime: Path) -> None:
 
 def test_a_start_that_succeeds_has_no_failure(runtime: Path) -> None:
     fail("a")
-    with failure_cleanup.noted(device("a")):
+    with failure_cleanup.note_start_failure(device("a")):
         pass
     age(runtime)
     assert asked() == []
 
 
 def test_a_start_that_is_killed_as_it_waits_for_its_pool_has_one(runtime: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), failure_cleanup.noted(device("a")):
+    with pytest.raises(KeyboardInterrupt), failure_cleanup.note_start_failure(device("a")):
         raise KeyboardInterrupt
     age(runtime)
     assert asked() == [cleanup("a")]
@@ -133,7 +139,7 @@ def test_a_restart_is_over_once_it_is_a_standby_in_sync(
 ) -> None:
     fail_monitor("a", monkeypatch)
     age(runtime)
-    monkeypatch.setattr(drbd, "observe", lambda _runner, _name: state)
+    monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: state)
     assert asked() == ([cleanup("a", MONITOR, "11000ms")] if is_over else [])
 
 
@@ -164,8 +170,8 @@ def test_one_that_started_meanwhile_is_not_noted_again(runtime: Path) -> None:
     age(runtime)
 
     def starts() -> Answer:
-        failure_cleanup.forget("a", START)
+        failure_cleanup.remove_notes("a", START)
         return NO_ANSWER
 
     assert len(asked(starts)) == 1
-    assert list(runtime.iterdir()) == []
+    assert list((runtime / "node").iterdir()) == []

@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.node import votes
-from sanctl.agents.publish import attrd_cache
 from sanctl.config import parse
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError, Problem
 from sanctl.model.topology import Strategy
-from sanctl.model.vote_mode import PLAIN, Ballot, Tally, Votes, Wish
-from sanctl.parse.corosync import parse_conf_tally
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, NodeVotes, VoteMode, Votes, WantedVotes
+from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.render.corosync import quorum_section
+from sanctl.system import state_files
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import CLUSTER_TOML
 from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
 
-TWO = Tally(votes=Votes.TWO_NODE)
-DEVICE = Tally(votes=Votes.QDEVICE, host="10.77.3.100")
+TWO = VoteMode(votes=Votes.TWO_NODE)
+DEVICE = VoteMode(votes=Votes.QDEVICE, host="10.77.3.100")
 _CMAP = {
-    PLAIN: "quorum.provider (str) = corosync_votequorum\n",
+    MAJORITY_OF_NODES: "quorum.provider (str) = corosync_votequorum\n",
     TWO: "quorum.provider (str) = corosync_votequorum\nquorum.two_node (u8) = 1\n",
     DEVICE: "quorum.provider (str) = corosync_votequorum\nquorum.device.model (str) = net\n"
     "quorum.device.net.host (str) = 10.77.3.100\n",
@@ -34,7 +34,7 @@ _CMAP = {
 class Machine(FakeRunner):
     """A node's files and the tools the agent calls."""
 
-    def __init__(self, folder: Path, tally: Tally, toml: str) -> None:
+    def __init__(self, folder: Path, tally: VoteMode, toml: str) -> None:
         super().__init__(self._answer)
         self.conf, self.toml = folder / "corosync.conf", folder / "cluster.toml"
         self.socket = folder / "qdevice.sock"
@@ -56,7 +56,7 @@ class Machine(FakeRunner):
                 flag = "Qdevice" if self.socket.exists() else ""
                 out = f"Quorate:   Yes\nFlags:  Quorate {flag}\n"
             case ["systemctl", verb, *_]:
-                assert parse_conf_tally(self.conf.read_text()) == DEVICE, "stopped too late"
+                assert parse_conf_vote_mode(self.conf.read_text()) == DEVICE, "stopped too late"
                 self.switched.append(verb)
                 if verb == "start":
                     self.socket.touch()
@@ -68,12 +68,12 @@ class Machine(FakeRunner):
                 raise AssertionError(argv)
         return out
 
-    def cast(self, wish: Wish | None = None) -> None:
-        votes.cast(self, str(wish) if wish else "")
+    def cast(self, wish: WantedVotes | None = None) -> None:
+        votes.apply(self, str(wish) if wish else "")
 
     @property
-    def file(self) -> Tally | None:
-        return parse_conf_tally(self.conf.read_text())
+    def file(self) -> VoteMode | None:
+        return parse_conf_vote_mode(self.conf.read_text())
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path, DEVICE, PAIR + QDEVICE)
     monkeypatch.setattr(corosync, "CONF", str(made.conf))
     monkeypatch.setattr(votes, "_TOML", str(made.toml))
-    monkeypatch.setattr(attrd_cache, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(votes, "_DEVICE_SOCKET", str(made.socket))
     return made
 
@@ -93,35 +93,35 @@ def test_without_a_wish_it_only_tells_and_only_once(machine: Machine) -> None:
     assert (machine.conf.read_text(), machine.toml.read_text()) == before
     # The device's daemon is started as corosync counts with one; its vote is told when it is there.
     assert machine.switched == ["start"]
-    assert [Ballot.parse(text).is_device_voting for text in machine.published] == [False, True]
+    assert [NodeVotes.parse(text).is_device_voting for text in machine.published] == [False, True]
     machine.cast()
     assert len(machine.published) == 2
-    votes.forget()
+    votes.invalidate_published()
     machine.cast()
     assert len(machine.published) == 3
 
 
 def test_the_device_is_let_go_of_before_the_file_says_so(machine: Machine) -> None:
     machine.cast()
-    machine.cast(Wish(tally=PLAIN, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=MAJORITY_OF_NODES, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]
-    assert machine.file == PLAIN
+    assert machine.file == MAJORITY_OF_NODES
     assert parse(machine.toml.read_text()).strategy is Strategy.HEARTBEAT
     assert machine.toml.read_text().startswith("# Written by Ansible")
-    last = Ballot.parse(machine.published[-1])
-    assert (last.file, last.live, last.strategy) == (PLAIN, DEVICE, "heartbeat")
+    last = NodeVotes.parse(machine.published[-1])
+    assert (last.file, last.live, last.strategy) == (MAJORITY_OF_NODES, DEVICE, "heartbeat")
     # Not started again while the running corosync still has the device.
-    machine.cast(Wish(tally=PLAIN, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=MAJORITY_OF_NODES, strategy="heartbeat"))
     assert machine.switched == ["start", "stop"]
-    machine.live = PLAIN
-    machine.cast(Wish(tally=TWO, strategy="heartbeat"))
+    machine.live = MAJORITY_OF_NODES
+    machine.cast(WantedVotes(vote_mode=TWO, strategy="heartbeat"))
     assert machine.file == TWO
     assert machine.conf.read_text().endswith("logging {\n}\n")
 
 
 def test_a_daemon_that_is_left_over_is_stopped(machine: Machine) -> None:
     machine.socket.touch()
-    machine.live = PLAIN
+    machine.live = MAJORITY_OF_NODES
     machine.cast()
     assert machine.switched == ["stop"]
 
@@ -132,15 +132,15 @@ def test_nodes_that_a_rollout_has_just_written_are_not_undone(machine: Machine) 
     machine.conf.write_text(machine.conf.read_text().replace(quorum_section(DEVICE), ""))
     machine.conf.write_text(machine.conf.read_text() + quorum_section(TWO))
     machine.live = TWO
-    machine.cast(Wish(tally=TWO, strategy="heartbeat"))
+    machine.cast(WantedVotes(vote_mode=TWO, strategy="heartbeat"))
     assert machine.toml.read_text() == CLUSTER_TOML
 
 
 def test_failures_are_logged_and_nothing_more(machine: Machine) -> None:
     machine.is_silent = True
-    votes.cast_or_say_why(machine, "")
+    votes.apply_or_log(machine, "")
     assert machine.published == []
     machine.toml.write_text(HEARTBEAT.replace("[pools.main]", "["))
     machine.is_silent = False
-    votes.cast_or_say_why(machine, str(Wish(tally=DEVICE, strategy="heartbeat")))
+    votes.apply_or_log(machine, str(WantedVotes(vote_mode=DEVICE, strategy="heartbeat")))
     assert machine.published == []

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import fence_peer
+from sanctl.agents.fencing import outdate
 from sanctl.agents.promotion import set_role
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 _TWO = CommandError(Problem("SAN-CMD-003", "(-1) Multiple primaries not allowed by config"))
@@ -30,9 +31,9 @@ exists -
 
 @pytest.fixture(autouse=True)
 def _loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
 
 
@@ -50,7 +51,7 @@ def _node(answers: Sequence[Answer], peer: str = "Outdated") -> tuple[FakeRunner
 
 
 def _become(node: FakeRunner) -> None:
-    set_role.become(node, "vol1", 1, time.monotonic() + 30.0)
+    set_role.promote(node, "vol1", 1, time.monotonic() + 30.0)
 
 
 def test_it_waits_until_drbd_has_noticed() -> None:
@@ -87,13 +88,13 @@ def test_a_peer_that_stays_primary_lives(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     node, _ = _node([_TWO] * 100)
     with pytest.raises(CommandError, match="-1"):
-        set_role.become(node, "vol1", 1, 130.0)
+        set_role.promote(node, "vol1", 1, 130.0)
     assert 108.0 <= now[0] < 109.0
 
 
 def test_while_it_asks_the_handler_knows_of_a_promotion(tmp_path: Path) -> None:
     """And afterwards not, whatever came of it: a handler may be late."""
-    note = tmp_path / "promoting-vol1"
+    note = tmp_path / "devices/vol1/promoting"
     seen = []
 
     def answer(argv: Sequence[str]) -> Answer:
@@ -107,19 +108,19 @@ def test_while_it_asks_the_handler_knows_of_a_promotion(tmp_path: Path) -> None:
 
 
 def test_it_becomes_secondary_under_the_handlers_lock(tmp_path: Path) -> None:
-    (tmp_path / "promoting-vol1").touch()
+    state_files.of_device("vol1", "promoting").write()
     free = []
 
     def answer(argv: Sequence[str]) -> Answer:
-        with fence_peer.locked("vol1", wait_s=0.0) as is_mine:
+        with outdate.locked("vol1", wait_s=0.0) as is_mine:
             free.append(is_mine)
         return ""
 
     node = FakeRunner(answer)
-    set_role.resign(node, "vol1", 1, time.monotonic() + 30.0)
+    set_role.demote(node, "vol1", 1, time.monotonic() + 30.0)
     assert [argv for argv, _ in node.calls] == [("drbdsetup", "secondary", "1")]
     assert free == [False]
-    assert not (tmp_path / "promoting-vol1").exists()
+    assert not (tmp_path / "devices/vol1/promoting").exists()
 
 
 def test_while_a_handler_marks_it_stays_primary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +129,9 @@ def test_while_a_handler_marks_it_stays_primary(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     node = FakeRunner("")
     with (
-        fence_peer.locked("vol1", wait_s=0.0),
+        outdate.locked("vol1", wait_s=0.0),
         pytest.raises(CommandError, match="has been marking"),
     ):
-        set_role.resign(node, "vol1", 1, 130.0)
+        set_role.demote(node, "vol1", 1, 130.0)
     assert node.calls == []
     assert 130.0 <= now[0] < 131.0

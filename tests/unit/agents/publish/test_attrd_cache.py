@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.publish import attrd_cache
+from sanctl.system import state_files
 
 
 class Node:
@@ -31,11 +32,15 @@ class Node:
         (self.proc / process).rmdir()
 
 
+def vol1() -> state_files.StateFile:
+    return attrd_cache.of_device("vol1")
+
+
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     made = Node(tmp_path)
     monkeypatch.setattr(attrd_cache, "_PROC", str(made.proc))
-    monkeypatch.setattr(attrd_cache, "RUNTIME", str(made.notes))
+    monkeypatch.setattr(state_files, "RUNTIME", str(made.notes))
     return made
 
 
@@ -47,43 +52,43 @@ def test_a_note_is_believed_for_a_minute_whatever_the_clock_did(
     node: Node, written_before_s: float, is_known: bool
 ) -> None:
     """Of a note from the future nobody can say how old it is."""
-    attrd_cache.note("vol1", "7", "9000 disk=UpToDate")
+    attrd_cache.record(vol1(), "7", "9000 disk=UpToDate")
     written_s = time.time() - written_before_s
-    os.utime(node.notes / "told-vol1", (written_s, written_s))
-    assert attrd_cache.is_known("vol1", "7", "9000 disk=UpToDate") is is_known
+    os.utime(node.notes / "devices/vol1/attrd-cache", (written_s, written_s))
+    assert attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate") is is_known
 
 
 def test_what_is_new_is_not_known(node: Node) -> None:
-    assert not attrd_cache.is_known("vol1", "7", "9000 disk=UpToDate")
-    assert attrd_cache.words("vol1") == []
-    attrd_cache.note("vol1", "7", "9000 disk=UpToDate")
-    assert not attrd_cache.is_known("vol1", "7", "5 disk=Outdated")
-    assert "disk=UpToDate" in attrd_cache.words("vol1")
-    attrd_cache.forget("vol1")
-    attrd_cache.forget("vol1")
-    assert not attrd_cache.is_known("vol1", "7", "9000 disk=UpToDate")
+    assert not attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate")
+    assert attrd_cache.published_fields(vol1()) == []
+    attrd_cache.record(vol1(), "7", "9000 disk=UpToDate")
+    assert not attrd_cache.is_current(vol1(), "7", "5 disk=Outdated")
+    assert "disk=UpToDate" in attrd_cache.published_fields(vol1())
+    vol1().remove()
+    vol1().remove()
+    assert not attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate")
 
 
 def test_a_daemon_that_was_started_anew_knows_nothing(node: Node) -> None:
     node.run("812", "pacemaker-attrd")
-    first = attrd_cache.listener()
+    first = attrd_cache.attrd_pid()
     assert first == "812"
-    attrd_cache.note("vol1", first, "9000")
-    assert attrd_cache.is_known("vol1", attrd_cache.listener(), "9000")
+    attrd_cache.record(vol1(), first, "9000")
+    assert attrd_cache.is_current(vol1(), attrd_cache.attrd_pid(), "9000")
     node.end("812")
-    assert attrd_cache.listener() == ""
-    assert not attrd_cache.is_known("vol1", attrd_cache.listener(), "9000")
+    assert attrd_cache.attrd_pid() == ""
+    assert not attrd_cache.is_current(vol1(), attrd_cache.attrd_pid(), "9000")
     node.run("1044", "pacemaker-attrd")
-    assert attrd_cache.listener() == "1044"
-    assert not attrd_cache.is_known("vol1", attrd_cache.listener(), "9000")
+    assert attrd_cache.attrd_pid() == "1044"
+    assert not attrd_cache.is_current(vol1(), attrd_cache.attrd_pid(), "9000")
 
 
 def test_a_number_that_another_program_has_got_is_not_the_daemon(node: Node) -> None:
     node.run("812", "pacemaker-attrd")
-    assert attrd_cache.listener() == "812"
+    assert attrd_cache.attrd_pid() == "812"
     node.end("812")
     node.run("812", "bash")
-    assert attrd_cache.listener() == ""
+    assert attrd_cache.attrd_pid() == ""
 
 
 @pytest.mark.parametrize(
@@ -93,8 +98,8 @@ def test_a_number_that_another_program_has_got_is_not_the_daemon(node: Node) -> 
 def test_what_was_told_is_in_the_cib_after_a_while(
     node: Node, to: str, age_s: float, is_settled: bool
 ) -> None:
-    attrd_cache.note("pools", "7", "main=total=1")
+    attrd_cache.record(attrd_cache.of_pools(), "7", "main=total=1")
     written_s = time.time() - age_s
-    os.utime(node.notes / "told-pools", (written_s, written_s))
-    assert attrd_cache.is_settled("pools", to) is is_settled
-    assert not attrd_cache.is_settled("votes", to)
+    os.utime(node.notes / "node/attrd-cache.pools", (written_s, written_s))
+    assert attrd_cache.must_be_in_cib(attrd_cache.of_pools(), to) is is_settled
+    assert not attrd_cache.must_be_in_cib(attrd_cache.of_votes(), to)

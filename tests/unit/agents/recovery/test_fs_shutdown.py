@@ -14,11 +14,12 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.recovery.fs_shutdown import Verdict
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, loop, node_attributes, pool_mount, pool_notes
+from sanctl.drivers import drbdadm, drbdsetup, loop, node_attributes, pool_mount, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import Pool
-from sanctl.system.files import flocked
+from sanctl.system import state_files
+from sanctl.system.files import file_lock
 from sanctl.system.runner import LocalRunner
 from tests.fakes.topology import topology
 
@@ -117,27 +118,27 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         (devices / f"{name}.{'0' * 32}.data").touch()
     (tmp_path / "pool" / ".sanctl-pool").write_text(made.pool.uuid)
     made.files = [f"{devices}/vol.{'0' * 32}.data"]
-    monkeypatch.setattr(fs_shutdown, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(fs_shutdown, "time", made)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
     monkeypatch.setattr(pool_mount, "is_shut_down", lambda _path: made.is_shut)
-    monkeypatch.setattr(
-        pool_mount, "says_it_is_shut_down", lambda _path: made.says and made.is_shut
-    )
+    monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: made.says and made.is_shut)
     monkeypatch.setattr(pool_mount, "is_damaged", lambda _mount: made.is_damaged)
-    monkeypatch.setattr(node_attributes, "look_up", lambda _runner, _name, _node: made.peer)
+    monkeypatch.setattr(node_attributes, "query", lambda _runner, _name, _node: made.peer)
     monkeypatch.setattr(fs_shutdown, "_PEER_LOOKS_S", 0.0)
-    monkeypatch.setattr(pool_mount, "of", lambda _path: made.mount)
-    monkeypatch.setattr(pool_mount, "answers", lambda _source: made.answers)
+    monkeypatch.setattr(pool_mount, "mount_of", lambda _path: made.mount)
+    monkeypatch.setattr(pool_mount, "is_readable", lambda _source: made.answers)
     monkeypatch.setattr(pool_mount, "unmount", made.unmount)
     monkeypatch.setattr(pool_mount, "mount", made.mount_anew)
     monkeypatch.setattr(fs_shutdown, "is_mount_point", lambda _path: made.is_mounted)
-    monkeypatch.setattr(fs_shutdown, "check", lambda _path, _uuid: _need(made.is_mounted))
+    monkeypatch.setattr(fs_shutdown, "check_marker", lambda _path, _uuid: _need(made.is_mounted))
     monkeypatch.setattr(loop, "backing_files", lambda: made.files)
-    monkeypatch.setattr(ocf, "stop_here_if_asked", made.does)
+    monkeypatch.setattr(ocf, "crash_point", made.does)
     monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=(made.pool,)))
-    monkeypatch.setattr(resource_file, "forget_disk", lambda _name: made.does("forget"))
-    monkeypatch.setattr(drbd, "drop_disk", lambda _runner, minor: made.does(f"drop {minor}"))
+    monkeypatch.setattr(resource_file, "clear_disk", lambda _name: made.does("forget"))
+    monkeypatch.setattr(
+        drbdsetup, "force_detach", lambda _runner, minor: made.does(f"drop {minor}")
+    )
 
     def let_go(*_args: object) -> None:
         made.does("let go")
@@ -153,11 +154,11 @@ def _need(is_there: bool) -> None:
 
 
 def give_up(state: ResourceState) -> Verdict:
-    return fs_shutdown.give_up(RUNNER, DEVICE, state)
+    return fs_shutdown.release_files(RUNNER, DEVICE, state)
 
 
 def admit(node: Node) -> None:
-    with fs_shutdown.admitted(RUNNER, node.pool):
+    with fs_shutdown.usable_for_start(RUNNER, node.pool):
         pass
 
 
@@ -165,9 +166,9 @@ def admit(node: Node) -> None:
 def test_a_filesystem_that_takes_writes_is_left_alone(node: Node, state: ResourceState) -> None:
     node.is_shut = False
     assert give_up(state) is Verdict.AFLOAT
-    fs_shutdown.refuse(DEVICE)
+    fs_shutdown.refuse_promotion(DEVICE)
     fs_shutdown.before_stop(DEVICE)
-    fs_shutdown.refloat(RUNNER, node.pool)
+    fs_shutdown.remount(RUNNER, node.pool)
     admit(node)
     assert node.done == [] and node.markers() == ["", ""] and not node.is_noted()
 
@@ -193,7 +194,7 @@ def test_a_replica_gives_up_what_its_peer_has(
     assert node.is_noted(), "whatever it may do"
     if node.files:
         with pytest.raises(CommandError, match="SAN-POOL-023"):
-            fs_shutdown.refuse(DEVICE)
+            fs_shutdown.refuse_promotion(DEVICE)
 
 
 def test_what_the_kernel_does_not_say_is_known_from_the_pools_agent(node: Node) -> None:
@@ -202,7 +203,7 @@ def test_what_the_kernel_does_not_say_is_known_from_the_pools_agent(node: Node) 
     node.files, files = [], node.files
     node.is_mounted = node.answers = False
     with pytest.raises(CommandError):
-        fs_shutdown.refloat(RUNNER, node.pool)
+        fs_shutdown.remount(RUNNER, node.pool)
     node.files = files
     assert give_up(ATTACHED) is Verdict.AGROUND
 
@@ -248,13 +249,13 @@ def test_a_disk_that_does_not_answer_is_waited_for(node: Node) -> None:
     assert node.done == [] and node.files
     node.files = []
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*does not answer"):
-        fs_shutdown.refloat(RUNNER, node.pool)
+        fs_shutdown.remount(RUNNER, node.pool)
     assert node.is_mounted
 
 
 def test_it_is_not_unmounted_under_another_device(node: Node) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
-        fs_shutdown.refloat(RUNNER, node.pool)
+        fs_shutdown.remount(RUNNER, node.pool)
     with pytest.raises(CommandError, match="SAN-POOL-023"):
         admit(node)
     assert node.done == [] and node.is_noted()
@@ -263,19 +264,25 @@ def test_it_is_not_unmounted_under_another_device(node: Node) -> None:
 def test_nothing_is_unmounted_below_a_start(node: Node) -> None:
     """It has looked, and would make its files in the folder that nothing is mounted on."""
     node.is_shut, node.files = False, []
-    with fs_shutdown.admitted(RUNNER, node.pool), fs_shutdown.admitted(RUNNER, node.pool):
+    with (
+        fs_shutdown.usable_for_start(RUNNER, node.pool),
+        fs_shutdown.usable_for_start(RUNNER, node.pool),
+    ):
         node.is_shut = True
         with pytest.raises(CommandError, match="somebody is at it"):
-            fs_shutdown.refloat(RUNNER, node.pool)
+            fs_shutdown.remount(RUNNER, node.pool)
         assert node.done == []
-    fs_shutdown.refloat(RUNNER, node.pool)
+    fs_shutdown.remount(RUNNER, node.pool)
     assert "unmount" in node.done
     with (
-        flocked(str(node.folder / "pool-main.aground")),
+        file_lock(str(node.folder / "pool-main.aground")),
         pytest.raises(CommandError, match="somebody is at it"),
     ):
         admit(node)
-    with pytest.raises(OSError, match="of the start"), fs_shutdown.admitted(RUNNER, node.pool):
+    with (
+        pytest.raises(OSError, match="of the start"),
+        fs_shutdown.usable_for_start(RUNNER, node.pool),
+    ):
         raise OSError("of the start")
 
 
@@ -294,18 +301,18 @@ def test_what_a_mount_does_not_cure_is_left(node: Node, wrong: dict[str, object]
     for name, value in wrong.items():
         setattr(node, name, value)
     with pytest.raises(CommandError, match=why):
-        fs_shutdown.refloat(RUNNER, node.pool)
+        fs_shutdown.remount(RUNNER, node.pool)
     assert node.done == []
 
 
 def test_a_disk_that_goes_on_failing_is_left_to_an_operator(node: Node) -> None:
     node.files = []
-    for _ in range(fs_shutdown.MOST_A_DAY):
+    for _ in range(fs_shutdown.MAX_REMOUNTS_A_DAY):
         node.is_shut = True
-        fs_shutdown.refloat(RUNNER, node.pool, most_a_day=fs_shutdown.MOST_A_DAY)
+        fs_shutdown.remount(RUNNER, node.pool, most_a_day=fs_shutdown.MAX_REMOUNTS_A_DAY)
     node.is_shut = True
     with pytest.raises(CommandError, match="3 times within a day"):
-        fs_shutdown.refloat(RUNNER, node.pool, most_a_day=fs_shutdown.MOST_A_DAY)
+        fs_shutdown.remount(RUNNER, node.pool, most_a_day=fs_shutdown.MAX_REMOUNTS_A_DAY)
     admit(node)
     assert not node.is_shut, "a start is an operator's"
 
@@ -313,7 +320,7 @@ def test_a_disk_that_goes_on_failing_is_left_to_an_operator(node: Node) -> None:
 def test_it_is_started_anew_when_the_pool_is_back_and_not_before(node: Node) -> None:
     node.files = []
     assert give_up(DISKLESS) is Verdict.AGROUND
-    fs_shutdown.refloat(RUNNER, node.pool)
+    fs_shutdown.remount(RUNNER, node.pool)
     assert give_up(DISKLESS) is Verdict.START_ANEW
     assert give_up(DISKLESS._replace(role="Primary")) is Verdict.AFLOAT
     assert give_up(ATTACHED) is Verdict.AFLOAT
@@ -338,12 +345,12 @@ def test_whoever_dies_is_followed_by_one_that_goes_on(node: Node) -> None:
             data.unlink()
         node.dies_at = dies_at
         try:
-            fs_shutdown.refloat(RUNNER, node.pool)
+            fs_shutdown.remount(RUNNER, node.pool)
             break
         except Died:
             assert node.is_noted() or node.markers() == [MARKED, MARKED]
         node.dies_at = -1
-        fs_shutdown.refloat(RUNNER, node.pool)
+        fs_shutdown.remount(RUNNER, node.pool)
         assert node.is_mounted and not node.is_shut
         assert node.markers() == [MARKED, MARKED]
         assert not node.is_noted()
@@ -352,7 +359,7 @@ def test_whoever_dies_is_followed_by_one_that_goes_on(node: Node) -> None:
 
 def test_a_boot_in_its_place_changes_nothing(node: Node) -> None:
     """The note is there and the filesystem well: the first start marks, before it starts."""
-    fs_shutdown.note("main")
+    fs_shutdown.record_shutdown("main")
     node.is_shut, node.files = False, []
     node.is_mounted = False
     with pytest.raises(CommandError, match="not mounted"):
@@ -364,7 +371,7 @@ def test_a_boot_in_its_place_changes_nothing(node: Node) -> None:
 
 
 def test_an_only_copy_is_trusted_again(node: Node) -> None:
-    fs_shutdown.note("main")
+    fs_shutdown.record_shutdown("main")
     node.is_shut, node.files = False, []
     admit(node)
     fs_shutdown.trust_only_copy(node.pool, DEVICE)
@@ -374,17 +381,17 @@ def test_an_only_copy_is_trusted_again(node: Node) -> None:
 
 
 def test_a_copy_that_is_in_use_was_not_unmounted_and_is_whole(node: Node) -> None:
-    fs_shutdown.note("main")
+    fs_shutdown.record_shutdown("main")
     node.is_shut = False
-    fs_shutdown.refloat(RUNNER, node.pool)
+    fs_shutdown.remount(RUNNER, node.pool)
     assert node.markers() == [MARKED, ""] and not node.is_noted()
 
 
 def test_a_copy_that_is_marked_is_suspect(node: Node) -> None:
     data = node.files[0]
-    lost_writes.distrust(data)
+    lost_writes.set_shutdown_marker(data)
     assert lost_writes.is_suspect("vol", data)
-    lost_writes.forgive(data)
+    lost_writes.clear_shutdown_marker(data)
     assert not lost_writes.is_suspect("vol", data)
 
 
@@ -393,13 +400,13 @@ def test_what_is_named_in_place_of_the_metadata_is_each_devices_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyword: str
 ) -> None:
     """Seen with three devices: drbdadm refused all of them, and a start failed for it."""
-    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
     (tmp_path / "drbd.d").mkdir()
     named = set()
     for name in ("a", "b"):
         file = tmp_path / f"drbd.d/{name}.res"
         file.write_text(f"  volume 0 {{\n    disk /dev/dm-1;\n    {keyword} /dev/loop1;\n  }}\n")
-        resource_file.forget_disk(name)
+        resource_file.clear_disk(name)
         text = file.read_text()
         assert "loop1" not in text and f"    {keyword} /dev/" in text
         named.add(text)

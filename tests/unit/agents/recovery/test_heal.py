@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import fence_peer, quorum_overlap
-from sanctl.agents.recovery import heal, reinitialize
-from sanctl.agents.replica import lost_writes, parts
+from sanctl.agents.recovery import heal
+from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 UUID = "a" * 32
@@ -65,14 +64,12 @@ class Node(FakeRunner):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heal, "RUNTIME", str(tmp_path))
-    monkeypatch.setattr(fence_peer, "_LOCKS", str(tmp_path))
-    monkeypatch.setattr(quorum_overlap, "_NOTES", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(heal, "_CONTACT_S", 0.0)
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n2"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    monkeypatch.setattr(drbd, "observe", lambda *_: state("Connecting"))
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: state("Connecting"))
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
 
 
 def order(what: str = f"{UUID} {HELD} bitmap", node: str = "n2") -> dict[str, tuple[str, str]]:
@@ -81,13 +78,13 @@ def order(what: str = f"{UUID} {HELD} bitmap", node: str = "n2") -> dict[str, tu
 
 def test_nothing_is_asked_while_the_replicas_are_in_contact() -> None:
     node = Node(order())
-    heal.obey(node, DEVICE, state("Connected"))
+    heal.carry_out_order(node, DEVICE, state("Connected"))
     assert node.calls == []
 
 
 def test_the_named_generation_is_discarded_and_the_leave_to_do_so_ends() -> None:
     node = Node(order())
-    heal.obey(node, DEVICE, state("StandAlone"))
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
     assert node.acts == [
         "drbdadm disconnect vm1",
         "drbdadm connect --discard-my-data",
@@ -97,31 +94,31 @@ def test_the_named_generation_is_discarded_and_the_leave_to_do_so_ends() -> None
 
 def test_contact_ends_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heal, "_CONTACT_S", 5.0)
-    monkeypatch.setattr(drbd, "observe", lambda *_: state("Connected"))
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: state("Connected"))
     node = Node(order())
-    heal.obey(node, DEVICE, state("StandAlone"))
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
     assert node.acts[-1].startswith("crm_attribute")
     assert "drbdadm disconnect vm1" not in node.acts[1:]
     before = len(node.calls)
-    heal.obey(node, DEVICE, state("Connected"))
+    heal.carry_out_order(node, DEVICE, state("Connected"))
     assert len(node.calls) == before
 
 
 def test_a_resync_that_the_end_of_an_attempt_cut_off_goes_on_without_leave() -> None:
     node = Node(order())
-    heal.obey(node, DEVICE, state("StandAlone"))
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
     # Contact came between the last look and the end of the attempt: the resync had begun.
     cut_off = Node(order(), GI.replace(HELD, "00000000000000B2"))
-    heal.obey(cut_off, DEVICE, state("StandAlone", disk="Inconsistent"))
+    heal.carry_out_order(cut_off, DEVICE, state("StandAlone", disk="Inconsistent"))
     assert cut_off.acts[:2] == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
     assert cut_off.acts[2].startswith("crm_attribute")
     assert len(cut_off.acts) == 3
 
 
 def test_what_was_begun_for_another_order_makes_no_stale_one_good() -> None:
-    heal.obey(Node(order()), DEVICE, state("StandAlone"))
+    heal.carry_out_order(Node(order()), DEVICE, state("StandAlone"))
     stale = Node(order(f"{UUID} 00000000000000AA bitmap"))
-    heal.obey(stale, DEVICE, state("StandAlone"))
+    heal.carry_out_order(stale, DEVICE, state("StandAlone"))
     assert [act.split()[0] for act in stale.acts] == ["crm_attribute"]
 
 
@@ -137,47 +134,47 @@ def test_what_was_begun_for_another_order_makes_no_stale_one_good() -> None:
 )
 def test_anything_else_discards_nothing(what: str, gi: str, role: str) -> None:
     node = Node(order(what), gi)
-    heal.obey(node, DEVICE, state("StandAlone", role=role))
+    heal.carry_out_order(node, DEVICE, state("StandAlone", role=role))
     assert not [act for act in node.acts if act.startswith(("drbdadm", "drbdsetup"))]
 
 
 def test_a_stale_order_is_taken_back() -> None:
     node = Node(order(f"{UUID} 00000000000000AA bitmap"))
-    heal.obey(node, DEVICE, state("Connecting"))
+    heal.carry_out_order(node, DEVICE, state("Connecting"))
     assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
 
 
 def test_what_lost_writes_is_never_compared_by_bitmap(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
-    monkeypatch.setattr(reinitialize, "begin_anew", lambda _, device: begun.append(device.name))
+    monkeypatch.setattr(reinitialize, "reset", lambda _, device: begun.append(device.name))
     node = Node(order())
-    heal.obey(node, DEVICE, state("StandAlone"))
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
     assert begun == ["vm1"] and node.acts == []
     other = Node(order(node="n1"))
-    heal.obey(other, DEVICE, state("StandAlone"))
+    heal.carry_out_order(other, DEVICE, state("StandAlone"))
     assert other.acts == []
 
 
 def test_the_other_side_connects_again_and_discards_nothing() -> None:
     node = Node(order(node="n1"))
-    heal.obey(node, DEVICE, state("StandAlone"))
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
     assert node.acts == ["drbdadm adjust vm1"]
     forgotten = Node(order(node="n1"))
-    heal.obey(forgotten, DEVICE, state("Connecting")._replace(peers=()))
+    heal.carry_out_order(forgotten, DEVICE, state("Connecting")._replace(peers=()))
     assert forgotten.acts == ["drbdadm adjust vm1"]
     waiting = Node(order(node="n1"))
-    heal.obey(waiting, DEVICE, state("Connecting"))
+    heal.carry_out_order(waiting, DEVICE, state("Connecting"))
     assert waiting.acts == []
 
 
 def test_only_what_is_known_to_be_behind_is_revived(tmp_path: Path) -> None:
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
     node = Node(wish)
-    heal.obey(node, DEVICE, state("Connecting", disk="Outdated"))
+    heal.carry_out_order(node, DEVICE, state("Connecting", disk="Outdated"))
     assert any("primary" in act for act in node.acts)
     assert node.acts[-1].startswith("crm_attribute")
-    trust = tmp_path / "trusted-vm1"
+    trust = tmp_path / "devices/vm1/operator-trust"
     assert trust.exists()
     trust.unlink()
     for disk, role, gi in (
@@ -187,7 +184,7 @@ def test_only_what_is_known_to_be_behind_is_revived(tmp_path: Path) -> None:
         ("Outdated", "Secondary", GI.replace("B0", "B8")),
     ):
         other = Node(wish, gi)
-        heal.obey(other, DEVICE, state("Connecting", disk=disk, role=role))
+        heal.carry_out_order(other, DEVICE, state("Connecting", disk=disk, role=role))
         assert [act.split()[0] for act in other.acts] == ["crm_attribute"], (disk, role)
         assert not trust.exists(), (disk, role)
 
@@ -196,19 +193,19 @@ def test_the_replica_is_trusted_before_drbd_asks_its_handler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    trust = tmp_path / "trusted-vm1"
-    monkeypatch.setattr(drbd, "call_up_to_date", lambda *_: seen.append(trust.exists()))
+    trust = tmp_path / "devices/vm1/operator-trust"
+    monkeypatch.setattr(drbdsetup, "force_up_to_date", lambda *_: seen.append(trust.exists()))
     wish = {"n2": ("revive", f"{UUID} {HELD}")}
-    heal.obey(Node(wish), DEVICE, state("Connecting", disk="Consistent"))
+    heal.carry_out_order(Node(wish), DEVICE, state("Connecting", disk="Consistent"))
     assert seen == [True]
 
     def refused(*_: object) -> None:
         raise CommandError(Problem("SAN-CMD-003", "killed"))
 
-    monkeypatch.setattr(drbd, "call_up_to_date", refused)
+    monkeypatch.setattr(drbdsetup, "force_up_to_date", refused)
     node = Node(wish)
     with pytest.raises(CommandError):
-        heal.obey(node, DEVICE, state("Connecting", disk="Consistent"))
+        heal.carry_out_order(node, DEVICE, state("Connecting", disk="Consistent"))
     assert not trust.exists() and not any("crm_attribute" in act for act in node.acts)
 
 
@@ -218,9 +215,11 @@ def test_since_when_it_is_apart_outlives_the_process(
     data = f"{tmp_path}/vm1.{UUID}.data"
     monkeypatch.setattr(parts, "attached_files", lambda _: [data])
     node = Node({})
-    first = heal.parting(node, DEVICE, state("Connecting"))
+    first = heal.no_contact_fields(node, DEVICE, state("Connecting"))
     (tmp_path / f"vm1.{UUID}.apart").write_text("1800000000\n")
     assert " apart=" in first
-    assert heal.parting(node, DEVICE, state("StandAlone")) == (f" apart=1800000000 gi={GI[:67]}")
-    assert heal.parting(node, DEVICE, state("Connected")) == ""
+    assert heal.no_contact_fields(node, DEVICE, state("StandAlone")) == (
+        f" apart=1800000000 gi={GI[:67]}"
+    )
+    assert heal.no_contact_fields(node, DEVICE, state("Connected")) == ""
     assert not (tmp_path / f"vm1.{UUID}.apart").exists()

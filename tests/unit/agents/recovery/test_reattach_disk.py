@@ -13,11 +13,12 @@ import pytest
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import bcache, drbd, flash_cache, pool_notes
+from sanctl.drivers import bcache, drbdadm, drbdsetup, pool_notes
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import PoolCache, Topology
+from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
 from tests.fakes.topology import topology
 
@@ -32,14 +33,14 @@ DEVICE = Device(
 def ups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The resources that DRBD was told to bring in line with their files."""
     told: list[str] = []
-    monkeypatch.setattr(reattach_disk, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(reattach_disk, "load_topology", topology)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: "/pool/devices/vol.0.data")
     monkeypatch.setattr(lost_writes, "is_suspect", lambda _name, _path: False)
-    monkeypatch.setattr(drbd, "up", lambda _runner, name: told.append(name))
+    monkeypatch.setattr(drbdadm, "adjust", lambda _runner, name: told.append(name))
     monkeypatch.setattr(
-        drbd, "observe", lambda _runner, _name: DISKLESS._replace(disk="Inconsistent")
+        drbdsetup, "observe", lambda _runner, _name: DISKLESS._replace(disk="Inconsistent")
     )
     return told
 
@@ -88,22 +89,22 @@ def test_it_is_tried_at_once_and_then_ever_more_rarely(ups: list[str], tmp_path:
     assert give(DISKLESS).disk == "Inconsistent"
     assert give(DISKLESS) is DISKLESS
     assert ups == ["vol"]
-    note = tmp_path / "attached-vol"
+    note = tmp_path / "devices/vol/reattach-tried"
     then = time.time() - reattach_disk.wait_s(1) - 1
     os.utime(note, (then, then))
     give(DISKLESS)
     assert ups == ["vol"] * 2
     assert reattach_disk.wait_s(2) == 2 * reattach_disk.wait_s(1)
     assert reattach_disk.wait_s(10**6) == 3600
-    reattach_disk.forget(DEVICE)
-    reattach_disk.forget(DEVICE)
+    state_files.remove_device("vol")
+    state_files.remove_device("vol")
     give(DISKLESS)
     assert ups == ["vol"] * 3
 
 
 def test_old_tries_are_forgotten(ups: list[str], tmp_path: Path) -> None:
-    note = tmp_path / "attached-vol"
-    note.write_text("16")
+    note = tmp_path / "devices/vol/reattach-tried"
+    state_files.of_device("vol", "reattach-tried").write("16")
     then = time.time() - 7201
     os.utime(note, (then, then))
     give(DISKLESS)
@@ -117,13 +118,13 @@ def test_a_disk_that_still_fails_is_only_told_of(
     def refuse(*_: object) -> None:
         raise CommandError(Problem("SAN-CMD-003", "I/O error"))
 
-    monkeypatch.setattr(drbd, "up", refuse)
+    monkeypatch.setattr(drbdadm, "adjust", refuse)
     assert give(DISKLESS) is DISKLESS
     assert ups == []
 
 
-GONE = bcache.Seen("bcache0", False, Mode.NONE, True, 0, 0, 0)
-BESIDE = GONE._replace(has_flash=True, mode=Mode.WRITE_BACK)
+GONE = bcache.OriginState("bcache0", False, CacheMode.NONE, True, 0, 0, 0)
+BESIDE = GONE._replace(has_flash=True, mode=CacheMode.WRITE_BACK)
 
 
 def with_flash() -> Topology:
@@ -137,10 +138,10 @@ def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ups: list[str]) -> Pat
     """The note that what is on flash is right; whether it is there is told as DRBD attaches."""
     monkeypatch.setattr(reattach_disk, "load_topology", with_flash)
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path))
-    monkeypatch.setattr(flash_cache, "_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     found = tmp_path / "main.write-back"
     found.write_text("")
-    monkeypatch.setattr(drbd, "up", lambda _runner, _name: ups.append(str(found.exists())))
+    monkeypatch.setattr(drbdadm, "adjust", lambda _runner, _name: ups.append(str(found.exists())))
     return found
 
 
@@ -150,7 +151,7 @@ def note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ups: list[str]) -> Pat
 )
 @pytest.mark.usefixtures("note")
 def test_flash_that_is_gone_is_not_trusted_once_a_copy_is_filled_without_it(
-    ups: list[str], monkeypatch: pytest.MonkeyPatch, seen: bcache.Seen | None, is_kept: bool
+    ups: list[str], monkeypatch: pytest.MonkeyPatch, seen: bcache.OriginState | None, is_kept: bool
 ) -> None:
     monkeypatch.setattr(bcache, "observe", lambda _origin: seen)
     assert give(DISKLESS).disk == "Inconsistent"

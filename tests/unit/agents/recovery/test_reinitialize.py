@@ -9,10 +9,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.agents.recovery import reinitialize
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, loop
+from sanctl.drivers import drbdsetup, loop
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
 
@@ -47,12 +46,12 @@ def test_no_two_files_name_one_loop_device(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=(pool,)))
     monkeypatch.setattr(resource_file, "path_of", lambda name: str(tmp_path / f"{name}.res"))
-    monkeypatch.setattr(drbd, "down", lambda *_: step("down"))
+    monkeypatch.setattr(drbdsetup, "down", lambda *_: step("down"))
     monkeypatch.setattr(loop, "detach", detach)
-    monkeypatch.setattr(lost_writes, "clear", lambda *_: step("clear"))
+    monkeypatch.setattr(lost_writes, "clear_marker", lambda *_: step("clear"))
     monkeypatch.setattr(parts, "prepare_files", lambda *_: step("prepare"))
     monkeypatch.setattr(resource_file, "write", write)
     monkeypatch.setattr(resource_file, "bring_up", lambda *_: step("up"))
-    reinitialize.begin_anew(FakeRunner(), VOL)
+    reinitialize.reset(FakeRunner(), VOL)
     assert steps == ["down", "detach", "clear", "prepare", "up"]
     assert metadata_named() == ["/dev/loop2", "/dev/loop5"]

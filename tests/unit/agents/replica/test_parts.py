@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbd, loop, ram_cache
+from sanctl.drivers import backing_device, drbdsetup, loop, ram_cache
 from tests.fakes.runner import FakeRunner
 
 VOL = Device(
@@ -35,9 +35,9 @@ def test_metadata_is_made_in_no_file_that_was_left(
     monkeypatch.setattr(loop, "detach", lambda _path: None)
     monkeypatch.setattr(loop, "attach", attach)
     monkeypatch.setattr(loop, "grow", lambda *_: None)
-    monkeypatch.setattr(drbd, "observe", lambda *_: None)
-    monkeypatch.setattr(backing_device, "stand", lambda *_, over: None)
-    monkeypatch.setattr(ram_cache, "drop_parts", lambda *_: None)
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
+    monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
+    monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
     with held:
         parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
         assert held.read() == b"left" * 1024

@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd, loop, pool_files
+from sanctl.drivers import drbdadm, drbdsetup, loop, pool_files
 from sanctl.errors import CommandError
 from tests.fakes.runner import FakeRunner
 
@@ -21,24 +21,24 @@ VOL = Device(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "registry").mkdir()
-    monkeypatch.setattr(drbd, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
-    monkeypatch.setattr(drbd, "_REGISTRY", str(tmp_path / "registry"))
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path / "drbd.d"))
+    monkeypatch.setattr(drbdadm, "_REGISTRY", str(tmp_path / "registry"))
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(resource_file, "_INCLUDE", str(tmp_path / "sanctl.res"))
     return tmp_path
 
 
 def test_a_replica_of_an_older_release_gets_a_file_for_its_handlers(folder: Path) -> None:
-    resource_file.register(VOL)
+    resource_file.register_for_handlers(VOL)
     assert not (folder / "drbd.d").exists(), "it is not up"
     (folder / "drbd.d").mkdir()
     (folder / "drbd.d/vol.res").write_text("resource vol {\n")
-    resource_file.register(VOL)
+    resource_file.register_for_handlers(VOL)
     link = folder / "registry/drbd-minor-7.conf"
     assert link.resolve().read_text() == (
         f'include "/etc/drbd.d/global_common.conf";\ninclude "{folder}/drbd.d/vol.res";\n'
     )
-    resource_file.drop("vol")
+    resource_file.remove("vol")
     assert list((folder / "drbd.d").iterdir()) == []
 
 

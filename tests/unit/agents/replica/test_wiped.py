@@ -32,10 +32,10 @@ def test_only_what_was_told_and_is_gone(
     writes: int,
 ) -> None:
     done: list[object] = []
-    monkeypatch.setattr(attrd_cache, "listener", lambda: "7")
-    monkeypatch.setattr(attrd_cache, "is_settled", lambda name, to: is_settled and to == "7")
-    monkeypatch.setattr(attrd_cache, "words", lambda _: ["7", *published.split()])
-    monkeypatch.setattr(node_attributes, "write_all", done.append)
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
+    monkeypatch.setattr(attrd_cache, "must_be_in_cib", lambda name, to: is_settled and to == "7")
+    monkeypatch.setattr(attrd_cache, "published_fields", lambda _: ["7", *published.split()])
+    monkeypatch.setattr(node_attributes, "refresh", done.append)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     agent._have_written_again(noted)
     assert len(done) == writes

@@ -13,9 +13,17 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import scheduler, verify
-from sanctl.drivers import drbd
-from sanctl.model.resync_record import DONE, FAST, FULL, RUNNING, WIDENING, Resync, parse_running
-from sanctl.system import journal
+from sanctl.drivers import drbdsetup
+from sanctl.model.resync_record import (
+    DONE,
+    FAST,
+    FULL,
+    INVALIDATING,
+    RUNNING,
+    ResyncRecord,
+    parse_running,
+)
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 SIZE_KIB = 1 << 20
@@ -113,29 +121,29 @@ def here(
         nodes = ("n1", "n2")
         return Device(name, "a" * 32, 1 << 30, "", nodes, minor, (), words.get(name, ""))
 
-    monkeypatch.setattr(sync_policy, "known", known)
+    monkeypatch.setattr(sync_policy, "recorded_device", known)
     monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
     monkeypatch.setattr(replica_state, "publish", lambda *_, **__: None)
-    monkeypatch.setattr(replica_state, "is_news", lambda *_: False)
-    monkeypatch.setattr(verify, "attend", lambda *_: False)
+    monkeypatch.setattr(replica_state, "has_changed", lambda *_: False)
+    monkeypatch.setattr(verify, "track", lambda *_: False)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
-    monkeypatch.setattr(drbd, "is_loaded", lambda: True)
-    monkeypatch.setattr(drbd, "advances", dict)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbdsetup, "sync_progress", dict)
     monkeypatch.setattr(scheduler, "_PARTING_S", 0.0)
-    monkeypatch.setattr(scheduler, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     return tmp_path
 
 
-def note(here: Path, name: str) -> Resync:
-    latest = Resync.parse((here / f"{name}.sync").read_text())
+def note(here: Path, name: str) -> ResyncRecord:
+    latest = ResyncRecord.parse((here / f"{name}.sync").read_text())
     assert latest is not None
     return latest
 
 
 def test_what_ran_and_why_and_what_it_moved(here: Path, clock: list[float]) -> None:
     node = Node({"vm0": 1000})
-    company = scheduler.Company(node)
+    company = scheduler.ResyncScheduler(node)
     assert company.look()
     assert note(here, "vm0")[:3] == (FAST, "0% is marked", RUNNING)
     (told,) = parse_running(node.told)
@@ -144,7 +152,7 @@ def test_what_ran_and_why_and_what_it_moved(here: Path, clock: list[float]) -> N
     clock[0] += 4
     company.look()
     (told,) = parse_running(node.told)
-    assert (told.left_kib, told.total_kib, told.rate_kib, told.left_s) == (400, 1000, 150, 3)
+    assert (told.left_kib, told.total_kib, told.rate_kib_s, told.left_s) == (400, 1000, 150, 3)
     node.left["vm0"] = 0
     clock[0] += 4
     assert not company.look()
@@ -156,23 +164,23 @@ def test_what_ran_and_why_and_what_it_moved(here: Path, clock: list[float]) -> N
 
 def test_what_came_is_counted_over_deaths_and_connections(here: Path) -> None:
     node = Node({"vm0": 1000})
-    scheduler.Company(node).look()
+    scheduler.ResyncScheduler(node).look()
     node.received, node.left["vm0"] = 400, 700
-    scheduler.Company(node).look()
+    scheduler.ResyncScheduler(node).look()
     # Another connection, which counts anew.
     node.received, node.left["vm0"] = 50, 650
-    company = scheduler.Company(node)
+    company = scheduler.ResyncScheduler(node)
     company.look()
     node.received, node.left["vm0"] = 700, 0
     company.look()
     assert note(here, "vm0").received_kib == 300 + 700
-    assert not (here / "resync-vm0").exists()
+    assert not (here / "devices/vm0/resync-received").exists()
 
 
 def test_one_after_the_other(here: Path, words: dict[str, str]) -> None:
     words["vm2"] = "priority=90"
     node = Node({"vm0": 500, "vm1": 100, "vm2": 900})
-    company = scheduler.Company(node)
+    company = scheduler.ResyncScheduler(node)
     company.look()
     assert node.held == {"vm0", "vm1"}
     assert {(r.device, r.waits) for r in parse_running(node.told)} == {
@@ -190,7 +198,7 @@ def test_one_after_the_other(here: Path, words: dict[str, str]) -> None:
 
 def test_nobody_waits_for_one_that_is_stuck(clock: list[float]) -> None:
     node = Node({"vm0": 500, "vm1": 100})
-    company = scheduler.Company(node)
+    company = scheduler.ResyncScheduler(node)
     company.look()
     assert node.held == {"vm0"}
     clock[0] += 16
@@ -205,11 +213,11 @@ def test_nobody_waits_for_one_that_is_stuck(clock: list[float]) -> None:
 def test_what_was_held_back_by_one_that_died_is_let_go() -> None:
     node = Node({"vm0": 500})
     node.held.add("vm0")
-    scheduler.Company(node).look()
+    scheduler.ResyncScheduler(node).look()
     assert node.held == set()
     node.left["vm0"] = 0
     node.held.add("vm0")
-    scheduler.Company(node).look()
+    scheduler.ResyncScheduler(node).look()
     assert node.held == set()
 
 
@@ -218,7 +226,7 @@ def test_all_of_a_target_is_sent_where_the_policy_says_so(
 ) -> None:
     words["vm0"] = "full-above=10"
     node = Node({"vm0": SIZE_KIB // 5})
-    company = scheduler.Company(node)
+    company = scheduler.ResyncScheduler(node)
     company.look()
     assert node.acts == [
         "pause-sync 0",
@@ -231,7 +239,7 @@ def test_all_of_a_target_is_sent_where_the_policy_says_so(
     assert (latest.kind, latest.stage, latest.changed_kib) == (FULL, RUNNING, SIZE_KIB // 5)
     # And not again, though more than the limit differs still.
     company.look()
-    scheduler.Company(node).look()
+    scheduler.ResyncScheduler(node).look()
     assert len(node.acts) == 5
 
 
@@ -239,7 +247,7 @@ def test_a_replica_that_became_good_meanwhile_stays_good(here: Path, words: dict
     words["vm0"] = "full-above=10"
     node = Node({"vm0": SIZE_KIB // 5})
     node.ends_when_held.add("vm0")
-    company = scheduler.Company(node)
+    company = scheduler.ResyncScheduler(node)
     company.look()
     assert node.acts == ["pause-sync 0", "adjust vm0", "resume-sync 0"]
     company.look()
@@ -251,8 +259,8 @@ def test_the_next_one_finishes_what_one_that_died_has_begun(here: Path) -> None:
     node = Node({"vm0": 500})
     node.alone.add("vm0")
     node.held.add("vm0")
-    (here / "vm0.sync").write_text(str(Resync(FULL, "why", WIDENING, 5, 0, 500)))
-    company = scheduler.Company(node)
+    (here / "vm0.sync").write_text(str(ResyncRecord(FULL, "why", INVALIDATING, 5, 0, 500)))
+    company = scheduler.ResyncScheduler(node)
     assert company.look()
     assert node.alone == set()
     assert node.left["vm0"] == SIZE_KIB
@@ -263,15 +271,15 @@ def test_the_next_one_finishes_what_one_that_died_has_begun(here: Path) -> None:
 def test_a_good_replica_that_stands_alone_is_only_connected(here: Path) -> None:
     node = Node({"vm0": 0})
     node.alone.add("vm0")
-    (here / "vm0.sync").write_text(str(Resync(FULL, "why", WIDENING, 5, 0, 500)))
-    scheduler.Company(node).look()
+    (here / "vm0.sync").write_text(str(ResyncRecord(FULL, "why", INVALIDATING, 5, 0, 500)))
+    scheduler.ResyncScheduler(node).look()
     assert node.acts[:2] == ["pause-sync 0", "adjust vm0"]
 
 
 def test_hours(here: Path, words: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     words["vm0"] = "window=22-06"
     node = Node({"vm0": 500})
-    company = scheduler.Company(node)
+    company = scheduler.ResyncScheduler(node)
     at = time.localtime()
     noon = type(at)((*at[:3], 12, *at[4:]))
     monkeypatch.setattr(time, "localtime", lambda: noon)

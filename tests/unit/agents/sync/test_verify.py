@@ -14,11 +14,11 @@ import pytest
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import drbd, kernel_log
+from sanctl.drivers import drbdadm, drbdsetup, kernel_log
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.model.verify_result import Verification
-from sanctl.system import journal
+from sanctl.model.verify_result import VerifyResult
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 NOW = int(time.time())
@@ -61,18 +61,18 @@ class Node(FakeRunner):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(verify, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"nodename": "n1"}))
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    monkeypatch.setattr(drbd, "generation", lambda: 8)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
     monkeypatch.setattr(kernel_log, "newest", lambda: 5)
     monkeypatch.setattr(kernel_log, "records", lambda: iter(LOG))
     return tmp_path
 
 
-def latest(here: Path) -> Verification:
-    found = Verification.parse((here / "vm1.verify").read_text().splitlines()[-1])
+def latest(here: Path) -> VerifyResult:
+    found = VerifyResult.parse((here / "vm1.verify").read_text().splitlines()[-1])
     assert found is not None
     return found
 
@@ -83,9 +83,9 @@ def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None
     assert not verify.begin(node, ordered, ACTIVE)
     assert node.acts == ["drbdsetup verify 3"]
     going = ACTIVE._replace(peers=(PEER._replace(replication="VerifyS"),))
-    assert verify.attend(node, ordered, going)
+    assert verify.track(node, ordered, going)
     ended = ACTIVE._replace(peers=(PEER._replace(out_of_sync_kib=12),))
-    assert not verify.attend(node, ordered, ended)
+    assert not verify.track(node, ordered, ended)
     told = latest(here)
     assert (told.result, told.found_kib) == ("differs", 12)
     # Of this device, and found by this verify.
@@ -107,8 +107,8 @@ def test_an_order_is_followed_once_and_what_differs_is_named(here: Path) -> None
 def test_who_serves_after_a_move_does_not_compare_again(
     here: Path, result: str, number: int, is_begun: bool
 ) -> None:
-    told = Verification(number, result, NOW - 9, NOW - 3, 0)
-    node = Node(told.shown)
+    told = VerifyResult(number, result, NOW - 9, NOW - 3, 0)
+    node = Node(told.published)
     assert verify.begin(node, device(str(NOW)), ACTIVE) is is_begun
     if not is_begun:
         asked = len(node.calls)
@@ -118,8 +118,8 @@ def test_who_serves_after_a_move_does_not_compare_again(
 
 
 def test_differences_that_are_to_be_repaired_are_looked_for_again(here: Path) -> None:
-    told = Verification(NOW, "differs", NOW - 9, NOW - 3, 8)
-    assert verify.begin(Node(told.shown), device(f"{NOW}:repair"), ACTIVE)
+    told = VerifyResult(NOW, "differs", NOW - 9, NOW - 3, 8)
+    assert verify.begin(Node(told.published), device(f"{NOW}:repair"), ACTIVE)
     assert latest(here).result == "running"
 
 
@@ -127,7 +127,7 @@ def test_a_verify_that_lost_contact_says_nothing_of_the_copies(here: Path) -> No
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
     gone = PEER._replace(connection="Connecting", replication="Off", disk="DUnknown")
-    verify.attend(node, ordered, ACTIVE._replace(peers=(gone,)))
+    verify.track(node, ordered, ACTIVE._replace(peers=(gone,)))
     assert latest(here).result == "interrupted"
 
 
@@ -142,7 +142,7 @@ def not_at_its_end(monkeypatch: pytest.MonkeyPatch, here: Path, how: str) -> Non
     elif how == "another peer's":
         broken_off += [(10, "drbd vm1/0 drbd3 n3: Online verify done (total 1 sec)")]
     elif how == "the node crashed":
-        (here / "verify-vm1").unlink()
+        (here / "devices/vm1/verify-position").unlink()
         return
     monkeypatch.setattr(kernel_log, "records", lambda: iter(broken_off))
 
@@ -155,7 +155,7 @@ def test_copies_in_sync_are_not_the_same_before_drbd_says_so(
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
     not_at_its_end(monkeypatch, here, how)
-    assert not verify.attend(node, ordered, ACTIVE)
+    assert not verify.track(node, ordered, ACTIVE)
     assert latest(here).result == "interrupted"
 
 
@@ -170,7 +170,7 @@ def test_what_is_refused_leaves_the_end_of_the_one_before(
     with pytest.raises(CommandError):
         verify.begin(node, device(str(NOW)), ACTIVE)
     node.answer = node._answer
-    verify.attend(node, ordered, ACTIVE)
+    verify.track(node, ordered, ACTIVE)
     assert latest(here).result == "same"
 
 
@@ -180,15 +180,15 @@ def test_one_that_was_begun_after_the_look_has_not_ended(
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
     going = ACTIVE._replace(peers=(PEER._replace(replication="VerifyS"),))
-    monkeypatch.setattr(drbd, "observe", lambda *_: going)
-    assert verify.attend(node, ordered, ACTIVE)
+    monkeypatch.setattr(drbdsetup, "observe", lambda *_: going)
+    assert verify.track(node, ordered, ACTIVE)
     assert latest(here).result == "running"
 
 
 def test_copies_that_are_the_same(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     verify.begin(node, ordered, ACTIVE)
-    verify.attend(node, ordered, ACTIVE)
+    verify.track(node, ordered, ACTIVE)
     assert (latest(here).result, latest(here).ranges) == ("same", ())
 
 
@@ -213,15 +213,15 @@ def test_a_schedule_is_followed(monkeypatch: pytest.MonkeyPatch, here: Path) -> 
 def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
     number = NOW - 60
     ordered = device(f"{number}:repair")
-    node = Node(Verification(number, "differs", 1, 2, 8).shown)
-    assert verify.attend(node, ordered, standby())
+    node = Node(VerifyResult(number, "differs", 1, 2, 8).published)
+    assert verify.track(node, ordered, standby())
     assert node.acts == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
     assert latest(here).result == "repairing"
     # Not again while it lasts, and not again when it is over.
-    assert verify.attend(node, ordered, standby(replication="SyncTarget"))
-    assert not verify.attend(node, ordered, standby(kib=0))
+    assert verify.track(node, ordered, standby(replication="SyncTarget"))
+    assert not verify.track(node, ordered, standby(kib=0))
     assert latest(here).result == "repaired"
-    assert not verify.attend(node, ordered, standby())
+    assert not verify.track(node, ordered, standby())
     assert len(node.acts) == 2
 
 
@@ -236,10 +236,10 @@ def test_the_standby_repairs_what_this_order_found(here: Path) -> None:
 def test_a_repair_that_is_no_longer_to_be_made_is_over(
     here: Path, order: str, state: ResourceState
 ) -> None:
-    node = Node(Verification(NOW - 60, "differs", 1, 2, 8).shown)
-    verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    node = Node(VerifyResult(NOW - 60, "differs", 1, 2, 8).published)
+    verify.track(node, device(f"{NOW - 60}:repair"), standby())
     acts = len(node.acts)
-    assert not verify.attend(node, device(order), state)
+    assert not verify.track(node, device(order), state)
     assert latest(here).result == "interrupted" and len(node.acts) == acts
 
 
@@ -256,14 +256,14 @@ def test_a_repair_that_is_no_longer_to_be_made_is_over(
 )
 def test_nothing_else_is_repaired(order: str, told: str, state: ResourceState) -> None:
     number = int(order.partition(":")[0])
-    node = Node(Verification(number, told, 1, 2, 8).shown)
-    verify.attend(node, device(order), state)
+    node = Node(VerifyResult(number, told, 1, 2, 8).published)
+    verify.track(node, device(order), state)
     assert node.acts == []
 
 
 def test_the_word_of_another_order_does_not_count() -> None:
-    node = Node(Verification(NOW - 500, "differs", 1, 2, 8).shown)
-    verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+    node = Node(VerifyResult(NOW - 500, "differs", 1, 2, 8).published)
+    verify.track(node, device(f"{NOW - 60}:repair"), standby())
     assert node.acts == []
 
 
@@ -271,10 +271,10 @@ def test_the_connection_comes_back_whatever_happens(monkeypatch: pytest.MonkeyPa
     def fails(*_: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(drbd, "disconnect", fails)
-    node = Node(Verification(NOW - 60, "differs", 1, 2, 8).shown)
+    monkeypatch.setattr(drbdadm, "disconnect", fails)
+    node = Node(VerifyResult(NOW - 60, "differs", 1, 2, 8).published)
     with pytest.raises(OSError, match="no more"):
-        verify.attend(node, device(f"{NOW - 60}:repair"), standby())
+        verify.track(node, device(f"{NOW - 60}:repair"), standby())
     assert node.acts == ["drbdadm adjust vm1"]
 
 
@@ -283,7 +283,7 @@ def test_the_connection_comes_back_whatever_happens(monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def nine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbd, "generation", lambda: 9)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
 
 
 def several(**changed: PeerState) -> ResourceState:
@@ -309,16 +309,16 @@ def did(node: Node) -> list[str]:
 def test_of_several_each_is_compared(here: Path) -> None:
     node, ordered = Node(), device(str(NOW))
     assert verify.begin(node, ordered, several())
-    assert verify.attend(node, ordered, several(n2=peer(1, replication="VerifyS")))
-    assert verify.attend(node, ordered, several(n2=peer(1, out_of_sync_kib=4)))
+    assert verify.track(node, ordered, several(n2=peer(1, replication="VerifyS")))
+    assert verify.track(node, ordered, several(n2=peer(1, out_of_sync_kib=4)))
     assert latest(here).result == "running"
     # What the first comparison found may be forgotten by the second: it was written down.
-    assert not verify.attend(node, ordered, several(n3=peer(2, out_of_sync_kib=8)))
+    assert not verify.track(node, ordered, several(n3=peer(2, out_of_sync_kib=8)))
     assert did(node) == COMPARE
     told = latest(here)
     assert (told.result, told.found_kib) == ("differs", 12)
     assert told.ranges == ("8192+8192", "524288+4096")
-    assert not verify.attend(node, ordered, several())
+    assert not verify.track(node, ordered, several())
 
 
 @pytest.mark.usefixtures("nine")
@@ -327,15 +327,15 @@ def test_of_several_each_is_repaired_before_the_next_is_compared(here: Path) -> 
     node, ordered = Node(), device(f"{number}:repair")
     verify.begin(node, ordered, several())
     found = several(n2=peer(1, out_of_sync_kib=4))
-    assert verify.attend(node, ordered, found)
+    assert verify.track(node, ordered, found)
     assert latest(here).result == "repairing"
     # Not asked twice, and the next one waits.
-    assert verify.attend(node, ordered, found)
-    assert verify.attend(node, ordered, several(n2=peer(1, replication="SyncSource")))
+    assert verify.track(node, ordered, found)
+    assert verify.track(node, ordered, several(n2=peer(1, replication="SyncSource")))
     assert did(node)[1:] == ["drbdsetup invalidate-remote vm1 1 0 --reset-bitmap=no"]
-    assert verify.attend(node, ordered, several())
+    assert verify.track(node, ordered, several())
     assert did(node)[2:] == COMPARE[1:]
-    assert not verify.attend(node, ordered, several())
+    assert not verify.track(node, ordered, several())
     assert (latest(here).result, latest(here).found_kib) == ("repaired", 4)
 
 
@@ -346,9 +346,9 @@ def test_of_several_one_that_is_gone_ends_it(here: Path, is_marked: bool) -> Non
     verify.begin(node, ordered, several())
     state = several(n2=peer(1, connection="Connecting", replication="Off"))
     if not is_marked:  # the node was started anew
-        (here / "verify-vm1").unlink()
+        (here / "devices/vm1/verify-position").unlink()
         state = several()
-    assert not verify.attend(node, ordered, state)
+    assert not verify.track(node, ordered, state)
     assert latest(here).result == "interrupted"
 
 
@@ -360,7 +360,7 @@ def test_of_several_copies_in_sync_are_not_the_same_before_drbd_says_so(
     node, ordered = Node(), device(f"{NOW}:repair")
     verify.begin(node, ordered, several())
     not_at_its_end(monkeypatch, here, how)
-    assert not verify.attend(node, ordered, several())
+    assert not verify.track(node, ordered, several())
     assert latest(here).result == "interrupted"
 
 
@@ -370,7 +370,7 @@ def test_of_several_who_serves_no_more_sends_nothing(here: Path) -> None:
     node, ordered = Node(), device(f"{NOW}:repair")
     verify.begin(node, ordered, several())
     moved = several(n2=peer(1, role="Primary", out_of_sync_kib=4))._replace(role="Secondary")
-    assert not verify.attend(node, ordered, moved)
+    assert not verify.track(node, ordered, moved)
     assert latest(here).result == "interrupted"
     assert did(node) == COMPARE[:1]
 
@@ -379,5 +379,5 @@ def test_of_several_who_serves_no_more_sends_nothing(here: Path) -> None:
 def test_a_standby_of_several_does_nothing(here: Path) -> None:
     node, ordered = Node(), device(f"{NOW}:repair")
     assert not verify.begin(node, ordered, standby())
-    assert not verify.attend(node, ordered, standby())
+    assert not verify.track(node, ordered, standby())
     assert did(node) == []

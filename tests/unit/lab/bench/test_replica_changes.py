@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The course of `sanctl bench levels`, in words of `sanctl device replicas`."""
+"""The commands that `sanctl bench levels` makes of its course of replica counts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a survivor flushed, read from its journal."""
+"""The bytes and seconds of a flush, read from the survivor's journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_first_flush_since_then_counts() -> None:
     assert standby_loss.find_flush(entries, "vol1", 10.0) == (4096, 1.25)
 
 
-def test_a_kernel_that_does_not_count_pages_tells_nothing() -> None:
+def test_a_kernel_that_does_not_count_pages_has_no_flush() -> None:
     assert standby_loss.find_flush([entry(20.0, FLUSHED)], "vol1", 10.0) is None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The choice of faults: repeatable, complete, and within what the lab has."""
+"""The choice of faults: repeatable from a seed, complete, within the laboratory's nodes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sanctl.lab.chaos import fault_choice
 from sanctl.lab.chaos.fault import (
     AgentKilled,
+    DaemonKilled,
     DuringResync,
     Fault,
-    Kill,
     Partition,
     PowerCut,
     Reboot,
@@ -23,19 +23,19 @@ from sanctl.lab.chaos.fault import (
     resolve,
 )
 from sanctl.lab.chaos.fault_choice import (
+    FAULT_LISTS,
     MEMBERSHIP,
-    SCENARIOS,
-    Shape,
+    NodesByRole,
     bipartitions,
     each_kind,
     quick,
     random_faults,
 )
 
-THREE = Shape(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1", "i2"))
-TWO = Shape(storage=("n1", "n2"), witnesses=(), hosts=("i1",))
-VOTER = Shape(storage=("n1", "n2"), witnesses=(), hosts=("i1",), voters=("q1",))
-SHAPES = pytest.mark.parametrize("shape", [THREE, TWO], ids=["witness", "two"])
+THREE = NodesByRole(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1", "i2"))
+TWO = NodesByRole(storage=("n1", "n2"), witnesses=(), hosts=("i1",))
+VOTER = NodesByRole(storage=("n1", "n2"), witnesses=(), hosts=("i1",), qnetd_hosts=("q1",))
+ROLES = pytest.mark.parametrize("roles", [THREE, TWO], ids=["witness", "two"])
 NAMES = {"active": "n2", "standby": "n1", "witness": "n3"}
 
 
@@ -50,32 +50,32 @@ def test_another_seed_chooses_others() -> None:
     assert random_faults(THREE, 1, 20) != random_faults(THREE, 2, 20)
 
 
-@SHAPES
-def test_a_hundred_faults_are_of_every_kind(shape: Shape) -> None:
-    kinds = {type(fault) for fault in random_faults(shape, 7, 100)}
+@ROLES
+def test_a_hundred_faults_are_of_every_kind(roles: NodesByRole) -> None:
+    kinds = {type(fault) for fault in random_faults(roles, 7, 100)}
     assert kinds == set(Fault.__args__)
 
 
-@SHAPES
+@ROLES
 @given(seed=st.integers(0, 10**6))
-def test_random_faults_stay_within_the_lab(shape: Shape, seed: int) -> None:
-    everyone = {*shape.cluster, *shape.hosts}
-    for fault in random_faults(shape, seed, 10):
+def test_random_faults_stay_within_the_lab(roles: NodesByRole, seed: int) -> None:
+    everyone = {*roles.cluster, *roles.hosts}
+    for fault in random_faults(roles, seed, 10):
         assert set(nodes_of(fault)) <= everyone
         assert describe(fault)
         assert as_json(fault)["kind"] == type(fault).__name__
 
 
-@SHAPES
-def test_each_kind_is_each_kind(shape: Shape) -> None:
-    assert {type(fault) for fault in each_kind(shape)} >= set(Fault.__args__) - {PowerCut}
-    assert any(isinstance(f, PowerCut | DuringResync) for f in each_kind(shape))
+@ROLES
+def test_each_kind_is_each_kind(roles: NodesByRole) -> None:
+    assert {type(fault) for fault in each_kind(roles)} >= set(Fault.__args__) - {PowerCut}
+    assert any(isinstance(f, PowerCut | DuringResync) for f in each_kind(roles))
 
 
-@SHAPES
-def test_the_quick_ones_come_first_and_cut_no_power(shape: Shape) -> None:
-    faults = quick(shape)
-    assert each_kind(shape)[: len(faults)] == faults
+@ROLES
+def test_the_quick_ones_come_first_and_cut_no_power(roles: NodesByRole) -> None:
+    faults = quick(roles)
+    assert each_kind(roles)[: len(faults)] == faults
     assert not [f for f in faults if isinstance(f, PowerCut | DuringResync | Reboot | AgentKilled)]
     # A cut of all that carries the membership ends in a fencing.
     cuts = [set(fault.networks) for fault in faults if isinstance(fault, Partition)]
@@ -83,10 +83,10 @@ def test_the_quick_ones_come_first_and_cut_no_power(shape: Shape) -> None:
     assert not [networks for networks in cuts if networks >= set(MEMBERSHIP)]
 
 
-@SHAPES
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenarios_name_only_what_can_be_resolved(shape: Shape, name: str) -> None:
-    faults = SCENARIOS[name](shape)
+@ROLES
+@pytest.mark.parametrize("name", FAULT_LISTS)
+def test_scenarios_name_only_what_can_be_resolved(roles: NodesByRole, name: str) -> None:
+    faults = FAULT_LISTS[name](roles)
     assert faults and len(faults) == len(set(faults))
     for fault in faults:
         there = resolve(fault, NAMES)
@@ -135,12 +135,14 @@ def test_resolve_reaches_into_a_double_fault() -> None:
     )
 
 
-def test_who_only_votes_is_divided_from_the_others_too() -> None:
-    faults = [fault for fault in SCENARIOS["partitions"](VOTER) if isinstance(fault, Partition)]
+def test_the_quorum_devices_host_is_divided_from_the_others_too() -> None:
+    faults = [fault for fault in FAULT_LISTS["partitions"](VOTER) if isinstance(fault, Partition)]
     sides = {(fault.side, fault.networks) for fault in faults}
     assert len(faults) == len(sides) == 11
     assert (("q1",), ("hb",)) in sides
     assert {side for side, networks in sides if networks == ("sync", "hb")} == {("n1",), ("n2",)}
-    killed = [(f.node, f.daemon) for f in SCENARIOS["daemons"](VOTER) if isinstance(f, Kill)]
+    killed = [
+        (f.node, f.daemon) for f in FAULT_LISTS["daemons"](VOTER) if isinstance(f, DaemonKilled)
+    ]
     assert ("q1", "corosync-qnetd") in killed and ("active", "corosync-qdevice") in killed
-    assert not any("qdevice" in str(fault) for fault in SCENARIOS["daemons"](THREE))
+    assert not any("qdevice" in str(fault) for fault in FAULT_LISTS["daemons"](THREE))

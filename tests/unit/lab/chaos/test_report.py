@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a run leaves: the page, the table of partitions, the timeline."""
+"""summary.md, the partition table and timeline.txt of a chaos run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from sanctl.lab.chaos import matrix, report
-from sanctl.lab.chaos.fault import Fault, Kill, Partition
-from sanctl.lab.chaos.fault_choice import Shape
-from sanctl.lab.chaos.run import Step
+from sanctl.lab.chaos import partition_table, report
+from sanctl.lab.chaos.fault import DaemonKilled, Fault, Partition
+from sanctl.lab.chaos.fault_choice import NodesByRole
+from sanctl.lab.chaos.fault_runner import FaultResult
 from sanctl.lab.measure.ledger_latency import Pause
 
-SHAPE = Shape(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1",))
+SHAPE = NodesByRole(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1",))
 
 
-def step(
-    number: int, fault: Fault, *problems: str, seconds: float = 2.0, whole: bool = True
-) -> Step:
+def result(
+    number: int, fault: Fault, *problems: str, seconds: float = 2.0, recovered: bool = True
+) -> FaultResult:
     pause = Pause(longest_gap_s=seconds, gap_began_wall_s=0.0, longest_write_s=1.0, errors=0)
-    return Step(
+    return FaultResult(
         number=number,
         fault=fault,
         began_s=100.0 * number,
         undone_s=100.0 * number + 10,
-        whole_s=100.0 * number + 40 if whole else 0.0,
+        recovered_s=100.0 * number + 40 if recovered else 0.0,
         ended_s=100.0 * number + 60,
         pauses={"i1 vol": pause},
         checks={"vol": {"lost": 0, "acknowledged": 500}},
@@ -36,20 +36,22 @@ def step(
     )
 
 
-GOOD = step(1, Partition(networks=("sync", "hb"), side=("n1",)), seconds=9.3)
-BAD = step(2, Kill(node="n1", daemon="corosync"), "vol: Primary on n1 and n2", whole=False)
+GOOD = result(1, Partition(networks=("sync", "hb"), side=("n1",)), seconds=9.3)
+BAD = result(
+    2, DaemonKilled(node="n1", daemon="corosync"), "vol: Primary on n1 and n2", recovered=False
+)
 
 
 def page() -> str:
     return report.summary([GOOD, BAD], title="T", repeat="again", wanted=3, acknowledged=500)
 
 
-def test_the_page_tells_each_fault_with_each_pause() -> None:
+def test_the_page_shows_each_fault_with_each_pause() -> None:
     assert "| 1 | sync and hb: n1 cut off from all others | 9.3 s | n1 | 30 s | ok |" in page()
     assert "| 2 | kill -9 of corosync on n1 | 2.0 s | n1 | never | **problem** |" in page()
 
 
-def test_the_page_tells_how_to_repeat_it_and_what_broke() -> None:
+def test_the_page_shows_how_to_repeat_it_and_what_broke() -> None:
     assert "`again`" in page()
     assert "2 of 3 faults" in page() and "1 with a problem" in page()
     assert "  * vol: Primary on n1 and n2" in page()
@@ -61,15 +63,15 @@ def test_a_page_of_nothing_says_so() -> None:
 
 def test_the_folder_can_be_read_back(tmp_path: Path) -> None:
     report.write(tmp_path / "run", [GOOD, BAD], page())
-    steps = json.loads((tmp_path / "run" / "steps.json").read_text())
-    assert [each["fault"]["kind"] for each in steps] == ["Partition", "Kill"]
+    results = json.loads((tmp_path / "run" / "steps.json").read_text())
+    assert [each["fault"]["kind"] for each in results] == ["Partition", "DaemonKilled"]
     lines = (tmp_path / "run" / "timeline.txt").read_text().splitlines()
     assert [line for line in lines if "PROBLEM" in line] == [lines[-1]]
 
 
 def test_the_table_of_partitions_has_a_row_for_each() -> None:
-    everything = step(3, Partition(networks=("iscsi", "sync", "hb"), side=("n3",)))
-    text = matrix.table([GOOD, BAD, everything], shape=SHAPE, strategy="node-majority")
+    everything = result(3, Partition(networks=("iscsi", "sync", "hb"), side=("n3",)))
+    text = partition_table.table([GOOD, BAD, everything], roles=SHAPE, strategy="node-majority")
     rows = [line for line in text.splitlines() if line.startswith(("| n1", "| n3"))]
     assert rows[0].startswith(
         "| n1 | sync and heartbeat | n1 | n2 | n1 | n1 n3 | 9.3 s | 0 | 0 | 30 s |"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The demo's waits end, say what they saw, and its readers understand what the tools print."""
+"""wait_for and the readers of drbdsetup, iscsiadm and journal output."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.lab.harness import collect, failover
-from sanctl.lab.harness.initiator import Host
-from sanctl.lab.harness.lab_session import Bed, wait_for
-from sanctl.lab.measure.timeline import Event, Mark
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.measure.timeline import Event, Milestone
 from sanctl.system.runner import CommandResult
 
 
@@ -30,8 +30,8 @@ class StubBed:
         return CommandResult((node, script), 0, self.stdout, "", 0.0)
 
 
-def answering(stdout: str) -> Bed:
-    return cast(Bed, StubBed(stdout))
+def answering(stdout: str) -> LabSession:
+    return cast(LabSession, StubBed(stdout))
 
 
 def test_a_wait_returns_what_it_found() -> None:
@@ -39,7 +39,7 @@ def test_a_wait_returns_what_it_found() -> None:
     assert wait_for("it", lambda: next(answers), within_s=5, every_s=0) == "there"
 
 
-def test_a_wait_that_runs_out_tells_what_it_saw_last() -> None:
+def test_a_wait_that_runs_out_reports_the_last_value() -> None:
     def look() -> Any:
         raise CommandError(Problem("SAN-CMD-003", "ssh: no route"))
 
@@ -47,13 +47,13 @@ def test_a_wait_that_runs_out_tells_what_it_saw_last() -> None:
         wait_for("the node", look, within_s=0, every_s=0)
 
 
-def test_sessions_are_told_by_portal_and_only_the_targets_own() -> None:
+def test_sessions_are_listed_by_portal_and_only_the_targets_own() -> None:
     text = (
         "tcp: [1] 10.77.1.1:3260,1 iqn.2026-11.net.example:lab.vol0 (non-flash)\n"
         "tcp: [4] 10.77.1.2:3260,2 iqn.2026-11.net.example:lab.vol0 (non-flash)\n"
         "tcp: [5] 10.77.1.2:3260,2 iqn.2026-11.net.example:lab.vol01 (non-flash)\n"
     )
-    host = Host(answering(text), "i1")
+    host = Initiator(answering(text), "i1")
     assert host.sessions("iqn.2026-11.net.example:lab.vol0") == {"10.77.1.1": "1", "10.77.1.2": "4"}
 
 
@@ -84,12 +84,12 @@ def test_sessions_are_told_by_portal_and_only_the_targets_own() -> None:
     ids=["in-sync", "syncing", "away", "alone"],
 )
 def test_in_sync_takes_both_replicas(text: str, is_in_sync: bool) -> None:
-    assert collect.in_sync(answering(text), "n1", "vol0") is is_in_sync
+    assert collect.is_in_sync(answering(text), "n1", "vol0") is is_in_sync
 
 
 def test_the_minor_is_read_from_drbd() -> None:
     text = "exists device name:vol0 volume:0 minor:7 disk:UpToDate\n"
-    assert collect.minor(answering(text), "n1", "vol0") == 7
+    assert collect.drbd_minor(answering(text), "n1", "vol0") == 7
 
 
 def test_the_activity_logs_size_is_the_configured_one() -> None:
@@ -105,7 +105,7 @@ def test_the_activity_logs_size_is_the_configured_one() -> None:
 def test_only_a_fencing_before_the_takeover_counts(
     fenced_s: float | None, promoted_s: float, is_right: bool
 ) -> None:
-    events = [Event(mark=Mark.PROMOTE_END, at_s=promoted_s, node="n2")]
+    events = [Event(mark=Milestone.PROMOTE_END, at_s=promoted_s, node="n2")]
     if fenced_s is not None:
-        events.append(Event(mark=Mark.FENCING_DONE, at_s=fenced_s, node="n2"))
+        events.append(Event(mark=Milestone.FENCING_DONE, at_s=fenced_s, node="n2"))
     assert failover._was_fenced_first(events, 10.0) is is_right

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The laboratory takes its packages from where its host takes them."""
+"""The choice of a Debian mirror from apt's own configuration."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ APT::Architecture "amd64";
 
 
 def test_the_release_itself_is_chosen_and_no_other_vendor() -> None:
-    assert apt.choose(TARGETS, "bookworm") == (
+    assert apt.choose_mirror(TARGETS, "bookworm") == (
         "http://mirror.example/debian",
         "/etc/apt/sources.list.d/debian.sources",
     )
 
 
 def test_a_host_without_that_release_has_no_mirror() -> None:
-    assert apt.choose(TARGETS, "trixie") is None
-    assert apt.choose("", "trixie") is None
+    assert apt.choose_mirror(TARGETS, "trixie") is None
+    assert apt.choose_mirror("", "trixie") is None
 
 
 def test_what_apt_needs_to_reach_its_mirror_is_handed_on() -> None:
-    assert apt.handed_on_options(SETTINGS) == (
+    assert apt.inherited_options(SETTINGS) == (
         'Acquire::Check-Valid-Until "false";',
         'Acquire::http::Proxy "http://proxy.example:3128";',
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command line's refusals that need neither root nor a laboratory."""
+"""Usage errors of `sanctl lab` that need neither root nor a laboratory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_networks_are_known_by_their_names(network: str) -> None:
     assert "'elsewhere'" in str(CliRunner().invoke(commands.lab, argv).exception)
 
 
-def test_kernel_check_tells_what_is_missing_and_why(tmp_path: Path) -> None:
+def test_kernel_check_reports_what_is_missing_and_why(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("CONFIG_MODULES=y\n")
     result = CliRunner().invoke(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is put into the nodes."""
+"""The files, packages and units of a node."""
 
 from __future__ import annotations
 

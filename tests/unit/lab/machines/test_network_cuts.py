@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Cuts: who no longer hears whom, and the packet filters that see to it."""
+"""Cuts between nodes, and the BPF filters that drop the packets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def frame_from(node: NodeSpec, network: Network) -> bytes:
     return bytes(6) + bytes.fromhex(node.mac(network).replace(":", "")) + bytes(50)
 
 
-def test_a_total_cut_drops_its_sender_and_nobody_else() -> None:
+def test_a_total_cut_drops_its_sender_and_no_other() -> None:
     program = bytecode(N1, Network.SYNC, 100)
     assert not passes(program, frame_from(N1, Network.SYNC), 2**32 - 1)
     assert passes(program, frame_from(N2, Network.SYNC), 0)

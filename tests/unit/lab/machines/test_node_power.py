@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a node is started."""
+"""A node's kernel arguments, the files of a laboratory, its bridges and links."""
 
 from __future__ import annotations
 

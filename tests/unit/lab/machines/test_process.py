@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Long-lived processes end whole."""
+"""Long-lived processes are found again and killed with all their children."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_reused_id_is_not_mistaken_for_the_process() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "nonsense", "1 2 3"])
-def test_a_damaged_pid_file_names_nobody(tmp_path: Path, content: str) -> None:
+def test_a_damaged_pid_file_names_no_process(tmp_path: Path, content: str) -> None:
     path = tmp_path / "pid"
     path.write_text(content)
     assert process.Process.load(path) is None

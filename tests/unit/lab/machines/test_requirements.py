@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every lack of a host is one line that says what to do."""
+"""Each missing requirement of this machine is one line with a hint."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a wish for a laboratory means, and when it is refused."""
+"""The specification of a laboratory: defaults, addresses, limits."""
 
 from __future__ import annotations
 

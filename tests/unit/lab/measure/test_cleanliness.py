@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What counts as whole: every way a node can fall short of it."""
+"""Every way in which a cluster can fail to have recovered is found."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ MEMBERS = ("n1", "n2", "n3")
 def complain(active: str = ACTIVE, standby: str = STANDBY, witness: str = WITNESS) -> list[str]:
     texts = {"n1": active, "n2": standby, "n3": witness}
     reports = {node: cleanliness.parse(text) for node, text in texts.items() if text}
-    return cleanliness.complaints(reports, members=MEMBERS, replicas={"vol": ("n1", "n2")})
+    return cleanliness.find_problems(reports, members=MEMBERS, replicas={"vol": ("n1", "n2")})
 
 
-def test_a_whole_cluster_gives_no_cause_for_complaint() -> None:
+def test_a_recovered_cluster_has_no_problems() -> None:
     assert complain() == []
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (("disk UpToDate\ndrbd vol peer", "disk Diskless\ndrbd vol peer"), "disk:Diskless"),
         (("connection Connected", "connection StandAlone"), "connection:StandAlone"),
@@ -70,12 +70,12 @@ def test_a_whole_cluster_gives_no_cause_for_complaint() -> None:
         (("role vol Secondary", "role vol Primary"), "Primary on n1 and n2"),
     ],
 )
-def test_whatever_is_missing_or_left_is_told(change: tuple[str, str], told: str) -> None:
+def test_whatever_is_missing_or_left_is_reported(change: tuple[str, str], reported: str) -> None:
     assert change[0] in STANDBY
-    assert any(told in each for each in complain(standby=STANDBY.replace(*change)))
+    assert any(reported in each for each in complain(standby=STANDBY.replace(*change)))
 
 
-def test_silence_and_a_device_that_is_nowhere() -> None:
+def test_a_node_that_does_not_answer_and_a_device_on_no_node() -> None:
     assert "n2 does not answer" in complain(standby="")
     assert "vol: not started on n2" in complain(standby=WITNESS)
     assert any("served by no node" in each for each in complain(active=STANDBY))

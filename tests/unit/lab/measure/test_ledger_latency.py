@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the log says about time."""
+"""Pauses and latencies computed from a ledger's log."""
 
 from __future__ import annotations
 
 import pytest
 
 from sanctl.lab.measure.ledger_latency import bytes_written, find_pause, pair_writes
-from sanctl.lab.measure.ledger_writer import Kind, Record
+from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
 _WALL_OFFSET_S = 1_000_000.0
 
 
-def record(kind: Kind, sequence: int, at_s: float, block: int = 0) -> Record:
+def record(kind: RecordKind, sequence: int, at_s: float, block: int = 0) -> Record:
     return Record(
         kind, 0, 0, block, sequence, round(at_s * 1e9), round((at_s + _WALL_OFFSET_S) * 1e9)
     )
@@ -19,8 +19,8 @@ def record(kind: Kind, sequence: int, at_s: float, block: int = 0) -> Record:
 
 def write(sequence: int, at_s: float, took_s: float = 0.01, block: int = 0) -> list[Record]:
     return [
-        record(Kind.INTENT, sequence, at_s, block),
-        record(Kind.ACK, sequence, at_s + took_s, block),
+        record(RecordKind.INTENT, sequence, at_s, block),
+        record(RecordKind.ACK, sequence, at_s + took_s, block),
     ]
 
 
@@ -51,17 +51,17 @@ def test_a_pause_outside_the_stretch_does_not_count() -> None:
 
 
 def test_nothing_acknowledged_is_no_measurement() -> None:
-    with pytest.raises(ValueError, match="acknowledged nothing"):
+    with pytest.raises(ValueError, match="no write was acknowledged"):
         find_pause(LOG, _WALL_OFFSET_S + 50, _WALL_OFFSET_S + 60)
 
 
 def test_a_retried_write_counts_from_its_first_attempt() -> None:
     records = [
-        record(Kind.INTENT, 1, 0.0),
-        record(Kind.ERROR, 1, 1.0),
-        record(Kind.INTENT, 1, 1.5),
-        record(Kind.ACK, 1, 2.0),
-        record(Kind.INTENT, 2, 2.1),
+        record(RecordKind.INTENT, 1, 0.0),
+        record(RecordKind.ERROR, 1, 1.0),
+        record(RecordKind.INTENT, 1, 1.5),
+        record(RecordKind.ACK, 1, 2.0),
+        record(RecordKind.INTENT, 2, 2.1),
     ]
     (only,) = pair_writes(records)
     assert only.latency_s == pytest.approx(2.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The checker must find every way in which a promise can be broken, and no broken promise else."""
+"""The ledger's checker finds every broken block, and reports no sound one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sanctl.lab.measure import ledger_writer
 from sanctl.lab.measure.ledger_writer import (
     BLOCK_BYTES,
     BlockHistory,
-    Kind,
-    Verdict,
+    BlockVerdict,
+    RecordKind,
     blocks_of_writer,
     build_histories,
     check,
@@ -54,7 +54,9 @@ class Ledger:
             verdicts = check(fd, head, records).verdicts
         finally:
             os.close(fd)
-        return {name: count for name, count in verdicts.items() if count and name != Verdict.OK}
+        return {
+            name: count for name, count in verdicts.items() if count and name != BlockVerdict.OK
+        }
 
     def acked(self) -> dict[int, BlockHistory]:
         histories = build_histories(read_log(self.log)[1])
@@ -87,7 +89,7 @@ def twice_written(ledger: Ledger) -> tuple[int, BlockHistory]:
 def test_many_writes_are_acknowledged_and_every_block_is_checked(ledger: Ledger) -> None:
     head, records = read_log(ledger.log)
     assert head.blocks == 64
-    assert sum(record.kind is Kind.ACK for record in records) > 100
+    assert sum(record.kind is RecordKind.ACK for record in records) > 100
     assert len({record.writer for record in records}) == 4
     assert len(build_histories(records)) > 32
 
@@ -157,17 +159,17 @@ def test_the_check_command_says_what_it_found(
 @pytest.mark.parametrize(
     ("acked", "pending", "holds", "verdict"),
     [
-        (None, set(), None, Verdict.OK),
-        (None, {5}, None, Verdict.OK),  # the unanswered write never arrived
-        (None, {5}, 5, Verdict.OK),  # it did arrive
-        (4, {5}, 4, Verdict.OK),
-        (4, {5}, 5, Verdict.OK),
-        (4, {5}, 3, Verdict.STALE),
-        (4, {5}, None, Verdict.LOST),
+        (None, set(), None, BlockVerdict.OK),
+        (None, {5}, None, BlockVerdict.OK),  # the unanswered write never arrived
+        (None, {5}, 5, BlockVerdict.OK),  # it did arrive
+        (4, {5}, 4, BlockVerdict.OK),
+        (4, {5}, 5, BlockVerdict.OK),
+        (4, {5}, 3, BlockVerdict.STALE),
+        (4, {5}, None, BlockVerdict.LOST),
     ],
 )
 def test_an_unanswered_write_may_or_may_not_be_there(
-    acked: int | None, pending: set[int], holds: int | None, verdict: Verdict
+    acked: int | None, pending: set[int], holds: int | None, verdict: BlockVerdict
 ) -> None:
     data = bytes(BLOCK_BYTES) if holds is None else encode_block(RUN, holds, 9)
     history = BlockHistory(acked=acked, pending=pending, issued={3, 4} | pending)
@@ -187,9 +189,9 @@ def test_errors_are_recorded_and_retried(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "pwrite", flaky)
     assert write(tmp_path, "--depth", "1", "--seconds", "0.6", "--rate", "50") == 0
     head, records = read_log(tmp_path / "log")
-    assert [record.kind for record in records[:8]] == [Kind.INTENT, Kind.ERROR] * 3 + [
-        Kind.INTENT,
-        Kind.ACK,
+    assert [record.kind for record in records[:8]] == [RecordKind.INTENT, RecordKind.ERROR] * 3 + [
+        RecordKind.INTENT,
+        RecordKind.ACK,
     ]
     assert {record.sequence for record in records[:8]} == {1}
     assert records[1].errno == errno.EIO
@@ -217,7 +219,7 @@ def test_a_record_cut_short_is_left_out(ledger: Ledger) -> None:
 def test_the_rate_is_kept(tmp_path: Path) -> None:
     (tmp_path / "device").write_bytes(bytes(REGION))
     assert write(tmp_path, "--seconds", "0.6", "--rate", "50") == 0
-    acked = sum(record.kind is Kind.ACK for record in read_log(tmp_path / "log")[1])
+    acked = sum(record.kind is RecordKind.ACK for record in read_log(tmp_path / "log")[1])
     assert 15 <= acked <= 40
 
 

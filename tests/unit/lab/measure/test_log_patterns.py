@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Forbidden lines of logs, as the kernels write them."""
+"""Forbidden log lines, as kernels and daemons write them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Journal lines become the events of a failover."""
+"""Journal lines become the milestones of a failover."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sanctl.lab.measure.timeline import (
     Entry,
     Event,
-    Mark,
+    Milestone,
     agent_steps,
     build_stages,
     find_events,
@@ -32,7 +32,7 @@ def line(at_s: float, identifier: str, message: object, **fields: str) -> str:
     )
 
 
-def marks(text: str) -> list[Mark]:
+def marks(text: str) -> list[Milestone]:
     entries = parse_journal(text, "n2")
     return [event.mark for event in find_events(entries, "vol0", 1, "n1")]
 
@@ -44,58 +44,58 @@ def marks(text: str) -> list[Mark]:
             "corosync",
             "[TOTEM ] A processor failed, forming new configuration: "
             "token timed out (1000ms), waiting 1200ms for consensus.",
-            Mark.TOKEN_LOST,
+            Milestone.TOKEN_LOST,
         ),
         (
             "corosync",
             "[TOTEM ] A new membership (2.1f) was formed. Members left: 1",
-            Mark.MEMBERSHIP,
+            Milestone.MEMBERSHIP,
         ),
         (
             "pacemaker-controld",
             "Requesting fencing (reboot) targeting node n1",
-            Mark.FENCING_ASKED,
+            Milestone.FENCING_ASKED,
         ),
-        ("pacemaker-controld", "Requesting fencing (reboot) of node n1", Mark.FENCING_ASKED),
+        ("pacemaker-controld", "Requesting fencing (reboot) of node n1", Milestone.FENCING_ASKED),
         (
             "pacemaker-fenced",
             "Operation 'reboot' targeting n1 by n2 for pacemaker-controld.412@n3: OK (complete)",
-            Mark.FENCING_DONE,
+            Milestone.FENCING_DONE,
         ),
         (
             "pacemaker-controld",
             "Peer n1 was terminated (reboot) by n2 on behalf of pacemaker-controld.412@n3: OK",
-            Mark.FENCING_DONE,
+            Milestone.FENCING_DONE,
         ),
         (
             "pacemaker-controld",
             "Requesting local execution of promote operation for vol0 on n2",
-            Mark.PROMOTE_ASKED,
+            Milestone.PROMOTE_ASKED,
         ),
-        ("kernel", "drbd vol0: PingAck did not arrive in time.", Mark.DRBD_NOTICE),
+        ("kernel", "drbd vol0: PingAck did not arrive in time.", Milestone.DRBD_NOTICE),
         (
             "kernel",
             "drbd vol0: peer( Primary -> Unknown ) conn( Connected -> NetworkFailure ) ",
-            Mark.DRBD_NOTICE,
+            Milestone.DRBD_NOTICE,
         ),
         (
             "kernel",
             "drbd vol0: helper command: /sbin/drbdadm fence-peer vol0 exit code 7 (0x700)",
-            Mark.PEER_OUTDATED,
+            Milestone.PEER_OUTDATED,
         ),
         (
             "kernel",
             "block drbd1: Began resync as SyncSource (will sync 4096 KB [1024 bits set]).",
-            Mark.RESYNC_BEGIN,
+            Milestone.RESYNC_BEGIN,
         ),
         (
             "kernel",
             "block drbd1: Resync done (total 1 sec; paused 0 sec; 4096 K/sec)",
-            Mark.RESYNC_END,
+            Milestone.RESYNC_END,
         ),
     ],
 )
-def test_a_message_is_recognised(identifier: str, message: str, mark: Mark) -> None:
+def test_a_message_is_recognised(identifier: str, message: str, mark: Milestone) -> None:
     assert marks(line(5.0, identifier, message)) == [mark]
 
 
@@ -130,13 +130,13 @@ def test_the_agents_steps_tell_when_promote_began_and_ended() -> None:
             line(11.0, "sanctl", "x", SANCTL_STEP="end", **{**fields, "SANCTL_DEVICE": "other"}),
         ]
     )
-    first: dict[Mark, float] = {}
+    first: dict[Milestone, float] = {}
     for event in find_events(parse_journal(text, "n2"), "vol0", 1, "n1"):
         first.setdefault(event.mark, event.at_s)
     assert first == {
-        Mark.PROMOTE_BEGIN: pytest.approx(10.0),
-        Mark.ALUA_ACTIVE: pytest.approx(10.7),
-        Mark.PROMOTE_END: pytest.approx(10.8),
+        Milestone.PROMOTE_BEGIN: pytest.approx(10.0),
+        Milestone.ALUA_ACTIVE: pytest.approx(10.7),
+        Milestone.PROMOTE_END: pytest.approx(10.8),
     }
 
 
@@ -163,25 +163,25 @@ def test_the_senders_own_time_is_preferred() -> None:
 
 
 def test_stages_are_first_occurrences_in_order_of_time() -> None:
-    def event(mark: Mark, at_s: float) -> Event:
+    def event(mark: Milestone, at_s: float) -> Event:
         return Event(mark=mark, at_s=at_s, node="n2")
 
     stages = build_stages(
         [
-            event(Mark.FENCING_DONE, 14.0),
-            event(Mark.MEMBERSHIP, 12.0),
-            event(Mark.MEMBERSHIP, 13.0),
-            event(Mark.MEMBERSHIP, 9.0),  # before the fault
-            event(Mark.RESYNC_END, 30.0),  # after the takeover
+            event(Milestone.FENCING_DONE, 14.0),
+            event(Milestone.MEMBERSHIP, 12.0),
+            event(Milestone.MEMBERSHIP, 13.0),
+            event(Milestone.MEMBERSHIP, 9.0),  # before the fault
+            event(Milestone.RESYNC_END, 30.0),  # after the takeover
         ],
-        event(Mark.POWER_CUT, 10.0),
-        event(Mark.FIRST_WRITE, 16.0),
+        event(Milestone.POWER_CUT, 10.0),
+        event(Milestone.FIRST_WRITE, 16.0),
     )
     assert [(stage.mark, stage.after_s, stage.took_s) for stage in stages] == [
-        (Mark.POWER_CUT, 0.0, 0.0),
-        (Mark.MEMBERSHIP, 2.0, 2.0),
-        (Mark.FENCING_DONE, 4.0, 2.0),
-        (Mark.FIRST_WRITE, 6.0, 2.0),
+        (Milestone.POWER_CUT, 0.0, 0.0),
+        (Milestone.MEMBERSHIP, 2.0, 2.0),
+        (Milestone.FENCING_DONE, 4.0, 2.0),
+        (Milestone.FIRST_WRITE, 6.0, 2.0),
     ]
 
 
@@ -213,22 +213,22 @@ def test_a_captured_crash_is_understood() -> None:
     events = find_events(entries, "demo-ledger", 2, "n1")
     stages = build_stages(
         events,
-        Event(mark=Mark.POWER_CUT, at_s=cut_s, node="n1"),
-        Event(mark=Mark.FIRST_WRITE, at_s=cut_s + 25.24, node="i1"),
+        Event(mark=Milestone.POWER_CUT, at_s=cut_s, node="n1"),
+        Event(mark=Milestone.FIRST_WRITE, at_s=cut_s + 25.24, node="i1"),
     )
     wanted = [
-        (Mark.POWER_CUT, 0.0),
-        (Mark.TOKEN_LOST, 1.4),
-        (Mark.MEMBERSHIP, 3.5),
-        (Mark.DRBD_NOTICE, 5.5),
-        (Mark.FENCING_ASKED, 7.6),
-        (Mark.FENCING_DONE, 10.7),
-        (Mark.PROMOTE_ASKED, 18.1),
-        (Mark.PROMOTE_BEGIN, 19.3),
-        (Mark.PEER_OUTDATED, 22.9),
-        (Mark.ALUA_ACTIVE, 23.9),
-        (Mark.PROMOTE_END, 23.9),
-        (Mark.FIRST_WRITE, 25.2),
+        (Milestone.POWER_CUT, 0.0),
+        (Milestone.TOKEN_LOST, 1.4),
+        (Milestone.MEMBERSHIP, 3.5),
+        (Milestone.DRBD_NOTICE, 5.5),
+        (Milestone.FENCING_ASKED, 7.6),
+        (Milestone.FENCING_DONE, 10.7),
+        (Milestone.PROMOTE_ASKED, 18.1),
+        (Milestone.PROMOTE_BEGIN, 19.3),
+        (Milestone.PEER_OUTDATED, 22.9),
+        (Milestone.ALUA_ACTIVE, 23.9),
+        (Milestone.PROMOTE_END, 23.9),
+        (Milestone.FIRST_WRITE, 25.2),
     ]
     assert [stage.mark for stage in stages] == [mark for mark, _ in wanted]
     assert [stage.after_s for stage in stages] == pytest.approx([at for _, at in wanted], abs=0.1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The verdict: judged by the median where it may be, by the worst where it must be."""
+"""The verdict: pauses judged by their median, everything else by the worst run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from sanctl.lab.demo import report
-from sanctl.lab.measure import chart
+from sanctl.lab.measure import latency_chart
 from sanctl.lab.measure.ledger_latency import Pause, Write
-from sanctl.lab.measure.timeline import Event, Mark, Stage
-from sanctl.lab.measure.trial import Claim, Kind, Resync, Sessions, Trial, judge
+from sanctl.lab.measure.timeline import Event, Milestone, Stage
+from sanctl.lab.measure.trial import Claim, Resync, Sessions, Trial, TrialKind, judge
 
 MIB = 2**20
 CHECK: dict[str, Any] = {"acknowledged": 1000, "lost": 0, "errors": 0}
 
 
-def trial(kind: Kind = Kind.CRASH, pause_s: float = 6.0, **changes: Any) -> Trial:
+def trial(kind: TrialKind = TrialKind.CRASH, pause_s: float = 6.0, **changes: Any) -> Trial:
     made = Trial(
         kind=kind,
         device="vol0",
@@ -31,13 +31,15 @@ def trial(kind: Kind = Kind.CRASH, pause_s: float = 6.0, **changes: Any) -> Tria
             longest_gap_s=pause_s, gap_began_wall_s=99.9, longest_write_s=pause_s, errors=0
         ),
         stages=(
-            Stage(mark=Mark.POWER_CUT, node="n1", after_s=0.0, took_s=0.0, spent_in=""),
-            Stage(mark=Mark.FIRST_WRITE, node="i1", after_s=pause_s, took_s=pause_s, spent_in="x"),
+            Stage(mark=Milestone.POWER_CUT, node="n1", after_s=0.0, took_s=0.0, spent_in=""),
+            Stage(
+                mark=Milestone.FIRST_WRITE, node="i1", after_s=pause_s, took_s=pause_s, spent_in="x"
+            ),
         ),
         agent_steps=(("n2", "promote: primary", 0.2),),
         events=(
-            Event(mark=Mark.POWER_CUT, at_s=100.0, node="n1"),
-            Event(mark=Mark.FIRST_WRITE, at_s=100.0 + pause_s, node="i1"),
+            Event(mark=Milestone.POWER_CUT, at_s=100.0, node="n1"),
+            Event(mark=Milestone.FIRST_WRITE, at_s=100.0 + pause_s, node="i1"),
         ),
         sessions=Sessions(
             ids_before={"10.0.0.1": "1"},
@@ -45,7 +47,7 @@ def trial(kind: Kind = Kind.CRASH, pause_s: float = 6.0, **changes: Any) -> Tria
             survivor_logins_before=3,
             survivor_logins_after=3,
         ),
-        is_fenced=True if kind is Kind.CRASH else None,
+        is_fenced=True if kind is TrialKind.CRASH else None,
         resync=Resync(
             copied_bytes=MIB,
             written_bytes=MIB,
@@ -53,7 +55,7 @@ def trial(kind: Kind = Kind.CRASH, pause_s: float = 6.0, **changes: Any) -> Tria
             device_bytes=100 * MIB,
             seconds=1.0,
         )
-        if kind is Kind.CRASH
+        if kind is TrialKind.CRASH
         else None,
     )
     return replace(made, **changes)
@@ -64,7 +66,7 @@ def broken(trials: list[Trial], check: dict[str, Any] = CHECK) -> list[str]:
 
 
 def test_good_runs_hold_everything() -> None:
-    assert broken([trial(), trial(Kind.MOVE, 1.0)]) == []
+    assert broken([trial(), trial(TrialKind.MOVE, 1.0)]) == []
 
 
 def test_the_pause_is_judged_by_its_median() -> None:
@@ -72,7 +74,7 @@ def test_the_pause_is_judged_by_its_median() -> None:
     assert broken([trial(pause_s=seconds) for seconds in (5, 13, 14)]) == [
         "crash: pause at most 12 s"
     ]
-    assert broken([trial(Kind.MOVE, 3.1)]) == ["planned move: pause at most 3 s"]
+    assert broken([trial(TrialKind.MOVE, 3.1)]) == ["planned move: pause at most 3 s"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_no_ledger_is_no_proof() -> None:
     ]
 
 
-def test_the_summary_tells_medians_and_what_broke() -> None:
+def test_the_summary_shows_medians_and_what_broke() -> None:
     runs = [trial(pause_s=seconds) for seconds in (5, 6, 40)]
     text = report.summary(runs, judge(runs, [{**CHECK, "lost": 2}]))
     assert "Pause: 6.00 s by median of 3 (5.00, 6.00, 40.00)." in text
@@ -153,6 +155,6 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
         Write(writer=0, block=n, sequence=n, issued_wall_s=90.0 + n, latency_s=0.01, attempts=1)
         for n in range(20)
     ]
-    svg, png = chart.draw(writes, [trial()], tmp_path / "latency")
+    svg, png = latency_chart.draw(writes, [trial()], tmp_path / "latency")
     assert "first write i1" in svg.read_text() or svg.stat().st_size > 1000
     assert png.read_bytes().startswith(b"\x89PNG")

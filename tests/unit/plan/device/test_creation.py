@@ -10,21 +10,26 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import PoolUsage
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.device.creation import CreateRequest, draft, objections, read_request
-from sanctl.plan.drbd.drbd_limits import generation_problem
+from sanctl.plan.device.creation import (
+    DeviceArguments,
+    creation_problems,
+    parse_device_request,
+    plan_creation,
+)
+from sanctl.plan.drbd.version_limits import drbd_version_problem
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import topology
 
-GOOD = CreateRequest(name="vm2", size="1G", replicas="2")
+GOOD = DeviceArguments(name="vm2", size="1G", replicas="2")
 
 
 def observe(fake: FakePacemaker) -> Cluster:
     return Cluster(cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor()))
 
 
-def complaints(request: CreateRequest, cluster: Cluster) -> list[str]:
-    wish = read_request(request)
-    found = objections(wish, cluster, topology(), drbd_version="8.4.11")
+def complaints(request: DeviceArguments, cluster: Cluster) -> list[str]:
+    wish = parse_device_request(request)
+    found = creation_problems(wish, cluster, topology(), drbd_version="8.4.11")
     return [problem.code for problem in (*wish.malformed, *found)]
 
 
@@ -77,11 +82,13 @@ def test_every_complaint_at_once(change: dict[str, str], codes: list[str]) -> No
 
 def test_the_line_says_what_was_found_and_what_is_needed() -> None:
     cluster = observe(FakePacemaker())
-    wish = read_request(replace(GOOD, replicas="3"))
-    (first, _) = objections(wish, cluster, topology(), drbd_version=None)
+    wish = parse_device_request(replace(GOOD, replicas="3"))
+    (first, _) = creation_problems(wish, cluster, topology(), drbd_version=None)
     assert first.text == "3 replicas need DRBD 9; what is loaded here: none"
     assert first.hint.startswith("install the DRBD 9 kernel module")
-    assert objections(wish, cluster, topology(), drbd_version="9.3.3")[0].code == "SAN-DEV-005"
+    assert (
+        creation_problems(wish, cluster, topology(), drbd_version="9.3.3")[0].code == "SAN-DEV-005"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +108,7 @@ def test_the_line_says_what_was_found_and_what_is_needed() -> None:
 def test_how_many_copies_which_drbd_keeps(
     replicas: int, version: str | None, is_fine: bool
 ) -> None:
-    assert (generation_problem(replicas, version) is None) == is_fine
+    assert (drbd_version_problem(replicas, version) is None) == is_fine
 
 
 @pytest.mark.parametrize("state", ["offline", "unclean", "standby", "pending"])
@@ -137,14 +144,14 @@ def test_room_is_what_is_free_and_not_promised() -> None:
 
 def test_an_id_in_use_is_refused() -> None:
     fake = FakePacemaker()
-    wish = read_request(replace(GOOD, name="cib-bootstrap-options"))
-    codes = [p.code for p in objections(wish, observe(fake), topology(), drbd_version=None)]
+    wish = parse_device_request(replace(GOOD, name="cib-bootstrap-options"))
+    codes = [p.code for p in creation_problems(wish, observe(fake), topology(), drbd_version=None)]
     assert codes == ["SAN-DEV-009"]
     constraint = fake.root.find(".//rsc_location")
     assert constraint is not None
     constraint.set("id", "sanctl-vm2-prefer")
-    drafted = draft(
-        read_request(replace(GOOD, prefer="n1")), observe(fake), topology(), uuid="0" * 32
+    drafted = plan_creation(
+        parse_device_request(replace(GOOD, prefer="n1")), observe(fake), topology(), uuid="0" * 32
     )
     assert isinstance(drafted, Problem) and drafted.code == "SAN-DEV-009"
 
@@ -154,6 +161,6 @@ def test_a_minor_held_by_anything_is_passed_over() -> None:
     constraint = fake.root.find(".//rsc_location")
     assert constraint is not None
     constraint.set("id", "sanctl-minor-1")
-    drafted = draft(read_request(GOOD), observe(fake), topology(), uuid="0" * 32)
+    drafted = plan_creation(parse_device_request(GOOD), observe(fake), topology(), uuid="0" * 32)
     assert not isinstance(drafted, Problem)
     assert drafted[0].minor == 2

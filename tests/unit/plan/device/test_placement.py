@@ -5,11 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.model.names import NodeName
-from sanctl.plan.device.placement import Candidate, choose, explain, metadata_bytes, place
+from sanctl.plan.device.placement import (
+    PlacementCandidate,
+    choose_nodes,
+    explain_choice,
+    metadata_bytes,
+    place_device,
+)
 
 
-def _candidate(name: str, room: int, active: int = 0, site: str = "", rack: str = "") -> Candidate:
-    return Candidate(
+def _candidate(
+    name: str, room: int, active: int = 0, site: str = "", rack: str = ""
+) -> PlacementCandidate:
+    return PlacementCandidate(
         node=NodeName.parse(name), room_bytes=room, active_devices=active, site=site, rack=rack
     )
 
@@ -27,8 +35,8 @@ candidates = st.lists(
 
 
 @given(candidates, st.integers(1, 4), st.randoms())
-def test_placement(found: list[Candidate], replicas: int, random: object) -> None:
-    chosen = place(found, replicas=replicas)
+def test_placement(found: list[PlacementCandidate], replicas: int, random: object) -> None:
+    chosen = place_device(found, replicas=replicas)
     if len(found) < replicas:
         assert chosen == ()
         return
@@ -41,7 +49,7 @@ def test_placement(found: list[Candidate], replicas: int, random: object) -> Non
     # The order in which nodes are looked at decides nothing.
     shuffled = list(found)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert place(shuffled, replicas=replicas) == chosen
+    assert place_device(shuffled, replicas=replicas) == chosen
 
 
 somewhere = st.lists(
@@ -60,9 +68,9 @@ somewhere = st.lists(
 
 @given(somewhere, st.integers(1, 4))
 def test_copies_are_spread_as_far_as_there_are_sites_and_racks(
-    found: list[Candidate], replicas: int
+    found: list[PlacementCandidate], replicas: int
 ) -> None:
-    chosen = choose(found, replicas=replicas)
+    chosen = choose_nodes(found, replicas=replicas)
     if len(found) < replicas:
         assert chosen == ()
         return
@@ -77,10 +85,10 @@ def test_copies_are_spread_as_far_as_there_are_sites_and_racks(
 
 @given(somewhere, st.integers(1, 4), st.integers(0, 2))
 def test_every_node_gets_a_reason_and_those_that_hold_a_copy_count(
-    found: list[Candidate], replicas: int, held: int
+    found: list[PlacementCandidate], replicas: int, held: int
 ) -> None:
     holders, free = found[:held], found[held:]
-    verdicts = explain(free, replicas=replicas, beside=holders)
+    verdicts = explain_choice(free, replicas=replicas, beside=holders)
     assert sorted(v.node for v in verdicts) == sorted(c.node for c in free)
     assert all(verdict.reason for verdict in verdicts)
     chosen = [verdict.node for verdict in verdicts if verdict.is_chosen]
@@ -99,37 +107,39 @@ def test_the_reasons() -> None:
         _candidate("n3", 1 * gib, site="south", rack="a"),
         _candidate("n4", 7 * gib, site="north", rack="b"),
     ]
-    told = {str(v.node): v.reason for v in explain(found, replicas=2)}
+    told = {str(v.node): v.reason for v in explain_choice(found, replicas=2)}
     assert told == {
         "n1": "most room, 9 GiB",
         "n3": "another site (south)",
-        "n4": "site north has a copy already, on n1",
-        "n2": "rack a has a copy already, on n1",
+        "n4": "site north has a replica already, on n1",
+        "n2": "rack a has a replica already, on n1",
     }
-    told = {str(v.node): v.reason for v in explain(found, replicas=3)}
+    told = {str(v.node): v.reason for v in explain_choice(found, replicas=3)}
     assert told["n4"] == "another rack (b)"
     alike = [_candidate("n1", gib), _candidate("n2", gib), _candidate("n3", gib, 2)]
-    told = {str(v.node): v.reason for v in explain(alike, replicas=1)}
+    told = {str(v.node): v.reason for v in explain_choice(alike, replicas=1)}
     assert told == {
         "n1": "as good as the others, first by name",
         "n2": "as good as n1, later by name",
         "n3": "serves more devices, 2; n1 0",
     }
-    told = {str(v.node): v.reason for v in explain(alike[1:], replicas=1)}
+    told = {str(v.node): v.reason for v in explain_choice(alike[1:], replicas=1)}
     assert told["n2"] == "serves the fewest devices, 0"
     pinned = (NodeName.parse("n3"),)
-    told = {str(v.node): v.reason for v in explain(alike, replicas=1, pinned=pinned)}
+    told = {str(v.node): v.reason for v in explain_choice(alike, replicas=1, pinned=pinned)}
     assert told["n3"] == "asked for"
-    assert explain(alike[:1], replicas=1)[0].reason == "the only one left"
-    assert explain(alike[:1], replicas=2)[0].reason == "2 are needed, and 1 could"
-    less = explain([_candidate("n1", 2 * gib), _candidate("n2", gib)], replicas=1)
+    assert explain_choice(alike[:1], replicas=1)[0].reason == "the only one left"
+    assert explain_choice(alike[:1], replicas=2)[0].reason == "2 are needed, and 1 could"
+    less = explain_choice([_candidate("n1", 2 * gib), _candidate("n2", gib)], replicas=1)
     assert less[1].reason == "less room, 1 GiB; n1 has 2 GiB"
 
 
 @given(candidates.filter(lambda found: len(found) >= 2), st.data())
-def test_a_pinned_node_is_chosen_and_serves(found: list[Candidate], data: st.DataObject) -> None:
+def test_a_pinned_node_is_chosen_and_serves(
+    found: list[PlacementCandidate], data: st.DataObject
+) -> None:
     pinned = data.draw(st.sampled_from([c.node for c in found]))
-    assert place(found, replicas=2, pinned=(pinned,))[0] == pinned
+    assert place_device(found, replicas=2, pinned=(pinned,))[0] == pinned
 
 
 @given(st.integers(1, 1 << 40))

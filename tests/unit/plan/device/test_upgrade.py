@@ -7,11 +7,11 @@ import pytest
 
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
-from sanctl.ops.device import complete_devices
+from sanctl.ops.device_complete import complete_devices
 from sanctl.ops.session import Session
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.device.upgrade import plan_completion
+from sanctl.plan.device.upgrade import plan_upgrade
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
 
@@ -58,4 +58,4 @@ def test_without_quorum_nothing_is_changed() -> None:
     fake = FakePacemaker(golden="one-device")
     fake.has_quorum = False
     with pytest.raises(Refused):
-        plan_completion(_observe(fake))
+        plan_upgrade(_observe(fake))

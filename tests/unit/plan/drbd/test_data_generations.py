@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanctl.plan.drbd.data_generations import Generations, Relation, parse_generations, relate
+from sanctl.plan.drbd.data_generations import (
+    Generations,
+    Relation,
+    compare_generations,
+    parse_generations,
+)
 
 A, B, C, D, E, F = 0xA0, 0xB0, 0xC0, 0xD0, 0xE0, 0xF0
 
@@ -55,7 +60,7 @@ def test_relation(
     theirs: tuple[int, int, tuple[int, int]],
     expected: Relation,
 ) -> None:
-    assert relate(Generations(*mine), Generations(*theirs)) is expected
+    assert compare_generations(Generations(*mine), Generations(*theirs)) is expected
 
 
 _IDS = st.sampled_from([0, 4, A, B, C, D, E])
@@ -70,5 +75,5 @@ def test_both_sides_come_to_the_same_view(one: Generations, two: Generations) ->
     which discards nothing.
     """
     mirrored = {Relation.AHEAD: Relation.BEHIND, Relation.BEHIND: Relation.AHEAD}
-    there, back = relate(one, two), relate(two, one)
+    there, back = compare_generations(one, two), compare_generations(two, one)
     assert back is mirrored.get(there, there) or {there, back} == {Relation.BEHIND}

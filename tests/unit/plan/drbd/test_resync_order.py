@@ -8,28 +8,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.model.sync_policy import DEFAULT, Window
-from sanctl.plan.drbd.resync_order import Candidate, choose_kind, may_widen, may_widen_alone, waits
+from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, Window
+from sanctl.plan.drbd.resync_order import (
+    ResyncCandidate,
+    choose_resync_kind,
+    may_mark_all_out_of_sync,
+    may_mark_all_while_disconnected,
+    wait_reasons,
+)
 
 
-def wants(name: str, left: int, priority: int = 50, *, stuck: bool = False) -> Candidate:
-    return Candidate(name, DEFAULT._replace(priority=priority), left, stuck)
+def wants(name: str, left: int, priority: int = 50, *, stuck: bool = False) -> ResyncCandidate:
+    return ResyncCandidate(name, DEFAULT_SYNC_POLICY._replace(priority=priority), left, stuck)
 
 
 def test_priority_first_then_the_smallest() -> None:
-    assert waits([wants("big", 900), wants("small", 10), wants("vital", 999, 90)], 12) == {
+    assert wait_reasons([wants("big", 900), wants("small", 10), wants("vital", 999, 90)], 12) == {
         "vital": "",
         "small": "for vital",
         "big": "for vital",
     }
-    assert waits([wants("big", 900), wants("small", 10)], 12) == {"small": "", "big": "for small"}
-    assert waits([wants("b", 5), wants("a", 5)], 12) == {"a": "", "b": "for a"}
-    assert waits([], 12) == {}
+    assert wait_reasons([wants("big", 900), wants("small", 10)], 12) == {
+        "small": "",
+        "big": "for small",
+    }
+    assert wait_reasons([wants("b", 5), wants("a", 5)], 12) == {"a": "", "b": "for a"}
+    assert wait_reasons([], 12) == {}
 
 
 def test_nobody_waits_for_one_that_is_stuck() -> None:
     stuck = wants("vital", 999, 90, stuck=True)
-    assert waits([stuck, wants("big", 900), wants("small", 10)], 12) == {
+    assert wait_reasons([stuck, wants("big", 900), wants("small", 10)], 12) == {
         "vital": "",
         "small": "",
         "big": "for small",
@@ -37,18 +46,20 @@ def test_nobody_waits_for_one_that_is_stuck() -> None:
 
 
 def test_nobody_waits_for_one_whose_hours_have_not_come() -> None:
-    night = Candidate("vital", DEFAULT._replace(priority=90, window=Window(22, 6)), 9, False)
-    assert waits([night, wants("big", 900)], 12) == {"vital": "until 22:00", "big": ""}
-    assert waits([night, wants("big", 900)], 23) == {"vital": "", "big": "for vital"}
+    night = ResyncCandidate(
+        "vital", DEFAULT_SYNC_POLICY._replace(priority=90, window=Window(22, 6)), 9, False
+    )
+    assert wait_reasons([night, wants("big", 900)], 12) == {"vital": "until 22:00", "big": ""}
+    assert wait_reasons([night, wants("big", 900)], 23) == {"vital": "", "big": "for vital"}
 
 
 @given(
     st.lists(
         st.builds(
-            Candidate,
+            ResyncCandidate,
             name=st.from_regex(r"[a-z]{1,4}", fullmatch=True),
             policy=st.builds(
-                DEFAULT._replace,
+                DEFAULT_SYNC_POLICY._replace,
                 priority=st.integers(0, 100),
                 window=st.sampled_from([None, Window(0, 6), Window(12, 18)]),
             ),
@@ -59,9 +70,9 @@ def test_nobody_waits_for_one_whose_hours_have_not_come() -> None:
     ),
     st.integers(0, 23),
 )
-def test_some_device_always_gets_on(candidates: list[Candidate], hour: int) -> None:
+def test_some_device_always_gets_on(candidates: list[ResyncCandidate], hour: int) -> None:
     """Whatever the order: where a healthy device may run at this hour, exactly one does."""
-    result = waits(candidates, hour)
+    result = wait_reasons(candidates, hour)
     assert result.keys() == {candidate.name for candidate in candidates}
     able = [
         c
@@ -88,7 +99,9 @@ def test_some_device_always_gets_on(candidates: list[Candidate], hour: int) -> N
     ],
 )
 def test_which_kind(limit: int | None, changed: int, kind: str) -> None:
-    found, why = choose_kind(DEFAULT._replace(full_above=limit), changed, 100)
+    found, why = choose_resync_kind(
+        DEFAULT_SYNC_POLICY._replace(full_above_percent=limit), changed, 100
+    )
     assert found == kind
     assert "marked" in why
 
@@ -119,12 +132,12 @@ _STATES = st.builds(
 
 @given(_STATES)
 def test_no_copy_of_any_moment_is_ever_given_up(state: ResourceState) -> None:
-    if may_widen(state):
+    if may_mark_all_out_of_sync(state):
         (peer,) = state.peers
         assert (state.role, state.disk) == ("Secondary", "Inconsistent")
         assert (peer.connection, peer.disk) == ("Connected", "UpToDate")
         assert peer.replication == "PausedSyncT"
-    if may_widen_alone(state):
+    if may_mark_all_while_disconnected(state):
         assert (state.role, state.disk) == ("Secondary", "Inconsistent")
         assert not any(peer.connection == "Connected" for peer in state.peers)
 
@@ -132,7 +145,9 @@ def test_no_copy_of_any_moment_is_ever_given_up(state: ResourceState) -> None:
 def test_a_target_that_is_held_may_be_sent_whole() -> None:
     peer = PeerState("peer", "Connected", "Primary", "PausedSyncT", "UpToDate", 5)
     state = ResourceState("vm1", "Secondary", "no", "Inconsistent", 100, (peer,))
-    assert may_widen(state)
-    assert not may_widen(state._replace(peers=(peer._replace(replication="SyncTarget"),)))
-    assert not may_widen_alone(state)
-    assert may_widen_alone(state._replace(peers=()))
+    assert may_mark_all_out_of_sync(state)
+    assert not may_mark_all_out_of_sync(
+        state._replace(peers=(peer._replace(replication="SyncTarget"),))
+    )
+    assert not may_mark_all_while_disconnected(state)
+    assert may_mark_all_while_disconnected(state._replace(peers=()))

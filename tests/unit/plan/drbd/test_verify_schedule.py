@@ -16,16 +16,16 @@ from sanctl.model.verify_result import (
     REPAIRING,
     RUNNING,
     SAME,
-    Order,
-    Verification,
+    VerifyRequest,
+    VerifyResult,
 )
 from sanctl.plan.drbd.verify_schedule import (
-    has_found,
+    has_peer_found_differences,
     is_due,
-    is_left,
-    is_open,
-    may_begin,
+    is_order_open,
     may_repair,
+    may_start_verify,
+    needs_completion,
 )
 
 NOW = 1_800_000_000
@@ -37,28 +37,28 @@ ACTIVE = STANDBY._replace(
 
 
 def test_the_node_that_serves_compares() -> None:
-    assert may_begin(ACTIVE)
-    assert not may_begin(STANDBY)
-    assert not may_begin(ACTIVE._replace(peers=()))
+    assert may_start_verify(ACTIVE)
+    assert not may_start_verify(STANDBY)
+    assert not may_start_verify(ACTIVE._replace(peers=()))
     behind = ACTIVE.peers[0]._replace(disk="Inconsistent")
-    assert not may_begin(ACTIVE._replace(peers=(behind,)))
+    assert not may_start_verify(ACTIVE._replace(peers=(behind,)))
 
 
 @pytest.mark.parametrize(
     ("order", "latest", "now", "expected"),
     [
         (None, None, NOW, False),
-        (Order(NOW, False), None, NOW + 5, True),
-        (Order(NOW, False), Verification(NOW - 9, SAME, 1), NOW + 5, True),
-        (Order(NOW, False), Verification(NOW, SAME, 1), NOW + 5, False),
-        (Order(NOW, False), Verification(NOW + 1, SAME, 1), NOW + 5, False),
-        (Order(NOW, False), None, NOW + 24 * 3600, False),
+        (VerifyRequest(NOW, False), None, NOW + 5, True),
+        (VerifyRequest(NOW, False), VerifyResult(NOW - 9, SAME, 1), NOW + 5, True),
+        (VerifyRequest(NOW, False), VerifyResult(NOW, SAME, 1), NOW + 5, False),
+        (VerifyRequest(NOW, False), VerifyResult(NOW + 1, SAME, 1), NOW + 5, False),
+        (VerifyRequest(NOW, False), None, NOW + 24 * 3600, False),
     ],
 )
 def test_an_order_is_followed_once_or_never(
-    order: Order | None, latest: Verification | None, now: int, expected: bool
+    order: VerifyRequest | None, latest: VerifyResult | None, now: int, expected: bool
 ) -> None:
-    assert is_open(order, latest, now) == expected
+    assert is_order_open(order, latest, now) == expected
 
 
 def test_a_schedule_is_followed_once_in_its_hour() -> None:
@@ -66,9 +66,9 @@ def test_a_schedule_is_followed_once_in_its_hour() -> None:
     schedule = Schedule(day=6, hour=3)
     began = int(time.mktime(sunday))
     assert is_due(schedule, None, sunday)
-    assert is_due(schedule, Verification(1, SAME, began - 7 * 86400), sunday)
-    assert is_due(schedule, Verification(1, SAME, began - 1211), sunday)
-    assert not is_due(schedule, Verification(1, SAME, began - 1209), sunday)
+    assert is_due(schedule, VerifyResult(1, SAME, began - 7 * 86400), sunday)
+    assert is_due(schedule, VerifyResult(1, SAME, began - 1211), sunday)
+    assert not is_due(schedule, VerifyResult(1, SAME, began - 1209), sunday)
     assert not is_due(Schedule(day=5, hour=3), None, sunday)
     assert not is_due(Schedule(day=6, hour=4), None, sunday)
     assert is_due(Schedule(day=None, hour=3), None, sunday)
@@ -76,13 +76,13 @@ def test_a_schedule_is_followed_once_in_its_hour() -> None:
 
 
 def test_only_a_standby_in_contact_repairs_and_only_what_is_marked() -> None:
-    order = Order(NOW, True)
+    order = VerifyRequest(NOW, True)
     assert may_repair(order, None, STANDBY, NOW + 9)
-    assert may_repair(order, Verification(NOW - 5, REPAIRED, 1), STANDBY, NOW + 9)
+    assert may_repair(order, VerifyResult(NOW - 5, REPAIRED, 1), STANDBY, NOW + 9)
     assert not may_repair(None, None, STANDBY, NOW + 9)
-    assert not may_repair(Order(NOW, False), None, STANDBY, NOW + 9)
+    assert not may_repair(VerifyRequest(NOW, False), None, STANDBY, NOW + 9)
     assert not may_repair(order, None, STANDBY, NOW + 24 * 3600)
-    assert not may_repair(order, Verification(NOW, REPAIRED, 1), STANDBY, NOW + 9)
+    assert not may_repair(order, VerifyResult(NOW, REPAIRED, 1), STANDBY, NOW + 9)
     assert not may_repair(order, None, STANDBY._replace(role="Primary"), NOW + 9)
     for change in (
         {"role": "Secondary"},
@@ -96,8 +96,8 @@ def test_only_a_standby_in_contact_repairs_and_only_what_is_marked() -> None:
 
 
 def test_a_repair_whose_contact_never_ended_is_begun_again() -> None:
-    order = Order(NOW, True)
-    own = Verification(NOW, REPAIRING, NOW + 9)
+    order = VerifyRequest(NOW, True)
+    own = VerifyResult(NOW, REPAIRING, NOW + 9)
     assert not may_repair(order, own, STANDBY, NOW + 9)
     assert not may_repair(order, own, STANDBY, NOW + 38)
     assert may_repair(order, own, STANDBY, NOW + 39)
@@ -109,22 +109,22 @@ def test_a_repair_whose_contact_never_ended_is_begun_again() -> None:
 
 
 def test_who_has_not_seen_a_verify_run_finishes_it_all_the_same() -> None:
-    order = Order(NOW, True)
+    order = VerifyRequest(NOW, True)
     alone = STANDBY._replace(peers=(PEER._replace(connection="Connecting"),))
-    assert is_left(order, None, STANDBY, NOW + 9)
-    assert is_left(order, Verification(NOW, REPAIRING, NOW + 9), STANDBY, NOW + 10)
-    assert not is_left(order, Verification(NOW, REPAIRING, NOW + 9), alone, NOW + 10)
-    assert is_left(None, Verification(NOW, RUNNING, NOW), alone, NOW + 10)
-    assert is_left(None, Verification(NOW, RUNNING, NOW), ACTIVE, NOW + 10)
-    assert not is_left(order, Verification(NOW, REPAIRED, NOW), STANDBY, NOW + 10)
-    assert not is_left(order, Verification(NOW, DIFFERS, NOW), ACTIVE, NOW + 10)
-    assert not is_left(Order(NOW, False), None, STANDBY, NOW + 9)
-    assert not is_left(None, None, STANDBY, NOW + 9)
+    assert needs_completion(order, None, STANDBY, NOW + 9)
+    assert needs_completion(order, VerifyResult(NOW, REPAIRING, NOW + 9), STANDBY, NOW + 10)
+    assert not needs_completion(order, VerifyResult(NOW, REPAIRING, NOW + 9), alone, NOW + 10)
+    assert needs_completion(None, VerifyResult(NOW, RUNNING, NOW), alone, NOW + 10)
+    assert needs_completion(None, VerifyResult(NOW, RUNNING, NOW), ACTIVE, NOW + 10)
+    assert not needs_completion(order, VerifyResult(NOW, REPAIRED, NOW), STANDBY, NOW + 10)
+    assert not needs_completion(order, VerifyResult(NOW, DIFFERS, NOW), ACTIVE, NOW + 10)
+    assert not needs_completion(VerifyRequest(NOW, False), None, STANDBY, NOW + 9)
+    assert not needs_completion(None, None, STANDBY, NOW + 9)
 
 
 def test_the_word_of_another_verify_does_not_count() -> None:
-    order = Order(NOW, True)
-    assert has_found(order, Verification(NOW, DIFFERS, 1))
-    assert not has_found(order, Verification(NOW, SAME, 1))
-    assert not has_found(order, Verification(NOW - 1, DIFFERS, 1))
-    assert not has_found(order, None)
+    order = VerifyRequest(NOW, True)
+    assert has_peer_found_differences(order, VerifyResult(NOW, DIFFERS, 1))
+    assert not has_peer_found_differences(order, VerifyResult(NOW, SAME, 1))
+    assert not has_peer_found_differences(order, VerifyResult(NOW - 1, DIFFERS, 1))
+    assert not has_peer_found_differences(order, None)

@@ -41,4 +41,4 @@ def test_only_a_fenced_peer_may_have_a_cib_of_its_own(
     peer: str, is_certain: bool, outranks: bool
 ) -> None:
     assert fence_rules.is_certain(peer) == is_certain
-    assert fence_rules.outranks(peer) == outranks
+    assert fence_rules.must_outrank_peer_cib(peer) == outranks

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
-from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S, Verdict, judge
+from sanctl.plan.failover.hung_io_reboot import (
+    FORGOTTEN_AFTER_S,
+    HANGING_AFTER_S,
+    HungIoAction,
+    choose_action,
+)
 
 GOOD = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
 GONE = PeerState("peer", "Connecting", "Unknown", "Off", "DUnknown", 0)
@@ -33,23 +38,23 @@ def awaited(age_s: float = 1e6) -> OldRequest:
 @pytest.mark.parametrize(
     ("request_", "peer", "is_silent", "verdict"),
     [
-        (forgotten(), GOOD, False, Verdict.END),
-        (forgotten(), GONE, True, Verdict.END),
-        (forgotten(), GONE, False, Verdict.WAIT),
-        (forgotten(FORGOTTEN_AFTER_S - 0.1), GOOD, True, Verdict.FINE),
-        (hanging(), GOOD, False, Verdict.END),
-        (hanging(), GONE, True, Verdict.WAIT),
-        (hanging(HANGING_AFTER_S - 0.1), GOOD, True, Verdict.FINE),
+        (forgotten(), GOOD, False, HungIoAction.END),
+        (forgotten(), GONE, True, HungIoAction.END),
+        (forgotten(), GONE, False, HungIoAction.WAIT),
+        (forgotten(FORGOTTEN_AFTER_S - 0.1), GOOD, True, HungIoAction.FINE),
+        (hanging(), GOOD, False, HungIoAction.END),
+        (hanging(), GONE, True, HungIoAction.WAIT),
+        (hanging(HANGING_AFTER_S - 0.1), GOOD, True, HungIoAction.FINE),
         # DRBD drops a peer that does not answer (ko-count).
-        (awaited(), GOOD, True, Verdict.FINE),
+        (awaited(), GOOD, True, HungIoAction.FINE),
     ],
 )
 def test_who_ends_the_node(
-    request_: OldRequest, peer: PeerState, is_silent: bool, verdict: Verdict
+    request_: OldRequest, peer: PeerState, is_silent: bool, verdict: HungIoAction
 ) -> None:
-    found, reason = judge([awaited(), request_], resource(peer), is_silent=is_silent)
+    found, reason = choose_action([awaited(), request_], resource(peer), is_silent=is_silent)
     assert found is verdict
-    assert bool(reason) is (verdict is not Verdict.FINE)
+    assert bool(reason) is (verdict is not HungIoAction.FINE)
 
 
 ages = st.floats(0, 1e6)
@@ -61,7 +66,7 @@ def test_a_freeze_and_a_standby_are_no_concern_of_this(
     those: list[OldRequest], is_silent: bool, peer: PeerState
 ) -> None:
     for state in (resource(peer, suspended="fencing"), resource(peer, role="Secondary")):
-        assert judge(those, state, is_silent=is_silent) == (Verdict.FINE, "")
+        assert choose_action(those, state, is_silent=is_silent) == (HungIoAction.FINE, "")
 
 
 @given(requests, st.booleans())
@@ -69,4 +74,4 @@ def test_without_a_good_peer_a_disk_never_ends_the_node(
     those: list[OldRequest], is_silent: bool
 ) -> None:
     only = [request for request in those if not request.waits_for_nothing]
-    assert judge(only, resource(GONE), is_silent=is_silent)[0] is not Verdict.END
+    assert choose_action(only, resource(GONE), is_silent=is_silent)[0] is not HungIoAction.END

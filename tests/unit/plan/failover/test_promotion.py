@@ -7,14 +7,10 @@ import itertools
 
 import pytest
 
+from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.failover.promotion import (
-    SCORE_ALONE,
-    SCORE_CONSISTENT,
-    SCORE_NEW,
-    SCORE_PRIMARY,
-    SCORE_UP_TO_DATE,
-    is_blank,
+    are_all_blank,
     promotion_score,
 )
 
@@ -46,18 +42,25 @@ def test_down_is_no_candidate() -> None:
 def test_the_primary_outranks_the_standby() -> None:
     primary = promotion_score(_state(role="Primary"), is_new=False)
     standby = promotion_score(_state(), is_new=False)
-    assert (primary, standby) == (SCORE_PRIMARY, SCORE_UP_TO_DATE)
-    assert SCORE_PRIMARY > SCORE_UP_TO_DATE > SCORE_ALONE > SCORE_CONSISTENT > SCORE_NEW > 0
+    assert (primary, standby) == (scores.PRIMARY, scores.UP_TO_DATE)
+    assert (
+        scores.PRIMARY
+        > scores.UP_TO_DATE
+        > scores.DISCONNECTED
+        > scores.CONSISTENT
+        > scores.NEW
+        > 0
+    )
 
 
 def test_alone_is_less_than_in_contact() -> None:
     lost = _PEER._replace(connection="Connecting", disk="DUnknown")
-    assert promotion_score(_state(peers=(lost,)), is_new=False) == SCORE_ALONE
-    assert promotion_score(_state(peers=()), is_new=False) == SCORE_ALONE
+    assert promotion_score(_state(peers=(lost,)), is_new=False) == scores.DISCONNECTED
+    assert promotion_score(_state(peers=()), is_new=False) == scores.DISCONNECTED
 
 
 def test_consistent_may_be_cleared_by_the_handler() -> None:
-    assert promotion_score(_state("Consistent"), is_new=False) == SCORE_CONSISTENT
+    assert promotion_score(_state("Consistent"), is_new=False) == scores.CONSISTENT
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_a_replica_that_is_behind_is_no_candidate(disk: str, peer_disk: str) -> 
 def test_a_primary_that_lost_its_disk_keeps_serving_until_another_takes_over() -> None:
     score = promotion_score(_state("Diskless", role="Primary"), is_new=False)
     assert score is not None
-    assert score < SCORE_ALONE
+    assert score < scores.DISCONNECTED
     gone = _PEER._replace(disk="DUnknown")
     assert promotion_score(_state("Diskless", "Primary", (gone,)), is_new=False) is None
 
@@ -81,16 +84,16 @@ def test_a_primary_that_lost_its_disk_keeps_serving_until_another_takes_over() -
 def test_without_a_majority_of_several_copies_nobody_begins_to_serve(disk: str) -> None:
     assert promotion_score(_state(disk)._replace(has_quorum=False), is_new=True) is None
     frozen = _state(role="Primary")._replace(has_quorum=False)
-    assert promotion_score(frozen, is_new=False) == SCORE_PRIMARY
+    assert promotion_score(frozen, is_new=False) == scores.PRIMARY
     counted = _state()._replace(has_quorum=True)
-    assert promotion_score(counted, is_new=False) == SCORE_UP_TO_DATE
+    assert promotion_score(counted, is_new=False) == scores.UP_TO_DATE
 
 
 def test_new_and_blank_on_both_sides() -> None:
     blank = _PEER._replace(disk="Inconsistent")
     pair = _state("Inconsistent", peers=(blank,))
-    assert promotion_score(pair, is_new=True) == SCORE_NEW
-    assert promotion_score(pair, is_new=True, is_first=True) == SCORE_NEW + 1
+    assert promotion_score(pair, is_new=True) == scores.NEW
+    assert promotion_score(pair, is_new=True, is_first=True) == scores.NEW + 1
     # Two replaced replicas of a device that has lived: there was data, it is not here.
     assert promotion_score(pair, is_new=False) is None
 
@@ -104,9 +107,9 @@ def test_new_and_blank_on_both_sides() -> None:
     ],
 )
 def test_not_a_blank_pair(peer: PeerState) -> None:
-    assert not is_blank(_state("Inconsistent", peers=(peer,)), copies=2)
-    assert not is_blank(_state("Inconsistent", peers=()), copies=2)
-    assert not is_blank(_state("UpToDate", peers=(peer,)), copies=2)
+    assert not are_all_blank(_state("Inconsistent", peers=(peer,)), replicas=2)
+    assert not are_all_blank(_state("Inconsistent", peers=()), replicas=2)
+    assert not are_all_blank(_state("UpToDate", peers=(peer,)), replicas=2)
 
 
 _PLACEHOLDER = _PEER._replace(connection="StandAlone", disk="DUnknown", replication="Off")
@@ -115,21 +118,21 @@ _PLACEHOLDER = _PEER._replace(connection="StandAlone", disk="DUnknown", replicat
 @pytest.mark.parametrize("peers", [(), (_PLACEHOLDER,)], ids=["none", "as 8.4 shows it"])
 def test_the_only_replica_is_blank_by_itself(peers: tuple[PeerState, ...]) -> None:
     state = _state("Inconsistent", peers=peers)
-    assert is_blank(state, copies=1)
-    assert promotion_score(state, is_new=True, copies=1) == SCORE_NEW
+    assert are_all_blank(state, replicas=1)
+    assert promotion_score(state, is_new=True, replicas=1) == scores.NEW
     # One that has lived and is empty has lost its data.
-    assert promotion_score(state, is_new=False, copies=1) is None
+    assert promotion_score(state, is_new=False, replicas=1) is None
     # And one of two that has given up its peer is not the only one.
-    assert not is_blank(state, copies=2)
-    assert promotion_score(state, is_new=True, copies=2) is None
+    assert not are_all_blank(state, replicas=2)
+    assert promotion_score(state, is_new=True, replicas=2) is None
 
 
 def test_one_of_two_is_not_taken_for_the_only_one() -> None:
     """The cluster says one copy, and DRBD still sees the other."""
     blank = _PEER._replace(disk="Inconsistent")
-    assert not is_blank(_state("Inconsistent", peers=(blank,)), copies=1)
-    assert is_blank(_state("Inconsistent", peers=(blank, blank)), copies=3)
-    assert not is_blank(_state("Inconsistent", peers=(blank,)), copies=3)
+    assert not are_all_blank(_state("Inconsistent", peers=(blank,)), replicas=1)
+    assert are_all_blank(_state("Inconsistent", peers=(blank, blank)), replicas=3)
+    assert not are_all_blank(_state("Inconsistent", peers=(blank,)), replicas=3)
 
 
 def test_only_good_data_scores_whatever_the_rest() -> None:

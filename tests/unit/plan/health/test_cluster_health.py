@@ -10,7 +10,7 @@ from sanctl.model.cluster import Cluster, Role
 from sanctl.model.findings import Finding, Severity, is_degraded
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.health.cluster_health import judge
+from sanctl.plan.health.cluster_health import all_findings
 from tests.fakes.pacemaker import GOLDEN, FakePacemaker
 from tests.fakes.topology import topology
 
@@ -22,7 +22,7 @@ def judge_golden(version: str, name: str) -> list[str]:
         cib=parse_cib(parse_document((GOLDEN / version / f"{name}.cib.xml").read_text())),
         mon=parse_crm_mon((GOLDEN / version / f"{name}.mon.xml").read_text()),
     )
-    return [finding.code for finding in judge(cluster, topology(), now_s=NOW)]
+    return [finding.code for finding in all_findings(cluster, topology(), now_s=NOW)]
 
 
 @pytest.mark.parametrize("version", ["2.1.5", "3.0.0"])
@@ -56,7 +56,7 @@ def _findings(fake: FakePacemaker) -> tuple[Finding, ...]:
     cluster = Cluster(
         cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor())
     )
-    return judge(cluster, topology(), now_s=NOW)
+    return all_findings(cluster, topology(), now_s=NOW)
 
 
 def _codes(fake: FakePacemaker) -> list[str]:

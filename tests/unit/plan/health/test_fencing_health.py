@@ -83,7 +83,7 @@ def test_a_device_that_every_node_uses_for_the_others() -> None:
     assert _codes(_one_for_all(_cluster(), "n3")) == []
     alone = list(fencing_findings(_one_for_all(_cluster(), "n2", "n3")))
     assert [(f.code, f.what) for f in alone] == [
-        ("SAN-HLT-015", "only n1 may use it, which it is to fence")
+        ("SAN-HLT-015", "only n1 may use it, the node that it is to fence")
     ]
 
 
@@ -91,7 +91,7 @@ def test_a_device_that_every_node_uses_and_one_node_is_left() -> None:
     fake = FakePacemaker()
     fake.states["n2"] = fake.states["n3"] = "offline"
     found = list(fencing_findings(_one_for_all(_cluster(fake))))
-    assert [f.why for f in found if f.code == "SAN-HLT-015"] == ["nobody can fence n1 now"]
+    assert [f.why for f in found if f.code == "SAN-HLT-015"] == ["no node can fence n1 now"]
 
 
 def test_a_device_for_whatever_it_finds_is_not_judged() -> None:

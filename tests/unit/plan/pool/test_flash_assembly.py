@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sanctl.model.cache_policy import Mode
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, Superblock
-from sanctl.plan.pool.flash_assembly import Act, assemble
+from sanctl.plan.pool.flash_assembly import AssemblyAction, choose_assembly
 
 LABEL = "a" * 32
 MOST_WRITES = 3
-Rule = Callable[..., Act]
+Rule = Callable[..., AssemblyAction]
 
 
 @dataclass(frozen=True)
@@ -96,17 +96,17 @@ def unit(now: World, rule: Rule) -> Iterator[World]:
         return
     act = rule(
         label=LABEL,
-        origin=Superblock(False, str(now.disk_set), LABEL, now.state, Mode.NONE),
-        flash=Superblock(True, str(now.flash_set), LABEL, Attachment.NONE, Mode.NONE)
+        origin=Superblock(False, str(now.disk_set), LABEL, now.state, CacheMode.NONE),
+        flash=Superblock(True, str(now.flash_set), LABEL, Attachment.NONE, CacheMode.NONE)
         if now.is_here
         else None,
         is_noted_write_back=now.is_noted,
         stopped_with=str(now.stopped_with) if now.stopped_with else "",
     )
     begun = replace(now, stopped_with=0, is_running=True)
-    if act is Act.ATTACH:
+    if act is AssemblyAction.ATTACH:
         yield replace(begun, is_attached=True)
-    elif act is Act.RENEW:
+    elif act is AssemblyAction.RENEW:
         number = 3 - now.flash_set  # another than the one before
         yield replace(
             begun,
@@ -117,7 +117,7 @@ def unit(now: World, rule: Rule) -> Iterator[World]:
             state=Attachment.CLEAN,
             is_write_back=False,
         )
-    elif act is Act.ALONE:
+    elif act is AssemblyAction.ALONE:
         yield replace(begun, state=Attachment.STALE)
 
 
@@ -138,22 +138,22 @@ def wrong(rule: Rule) -> World | None:
 
 
 def test_whatever_happens_the_latest_write_is_shown() -> None:
-    assert wrong(assemble) is None
+    assert wrong(choose_assembly) is None
 
 
-def trusting_any_clean_flash(**facts: object) -> Act:
+def trusting_any_clean_flash(**facts: object) -> AssemblyAction:
     origin = facts["origin"]
     assert isinstance(origin, Superblock)
-    return assemble(**{**facts, "stopped_with": origin.set_uuid})  # type: ignore[arg-type]
+    return choose_assembly(**{**facts, "stopped_with": origin.set_uuid})  # type: ignore[arg-type]
 
 
-def without_the_note(**facts: object) -> Act:
-    return assemble(**{**facts, "is_noted_write_back": False})  # type: ignore[arg-type]
+def without_the_note(**facts: object) -> AssemblyAction:
+    return choose_assembly(**{**facts, "is_noted_write_back": False})  # type: ignore[arg-type]
 
 
-def using_the_disk_alone(**facts: object) -> Act:
-    act = assemble(**facts)  # type: ignore[arg-type]
-    return Act.ALONE if act is Act.REFUSE else act
+def using_the_disk_alone(**facts: object) -> AssemblyAction:
+    act = choose_assembly(**facts)  # type: ignore[arg-type]
+    return AssemblyAction.ALONE if act is AssemblyAction.REFUSE else act
 
 
 @pytest.mark.parametrize("rule", [trusting_any_clean_flash, without_the_note, using_the_disk_alone])
@@ -162,32 +162,32 @@ def test_a_weaker_rule_is_found_out(rule: Rule) -> None:
 
 
 def ours(state: Attachment = Attachment.CLEAN, set_uuid: str = "1") -> Superblock:
-    return Superblock(False, set_uuid, LABEL, state, Mode.WRITE_THROUGH)
+    return Superblock(False, set_uuid, LABEL, state, CacheMode.WRITE_THROUGH)
 
 
 @pytest.mark.parametrize(
     "origin", [None, ours()._replace(label="b"), ours()._replace(is_flash=True)]
 )
 def test_a_disk_that_is_not_the_pools_is_not_touched(origin: Superblock | None) -> None:
-    told = assemble(
+    told = choose_assembly(
         label=LABEL, origin=origin, flash=None, is_noted_write_back=False, stopped_with=""
     )
-    assert told is Act.FOREIGN
+    assert told is AssemblyAction.FOREIGN
 
 
 @pytest.mark.parametrize("state", Attachment)
 @pytest.mark.parametrize("label", ["b", ""])
 def test_flash_that_is_not_the_pools_is_not_emptied(state: Attachment, label: str) -> None:
-    flash = Superblock(True, "1", label, Attachment.NONE, Mode.NONE)
-    told = assemble(
+    flash = Superblock(True, "1", label, Attachment.NONE, CacheMode.NONE)
+    told = choose_assembly(
         label=LABEL, origin=ours(state), flash=flash, is_noted_write_back=False, stopped_with="1"
     )
-    assert told is (Act.REFUSE if state is Attachment.DIRTY else Act.ALONE)
+    assert told is (AssemblyAction.REFUSE if state is Attachment.DIRTY else AssemblyAction.ALONE)
 
 
 def test_flash_stays_warm_over_an_orderly_stop() -> None:
-    flash = Superblock(True, "1", LABEL, Attachment.NONE, Mode.NONE)
-    told = assemble(
+    flash = Superblock(True, "1", LABEL, Attachment.NONE, CacheMode.NONE)
+    told = choose_assembly(
         label=LABEL, origin=ours(), flash=flash, is_noted_write_back=False, stopped_with="1"
     )
-    assert told is Act.ATTACH
+    assert told is AssemblyAction.ATTACH

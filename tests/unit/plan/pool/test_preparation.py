@@ -7,43 +7,55 @@ from itertools import product
 
 import pytest
 
-from sanctl.plan.pool.preparation import Act, Holds, Marker, Seen, next_act
+from sanctl.plan.pool.preparation import (
+    DeviceContent,
+    MarkerState,
+    PoolEvidence,
+    PrepareStep,
+    next_prepare_step,
+)
 
 FLAGS = (False, True)
-MAYBE = (*Holds, None)
-BLANK = Seen(
+MAYBE = (*DeviceContent, None)
+BLANK = PoolEvidence(
     is_mounted=False,
     is_running=False,
     has_flash=False,
-    origin=Holds.BLANK,
-    flash=Holds.BLANK,
+    origin=DeviceContent.BLANK,
+    flash=DeviceContent.BLANK,
     filesystem=None,
     marker=None,
     is_making=False,
     is_made=False,
     is_noted_write_back=False,
 )
-READY = BLANK._replace(origin=Holds.OURS, flash=Holds.OURS, filesystem=Holds.OURS)
-MOUNTED = READY._replace(is_mounted=True, is_running=True, has_flash=True, marker=Marker.THERE)
+READY = BLANK._replace(
+    origin=DeviceContent.OURS, flash=DeviceContent.OURS, filesystem=DeviceContent.OURS
+)
+MOUNTED = READY._replace(is_mounted=True, is_running=True, has_flash=True, marker=MarkerState.THERE)
 #: What becomes of it, act by act.
 EFFECTS = {
-    Act.FORMAT: lambda seen: seen._replace(origin=Holds.OURS),
-    Act.GIVE_FLASH: lambda seen: seen._replace(flash=Holds.OURS),
-    Act.ATTACH_FLASH: lambda seen: seen._replace(has_flash=True),
-    Act.START: lambda seen: seen._replace(filesystem=Holds.BLANK, is_running=True, has_flash=True),
-    Act.MAKE_FILESYSTEM: lambda seen: seen._replace(filesystem=Holds.OURS, is_making=False),
-    Act.FORGET_MAKING: lambda seen: seen._replace(is_making=False),
-    Act.MOUNT: lambda seen: seen._replace(is_mounted=True, marker=Marker.MISSING),
-    Act.MARK: lambda seen: seen._replace(marker=Marker.THERE),
-    Act.NOTE_MADE: lambda seen: seen._replace(is_made=True),
+    PrepareStep.FORMAT: lambda seen: seen._replace(origin=DeviceContent.OURS),
+    PrepareStep.GIVE_FLASH: lambda seen: seen._replace(flash=DeviceContent.OURS),
+    PrepareStep.ATTACH_FLASH: lambda seen: seen._replace(has_flash=True),
+    PrepareStep.START: lambda seen: seen._replace(
+        filesystem=DeviceContent.BLANK, is_running=True, has_flash=True
+    ),
+    PrepareStep.MAKE_FILESYSTEM: lambda seen: seen._replace(
+        filesystem=DeviceContent.OURS, is_making=False
+    ),
+    PrepareStep.FORGET_MAKING: lambda seen: seen._replace(is_making=False),
+    PrepareStep.MOUNT: lambda seen: seen._replace(is_mounted=True, marker=MarkerState.MISSING),
+    PrepareStep.MARK: lambda seen: seen._replace(marker=MarkerState.THERE),
+    PrepareStep.NOTE_MADE: lambda seen: seen._replace(is_made=True),
 }
 
 
-def everything() -> list[Seen]:
+def everything() -> list[PoolEvidence]:
     return [
-        Seen(*each)
+        PoolEvidence(*each)
         for each in product(
-            FLAGS, FLAGS, FLAGS, MAYBE, MAYBE, MAYBE, (*Marker, None), FLAGS, FLAGS, FLAGS
+            FLAGS, FLAGS, FLAGS, MAYBE, MAYBE, MAYBE, (*MarkerState, None), FLAGS, FLAGS, FLAGS
         )
     ]
 
@@ -51,96 +63,105 @@ def everything() -> list[Seen]:
 def test_nothing_is_formatted_that_was_not_read_and_blank_or_that_was_made_before() -> None:
     acts = set()
     for seen in everything():
-        act = next_act(seen)
+        act = next_prepare_step(seen)
         acts.add(act)
-        if act in {Act.FORMAT, Act.MAKE_FILESYSTEM}:
+        if act in {PrepareStep.FORMAT, PrepareStep.MAKE_FILESYSTEM}:
             assert not (seen.is_made or seen.is_noted_write_back or seen.is_mounted), seen
-        if act is Act.FORMAT:
-            assert (seen.origin, seen.flash) == (Holds.BLANK, Holds.BLANK), seen
-        if act is Act.GIVE_FLASH:
-            assert (seen.origin, seen.flash) == (Holds.OURS, Holds.BLANK), seen
-        if act is Act.MAKE_FILESYSTEM:
-            assert (seen.origin, seen.flash) == (Holds.OURS, Holds.OURS), seen
-            begun = seen.is_making and seen.filesystem not in {Holds.UNREADABLE, Holds.ABSENT}
-            assert seen.filesystem is Holds.BLANK or begun, seen
-        if act is Act.ATTACH_FLASH:
+        if act is PrepareStep.FORMAT:
+            assert (seen.origin, seen.flash) == (DeviceContent.BLANK, DeviceContent.BLANK), seen
+        if act is PrepareStep.GIVE_FLASH:
+            assert (seen.origin, seen.flash) == (DeviceContent.OURS, DeviceContent.BLANK), seen
+        if act is PrepareStep.MAKE_FILESYSTEM:
+            assert (seen.origin, seen.flash) == (DeviceContent.OURS, DeviceContent.OURS), seen
+            begun = seen.is_making and seen.filesystem not in {
+                DeviceContent.UNREADABLE,
+                DeviceContent.ABSENT,
+            }
+            assert seen.filesystem is DeviceContent.BLANK or begun, seen
+        if act is PrepareStep.ATTACH_FLASH:
             assert seen.is_mounted and seen.is_running and not seen.has_flash, seen
-            assert seen.flash in {Holds.OURS, Holds.BLANK}, seen
-        if act is Act.MARK:
+            assert seen.flash in {DeviceContent.OURS, DeviceContent.BLANK}, seen
+        if act is PrepareStep.MARK:
             # It was never marked, or only the folder beside the marker is missing.
-            is_new = seen.marker in {Marker.MISSING, None} and not seen.was_made
-            assert is_new or seen.marker is Marker.FOLDER_MISSING, seen
-        if act in {Act.MOUNT, Act.MARK, Act.NOTE_MADE, Act.DONE}:
+            is_new = seen.marker in {MarkerState.MISSING, None} and not seen.was_made
+            assert is_new or seen.marker is MarkerState.FOLDER_MISSING, seen
+        if act in {PrepareStep.MOUNT, PrepareStep.MARK, PrepareStep.NOTE_MADE, PrepareStep.DONE}:
             assert not seen.is_making, seen
-    assert acts == set(Act), "each is for something"
+    assert acts == set(PrepareStep), "each is for something"
 
 
 def test_what_cannot_be_read_is_refused() -> None:
     for seen in everything():
-        if not seen.is_mounted and seen.origin in {Holds.UNREADABLE, Holds.ABSENT}:
-            assert next_act(seen) in {Act.REFUSE_ORIGIN, Act.REFUSE_UNFINISHED}
-    unread = READY._replace(filesystem=Holds.UNREADABLE, is_making=True)
-    assert next_act(unread) is Act.REFUSE_FILESYSTEM
-    assert next_act(READY._replace(flash=Holds.UNREADABLE)) is Act.REFUSE_FLASH
-    loose = MOUNTED._replace(has_flash=False, flash=Holds.UNREADABLE)
-    assert next_act(loose) is Act.REFUSE_FLASH
+        if not seen.is_mounted and seen.origin in {DeviceContent.UNREADABLE, DeviceContent.ABSENT}:
+            assert next_prepare_step(seen) in {
+                PrepareStep.REFUSE_ORIGIN,
+                PrepareStep.REFUSE_UNFINISHED,
+            }
+    unread = READY._replace(filesystem=DeviceContent.UNREADABLE, is_making=True)
+    assert next_prepare_step(unread) is PrepareStep.REFUSE_FILESYSTEM
+    assert (
+        next_prepare_step(READY._replace(flash=DeviceContent.UNREADABLE))
+        is PrepareStep.REFUSE_FLASH
+    )
+    loose = MOUNTED._replace(has_flash=False, flash=DeviceContent.UNREADABLE)
+    assert next_prepare_step(loose) is PrepareStep.REFUSE_FLASH
 
 
 @pytest.mark.parametrize(
     ("seen", "act"),
     [
-        (BLANK, Act.FORMAT),
-        (BLANK._replace(is_made=True), Act.REFUSE_MADE),
-        (BLANK._replace(is_noted_write_back=True), Act.REFUSE_MADE),
+        (BLANK, PrepareStep.FORMAT),
+        (BLANK._replace(is_made=True), PrepareStep.REFUSE_MADE),
+        (BLANK._replace(is_noted_write_back=True), PrepareStep.REFUSE_MADE),
         # The flash says that the pool was made, where no note does.
-        (BLANK._replace(flash=Holds.OURS), Act.REFUSE_MADE),
-        (BLANK._replace(flash=Holds.FOREIGN), Act.REFUSE_FLASH),
-        (BLANK._replace(origin=Holds.FOREIGN), Act.REFUSE_ORIGIN),
-        (BLANK._replace(origin=Holds.FOREIGN, is_made=True), Act.REFUSE_MADE),
+        (BLANK._replace(flash=DeviceContent.OURS), PrepareStep.REFUSE_MADE),
+        (BLANK._replace(flash=DeviceContent.FOREIGN), PrepareStep.REFUSE_FLASH),
+        (BLANK._replace(origin=DeviceContent.FOREIGN), PrepareStep.REFUSE_ORIGIN),
+        (BLANK._replace(origin=DeviceContent.FOREIGN, is_made=True), PrepareStep.REFUSE_MADE),
         # A flash that was replaced by a blank one is taken.
-        (READY._replace(flash=Holds.BLANK, is_made=True), Act.GIVE_FLASH),
-        (READY._replace(filesystem=None, is_made=True), Act.START),
-        (READY._replace(filesystem=Holds.BLANK, is_made=True), Act.REFUSE_MADE),
-        (READY._replace(filesystem=Holds.BLANK), Act.MAKE_FILESYSTEM),
+        (READY._replace(flash=DeviceContent.BLANK, is_made=True), PrepareStep.GIVE_FLASH),
+        (READY._replace(filesystem=None, is_made=True), PrepareStep.START),
+        (READY._replace(filesystem=DeviceContent.BLANK, is_made=True), PrepareStep.REFUSE_MADE),
+        (READY._replace(filesystem=DeviceContent.BLANK), PrepareStep.MAKE_FILESYSTEM),
         # mkfs was killed: nothing was stored yet.
-        (READY._replace(is_making=True), Act.MAKE_FILESYSTEM),
-        (READY, Act.MOUNT),
-        (READY._replace(is_made=True, is_making=True), Act.REFUSE_UNFINISHED),
-        (MOUNTED, Act.NOTE_MADE),
-        (MOUNTED._replace(is_made=True), Act.DONE),
-        (MOUNTED._replace(is_running=False), Act.DONE),
-        (MOUNTED._replace(marker=Marker.MISSING), Act.MARK),
-        (MOUNTED._replace(marker=Marker.MISSING, is_making=True), Act.FORGET_MAKING),
-        (MOUNTED._replace(marker=Marker.MISSING, is_made=True), Act.REFUSE_MADE),
-        (MOUNTED._replace(marker=Marker.FOLDER_ALONE), Act.REFUSE_MARKER),
-        (MOUNTED._replace(has_flash=False), Act.ATTACH_FLASH),
+        (READY._replace(is_making=True), PrepareStep.MAKE_FILESYSTEM),
+        (READY, PrepareStep.MOUNT),
+        (READY._replace(is_made=True, is_making=True), PrepareStep.REFUSE_UNFINISHED),
+        (MOUNTED, PrepareStep.NOTE_MADE),
+        (MOUNTED._replace(is_made=True), PrepareStep.DONE),
+        (MOUNTED._replace(is_running=False), PrepareStep.DONE),
+        (MOUNTED._replace(marker=MarkerState.MISSING), PrepareStep.MARK),
+        (MOUNTED._replace(marker=MarkerState.MISSING, is_making=True), PrepareStep.FORGET_MAKING),
+        (MOUNTED._replace(marker=MarkerState.MISSING, is_made=True), PrepareStep.REFUSE_MADE),
+        (MOUNTED._replace(marker=MarkerState.FOLDER_ALONE), PrepareStep.REFUSE_MARKER),
+        (MOUNTED._replace(has_flash=False), PrepareStep.ATTACH_FLASH),
     ],
 )
-def test_next(seen: Seen, act: Act) -> None:
-    assert next_act(seen) is act
+def test_next(seen: PoolEvidence, act: PrepareStep) -> None:
+    assert next_prepare_step(seen) is act
 
 
 def test_each_way_ends() -> None:
     for seen in everything():
-        for _ in range(len(Act)):
-            act = next_act(seen)
+        for _ in range(len(PrepareStep)):
+            act = next_prepare_step(seen)
             if act not in EFFECTS:
                 break
             seen = EFFECTS[act](seen)  # noqa: PLW2901 - it goes on from what has become of it
-        assert act is Act.DONE or act.value.startswith("refuse"), seen
+        assert act is PrepareStep.DONE or act.value.startswith("refuse"), seen
 
 
 def test_blank_devices_become_a_pool() -> None:
     seen, acts = BLANK, []
-    while (act := next_act(seen)) is not Act.DONE:
+    while (act := next_prepare_step(seen)) is not PrepareStep.DONE:
         acts.append(act)
         seen = EFFECTS[act](seen)
     assert acts == [
-        Act.FORMAT,
-        Act.GIVE_FLASH,
-        Act.START,
-        Act.MAKE_FILESYSTEM,
-        Act.MOUNT,
-        Act.MARK,
-        Act.NOTE_MADE,
+        PrepareStep.FORMAT,
+        PrepareStep.GIVE_FLASH,
+        PrepareStep.START,
+        PrepareStep.MAKE_FILESYSTEM,
+        PrepareStep.MOUNT,
+        PrepareStep.MARK,
+        PrepareStep.NOTE_MADE,
     ]

@@ -16,20 +16,20 @@ from sanctl.model.device import OutdatedMark, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.device.creation import CreateRequest, read_request
-from sanctl.plan.device.placement_preview import survey
+from sanctl.plan.device.creation import DeviceArguments, parse_device_request
+from sanctl.plan.device.placement_preview import preview_placement
 from sanctl.plan.health.device_health import device_findings
-from sanctl.plan.replicas.pending_change import unfinished
-from sanctl.plan.replicas.replica_choice import LevelRequest, read_level
+from sanctl.plan.replicas.pending_change import pending_change_of
+from sanctl.plan.replicas.replica_choice import ReplicaRequest, parse_replica_request
 from sanctl.plan.replicas.replica_count import (
-    Alter,
     AwaitRole,
     AwaitSync,
-    LevelStep,
-    Setting,
-    next_step,
+    ChangeReplicas,
+    ReplicaStep,
+    StepContext,
+    next_replica_step,
 )
-from sanctl.plan.replicas.replica_safety import is_good, server_of
+from sanctl.plan.replicas.replica_safety import is_known_up_to_date, up_to_date_primary
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import wide_topology
 
@@ -116,15 +116,15 @@ def world(
 
 
 def step(
-    cluster: Cluster, request: LevelRequest, *, drbd: str = "8.4.11", accepted: str = ""
-) -> LevelStep:
-    setting = Setting(
+    cluster: Cluster, request: ReplicaRequest, *, drbd: str = "8.4.11", accepted: str = ""
+) -> ReplicaStep:
+    setting = StepContext(
         topology=wide_topology(), drbd_version=drbd, accepted=frozenset(accepted.split())
     )
-    return next_step(cluster, VM1, request, setting)
+    return next_replica_step(cluster, VM1, request, setting)
 
 
-def codes(cluster: Cluster, request: LevelRequest, **more: str) -> list[str]:
+def codes(cluster: Cluster, request: ReplicaRequest, **more: str) -> list[str]:
     with pytest.raises(Refused) as caught:
         step(cluster, request, **more)
     return [problem.code for problem in caught.value.problems]
@@ -155,7 +155,7 @@ _worlds = st.builds(
     prefer=st.sampled_from([None, N1, N2]),
 )
 _requests = st.builds(
-    LevelRequest,
+    ReplicaRequest,
     replicas=st.integers(1, 4),
     add=st.lists(st.sampled_from(ALL), unique=True, max_size=2).map(tuple),
     drop=st.lists(st.sampled_from(ALL), unique=True, max_size=2).map(tuple),
@@ -164,19 +164,19 @@ _requests = st.builds(
 
 @given(_worlds, _requests, st.sampled_from(["8.4.11", "9.3.3"]), st.booleans())
 def test_no_step_drops_the_last_good_copy_or_who_serves(
-    cluster: Cluster, request: LevelRequest, drbd: str, is_accepted: bool
+    cluster: Cluster, request: ReplicaRequest, drbd: str, is_accepted: bool
 ) -> None:
     device = cluster.cib.devices[0]
     try:
         found = step(cluster, request, drbd=drbd, accepted="SAN-RISK-004" if is_accepted else "")
     except Refused:
         return
-    if not isinstance(found, Alter):
+    if not isinstance(found, ChangeReplicas):
         return
     assert found.changes and found.words
     moves = [change for change in found.changes if isinstance(change, AddMove)]
     for move in moves:
-        assert is_good(cluster, device, move.node) and move.node not in request.drop
+        assert is_known_up_to_date(cluster, device, move.node) and move.node not in request.drop
     for change in found.changes:
         if not isinstance(change, SetNodes):
             continue
@@ -184,9 +184,9 @@ def test_no_step_drops_the_last_good_copy_or_who_serves(
         added = set(change.nodes) - set(device.nodes)
         assert not (dropped and added)
         assert len(change.nodes) <= max(2 if drbd.startswith("8") else 4, len(device.nodes))
-        lost = sum(is_good(cluster, device, node) for node in dropped)
+        lost = sum(is_known_up_to_date(cluster, device, node) for node in dropped)
         if dropped:
-            assert any(is_good(cluster, device, node) for node in change.nodes)
+            assert any(is_known_up_to_date(cluster, device, node) for node in change.nodes)
             assert cluster.active_node(VM1) not in {node.value for node in dropped}
             assert not any(
                 cluster.mon.state(node) in {NodeState.UNCLEAN, NodeState.UNKNOWN}
@@ -198,23 +198,23 @@ def test_no_step_drops_the_last_good_copy_or_who_serves(
                 if isinstance(c, SetNodeAttribute) and c.attribute == "sanctl-delete-vm1"
             }
             assert stones == dropped
-            left = sum(is_good(cluster, device, node) for node in change.nodes)
+            left = sum(is_known_up_to_date(cluster, device, node) for node in change.nodes)
             assert not lost or left >= request.replicas or is_accepted
             if device.prefer in dropped:
                 assert any(isinstance(c, RemovePreference) for c in found.changes)
         for node in added:
             assert cluster.mon.state(node) is NodeState.ONLINE
-            assert server_of(cluster, device) is not None
+            assert up_to_date_primary(cluster, device) is not None
         if len(change.nodes) > 2 and (added or lost):
             # Or DRBD's quorum would freeze I/O.
-            good = sum(is_good(cluster, device, node) for node in change.nodes)
+            good = sum(is_known_up_to_date(cluster, device, node) for node in change.nodes)
             assert 2 * good > len(change.nodes)
 
 
 @given(_worlds)
 def test_what_is_unfinished_is_said_whatever_the_cluster_looks_like(cluster: Cluster) -> None:
     device = cluster.cib.devices[0]
-    left = unfinished(cluster, device)
+    left = pending_change_of(cluster, device)
     counts = len(device.nodes) != device.replicas
     assert not counts or left is not None
     found = {finding.code for finding in device_findings(cluster, device)}
@@ -226,50 +226,50 @@ def test_a_reload_is_waited_for() -> None:
     """Pacemaker shows nobody as promoted for a moment; DRBD says who is."""
     primary = replace(_GOOD, role="Primary")
     cluster = world(active=None, disks={N1: primary})
-    assert isinstance(step(cluster, LevelRequest(replicas=1)), AwaitRole)
+    assert isinstance(step(cluster, ReplicaRequest(replicas=1)), AwaitRole)
     nobody = world(active=None)
-    assert codes(nobody, LevelRequest(replicas=1)) == ["SAN-REP-002"]
+    assert codes(nobody, ReplicaRequest(replicas=1)) == ["SAN-REP-002"]
     move = MoveConstraint(device="vm1", node="n2", until="2027-01-01 00:00:00Z")
     moving = replace(nobody, cib=replace(nobody.cib, moves=(move,)))
-    assert isinstance(step(moving, LevelRequest(replicas=1)), AwaitRole)
+    assert isinstance(step(moving, ReplicaRequest(replicas=1)), AwaitRole)
 
 
 def test_a_copy_that_is_filled_is_waited_for_before_the_old_one_goes() -> None:
     filling = replace(_GOOD, disk="Inconsistent", replication="SyncTarget")
     cluster = world(disks={N2: filling})
-    found = step(cluster, LevelRequest(replicas=1, drop=(N1,)))
+    found = step(cluster, ReplicaRequest(replicas=1, drop=(N1,)))
     assert isinstance(found, AwaitSync) and found.nodes == (N2,)
 
 
 NINE = "9.3.3"
 
 
-def nodes_after(found: LevelStep) -> tuple[NodeName, ...]:
-    assert isinstance(found, Alter)
+def nodes_after(found: ReplicaStep) -> tuple[NodeName, ...]:
+    assert isinstance(found, ChangeReplicas)
     (change,) = (each for each in found.changes if isinstance(each, SetNodes))
     return change.nodes
 
 
 def test_with_drbd_9_copies_come_one_at_a_time() -> None:
     """Two that are not seen yet would be a majority of three."""
-    assert nodes_after(step(world((N1,)), LevelRequest(replicas=3), drbd=NINE)) == (N1, N2)
+    assert nodes_after(step(world((N1,)), ReplicaRequest(replicas=3), drbd=NINE)) == (N1, N2)
     filling = replace(_GOOD, disk="Inconsistent", replication="SyncTarget")
-    found = step(world(disks={N2: filling}), LevelRequest(replicas=3), drbd=NINE)
+    found = step(world(disks={N2: filling}), ReplicaRequest(replicas=3), drbd=NINE)
     assert isinstance(found, AwaitSync) and found.nodes == (N2,)
-    assert nodes_after(step(world(), LevelRequest(replicas=3), drbd=NINE)) == ALL
+    assert nodes_after(step(world(), ReplicaRequest(replicas=3), drbd=NINE)) == ALL
 
 
 def test_with_drbd_9_a_copy_that_is_gone_is_dropped_before_another_is_counted() -> None:
     cluster = world(states={N2: NodeState.OFFLINE})
-    assert codes(cluster, LevelRequest(replicas=3), drbd=NINE) == ["SAN-REP-007"]
-    swap = LevelRequest(replicas=2, add=(N3,), drop=(N2,))
+    assert codes(cluster, ReplicaRequest(replicas=3), drbd=NINE) == ["SAN-REP-007"]
+    swap = ReplicaRequest(replicas=2, add=(N3,), drop=(N2,))
     assert nodes_after(step(cluster, swap, drbd=NINE)) == (N1,)
     assert nodes_after(step(world((N1,)), swap, drbd=NINE)) == (N1, N3)
 
 
 def test_the_wanted_number_alone_is_a_change_too() -> None:
-    found = step(world((N1,), wanted=2), LevelRequest(replicas=1))
-    assert isinstance(found, Alter)
+    found = step(world((N1,), wanted=2), ReplicaRequest(replicas=1))
+    assert isinstance(found, ChangeReplicas)
     assert found.changes == (SetNodes(name=VM1, nodes=(N1,), replicas=1),)
 
 
@@ -277,20 +277,20 @@ def test_a_device_that_still_grows_gets_no_copy() -> None:
     cluster = world((N1,))
     small = replace(_GOOD, size_bytes=4096)
     cluster = replace(cluster, cib=replace(cluster.cib, replicas={(VM1.value, "n1"): small}))
-    assert codes(cluster, LevelRequest(replicas=2)) == ["SAN-REP-005"]
+    assert codes(cluster, ReplicaRequest(replicas=2)) == ["SAN-REP-005"]
 
 
 def test_refusals() -> None:
-    assert codes(world(), LevelRequest(replicas=3)) == ["SAN-DEV-004"]
-    assert codes(world(), LevelRequest(replicas=2, add=(N3,))) == ["SAN-REP-006"]
+    assert codes(world(), ReplicaRequest(replicas=3)) == ["SAN-DEV-004"]
+    assert codes(world(), ReplicaRequest(replicas=2, add=(N3,))) == ["SAN-REP-006"]
     nobody = NodeName.parse("n9")
-    assert codes(world(), LevelRequest(replicas=2, add=(nobody,))) == ["SAN-NODE-001"]
-    assert codes(world(), LevelRequest(replicas=1, drop=(nobody,))) == ["SAN-NODE-001"]
-    assert codes(world(), LevelRequest(replicas=4), drbd="9.3.3") == ["SAN-DEV-005"]
+    assert codes(world(), ReplicaRequest(replicas=2, add=(nobody,))) == ["SAN-NODE-001"]
+    assert codes(world(), ReplicaRequest(replicas=1, drop=(nobody,))) == ["SAN-NODE-001"]
+    assert codes(world(), ReplicaRequest(replicas=4), drbd="9.3.3") == ["SAN-DEV-005"]
     drained = replace(world(), cib=replace(world().cib, drained=frozenset({"n2"})))
-    assert codes(drained, LevelRequest(replicas=1, drop=(N1,))) == ["SAN-DEV-016"]
+    assert codes(drained, ReplicaRequest(replicas=1, drop=(N1,))) == ["SAN-DEV-016"]
     frozen = world(disks={N1: replace(_GOOD, suspended="fencing", role="Primary")})
-    assert codes(frozen, LevelRequest(replicas=1, drop=(N2,))) == ["SAN-REP-002"]
+    assert codes(frozen, ReplicaRequest(replicas=1, drop=(N2,))) == ["SAN-REP-002"]
 
 
 @pytest.mark.parametrize(
@@ -307,13 +307,15 @@ def test_malformed_requests(
     replicas: str, add: tuple[str, ...], drop: tuple[str, ...], expected: list[str]
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        read_level(replicas, add, drop)
+        parse_replica_request(replicas, add, drop)
     assert [problem.code for problem in caught.value.problems] == expected
 
 
 def _survey(cluster: Cluster, **more: object) -> dict[str, str]:
-    request = replace(CreateRequest(name="vm9", size="1G", replicas="2"), **more)  # type: ignore[arg-type]
-    sites = survey(read_request(request), cluster, wide_topology(), drbd_version="8.4.11")
+    request = replace(DeviceArguments(name="vm9", size="1G", replicas="2"), **more)  # type: ignore[arg-type]
+    sites = preview_placement(
+        parse_device_request(request), cluster, wide_topology(), drbd_version="8.4.11"
+    )
     return {site.node.value: ("+" if site.is_chosen else "") + site.reason for site in sites}
 
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which JSON document each command prints: the contract in docs/reference/json.md is made from it.
+
+The views (sanctl/cli/views) and the commands build exactly these documents; a test compares what
+the commands print with them. Fields may be added at any time; a field that is here keeps its name,
+type and meaning for as long as `schema` is the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sanctl.cli.documents.cluster import Cluster, StrategySet, StrategyShown
+from sanctl.cli.documents.device import (
+    CacheSet,
+    Completed,
+    Deleted,
+    Device,
+    Moved,
+    Placed,
+    PolicyChanged,
+    ReplicasChanged,
+    Resized,
+)
+from sanctl.cli.documents.device_heal import HealCase, Healed
+from sanctl.cli.documents.doctor import Examination
+from sanctl.cli.documents.explain import Meaning
+from sanctl.cli.documents.node import Drained, Fenced, FenceTest, Node, NodeChanged, Replaced
+from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
+from sanctl.cli.documents.status import Status
+from sanctl.cli.documents.sync import ReplicaSync, Verified
+from sanctl.cli.documents.target import Access, Target
+
+#: What `data` holds when a command succeeds, by the command's words.
+DOCUMENTS: Mapping[str, object] = {
+    "cluster show": Cluster,
+    "cluster strategy set": StrategySet,
+    "cluster strategy show": StrategyShown,
+    "device cache": CacheSet,
+    "device complete": Completed,
+    "device create": Device,
+    "device delete": Deleted,
+    "device heal": HealCase | Healed,
+    "device list": list[Device],
+    "device move": Moved,
+    "device place": Placed,
+    "device replicas": ReplicasChanged,
+    "device resize": Resized,
+    "device show": Device,
+    "device sync": PolicyChanged,
+    "device verify": Verified | PolicyChanged,
+    "doctor": Examination,
+    "explain": Meaning,
+    "node drain": Drained,
+    "node fence": FenceTest | Fenced,
+    "node list": list[Node],
+    "node online": NodeChanged,
+    "node replace": Replaced,
+    "node standby": NodeChanged,
+    "pool cache": PoolModeSet,
+    "pool list": list[PoolOnNode],
+    "pool prepare": PoolPrepared,
+    "node undrain": NodeChanged,
+    "status": Status,
+    "sync status": list[ReplicaSync],
+    "target allow": Access,
+    "target deny": Access,
+    "target show": list[Target] | Target,
+}

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""JSON documents of iSCSI targets: portals, WWID and the access list."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+
+class Portals(TypedDict):
+    """Where a host reaches a device on one node."""
+
+    node: Annotated[str, "the node"]
+    group: Annotated[int, "its ALUA target port group"]
+    addresses: Annotated[list[str], "address:port of each portal"]
+
+
+class Target(TypedDict):
+    """What a host needs to use a device."""
+
+    device: Annotated[str, "the device"]
+    target: Annotated[str, "the iSCSI target"]
+    lun: Annotated[int, "always 0"]
+    serial: Annotated[str, "the unit's serial number"]
+    wwid: Annotated[str, "as in `Device`"]
+    active_node: Annotated[str | None, "as in `Device`"]
+    portals: Annotated[list[Portals], "for each node with a replica"]
+    initiators: Annotated[list[str], "the hosts that may use it"]
+
+
+class Access(TypedDict):
+    """A device's access list after `allow` or `deny`."""
+
+    changed: Annotated[bool, "false: it was so already"]
+    device: Annotated[str, "the device"]
+    initiators: Annotated[list[str], "the hosts that may use it now"]

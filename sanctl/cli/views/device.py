@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What commands show of the cluster: the data of the JSON output, and the rows of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sanctl.cli.output import UNKNOWN
+from sanctl.cli.views.sync import resync_data
+from sanctl.cli.views.sync_policy import sync_policy_data
+from sanctl.model.cache_policy import CacheMode
+from sanctl.model.cluster import MEMBER_STATES, Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.findings import Severity
+from sanctl.model.names import NodeName
+from sanctl.model.topology import Topology
+from sanctl.plan.cache.cache_status import mode_reason
+from sanctl.plan.cache.cache_status import replica_cache_text as device_cache_words
+from sanctl.plan.health.device_health import device_findings
+from sanctl.plan.replicas.pending_change import pending_change_of
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import device as device_documents
+    from sanctl.cli.documents import node as node_documents
+
+
+def device_state(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return one word for the condition of a device."""
+    if device.is_stopping:
+        return "deleting"
+    severities = {finding.severity for finding in device_findings(cluster, device)}
+    if Severity.CRITICAL in severities:
+        return "down"
+    if Severity.WARNING in severities:
+        return "degraded"
+    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
+    return "ok" if in_sync else "degraded"
+
+
+def device_data(
+    cluster: Cluster, device: DeviceSpec, topology: Topology | None = None
+) -> device_documents.Device:
+    """Return a device for the JSON output."""
+    move = cluster.cib.move(device.name)
+    left = pending_change_of(cluster, device)
+    return {
+        "name": device.name.value,
+        "state": device_state(cluster, device),
+        "uuid": device.uuid,
+        "wwid": device.wwid,
+        "size": device.size.bytes,
+        "pool": device.pool.value,
+        "minor": device.minor,
+        "cache": {
+            "mode": device.cache.mode.value,
+            "dirty_limit": device.cache.dirty_bytes
+            if device.cache.mode is CacheMode.WRITE_BACK
+            else None,
+            "read_cache": device.cache.read_bytes,
+        },
+        "active_node": cluster.active_node(device.name),
+        "prefer": device.prefer.value if device.prefer else None,
+        "moving_to": move.node if move else None,
+        "target": topology.target_iqn(device.name).value if topology else None,
+        "initiators": [iqn.value for iqn in device.initiators],
+        "sync": sync_policy_data(device.sync),
+        "replicas_wanted": device.replicas,
+        "unfinished": left[0] if left else None,
+        "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
+    }
+
+
+def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> device_documents.Replica:
+    state = cluster.mon.state(node)
+    replica = cluster.replica(device.name, node)
+    known = state in MEMBER_STATES
+    return {
+        "node": node.value,
+        "node_state": state.value,
+        "role": cluster.mon.role(device.name, node).value if known else None,
+        "disk": replica.disk,
+        "connection": replica.connection,
+        "replication": replica.replication,
+        "peer_disk": replica.peer_disk,
+        "out_of_sync_bytes": None
+        if replica.out_of_sync_kib is None
+        else replica.out_of_sync_kib * 1024,
+        "size": replica.size_bytes,
+        "resync": resync_data(replica.resync) if replica.resync else None,
+        "cache": {
+            "mode": replica.cache,
+            "reason": mode_reason(device, replica),
+            "dirty": replica.dirty_bytes,
+            "node_limit": replica.dirty_node_limit_bytes,
+            "flush_s": replica.flush_s,
+            "read": replica.read_bytes,
+            "read_reason": replica.read_reason,
+            "read_held": replica.read_held_bytes,
+            "read_hit_percent": replica.read_hit_percent,
+            "suspect": replica.is_suspect,
+        },
+    }
+
+
+def replica_text(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+    """Say a replica's condition in a few words."""
+    if cluster.mon.state(node) not in MEMBER_STATES:
+        return UNKNOWN
+    return cluster.replica(device.name, node).brief()
+
+
+DEVICE_COLUMNS = ("DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS")
+
+
+def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
+    """Return a device's row of DEVICE_COLUMNS."""
+    active = cluster.mon.active_nodes(device.name)
+    return (
+        device.name.value,
+        str(device.size),
+        device_state(cluster, device),
+        ", ".join(active) if active else ("-" if device.is_stopping else UNKNOWN),
+        ", ".join(f"{node} {replica_text(cluster, device, node)}" for node in device.nodes),
+    )
+
+
+CACHE_COLUMNS = ("CACHE", "NODE", "NOW")
+
+
+def cache_rows(cluster: Cluster, nodes: Sequence[node_documents.Node]) -> Iterator[tuple[str, ...]]:
+    """Return the rows of CACHE_COLUMNS: devices with something in RAM, and pools with flash.
+
+    A device with neither a write cache nor a read cache has none. What is wanted of flash is told
+    where it is another mode than there is now.
+    """
+    for device in cluster.cib.devices:
+        for node in device.nodes:
+            replica = cluster.replica(device.name, node)
+            held = replica.cache == CacheMode.WRITE_BACK.value or replica.read_bytes
+            if held or device.cache.mode is CacheMode.WRITE_BACK or device.cache.read_bytes:
+                yield f"device {device.name}", node.value, device_cache_words(device, replica)
+    for each in nodes:
+        for pool in each["pools"]:
+            cache = pool["cache"]
+            if cache is not None:
+                is_there = cache["mode"] == cache["wanted"]
+                wanted = "" if is_there else f"; wanted: {cache['wanted']}"
+                yield f"pool {pool['name']}", each["name"], cache["words"] + wanted

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Single elements of the CIB, read by XPath for agents and handlers (cibadmin(8)); no parsing.
+
+A query is answered from this node's copy of the CIB. The commands read the whole CIB, through
+sanctl/drivers/pacemaker.py and sanctl/parse/cib.py; marks are in sanctl/drivers/outdated_marks.py.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 20.0
+#: cibadmin's exit status for an XPath that matches nothing: before Pacemaker 2.0, and since.
+_NO_SUCH_OBJECT = (6, 105)
+
+
+def query(
+    runner: Runner, xpath: str, *, with_children: bool = True, timeout_s: float = _TIMEOUT_S
+) -> ET.Element | None:
+    """Return the element that an XPath matches, or one that holds all matches; None without.
+
+    Raises:
+        CommandError: the CIB gave no answer.
+    """
+    depth = [] if with_children else ["--no-children"]
+    answer = runner.run(
+        ["cibadmin", "--query", *depth, "--xpath", xpath],
+        timeout_s=timeout_s,
+        ok=(0, *_NO_SUCH_OBJECT),
+    )
+    if answer.status != 0:
+        return None
+    return ET.fromstring(answer.stdout)  # noqa: S314 - the cluster's own CIB
+
+
+def node_state(runner: Runner, node: str) -> ET.Element | None:
+    """Return the `node_state` of a node without its children, None where the CIB has none.
+
+    Raises:
+        CommandError: the CIB gave no answer.
+    """
+    return query(runner, f"//node_state[@uname='{node}']", with_children=False)
+
+
+def cluster_property(runner: Runner, name: str, *, default: str) -> str:
+    """Return a cluster property, as crm_attribute(8) reads it.
+
+    Raises:
+        CommandError: the CIB gave no answer.
+    """
+    answer = runner.run(
+        ["crm_attribute", "--type", "crm_config", "--name", name, "--query",
+         "--quiet", "--default", default],
+        timeout_s=_TIMEOUT_S,
+    )  # fmt: skip
+    return answer.stdout.strip()

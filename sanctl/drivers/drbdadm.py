@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""DRBD commands that need the resource file: adjust, attach, connect, create-md (drbdadm(8)).
+
+drbdadm is given the one file of the resource that the command is about: by itself it reads all
+files of the node, and fails when any of them is not as it should be (docs/adr/0045). Commands that
+talk to the kernel alone, and all of the failover path, are in sanctl/drivers/drbdsetup.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+from sanctl.drivers import drbdsetup
+from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
+from sanctl.system.files import exists, is_folder
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 20.0
+#: Where the agents write resource files.
+RESOURCE_FILES = state_files.drbd_folder()
+# Where drbd-utils keeps which file has which resource (registry.c).
+_REGISTRY = "/run/drbd"
+
+
+def config_path(name: str) -> str:
+    """Return the path of the file that drbdadm reads for one resource: it includes the others.
+
+    The file names one resource file and what is common to all. `new-resource` and `new-minor`
+    register it as the file that DRBD's handlers read, until the resource is down (drbdadm_main.c
+    and registry.c of drbd-utils).
+    """
+    return f"{RESOURCE_FILES}/{name}.conf"
+
+
+def _argv(name: str, *words: str) -> list[str]:
+    path = config_path(name)
+    # A replica that an older release has started has no such file until its agent writes it.
+    only = ["--config-file", path] if exists(path) else []
+    return ["drbdadm", *only, *words, name]
+
+
+def register_config(name: str, minor: int) -> None:
+    """Have DRBD's handlers read the file of this resource alone, where they do not yet.
+
+    A resource that an older release has started is registered with all of the node's files; a
+    resource whose drbdadm was killed too early is not registered at all.
+
+    Raises:
+        OSError: the registration could not be written.
+    """
+    path = config_path(name)
+    if not is_folder(_REGISTRY) or not exists(path):
+        return  # drbdadm has registered nothing yet on this node, and does so for the first one.
+    for link in (f"{_REGISTRY}/drbd-{it}.conf" for it in (f"resource-{name}", f"minor-{minor}")):
+        with contextlib.suppress(OSError):
+            if os.readlink(link) == path:
+                continue
+        # Replaced in one step, as the kernel may call a handler at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{link}.new")
+        os.symlink(path, f"{link}.new")
+        os.replace(f"{link}.new", link)
+
+
+def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
+    """Write new metadata: the replica is Inconsistent and has never held data.
+
+    DRBD 9 gets room for all four replicas from the start: an attached resource cannot grow it.
+    """
+    peers = ["--max-peers=3"] if kernel_generation >= 9 else []
+    runner.run(_argv(name, "create-md", "--force", *peers), timeout_s=120.0, stdin="yes\nyes\n")
+
+
+def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generation: int) -> int:
+    """Return the size that detached metadata records for its replica (`la-size-sect`).
+
+    Raises:
+        CommandError: there is no metadata there, or it is in use.
+    """
+    layout = "v09" if kernel_generation >= 9 else "v08"
+    # --force: after a crash the activity log is not applied yet, which does not touch the size.
+    dump = runner.run(
+        ["drbdmeta", "--force", "-", layout, metadata_device, "flex-external", "dump-md"],
+        timeout_s=_TIMEOUT_S,
+    ).stdout
+    found = re.search(r"^la-size-sect (\d+);", dump, re.MULTILINE)
+    if not found:
+        raise CommandError(
+            Problem("SAN-DRBD-002", f"the metadata on {metadata_device} records no size")
+        )
+    return int(found[1]) * 512
+
+
+def adjust(runner: Runner, name: str) -> None:
+    """Attach and connect, or bring a resource that is up in line with the resource file."""
+    runner.run(_argv(name, "adjust"), timeout_s=_TIMEOUT_S)
+
+
+def adjust_single_replica(runner: Runner, name: str, minor: int) -> None:
+    """Attach the only replica of a resource, or bring a resource in line with having one.
+
+    DRBD 8.4's drbdadm adjusts nothing whose file names no peer (tried with 9.22), so it is done
+    step by step there. Making a resource or minor that exists is fine (drbdsetup-8.4(8)). Fencing
+    is off, because a Primary without a peer has no peer to ask about; an attach needs no peer then
+    either.
+
+    Raises:
+        CommandError: refused.
+    """
+    if drbdsetup.generation() >= 9:
+        adjust(runner, name)
+        return
+    runner.run(_argv(name, "new-resource"), timeout_s=_TIMEOUT_S)
+    runner.run(_argv(name, "new-minor"), timeout_s=_TIMEOUT_S)
+    state = drbdsetup.observe(runner, name)
+    if state is None or state.disk == "Diskless":
+        runner.run(_argv(name, "attach"), timeout_s=_TIMEOUT_S)
+    else:
+        runner.run(
+            ["drbdsetup", "disk-options", str(minor), "--fencing=dont-care"], timeout_s=_TIMEOUT_S
+        )
+
+
+def attach(runner: Runner, name: str, minor: int) -> None:
+    """Attach without connecting: for a replica that must not be compared with its peer.
+
+    Raises:
+        CommandError: refused; or the minor belongs to another resource, whose disk this would be.
+    """
+    state = drbdsetup.observe(runner, name)
+    if state is not None and state.disk != "Diskless":
+        return
+    for command in ("new-resource", "new-minor"):
+        # Refused where the resource or the minor exists, which is fine.
+        runner.run(_argv(name, command), timeout_s=_TIMEOUT_S, ok=range(256))
+    state = drbdsetup.observe(runner, name)
+    if state is None or state.minor != minor:
+        # DRBD 8.4 attaches to a minor, whichever resource it belongs to.
+        raise CommandError(
+            Problem(
+                "SAN-DRBD-004",
+                f"{name} does not have minor {minor} on this node",
+                "'drbdsetup status' shows what is up; it may be what was left of a deleted device",
+            )
+        )
+    runner.run(_argv(name, "attach"), timeout_s=_TIMEOUT_S)
+
+
+def disconnect(runner: Runner, name: str) -> None:
+    """End all connections of a resource; connections that have ended are fine."""
+    runner.run(_argv(name, "disconnect"), timeout_s=_TIMEOUT_S, ok=range(256))
+
+
+def force_disconnect(runner: Runner, name: str) -> None:
+    """End all connections as a broken link would: a Primary that loses its peer so is frozen."""
+    runner.run(_argv(name, "disconnect", "--force"), timeout_s=_TIMEOUT_S)
+
+
+def connect_discarding(runner: Runner, name: str) -> None:
+    """Connect, and allow DRBD to overwrite this replica if the replicas have diverged.
+
+    Where the replicas have not diverged DRBD resyncs the older one, whatever is asked here
+    (drbdsetup-8.4(8), --discard-my-data).
+    """
+    runner.run(_argv(name, "connect", "--discard-my-data"), timeout_s=_TIMEOUT_S)

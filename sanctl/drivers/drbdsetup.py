@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""State and role of a resource in the kernel, resync, verify, down: drbdsetup(8), /proc/drbd.
+
+drbdsetup talks to the kernel alone. So the failover path (`primary`, `secondary`, `observe`) uses
+nothing else: commands that need the resource file are in sanctl/drivers/drbdadm.py.
+"""
+
+from __future__ import annotations
+
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import OldRequest, ResourceState
+from sanctl.parse.drbd import (
+    PendingRequests,
+    SyncProgress,
+    parse_events2,
+    parse_oldest_requests,
+    parse_pending_requests,
+    parse_sync_progress,
+)
+from sanctl.system.files import read_text_or
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 20.0
+#: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
+_NO_SUCH_RESOURCE = 10
+_DEBUG = "/sys/kernel/debug/drbd/resources"
+
+
+def generation() -> int:
+    """Return 8 or 9: which DRBD the running kernel has loaded.
+
+    Raises:
+        CommandError: DRBD is not loaded, or has a version that sanctl does not know.
+    """
+    text = read_text_or("/sys/module/drbd/version", "")
+    major = text.partition(".")[0].strip()
+    if major not in {"8", "9"}:
+        raise CommandError(
+            Problem(
+                "SAN-DRBD-001",
+                f"DRBD 8.4 or 9 is not loaded (version read: {text.strip() or 'none'})",
+                "modprobe drbd",
+            )
+        )
+    return int(major)
+
+
+def is_loaded() -> bool:
+    """Whether the running kernel has DRBD; where not, no resource can be up."""
+    return bool(read_text_or("/sys/module/drbd/version", ""))
+
+
+def observe(runner: Runner, name: str) -> ResourceState | None:
+    """Return the state of a resource on this node, or None when it is not up.
+
+    Raises:
+        CommandError: DRBD did not answer; nothing may be concluded from that.
+    """
+    if not is_loaded():
+        return None
+    done = runner.run(
+        ["drbdsetup", "events2", "--now", "--statistics", name],
+        timeout_s=_TIMEOUT_S,
+        ok=(0, _NO_SUCH_RESOURCE),
+    )
+    return parse_events2(done.stdout).get(name)
+
+
+def is_standalone(state: ResourceState) -> bool:
+    """Whether DRBD has given a connection up and waits for a new `connect`."""
+    # DRBD 8.4 forgets a connection that it has given up.
+    return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
+
+
+def observe_all(runner: Runner) -> dict[str, ResourceState]:
+    """Return the state of every resource on this node, by name.
+
+    Raises:
+        CommandError: DRBD did not answer.
+    """
+    if not is_loaded():
+        return {}
+    done = runner.run(["drbdsetup", "events2", "--now", "--statistics"], timeout_s=_TIMEOUT_S)
+    return parse_events2(done.stdout)
+
+
+def sync_progress() -> dict[int, SyncProgress]:
+    """Return the progress of resyncs and verifies on this node, by minor; empty with DRBD 9."""
+    return parse_sync_progress(read_text_or("/proc/drbd", ""))
+
+
+def oldest_requests(name: str) -> tuple[OldRequest, ...]:
+    """Return the requests of hosts that have waited longest; none where debugfs is not readable."""
+    # Without debugfs, or where a locked-down kernel keeps it shut, nothing is known.
+    return parse_oldest_requests(read_text_or(f"{_DEBUG}/{name}/volumes/0/oldest_requests", ""))
+
+
+def pending_requests(minor: int) -> PendingRequests | None:
+    """Return how many requests of a device are not completed; None with DRBD 9."""
+    return parse_pending_requests(read_text_or("/proc/drbd", "")).get(minor)
+
+
+def completed_requests(minor: int) -> int:
+    """Return how many requests of hosts have been completed since the device exists."""
+    # Documentation/block/stat.rst: the first field of each kind counts completed requests.
+    fields = read_text_or(f"/sys/block/drbd{minor}/stat", "").split()
+    return sum(int(fields[at]) for at in (0, 4, 11, 15) if at < len(fields))
+
+
+def generation_identifiers(runner: Runner, *subject: str, timeout_s: float) -> str | None:
+    """Return what `drbdsetup get-gi` prints, None where it refuses (drbdsetup(8)).
+
+    Args:
+        runner: starts drbdsetup.
+        subject: the minor with 8.4; resource, peer's node id and volume with 9.
+        timeout_s: seconds until drbdsetup is killed.
+    """
+    done = runner.run(["drbdsetup", "get-gi", *subject], timeout_s=timeout_s, ok=range(256))
+    return done.stdout if done.status == 0 else None
+
+
+def set_resync_paused(runner: Runner, minor: int, *, is_paused: bool) -> None:
+    """Pause the resync of a device from this node, or resume it; either twice is fine."""
+    runner.run(
+        ["drbdsetup", "pause-sync" if is_paused else "resume-sync", str(minor)],
+        timeout_s=_TIMEOUT_S,
+        ok=range(256),
+    )
+
+
+def invalidate(runner: Runner, minor: int) -> None:
+    """Mark all of this node's replica as out of sync. Only for one that is no replica any more.
+
+    Raises:
+        CommandError: DRBD refused: a resync runs, or there is no disk.
+    """
+    runner.run(["drbdsetup", "invalidate", str(minor)], timeout_s=_TIMEOUT_S)
+
+
+def start_verify(runner: Runner, minor: int) -> None:
+    """Begin to compare the replicas, from their first block on.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    runner.run(["drbdsetup", "verify", str(minor), "--start=0s"], timeout_s=_TIMEOUT_S)
+
+
+def start_verify_with(runner: Runner, name: str, peer: int) -> None:
+    """Begin to compare with one peer, from the first block on: DRBD 9 verifies peer by peer.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    # Without a start it goes on where the last one ended.
+    runner.run(["drbdsetup", "verify", name, str(peer), "0", "--start=0"], timeout_s=_TIMEOUT_S)
+
+
+def resync_differences(runner: Runner, name: str, peer: int) -> None:
+    """Resend to a peer the blocks that a verify has just found to differ, and no others: DRBD 9.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    runner.run(
+        ["drbdsetup", "invalidate-remote", name, str(peer), "0", "--reset-bitmap=no"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def set_disk_flushes(runner: Runner, minor: int, *, on: bool) -> None:
+    """Have DRBD flush the local disk between writes that depend on each other, or only drain it.
+
+    Works on a disk that is attached, at any moment (drbdsetup-8.4(8), disk-flushes).
+
+    Raises:
+        CommandError: refused, or no disk is attached.
+    """
+    word = "yes" if on else "no"
+    runner.run(
+        ["drbdsetup", "disk-options", str(minor), f"--disk-flushes={word}"], timeout_s=_TIMEOUT_S
+    )
+
+
+def require_two(runner: Runner, name: str) -> None:
+    """Have DRBD 9 freeze a Primary's I/O while fewer than two replicas are connected and UpToDate.
+
+    DRBD's quorum does it: it is evaluated in the change of state in which a replica is lost, so
+    before another write ends (drbd_state.c, calc_quorum; drbdsetup-9.0(8),
+    quorum-minimum-redundancy). A replica that is lost already when this is called freezes nothing.
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    runner.run(
+        ["drbdsetup", "resource-options", name, "--quorum-minimum-redundancy=2"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def require_majority(runner: Runner, name: str, *, replica_count: int) -> None:
+    """Let a majority of the replicas be enough again, also for I/O that is frozen now.
+
+    DRBD 9.3.3 evaluates that again only where `quorum` changes (drbd_main.c, set_resource_options):
+    so `quorum` is the majority's number for a moment, which is never less than the majority.
+
+    Args:
+        runner: starts drbdsetup.
+        name: the resource; one that is not up is fine.
+        replica_count: how many replicas the device has.
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    for quorum in (str(replica_count // 2 + 1), "majority"):
+        runner.run(
+            ["drbdsetup", "resource-options", name,
+             "--quorum-minimum-redundancy=off", f"--quorum={quorum}"],
+            timeout_s=_TIMEOUT_S,
+            ok=(0, _NO_SUCH_RESOURCE),
+        )  # fmt: skip
+
+
+def force_detach(runner: Runner, minor: int) -> None:
+    """Detach from a disk that has failed, as DRBD does at an error: without waiting for it.
+
+    Raises:
+        CommandError: refused.
+    """
+    runner.run(["drbdsetup", "detach", str(minor), "--force"], timeout_s=_TIMEOUT_S)
+
+
+def down(runner: Runner, name: str) -> None:
+    """Disconnect and detach; a resource that is down already is fine."""
+    runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))
+
+
+def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:
+    """End the connection to one peer of DRBD 9; one that has ended is fine (drbdsetup-9.0(8)).
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    runner.run(["drbdsetup", "disconnect", name, str(node_id)], timeout_s=_TIMEOUT_S)
+
+
+def forget_peer(runner: Runner, name: str, node_id: int) -> None:
+    """Free the slot of a peer in DRBD 9's metadata; a peer that has no slot is fine.
+
+    The metadata have room for three peers. The slot of a node that is gone takes a place, and says
+    which blocks to send of other data should a node of that number ever come again
+    (drbdsetup-9.0(8)).
+
+    Raises:
+        CommandError: the peer is still configured, or DRBD did not answer.
+    """
+    runner.run(["drbdsetup", "forget-peer", name, str(node_id)], timeout_s=_TIMEOUT_S)
+
+
+def force_up_to_date(runner: Runner, name: str, minor: int) -> None:
+    """Declare a replica that is Outdated to be UpToDate: what only the peer had is given up."""
+    runner.run(["drbdsetup", "primary", _subject(name, minor), "--force"], timeout_s=_TIMEOUT_S)
+    secondary(runner, name, minor, timeout_s=_TIMEOUT_S)
+
+
+def _subject(name: str, minor: int) -> str:
+    """Return the argument of `primary` and `secondary`: 8.4 takes a minor, 9 a resource."""
+    return name if generation() >= 9 else str(minor)
+
+
+def primary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:
+    """Make this node Primary; DRBD calls the fence-peer handler first where it has to.
+
+    Raises:
+        CommandError: refused, or not done in time.
+    """
+    runner.run(["drbdsetup", "primary", _subject(name, minor)], timeout_s=timeout_s)
+
+
+def secondary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:
+    """Make this node Secondary; a resource that is not up is fine.
+
+    Raises:
+        CommandError: a process holds the device open, or I/O hangs.
+    """
+    runner.run(
+        ["drbdsetup", "secondary", _subject(name, minor)],
+        timeout_s=timeout_s,
+        ok=(0, _NO_SUCH_RESOURCE),
+    )
+
+
+def skip_initial_sync(runner: Runner, minor: int) -> None:
+    """Declare two new, zero-filled, connected replicas to be the same, and UpToDate.
+
+    DRBD itself refuses unless both have never held data (drbdsetup-8.4(8), new-current-uuid).
+    """
+    runner.run(
+        ["drbdsetup", "new-current-uuid", "--clear-bitmap=yes", str(minor)], timeout_s=_TIMEOUT_S
+    )
+
+
+def resize(runner: Runner, minor: int, *, has_peers: bool) -> None:
+    """Let the device grow to the size of the smallest replica.
+
+    `assume-clean`, because both files grew by a hole: the new part reads as zeros on every
+    replica, and nothing has to be sent. Without a peer DRBD 8.4 refuses that ("Protocol version 93
+    required"), and grows only with `assume-peer-has-space` (drbdsetup-8.4(8), resize): without the
+    option it reports success and keeps its size.
+    """
+    assumed = "--assume-clean=yes" if has_peers else "--assume-peer-has-space=yes"
+    runner.run(["drbdsetup", "resize", str(minor), assumed], timeout_s=_TIMEOUT_S)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The load of a chaos run: a ledger of writes on each of several devices, checked per fault."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from sanctl.errors import CommandError
+from sanctl.lab.harness.initiator import Initiator, LedgerRun
+from sanctl.lab.harness.lab_session import wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.measure import ledger_writer
+from sanctl.lab.measure.ledger_latency import Pause, find_pause
+from sanctl.lab.measure.ledger_writer import Record
+from sanctl.model.cache_policy import CacheMode
+
+_HEAD_BYTES = 512
+_RECORD = struct.Struct("<BBHIQqq")
+_WRITER = "/usr/local/lib/sanctl-ledger.py"
+_CHECK_DEADLINE_S = 180.0
+# Acknowledgements after which a device counts as writing again.
+_SIGN_OF_LIFE = 3
+
+
+@dataclass(slots=True)
+class DeviceLedger:
+    """One device and the ledger that a host writes to it, with the records fetched so far."""
+
+    device: str
+    host: Initiator
+    run: LedgerRun
+    target: str
+    records: list[Record] = field(default_factory=list)
+    read_bytes: int = _HEAD_BYTES
+    # Measured once: no fault touches a host's clock, and all guests run on the same one.
+    ahead_s: float = 0.0
+
+    def fetch(self) -> list[Record]:
+        """Fetch the records added to the log since the last call, with times of this machine."""
+        bed = self.host.bed
+        script = f"tail -c +{self.read_bytes + 1} {self.run.log} | base64 -w0"
+        data = base64.b64decode(bed.sh(self.host.name, script, timeout_s=60).stdout)
+        whole = len(data) - len(data) % _RECORD.size
+        ahead_ns = round(self.ahead_s * 1e9)
+        fresh = []
+        for fields in _RECORD.iter_unpack(data[:whole]):
+            record = Record(ledger_writer.RecordKind(fields[0]), *fields[1:])
+            fresh.append(record._replace(wall_ns=record.wall_ns - ahead_ns))
+        self.read_bytes += whole
+        self.records += fresh
+        return fresh
+
+    def pause_since(self, begin_s: float, end_s: float) -> Pause | None:
+        """Return the longest pause that began in a stretch of time; None if nothing was written."""
+        try:
+            return find_pause(self.records, begin_s, end_s)
+        except ValueError:
+            return None
+
+    def forget_before(self, wall_s: float) -> None:
+        """Drop records that are older than any later fault."""
+        self.records = [record for record in self.records if record.wall_ns / 1e9 >= wall_s]
+
+    def check(self) -> dict[str, Any]:
+        """Stop the writer by SIGSTOP, read every block back, continue it; return the result.
+
+        The writer does not end: a write in flight stays unanswered in its log, and either value is
+        right for that block.
+        """
+        out = self.host.sh(
+            f"systemctl kill --signal=STOP {self.run.unit};"
+            f" python3 {_WRITER} check --device '{self.run.device}' --log {self.run.log};"
+            f" systemctl kill --signal=CONT {self.run.unit}",
+            timeout_s=_CHECK_DEADLINE_S,
+        )
+        result = json.loads(out)
+        assert isinstance(result, dict)
+        return result
+
+
+def start(
+    scenarios: Sequence[Scenario],
+    devices: Sequence[str],
+    *,
+    rate: float,
+    region_bytes: int,
+    size: str,
+    cache: CacheMode,
+) -> list[DeviceLedger]:
+    """Create the devices, spread over nodes and hosts, log the hosts in and start the ledgers.
+
+    With any cache policy but `none` hosts flush nothing: the policy's promise is about writes that
+    were only acknowledged.
+    """
+    options = ["--rate", f"{rate:g}", "--region", str(region_bytes), "--depth", "2"]
+    if cache is not CacheMode.NONE:
+        options.append("--unsynced")
+
+    def start_one(numbered: tuple[int, str]) -> DeviceLedger:
+        number, device = numbered
+        scenario = scenarios[number % len(scenarios)]
+        prefer = scenario.bed.storage[number % len(scenario.bed.storage)].name
+        if scenario.exists(device):
+            for each in scenarios:
+                stop_leftover(each.host, device)
+                each.host.logout(f"{each.iqn_prefix()}.{device}")
+            scenario.delete(device)
+        target = scenario.create(device, size, prefer=prefer, cache=cache.value)
+        path = scenario.host.login(target, scenario.portals())
+        run = scenario.host.start_ledger(device, path, *options)
+        ahead_s = scenario.bed.skew_s(scenario.host.name)
+        return DeviceLedger(
+            device=device, host=scenario.host, run=run, target=target, ahead_s=ahead_s
+        )
+
+    with ThreadPoolExecutor(max_workers=len(devices)) as pool:
+        return list(pool.map(start_one, enumerate(devices)))
+
+
+def stop_leftover(host: Initiator, device: str) -> None:
+    """End the ledger that an earlier run left on a host."""
+    host.sh(f"systemctl kill --signal=CONT ledger-{device}; systemctl stop ledger-{device}; true",
+            timeout_s=150)  # fmt: skip
+
+
+def finish(loads: Sequence[DeviceLedger], scenarios: Sequence[Scenario]) -> None:
+    """End the ledgers and delete the devices."""
+    by_host = {scenario.host.name: scenario for scenario in scenarios}
+    for load in loads:
+        load.host.stop_ledger(load.run)
+        by_host[load.host.name].delete(load.device)
+
+
+def await_writing(loads: Sequence[DeviceLedger], *, within_s: float) -> None:
+    """Wait until every ledger writes.
+
+    Raises:
+        NotConverged: one did not get enough acknowledgements in time.
+    """
+    for load in loads:
+
+        def has_grown(load: DeviceLedger = load) -> bool:
+            fresh = load.fetch()
+            return (
+                sum(record.kind is ledger_writer.RecordKind.ACK for record in fresh)
+                >= _SIGN_OF_LIFE
+            )
+
+        # Acknowledgements from before this call do not count.
+        load.fetch()
+        wait_for(f"writes of {load.host.name} on {load.device}", has_grown, within_s=within_s)
+
+
+def check_all(loads: Sequence[DeviceLedger]) -> dict[str, dict[str, Any]]:
+    """Check all ledgers, hosts side by side; return the findings by device."""
+    with ThreadPoolExecutor(max_workers=len(loads)) as pool:
+        found = pool.map(_check, loads)
+        return {load.device: result for load, result in zip(loads, found, strict=True)}
+
+
+def _check(load: DeviceLedger) -> dict[str, Any]:
+    try:
+        return load.check()
+    except CommandError as error:
+        return {"lost": 0, "acknowledged": 0, "errors": 0, "findings": [], "failed": str(error)}

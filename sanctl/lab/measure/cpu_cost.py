@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Processor time of programs and their children, run in turns on a node (`sanctl bench cost`).
+
+Pure; `SCRIPT` runs on the node that has the programs.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sanctl.errors import CommandError, Problem
+
+#: Run by python3 on a node with the JSON of `script_argument`; prints a line for each run. The
+#: programs take turns, first to last and last to first, so that a machine which is getting busier
+#: favours none. The first round is not printed: it reads from disk what later ones find in memory.
+SCRIPT = r"""
+import json, os, subprocess, sys, time
+order = json.loads(sys.argv[1])
+null = os.open(os.devnull, os.O_RDWR)
+for turn in range(order["repeat"] + 1):
+    names = list(order["programs"])
+    for name in names[::-1] if turn % 2 else names:
+        program = order["programs"][name]
+        own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **program["env"]}
+        begin = time.monotonic()
+        child = subprocess.Popen(program["argv"], env=own, stdin=null, stdout=null, stderr=null)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall_s = time.monotonic() - begin
+        cpu_s = usage.ru_utime + usage.ru_stime
+        if turn:
+            print(name, os.waitstatus_to_exitcode(status), cpu_s, wall_s)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program to be measured, and the exit statuses it may end with."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ok: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """The medians of one program's runs, in seconds."""
+
+    cpu_s: float
+    wall_s: float
+    runs: int
+
+
+def script_argument(programs: Mapping[str, Program], repeat: int) -> str:
+    """Return the argument for SCRIPT."""
+    return json.dumps(
+        {
+            "repeat": repeat,
+            "programs": {
+                name: {"argv": program.argv, "env": dict(program.env)}
+                for name, program in programs.items()
+            },
+        }
+    )
+
+
+def parse_costs(programs: Mapping[str, Program], printed: str) -> dict[str, Cost]:
+    """Return the cost of each program, from the lines that SCRIPT printed.
+
+    Raises:
+        CommandError: a program ended with a status that is not in its `ok`: it did other work than
+            the one to be measured.
+    """
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
+    for line in printed.splitlines():
+        name, status, cpu_s, wall_s = line.rsplit(" ", 3)
+        if int(status) not in programs[name].ok:
+            raise CommandError(
+                Problem(
+                    "SAN-BENCH-001",
+                    f"{name} ended with status {status}: it did not do the work to be measured",
+                )
+            )
+        runs[name].append((float(cpu_s), float(wall_s)))
+    return {name: _median(values) for name, values in runs.items()}
+
+
+def _median(runs: Sequence[tuple[float, float]]) -> Cost:
+    return Cost(
+        cpu_s=statistics.median(cpu_s for cpu_s, _ in runs),
+        wall_s=statistics.median(wall_s for _, wall_s in runs),
+        runs=len(runs),
+    )

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`sanctl cluster strategy set`: takes running Corosyncs to another vote mode, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sanctl.config import parse, render
+from sanctl.drivers import corosync
+from sanctl.errors import NotConverged, Problem, Refused
+from sanctl.model.cib_change import Change, SetNodeAttribute
+from sanctl.model.cluster import POOL_RESOURCE, Cluster, NodeState
+from sanctl.model.cluster import Role as MonRole
+from sanctl.model.topology import Strategy, Topology
+from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, VoteMode, WantedVotes
+from sanctl.ops.session import Session
+from sanctl.plan.cluster.strategy import VoteAction, VoteStep, next_vote_step
+from sanctl.system.runner import Runner
+
+_POLL_S = 0.5
+
+
+def change_strategy(
+    session: Session, runner: Runner, topology: Topology, strategy: Strategy, *, timeout_s: float
+) -> bool:
+    """Take the cluster to a strategy, step by step; return whether anything was to change.
+
+    An interruption at any point leaves a safe state; the command, run again, goes on from there.
+
+    Raises:
+        ConfigError: the cluster's nodes do not go with the strategy.
+        Refused: a storage node is away or its agent does not run; nothing was changed.
+        CommandError: corosync refused a reload.
+        NotConverged: a node did not follow in time; the change stands where it is.
+    """
+    goal = replace(topology, strategy=strategy)
+    parse(render(goal), source="cluster.toml")  # raises if the nodes do not suit the strategy
+    nodes = tuple(node.name for node in topology.storage_nodes)
+    has_changed = False
+    loaded: VoteMode | None = None
+    deadline = session.clock.monotonic_s() + timeout_s
+    while True:
+        seen = session.observe()
+        _refuse_unless_complete(seen, topology)
+        published = {str(name): seen.votes_of(name) for name in nodes}
+        step = next_vote_step(goal.vote_mode, published)
+        if (
+            step is not None
+            and step.action is VoteAction.DONE
+            and _all_publish(published, strategy)
+        ):
+            return has_changed
+        if step is None:
+            what = "every node to publish how it counts votes"
+        elif step.action is VoteAction.RELOAD:
+            # Once: a node publishes its new mode with its next monitor.
+            if loaded != step.mode:
+                corosync.reload(runner)
+                loaded = step.mode
+                has_changed = True
+            what = f"every corosync to count by {step.mode}"
+        elif step.action is VoteAction.AWAIT_DEVICE:
+            what = f"the quorum device's vote from {step.mode.host}"
+        else:
+            has_changed = _order_step(session, topology, step, strategy) or has_changed
+            what = f"every node to write that it counts by {step.mode}"
+        _pause(session, what, published, deadline, timeout_s)
+
+
+def _all_publish(published: dict[str, NodeVotes], strategy: Strategy) -> bool:
+    return all(votes.strategy == strategy for votes in published.values())
+
+
+def _order_step(session: Session, topology: Topology, step: VoteStep, strategy: Strategy) -> bool:
+    """Write the step into the CIB for every storage node, in one change."""
+    wanted = WantedVotes(vote_mode=step.mode, strategy=strategy.value)
+
+    def decide(cluster: Cluster) -> tuple[Change, ...]:
+        _refuse_unless_complete(cluster, topology)
+        return tuple(
+            SetNodeAttribute(node=node.name, attribute=VOTES_ATTRIBUTE, value=str(wanted))
+            for node in topology.storage_nodes
+            if cluster.wanted_votes(node.name) != wanted
+        )
+
+    return bool(session.change(decide))
+
+
+def _refuse_unless_complete(cluster: Cluster, topology: Topology) -> None:
+    """Refuse without a storage node: an absent one would come back with the old vote mode."""
+    problems = [
+        Problem(
+            "SAN-QUO-002",
+            f"node {node.name} is {cluster.mon.state(node.name)} and cannot follow the change"
+            if cluster.mon.state(node.name) is not NodeState.ONLINE
+            else f"the agent sanctl-pool does not run on node {node.name}",
+            f"a strategy changes only with every storage node online: bring {node.name} back and "
+            "run the command again, which goes on from where the change is",
+        )
+        for node in topology.storage_nodes
+        if not cluster.is_pool_agent_running(node.name)
+        # An agent that is starting has not published its vote mode yet: that is waited for.
+        and cluster.mon.role(POOL_RESOURCE, node.name) is not MonRole.STARTING
+    ]
+    if not cluster.mon.has_quorum:
+        problems.append(
+            Problem(
+                "SAN-CLU-001",
+                "this part of the cluster has no quorum",
+                "bring the other nodes back, or run the command where the majority is",
+            )
+        )
+    if problems:
+        raise Refused(*problems)
+
+
+def _pause(
+    session: Session, what: str, published: dict[str, NodeVotes], deadline: float, timeout_s: float
+) -> None:
+    session.reporter.update(f"waiting for {what}")
+    if session.clock.monotonic_s() >= deadline:
+        last = "; ".join(f"{name}: {votes}" for name, votes in sorted(published.items()))
+        raise NotConverged(
+            Problem(
+                "SAN-QUO-003",
+                f"{what}: not within {timeout_s:g} s; last seen: {last}",
+                "the cluster is safe as it is, but needs every storage node for quorum until the "
+                "change is finished: run the command again",
+            )
+        )
+    session.clock.sleep(_POLL_S)

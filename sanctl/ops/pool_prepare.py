@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`sanctl pool prepare`: makes a pool with a flash cache on this node, or attaches its flash.
+
+Which step is next is decided in sanctl/plan/pool/preparation.py; this module carries it out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sanctl.drivers import bcache, flash_cache, pool_notes
+from sanctl.drivers import pool_files as pools
+from sanctl.drivers.pool_problems import (
+    cache_unit,
+    flash_missing_problem,
+    unfinished_preparation_problem,
+    unreadable_problem,
+)
+from sanctl.errors import CommandError, Problem, Refused
+from sanctl.model.names import PoolName
+from sanctl.model.pool_cache import mount_unit_name
+from sanctl.model.topology import Pool, Topology
+from sanctl.plan.pool.flash_mode import (
+    existing_cached_pool,
+)
+from sanctl.plan.pool.preparation import (
+    DeviceContent,
+    MarkerState,
+    PoolEvidence,
+    PrepareStep,
+    next_prepare_step,
+)
+from sanctl.system.files import exists, fsync_folder, is_mount_point, write_atomically
+from sanctl.system.runner import Runner
+
+_MKFS_TIMEOUT_S = 600.0
+_UNIT_TIMEOUT_S = 150.0
+_TOOL_TIMEOUT_S = 60.0
+_NOTHING_FOUND = 2  # blkid(8)
+
+
+class DiskContents(NamedTuple):
+    """What a device holds, and the error for where the pool cannot use that."""
+
+    holds: DeviceContent
+    problem: Problem
+
+
+def inspect_disk(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> DiskContents:
+    """Find out what a device holds: the pool's own data, nothing, or something else.
+
+    Raises:
+        SanctlError: blkid did not answer.
+    """
+    foreign = Problem(
+        "SAN-POOL-019",
+        f"{device} holds something that is not pool {pool.name}'s",
+        f"if nobody needs it: 'wipefs --all {device}' and "
+        f"'blkdiscard --zeroout --length 1MiB {device}', then again",
+    )
+    try:
+        found = bcache.read_superblock(device)
+        if found is not None:
+            is_ours = found.is_flash == is_flash and found.label == flash_cache.label_of(pool)
+            return DiskContents(DeviceContent.OURS if is_ours else DeviceContent.FOREIGN, foreign)
+        return DiskContents(
+            DeviceContent.BLANK if is_blank(runner, device) else DeviceContent.FOREIGN, foreign
+        )
+    except OSError as error:
+        is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        holds = DeviceContent.ABSENT if is_gone else DeviceContent.UNREADABLE
+        return DiskContents(holds, unreadable_problem(pool, device, error))
+
+
+def is_blank(runner: Runner, device: str) -> bool:
+    """Whether a device holds nothing: its first MiB is zero, and blkid finds nothing elsewhere.
+
+    The first MiB is read because blkid(8) ends with the same status where it finds nothing and
+    where it could not read.
+
+    Raises:
+        OSError: the device cannot be read.
+        SanctlError: blkid did not answer.
+    """
+    if not bcache.begins_blank(device):
+        return False
+    found = runner.run(
+        ["blkid", "--probe", device], timeout_s=_TOOL_TIMEOUT_S, ok=(0, _NOTHING_FOUND)
+    )
+    return found.status == _NOTHING_FOUND
+
+
+class Preparation:
+    """One run of `sanctl pool prepare` on this node."""
+
+    def __init__(self, runner: Runner, pool: Pool) -> None:
+        self._runner = runner
+        self._pool = pool
+        cache = flash_cache.cache_of(pool)
+        self._origin, self._flash = str(cache.origin), str(cache.flash)
+        self._path = str(pool.path)
+        self._is_started = False
+        #: The error for each part of the pool, as it was last found.
+        self._problems: dict[PrepareStep, Problem] = {}
+
+    def carry_out(self) -> tuple[str, ...]:
+        """Do one step after the other until nothing is left; return what was done.
+
+        Raises:
+            Refused: something is in the way, and nothing more was changed.
+            SanctlError, OSError: a step failed, or what there is cannot be read.
+        """
+        bcache.load_module(self._runner)
+        steps: dict[PrepareStep, Callable[[], str]] = {
+            PrepareStep.FORMAT: self._format,
+            PrepareStep.GIVE_FLASH: self._give_flash,
+            PrepareStep.ATTACH_FLASH: self._attach_flash,
+            PrepareStep.START: self._start,
+            PrepareStep.MAKE_FILESYSTEM: self._make_filesystem,
+            PrepareStep.FORGET_MAKING: self._forget_making,
+            PrepareStep.MOUNT: self._mount,
+            PrepareStep.MARK: self._mark,
+            PrepareStep.NOTE_MADE: self._note_made,
+        }
+        done: list[str] = []
+        while (act := next_prepare_step(self._observe())) is not PrepareStep.DONE:
+            if act not in steps:
+                raise Refused(self._problem(act))
+            # Each step once: a step without effect would have none again.
+            if said := steps.pop(act)():
+                done.append(said)
+        return tuple(done)
+
+    def _observe(self) -> PoolEvidence:
+        try:
+            return self._read_evidence()
+        except OSError as error:
+            where = str(error.filename or self._path)
+            raise CommandError(unreadable_problem(self._pool, where, error)) from error
+
+    def _read_evidence(self) -> PoolEvidence:
+        is_mounted = is_mount_point(self._path)
+        running = bcache.observe(self._origin)
+        is_running = running is not None and bool(running.disk)
+        has_flash = running is not None and running.has_flash
+        origin = flash_device = filesystem = None
+        if not is_mounted:
+            origin = self._inspect(PrepareStep.REFUSE_ORIGIN, self._origin, is_flash=False)
+        if not is_mounted or (is_running and not has_flash):
+            flash_device = self._inspect(PrepareStep.REFUSE_FLASH, self._flash, is_flash=True)
+        if running is not None and running.disk and self._is_started and not is_mounted:
+            filesystem = self._inspect_filesystem(f"/dev/{running.disk}")
+        name, uuid = self._pool.name, self._pool.uuid
+        return PoolEvidence(
+            is_mounted=is_mounted,
+            is_running=is_running,
+            has_flash=has_flash,
+            origin=origin,
+            flash=flash_device,
+            filesystem=filesystem,
+            marker=self._marker() if is_mounted else None,
+            is_making=pool_notes.is_of(name, pool_notes.MAKING, uuid),
+            is_made=pool_notes.is_of(name, pool_notes.MADE, uuid),
+            is_noted_write_back=flash_cache.has_write_back_note(self._pool),
+        )
+
+    def _inspect(self, refusal: PrepareStep, device: str, *, is_flash: bool) -> DeviceContent:
+        found = inspect_disk(self._runner, self._pool, device, is_flash=is_flash)
+        self._problems[refusal] = found.problem
+        return found.holds
+
+    def _inspect_filesystem(self, disk: str) -> DeviceContent:
+        try:
+            return DeviceContent.BLANK if is_blank(self._runner, disk) else DeviceContent.OURS
+        except OSError as error:
+            self._problems[PrepareStep.REFUSE_FILESYSTEM] = unreadable_problem(
+                self._pool, disk, error
+            )
+            return DeviceContent.UNREADABLE
+
+    def _marker(self) -> MarkerState:
+        has_folder = exists(f"{self._path}/devices", follow_symlinks=False)
+        if not exists(f"{self._path}/{pools.MARKER}", follow_symlinks=False):
+            return MarkerState.FOLDER_ALONE if has_folder else MarkerState.MISSING
+        pools.check_marker(self._path, self._pool.uuid)
+        return MarkerState.THERE if has_folder else MarkerState.FOLDER_MISSING
+
+    def _problem(self, act: PrepareStep) -> Problem:
+        name = self._pool.name
+        if act is PrepareStep.REFUSE_UNFINISHED:
+            return unfinished_preparation_problem(self._pool)
+        if act is PrepareStep.REFUSE_MADE:
+            return Problem(
+                "SAN-POOL-029",
+                f"pool {name} was made on this node before, and its data is gone: disk "
+                f"{self._origin} may have been replaced, or read wrongly",
+                "bring the right disk back; if it is lost, 'sanctl pool prepare "
+                f"{name} --anew' makes an empty pool, and its replicas are filled from their peers",
+            )
+        if act is PrepareStep.REFUSE_MARKER:
+            return Problem(
+                "SAN-POOL-001",
+                f"{self._path}/{pools.MARKER} is missing although {self._path}/devices exists: "
+                "nothing was changed",
+                "find out what removed the marker",
+            )
+        if act in self._problems:
+            return self._problems[act]
+        return Problem(
+            "SAN-POOL-030",
+            f"pool {name}: the step '{act.value}' was done and had no effect",
+            "'journalctl -b' has the messages of the unit and of the kernel",
+        )
+
+    def _format(self) -> str:
+        bcache.format_origin(
+            self._origin, flash_cache.origin_uuid(self._pool), flash_cache.label_of(self._pool)
+        )
+        return f"{self._origin} is the pool's disk"
+
+    def _give_flash(self) -> str:
+        flash_cache.format_flash(self._pool, self._flash)
+        return f"{self._flash} is the pool's flash"
+
+    def _attach_flash(self) -> str:
+        flash_cache.clear_flash_lost(self._pool)
+        flash_cache.attach_flash(self._pool)
+        return f"{self._flash} is the pool's flash"
+
+    def _start(self) -> str:
+        self._runner.run(
+            ["systemctl", "restart", cache_unit(self._pool)], timeout_s=_UNIT_TIMEOUT_S
+        )
+        seen = bcache.observe(self._origin)
+        if seen is None or not seen.disk:
+            raise CommandError(flash_missing_problem(self._pool))
+        self._is_started = True
+        return ""
+
+    def _make_filesystem(self) -> str:
+        seen = bcache.observe(self._origin)
+        disk = f"/dev/{seen.disk if seen else ''}"
+        pool_notes.write(self._pool.name, pool_notes.MAKING, self._pool.uuid)
+        # The filesystem gets the pool's uuid: in such a filesystem a missing marker is one that is
+        # not written yet.
+        self._runner.run(
+            ["mkfs.ext4", "-q", "-F", "-U", self._pool.uuid, disk], timeout_s=_MKFS_TIMEOUT_S
+        )
+        self._forget_making()
+        self._runner.run(
+            ["udevadm", "trigger", "--action=change", "--settle", disk], timeout_s=_TOOL_TIMEOUT_S
+        )
+        return "a filesystem was made"
+
+    def _forget_making(self) -> str:
+        pool_notes.clear(self._pool.name, pool_notes.MAKING)
+        return ""
+
+    def _mount(self) -> str:
+        os.makedirs(self._path, exist_ok=True)
+        self._runner.run(
+            ["systemctl", "start", mount_unit_name(self._path)], timeout_s=_UNIT_TIMEOUT_S
+        )
+        return ""
+
+    def _mark(self) -> str:
+        marker = f"{self._path}/{pools.MARKER}"
+        if not exists(marker, follow_symlinks=False):
+            write_atomically(marker, f"{self._pool.uuid}\n")
+        os.makedirs(f"{self._path}/devices", mode=0o700, exist_ok=True)
+        fsync_folder(self._path)
+        return "the pool's marker was written"
+
+    def _note_made(self) -> str:
+        pool_notes.write(self._pool.name, pool_notes.MADE, self._pool.uuid)
+        return ""
+
+
+def prepare_pool(runner: Runner, topology: Topology, name: PoolName, node: str) -> tuple[str, ...]:
+    """Make a pool with a flash cache on this node, or attach the flash of one that exists.
+
+    A disk that holds anything that is not the pool's is refused, and so is one that cannot be read,
+    and one that is blank where the pool was. Run again after an interruption, the command goes on
+    from what is there.
+
+    Args:
+        runner: starts programs.
+        topology: what cluster.toml says.
+        name: the pool.
+        node: this node.
+
+    Returns:
+        What was done; empty where all was there.
+
+    Raises:
+        Refused: the pool is not on this node; a disk holds something else, is absent, or cannot be
+            read.
+        SanctlError, OSError: a step failed.
+    """
+    return Preparation(runner, pool_of_node(topology, name, node)).carry_out()
+
+
+def pool_of_node(topology: Topology, name: PoolName, node: str) -> Pool:
+    """Return a cached pool that this node is to have.
+
+    Raises:
+        Refused: there is no such pool, it has no flash cache, or it is not on this node.
+    """
+    pool = existing_cached_pool(topology, name)
+    if node not in {each.value for each in pool.nodes}:
+        raise Refused(
+            Problem(
+                "SAN-POOL-014",
+                f"{node} is not among the nodes of pool {name}",
+                f"run the command on one of them: {', '.join(each.value for each in pool.nodes)}",
+            )
+        )
+    return pool

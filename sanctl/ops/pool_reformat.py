@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`sanctl pool prepare --anew`: checks that a pool may be emptied on this node, and empties it."""
+
+from __future__ import annotations
+
+from sanctl.drivers import bcache, flash_cache, loop, pool_notes
+from sanctl.drivers.pool_problems import cache_unit
+from sanctl.errors import Problem, Refused
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import NodeName, PoolName
+from sanctl.model.pool_cache import mount_unit_name
+from sanctl.model.topology import Topology
+from sanctl.ops.pool_prepare import inspect_disk, pool_of_node
+from sanctl.plan.pool.flash_mode import (
+    existing_cached_pool,
+    reformat_problems,
+)
+from sanctl.plan.pool.preparation import DeviceContent
+from sanctl.system.files import is_mount_point
+from sanctl.system.runner import Runner
+
+_UNIT_TIMEOUT_S = 150.0
+_TOOL_TIMEOUT_S = 60.0
+
+
+def check_reformat(cluster: Cluster, topology: Topology, name: PoolName, node: str) -> None:
+    """Refuse to empty a pool on this node while a replica in it may be needed.
+
+    Raises:
+        Refused: the pool is not on this node; a device has no good copy elsewhere, or its
+            replica is still up here.
+    """
+    pool = pool_of_node(topology, name, node)
+    problems = list(reformat_problems(cluster, pool, NodeName.parse(node)))
+    if any(path.startswith(f"{pool.path}/") for path in loop.backing_files()):
+        problems.append(
+            Problem(
+                "SAN-POOL-021",
+                f"replicas in pool {name} are still started on {node}",
+                f"'sanctl node standby {node}' first",
+            )
+        )
+    if problems:
+        raise Refused(*problems)
+
+
+def clear_pool(runner: Runner, topology: Topology, name: PoolName) -> None:
+    """Discard what a pool holds on this node; `prepare_pool` then makes an empty pool.
+
+    After an interruption the command begins again: until its end nothing uses the disk.
+
+    Raises:
+        Refused: the slow disk or the flash holds something else, or cannot be read.
+        SanctlError, OSError: the filesystem or the disk is still in use.
+    """
+    pool = existing_cached_pool(topology, name)
+    cache = flash_cache.cache_of(pool)
+    origin, unit = str(cache.origin), mount_unit_name(str(pool.path))
+    for device, is_flash in ((origin, False), (str(cache.flash), True)):
+        found = inspect_disk(runner, pool, device, is_flash=is_flash)
+        if found.holds not in {DeviceContent.OURS, DeviceContent.BLANK}:
+            raise Refused(found.problem)
+    runner.run(["systemctl", "stop", unit], timeout_s=_UNIT_TIMEOUT_S)
+    if is_mount_point(pool.path):
+        runner.run(["umount", str(pool.path)], timeout_s=_TOOL_TIMEOUT_S)
+    runner.run(["systemctl", "stop", cache_unit(pool)], timeout_s=_UNIT_TIMEOUT_S)
+    bcache.stop(origin, within_s=_TOOL_TIMEOUT_S)
+    if bcache.cache_set_folder(str(cache.flash)) is not None:
+        bcache.detach_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
+    # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
+    pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
+    pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
+    bcache.format_origin(origin, flash_cache.origin_uuid(pool), flash_cache.label_of(pool))
+    # The last step: until here the notes say that the disk alone must not be used.
+    flash_cache.clear_notes(pool)
+    flash_cache.clear_flash_lost(pool)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`sanctl target allow` and `deny`: changes which hosts (IQNs) may log in to a device's target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import access_digest
+from sanctl.model.names import DeviceName, Iqn
+from sanctl.ops.device_change import DeviceOutcome, change_device
+from sanctl.ops.session import Session
+from sanctl.plan.cluster.convergence import Progress, access_progress
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.alteration import plan_allow, plan_deny
+
+
+def allow_initiator(
+    session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float
+) -> DeviceOutcome:
+    """Let an initiator use a device."""
+    return _change_access(session, name, lambda seen: plan_allow(seen, name, iqn), timeout_s)
+
+
+def deny_initiator(
+    session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float
+) -> DeviceOutcome:
+    """Keep an initiator from a device; its sessions end."""
+    return _change_access(session, name, lambda seen: plan_deny(seen, name, iqn), timeout_s)
+
+
+def _change_access(
+    session: Session,
+    name: DeviceName,
+    plan: Callable[[Cluster], tuple[Change, ...]],
+    timeout_s: float,
+) -> DeviceOutcome:
+    def progress(cluster: Cluster) -> Progress:
+        wanted = existing_device(cluster, name).initiators
+        return access_progress(cluster, name, access_digest(wanted))
+
+    return change_device(
+        session,
+        name,
+        plan,
+        progress,
+        waiting_for=f"the access list of device {name} to be in force on its nodes",
+        timeout_s=timeout_s,
+        look=f"the list is stored; 'journalctl SANCTL_DEVICE={name}' on the device's nodes shows "
+        "why it is not in force",
+    )

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A change of strategy against a cluster in memory, whose agents follow when time passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sanctl.config import parse
+from sanctl.errors import ConfigError, NotConverged, Refused
+from sanctl.model.cluster import Cluster
+from sanctl.model.topology import Strategy, Topology
+from sanctl.model.vote_mode import (
+    MAJORITY_OF_NODES,
+    VOTES_ATTRIBUTE,
+    NodeVotes,
+    VoteMode,
+    Votes,
+    WantedVotes,
+)
+from sanctl.ops.cluster_strategy import change_strategy
+from sanctl.ops.session import Session
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.health.vote_health import vote_findings
+from tests.fakes.pacemaker import STORAGE, FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.runner import FakeRunner
+from tests.unit.config.test_strategy import HEARTBEAT, PAIR, QDEVICE
+
+HOST = VoteMode(votes=Votes.QDEVICE, host="10.77.3.100")
+TWO = VoteMode(votes=Votes.TWO_NODE)
+
+
+class Nodes(FakeRunner):
+    """The pool agents and the corosync of two nodes."""
+
+    def __init__(self, tally: VoteMode, strategy: str) -> None:
+        super().__init__(self._reload)
+        self.pacemaker = FakePacemaker()
+        self.file = dict.fromkeys(STORAGE, tally)
+        self.live = dict.fromkeys(STORAGE, tally)
+        self.strategy = dict.fromkeys(STORAGE, strategy)
+        self.asleep: set[str] = set()
+        self.is_qnetd_up = True
+        self.reloads = 0
+        self.act()
+
+    def act(self) -> None:
+        for name in STORAGE:
+            if name in self.asleep:
+                continue
+            wish = WantedVotes.parse(self.pacemaker.permanent(name, VOTES_ATTRIBUTE) or "")
+            if wish:
+                self.file[name], self.strategy[name] = wish.vote_mode, wish.strategy
+            ballot = NodeVotes(
+                file=self.file[name],
+                live=self.live[name],
+                strategy=self.strategy[name],
+                is_device_voting=self.live[name].votes is Votes.QDEVICE and self.is_qnetd_up,
+            )
+            self.pacemaker.attribute(name, VOTES_ATTRIBUTE, str(ballot))
+
+    def _reload(self, argv: Sequence[str]) -> str:
+        assert list(argv) == ["corosync-cfgtool", "-R"]
+        assert len(set(self.file.values())) == 1, "reloaded while the files differ"
+        self.live = dict(self.file)
+        self.reloads += 1
+        return "Done"
+
+    def change(self, topology: Topology, strategy: Strategy) -> bool:
+        session = Session(self.pacemaker, FakeClock(self.act), FakeReporter())
+        return change_strategy(session, self, topology, strategy, timeout_s=30)
+
+    def findings(self, topology: Topology) -> list[tuple[str, str]]:
+        seen = Cluster(
+            cib=parse_cib(parse_document(self.pacemaker.query())),
+            mon=parse_crm_mon(self.pacemaker.monitor()),
+        )
+        return [(f.code, f.severity.value) for f in vote_findings(seen, topology)]
+
+
+def test_there_and_back() -> None:
+    nodes = Nodes(HOST, "node-majority")
+    majority = parse(PAIR + QDEVICE)
+    assert nodes.findings(majority) == []
+    assert nodes.change(majority, Strategy.HEARTBEAT)
+    assert set(nodes.live.values()) == set(nodes.file.values()) == {TWO}
+    assert set(nodes.strategy.values()) == {"heartbeat"}
+    heartbeat = parse(HEARTBEAT + QDEVICE)
+    assert nodes.findings(heartbeat) == []
+    assert not nodes.change(heartbeat, Strategy.HEARTBEAT)
+    assert nodes.change(heartbeat, Strategy.NODE_MAJORITY)
+    assert set(nodes.live.values()) == {HOST}
+    assert nodes.reloads == 4
+
+
+def test_two_nodes_need_a_third_vote_for_a_majority() -> None:
+    nodes = Nodes(TWO, "heartbeat")
+    with pytest.raises(ConfigError):
+        nodes.change(parse(HEARTBEAT), Strategy.NODE_MAJORITY)
+    assert nodes.pacemaker.patches == []
+
+
+@pytest.mark.parametrize("state", ["offline", "standby", "unclean"])
+def test_nobody_is_left_behind(state: str) -> None:
+    nodes = Nodes(HOST, "node-majority")
+    nodes.pacemaker.states["n2"] = state
+    with pytest.raises(Refused) as caught:
+        nodes.change(parse(PAIR + QDEVICE), Strategy.HEARTBEAT)
+    assert [problem.code for problem in caught.value.problems] == ["SAN-QUO-002"]
+    assert nodes.pacemaker.patches == []
+
+
+def test_without_quorum_nothing_begins() -> None:
+    nodes = Nodes(HOST, "node-majority")
+    nodes.pacemaker.has_quorum = False
+    with pytest.raises(Refused):
+        nodes.change(parse(PAIR + QDEVICE), Strategy.HEARTBEAT)
+
+
+def test_a_node_that_does_not_follow_stops_the_change_before_the_reload() -> None:
+    nodes = Nodes(HOST, "node-majority")
+    nodes.asleep = {"n2"}
+    majority = parse(PAIR + QDEVICE)
+    with pytest.raises(NotConverged):
+        nodes.change(majority, Strategy.HEARTBEAT)
+    assert (nodes.reloads, nodes.file) == (0, {"n1": MAJORITY_OF_NODES, "n2": HOST})
+    assert nodes.findings(majority) == [("SAN-HLT-082", "warning"), ("SAN-HLT-080", "warning")]
+    # Awake again, the command goes on from there.
+    nodes.asleep = set()
+    assert nodes.change(majority, Strategy.HEARTBEAT)
+    assert set(nodes.live.values()) == {TWO}
+
+
+def test_a_device_that_does_not_vote_is_said() -> None:
+    nodes = Nodes(TWO, "heartbeat")
+    nodes.is_qnetd_up = False
+    with pytest.raises(NotConverged) as caught:
+        nodes.change(parse(HEARTBEAT + QDEVICE), Strategy.NODE_MAJORITY)
+    assert "the quorum device's vote" in caught.value.problems[0].text
+    assert nodes.findings(parse(PAIR + QDEVICE)) == [("SAN-HLT-081", "warning")]
+
+
+def test_two_ways_that_share_no_node_are_an_alarm() -> None:
+    nodes = Nodes(HOST, "node-majority")
+    nodes.live["n2"] = TWO
+    nodes.act()
+    assert nodes.findings(parse(PAIR + QDEVICE)) == [("SAN-HLT-080", "critical")]

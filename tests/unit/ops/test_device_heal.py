@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sanctl.errors import NotConverged, Refused
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.ops.device_heal import examine_replicas, heal_device
+from sanctl.ops.session import Session
+from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.replicas.heal import ACCEPT_SERVED, Condition, Diagnosis, loss_of_keeping
+from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+
+N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")
+VM1 = DeviceName.parse("vm1")
+COMMON, OLDER = "00000000000000C0", "00000000000000D0:00000000000000E0"
+ONLY_N1 = f" apart=1800000000 gi=00000000000000A0:{COMMON}:{OLDER}"
+ONLY_N2 = f" apart=1800000000 gi=00000000000000B0:{COMMON}:{OLDER}"
+STRANGE = " apart=1800000000 gi=00000000000000F0:0000000000000000:0000000000000000:0000000000000000"
+
+
+@pytest.fixture
+def cluster() -> FakePacemaker:
+    fake = FakePacemaker(golden="one-device")
+    fake.tick()
+    fake.tick()
+    return fake
+
+
+@pytest.fixture
+def session(cluster: FakePacemaker) -> Session:
+    return Session(cluster, FakeClock(cluster.tick), FakeReporter())
+
+
+def diverge(cluster: FakePacemaker, on_n2: str = ONLY_N2) -> None:
+    cluster.disconnected = {"n1": ONLY_N1, "n2": on_n2}
+    cluster.tick()
+
+
+def remember(cluster: FakePacemaker, node: str, attribute: str, value: str) -> None:
+    """Set a permanent attribute, as the fencing handler does."""
+    element = cluster.root.find(f"configuration/nodes/node[@uname='{node}']")
+    assert element is not None
+    group = element.find("instance_attributes")
+    if group is None:
+        group = element.makeelement("instance_attributes", {"id": f"nodes-{node}"})
+        element.append(group)
+    pair = group.makeelement("nvpair", {"id": f"x-{node}", "name": attribute, "value": value})
+    group.append(pair)
+
+
+def uuid(cluster: FakePacemaker) -> str:
+    return cluster.devices()["vm1"]["uuid"]
+
+
+def heal(session: Session, keep: NodeName, shown: Diagnosis, *accepted: str) -> None:
+    heal_device(session, VM1, keep, shown=shown, accepted=accepted, timeout_s=30)
+
+
+def test_sound_replicas_are_left_alone(cluster: FakePacemaker, session: Session) -> None:
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.SOUND
+    with pytest.raises(Refused) as caught:
+        heal(session, N1, shown)
+    assert caught.value.problems[0].code == "SAN-HEAL-001"
+    # One that is merely away is no reason to decide anything either.
+    cluster.crash("n2")
+    cluster.tick()
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
+def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session: Session) -> None:
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.DIVERGED
+    assert loss_of_keeping(shown, N1).node == N2
+    assert "written on n2 alone" in loss_of_keeping(shown, N1).text
+    orders: list[str | None] = []
+    cluster.on_patch.append(lambda: orders.append(cluster.permanent("n2", "sanctl-discard-vm1")))
+    heal(session, N1, shown)
+    assert f"{uuid(cluster)} 00000000000000B0 bitmap" in cluster.patches[0]
+    assert cluster.permanent("n2", "sanctl-outdated-vm1") == uuid(cluster)
+    assert cluster.permanent("n2", "sanctl-discard-vm1") is None
+    assert cluster.active("vm1") == ["n1"]
+    assert len(cluster.patches) == 1
+
+
+def test_more_than_two_copies_are_not_compared(cluster: FakePacemaker, session: Session) -> None:
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    with pytest.raises(Refused) as caught:
+        loss_of_keeping(replace(shown, replicas=(*shown.replicas, shown.replicas[1])), N1)
+    assert caught.value.problems[0].code == "SAN-HEAL-007"
+
+
+def test_the_copy_that_hosts_use_is_given_up_only_by_its_code(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    with pytest.raises(Refused) as caught:
+        heal(session, N2, shown, "SAN-HEAL-005")
+    assert caught.value.problems[0].code == ACCEPT_SERVED
+    assert cluster.patches == []
+    heal(session, N2, shown, ACCEPT_SERVED)
+    assert cluster.active("vm1") == ["n2"]
+    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+
+
+def test_other_data_than_was_shown_is_not_discarded(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    diverge(cluster, ONLY_N2.replace("B0", "B8"))
+    with pytest.raises(Refused) as caught:
+        heal(session, N1, shown)
+    assert caught.value.problems[0].code == "SAN-HEAL-005"
+    assert cluster.patches == []
+
+
+def test_without_a_common_past_all_of_it_goes(cluster: FakePacemaker, session: Session) -> None:
+    diverge(cluster, STRANGE)
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.UNRELATED
+    lost = loss_of_keeping(shown, N1)
+    assert lost.bytes_at_most == shown.device.size.bytes
+    heal(session, N1, shown)
+    assert f"{uuid(cluster)} 00000000000000F0 full" in cluster.patches[0]
+
+
+def test_a_replica_that_is_only_behind_has_not_diverged(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    behind = f" apart=1 gi={COMMON}:0000000000000000:{OLDER}"
+    diverge(cluster, behind)
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
+def test_both_marked(cluster: FakePacemaker, session: Session) -> None:
+    """Nobody may serve, though both have everything: a mark goes, and nothing is lost."""
+    for node in ("n1", "n2"):
+        remember(cluster, node, "sanctl-outdated-vm1", uuid(cluster))
+    cluster.tick()
+    cluster.tick()
+    assert cluster.active("vm1") == []
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    codes = {finding.code for finding in all_findings(session.observe(), None, now_s=0.0)}
+    assert "SAN-HLT-037" in codes
+    assert loss_of_keeping(shown, N2).bytes_at_most == 0
+    heal(session, N2, shown)
+    assert cluster.active("vm1") == ["n2"]
+    assert cluster.permanent("n2", "sanctl-outdated-vm1") is None
+
+
+def test_the_good_copy_is_gone_for_ever(cluster: FakePacemaker, session: Session) -> None:
+    cluster.crash("n1")
+    remember(cluster, "n2", "sanctl-outdated-vm1", uuid(cluster))
+    cluster.disks["n2"] = "Outdated"
+    cluster.disconnected = {"n2": ONLY_N2}
+    cluster.tick()
+    cluster.tick()
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    lost = loss_of_keeping(shown, N2)
+    assert lost.bytes_at_most is None
+    assert "n1 is offline" in lost.text
+    with pytest.raises(Refused) as caught:
+        loss_of_keeping(shown, N1)
+    assert caught.value.problems[0].code == "SAN-HEAL-002"
+    heal(session, N2, shown)
+    assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
+    assert cluster.active("vm1") == ["n2"]
+    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+
+
+def come_back_alone(cluster: FakePacemaker, votes: str) -> None:
+    """After a loss of all power: n2 is there again, n1 is not, and is known to be off."""
+    cluster.crash("n1")
+    cluster.disks["n2"] = "Consistent"
+    cluster.disconnected = {"n2": ONLY_N2}
+    cluster.attribute("n2", "sanctl-votes", f"file={votes} live={votes} strategy=x device=silent")
+    cluster.tick()
+    cluster.tick()
+
+
+@pytest.mark.parametrize("votes", ["two-node", "qdevice@vote1"])
+def test_a_copy_that_nobody_can_vouch_for(
+    cluster: FakePacemaker, session: Session, votes: str
+) -> None:
+    """n1 may have served after n2 was gone: it is not there to say so, and no vote has notes."""
+    come_back_alone(cluster, votes)
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    codes = {finding.code for finding in all_findings(session.observe(), None, now_s=0.0)}
+    assert "SAN-HLT-037" in codes
+    assert loss_of_keeping(shown, N2).bytes_at_most is None
+    heal(session, N2, shown)
+    assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
+    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+
+
+def test_a_copy_that_has_not_told_yet_what_it_is_waits(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    come_back_alone(cluster, "two-node")
+    cluster.disconnected = {"n2": " apart=1800000000"}
+    cluster.tick()
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
+def test_a_witness_vouches_for_a_copy(cluster: FakePacemaker, session: Session) -> None:
+    come_back_alone(cluster, "nodes")
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
+def test_two_that_have_not_met_yet_may_still(cluster: FakePacemaker, session: Session) -> None:
+    come_back_alone(cluster, "two-node")
+    cluster.states["n1"] = "online"
+    cluster.tick()
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
+
+
+def test_a_silent_node_may_be_serving(cluster: FakePacemaker, session: Session) -> None:
+    cluster.crash("n1")
+    cluster.states["n1"] = "unclean"
+    remember(cluster, "n2", "sanctl-outdated-vm1", uuid(cluster))
+    cluster.tick()
+    cluster.tick()
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.SOUND
+    with pytest.raises(Refused):
+        heal(session, N2, shown)
+    assert cluster.patches == []
+
+
+def test_it_is_shown_where_people_look(cluster: FakePacemaker, session: Session) -> None:
+    diverge(cluster)
+    found = [f for f in all_findings(session.observe(), None, now_s=0.0) if f.code == "SAN-HLT-038"]
+    assert "device heal vm1" in found[0].do
+
+
+def test_what_is_not_done_in_time_goes_on(cluster: FakePacemaker, session: Session) -> None:
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    cluster.is_frozen = True
+    with pytest.raises(NotConverged) as caught:
+        heal(session, N1, shown)
+    assert "goes on by itself" in caught.value.problems[0].hint
+    assert cluster.permanent("n2", "sanctl-discard-vm1") is not None
+
+
+def test_a_node_without_a_replica(cluster: FakePacemaker, session: Session) -> None:
+    diverge(cluster)
+    with pytest.raises(Refused) as caught:
+        loss_of_keeping(examine_replicas(session, VM1), NodeName.parse("n3"))
+    assert caught.value.problems[0].code == "SAN-DEV-015"

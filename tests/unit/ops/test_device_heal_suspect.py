@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Both nodes lost power in write-back: no copy serves by itself, and an operator is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.ops.device_heal import examine_replicas, heal_device
+from sanctl.ops.session import Session
+from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.replicas.heal import Condition, loss_of_keeping
+from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+
+N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")
+VM1 = DeviceName.parse("vm1")
+SAME = (
+    " apart=1800000000 gi=00000000000000A0:0000000000000000:0000000000000000:0000000000000000"
+    " suspect=1"
+)
+
+
+@pytest.fixture
+def cluster() -> FakePacemaker:
+    fake = FakePacemaker(golden="one-device")
+    fake.tick()
+    fake.tick()
+    return fake
+
+
+def blocked(cluster: FakePacemaker, on_n1: str, on_n2: str) -> Session:
+    """Let both replicas be attached and promoted by nobody."""
+    for node, words in (("n1", on_n1), ("n2", on_n2)):
+        cluster.disconnected[node] = words
+        cluster.disks[node] = "Consistent"
+    cluster.tick()
+    cluster.tick()
+    assert cluster.active("vm1") == []
+    return Session(cluster, FakeClock(cluster.tick), FakeReporter())
+
+
+@pytest.mark.parametrize("keep", [N1, N2], ids=str)
+def test_the_copy_that_served_last_is_named(cluster: FakePacemaker, keep: NodeName) -> None:
+    session = blocked(cluster, SAME + " last=1", SAME)
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    codes = [finding.code for finding in all_findings(session.observe(), None, now_s=0.0)]
+    assert codes.count("SAN-HLT-057") == 2 and "SAN-HLT-037" in codes
+    lost = loss_of_keeping(shown, keep)
+    assert lost.bytes_at_most is None
+    assert ("keep that one" in lost.text) is (keep == N2)
+    assert ("served last, so it has all" in lost.text) is (keep == N1)
+    heal_device(session, VM1, keep, shown=shown, accepted=(), timeout_s=30)
+    order = f'name="sanctl-revive-vm1" value="{shown.device.uuid} 00000000000000A0"'
+    assert order in cluster.patches[0]
+    assert cluster.active("vm1") == [keep.value]
+
+
+def test_where_it_is_not_known_that_is_said(cluster: FakePacemaker) -> None:
+    shown = examine_replicas(blocked(cluster, SAME, SAME), VM1)
+    assert "is not known" in loss_of_keeping(shown, N1).text
+
+
+def test_a_good_copy_beside_a_suspect_one_serves(cluster: FakePacemaker) -> None:
+    cluster.disconnected = {"n1": SAME, "n2": SAME.replace(" suspect=1", "")}
+    cluster.disks["n1"] = "Consistent"
+    cluster.tick()
+    session = Session(cluster, FakeClock(cluster.tick), FakeReporter())
+    assert examine_replicas(session, VM1).condition is Condition.SOUND
