@@ -44,11 +44,7 @@ def change_strategy(
         _refuse_unless_complete(seen, topology)
         published = {str(name): seen.votes_of(name) for name in nodes}
         step = next_vote_step(goal.vote_mode, published)
-        if (
-            step is not None
-            and step.action is VoteAction.DONE
-            and _all_publish(published, strategy)
-        ):
+        if step is not None and step.action is VoteAction.DONE and _all_publish(published, strategy):
             return has_changed
         if step is None:
             what = "every node to publish how it counts votes"
