@@ -166,7 +166,9 @@ def test_a_fallback_stands_in_for_something() -> None:
         host["sanctl_sbd_devices"] = ["/dev/disk/by-id/x"]
     variables["n1"]["sanctl_fence_options"] = {}
     (line,) = problems(variables)
-    assert line.startswith("SAN-CONF-032: host n1: sanctl_fence_fallback_options: is a fallback without")
+    assert line.startswith(
+        "SAN-CONF-032: host n1: sanctl_fence_fallback_options: is a fallback without"
+    )
 
 
 @pytest.mark.parametrize(
