@@ -218,6 +218,14 @@ def in_write_back(kept: Kept) -> Iterator[Kept]:
 
 def hide_marker(kept: Kept) -> None:
     bed = kept.bed
+    wait_for(
+        "write-back, and its marker",
+        lambda: (
+            kernel_mode(kept) == "write-back"
+            and not bed.sh(NODE, f"sleep 3; test -e {kept.file('ram')}", ok=range(256)).status
+        ),
+        within_s=60,
+    )
     sector = unreadable.inode_sector(bed, NODE, kept.disk, kept.file("ram"))
     assert sector != unreadable.inode_sector(bed, NODE, kept.disk, kept.file("data"))
     hide(kept, kept.file("ram"), sector)
