@@ -110,7 +110,7 @@ class Preparation:
 
         Raises:
             Refused: something is in the way, and nothing more was changed.
-            SanctlError, OSError: a step failed.
+            SanctlError, OSError: a step failed, or what there is cannot be read.
         """
         bcache.load_module(self._runner)
         steps: dict[PrepareStep, Callable[[], str]] = {
@@ -134,6 +134,13 @@ class Preparation:
         return tuple(done)
 
     def _observe(self) -> PoolEvidence:
+        try:
+            return self._read_evidence()
+        except OSError as error:
+            where = str(error.filename or self._path)
+            raise CommandError(unreadable_problem(self._pool, where, error)) from error
+
+    def _read_evidence(self) -> PoolEvidence:
         is_mounted = is_mount_point(self._path)
         running = bcache.observe(self._origin)
         is_running = running is not None and bool(running.disk)

@@ -255,7 +255,7 @@ def before_stop(runner: Runner, device: Device) -> None:
     DRBD calls no handler on a Primary whose peer disconnects in an orderly way. A Primary whose
     connection is cut freezes, and calls fence-peer, which leaves write-back before I/O goes on.
     """
-    may_be = _is_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
+    may_be = _may_be_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
     if not may_be:
         return
     state = drbdsetup.observe(runner, device.name)
@@ -279,7 +279,7 @@ def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> 
     Raises:
         CommandError: the connection did not end.
     """
-    may_be = _is_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
+    may_be = _may_be_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
     if must_cut_connection(state, may_be_write_back=may_be):
         drbdadm.force_disconnect(runner, device.name)
     else:
@@ -418,9 +418,16 @@ def _disable_flushes(
         log(device.name, f"DRBD goes on flushing: {error}", step="flushing")
 
 
-def _is_marked(name: str) -> bool:
+def _may_be_marked(name: str) -> bool:
+    """Whether a marker lies beside the data, or cannot be looked at.
+
+    A stop takes the safe way then: one that failed would have the node fenced.
+    """
     path = lost_writes.data_file(name)
-    return path is not None and lost_writes.has_marker(path)
+    try:
+        return path is not None and lost_writes.has_marker(path)
+    except OSError:
+        return True
 
 
 def _power_protected() -> state_files.StateFile:

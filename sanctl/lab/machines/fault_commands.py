@@ -64,12 +64,20 @@ def cut(*, name: str, cable: str, source: str, target: str, loss: float) -> None
 @click.argument("node")
 @click.argument("does", metavar="[" + "|".join(_ACTIONS.choices) + "]", type=_ACTIONS)
 @click.option("--disk", "number", type=int, default=1, show_default=True, help="Which data disk.")
-def disk(*, name: str, node: str, does: str, number: int) -> None:
+@click.option("--sector", "sectors", type=click.IntRange(min=0), multiple=True, metavar="N",
+              help="With bad: this sector of 512 bytes cannot be read; more than once for more.",
+              )  # fmt: skip
+def disk(*, name: str, node: str, does: str, number: int, sectors: tuple[int, ...]) -> None:
     """Make a data disk fail, hang or work again, beneath its mounted filesystem."""
     requirements.require_root()
     lab = require_up(name)
     node_faults.break_disk(
-        lab, lab.spec.node(node), number, node_faults.DiskBehaviour(does), LocalRunner()
+        lab,
+        lab.spec.node(node),
+        number,
+        node_faults.DiskBehaviour(does),
+        LocalRunner(),
+        sectors=sectors,
     )
 
 

@@ -8,7 +8,7 @@ broken: `heal` runs all of it on every node.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 
@@ -35,6 +35,8 @@ class DiskBehaviour(StrEnum):
     FAIL = "fail"  # an error, every time
     FLAKY = "flaky"  # works for some seconds, fails for some
     DUST = "dust"  # reads fail in one stretch of sectors until they are written
+    BAD = "bad"  # reads of chosen sectors fail until they are written
+    UNREADABLE = "unreadable"  # every read fails, writes succeed
     SLOW = "slow"
     HANG = "hang"  # no answer
     SPINNING = "spinning"  # as slow as a disk that turns, its own write cache off
@@ -60,12 +62,17 @@ _TABLES = {
     DiskBehaviour.FAIL: "0 $size error",
     DiskBehaviour.FLAKY: f"0 $size flakey $disk 0 {_FLAKY_UP_S} {_FLAKY_DOWN_S}",
     DiskBehaviour.DUST: "0 $size dust $disk 0 512",
+    DiskBehaviour.BAD: "0 $size dust $disk 0 512",
+    # Never up; `error_reads` came with Linux 6.4.
+    DiskBehaviour.UNREADABLE: "0 $size flakey $disk 0 0 1 1 error_reads",
     DiskBehaviour.SLOW: f"0 $size delay $disk 0 {_SLOW_MS}",
     DiskBehaviour.SPINNING: f"0 $size delay $disk 0 {SPINNING_MS} $disk 0 {SPINNING_MS} $disk 0 0",
 }
 _MODULES = {
     DiskBehaviour.FLAKY: "dm-flakey",
     DiskBehaviour.DUST: "dm-dust",
+    DiskBehaviour.BAD: "dm-dust",
+    DiskBehaviour.UNREADABLE: "dm-flakey",
     DiskBehaviour.SLOW: "dm-delay",
     DiskBehaviour.SPINNING: "dm-delay",
 }
@@ -99,8 +106,8 @@ done
 """
 
 
-def disk_script(number: int, does: DiskBehaviour) -> str:
-    """Return the script that gives a data disk a behaviour."""
+def disk_script(number: int, does: DiskBehaviour, *, sectors: Sequence[int] = ()) -> str:
+    """Return the script that gives a data disk a behaviour; `sectors` are the bad ones."""
     name = f"{DISK_PREFIX}{number}"
     if does is DiskBehaviour.HANG:
         return f"{_SUSPEND} {name}"
@@ -116,26 +123,48 @@ def disk_script(number: int, does: DiskBehaviour) -> str:
         f'dmsetup load {name} --table "{_TABLES[does]}"',
         f"dmsetup resume {name}",
     ]
-    if does is DiskBehaviour.DUST:
+    if does in {DiskBehaviour.DUST, DiskBehaviour.BAD}:
         # A bad block every 4 MiB of the first 64 MiB: some of them are in use whatever is there.
+        bad = (
+            " ".join(map(str, sectors)) if does is DiskBehaviour.BAD else "$(seq 8192 8192 131072)"
+        )
         lines += [
-            f"for block in $(seq 8192 8192 131072); do dmsetup message {name} 0 addbadblock $block"
-            " >/dev/null; done",
+            f"for block in {bad}; do dmsetup message {name} 0 addbadblock $block >/dev/null; done",
             f"dmsetup message {name} 0 enable",
         ]
     return "\n".join(lines)
 
 
-def break_disk(lab: Lab, node: NodeSpec, number: int, does: DiskBehaviour, runner: Runner) -> None:
+def break_disk(
+    lab: Lab,
+    node: NodeSpec,
+    number: int,
+    does: DiskBehaviour,
+    runner: Runner,
+    *,
+    sectors: Sequence[int] = (),
+) -> None:
     """Give a data disk of a node a behaviour, at once and beneath a mounted filesystem.
 
+    Args:
+        lab: the laboratory.
+        node: one of its storage nodes.
+        number: which of its data disks; the flash is the last one.
+        does: what it does from now on.
+        runner: starts programs.
+        sectors: with `DiskBehaviour.BAD`, those of 512 bytes that cannot be read.
+
     Raises:
-        UsageError: the node has no such disk.
+        UsageError: the node has no such disk, or sectors are named or missing against `does`.
         CommandError: the script failed on the node.
     """
     if node.role is not Role.STORAGE or not 1 <= number <= lab.spec.all_disks:
         raise UsageError(Problem("SAN-LAB-007", f"{node.name} has no data disk {number}"))
-    _run(lab, node, disk_script(number, does), runner)
+    if bool(sectors) is not (does is DiskBehaviour.BAD):
+        raise UsageError(
+            Problem("SAN-LAB-007", f"--sector and {does.value}", "bad has --sector, no other has")
+        )
+    _run(lab, node, disk_script(number, does, sectors=sectors), runner)
 
 
 def jump_clock(lab: Lab, node: NodeSpec, seconds: int, runner: Runner) -> None:

@@ -144,6 +144,18 @@ def _read(path: str, default: str) -> str:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
+def test_a_stop_does_not_fail_over_a_marker_that_cannot_be_looked_at(
+    files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Its node would be fenced for it, with all else that the node serves: seen in the lab."""
+    faults = Faults(monkeypatch)
+    faults.at(lost_writes.marker_path(files.data), number)
+    write_cache.before_stop(FakeRunner(), VOL)
+    faults.numbers.clear()
+    assert Path(lost_writes.marker_path(files.data)).read_text() == "another boot\n"
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_filesystem_that_may_be_shut_down_is_not_promoted(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -22,6 +22,7 @@ from sanctl.model.topology import PoolCache, Topology
 from sanctl.ops import pool_prepare, pool_reformat
 from sanctl.plan.pool.flash_assembly import choose_assembly
 from sanctl.system import state_files
+from tests.fakes.faults import Faults
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology
 from tests.unit.ops.test_device import codes
@@ -247,6 +248,18 @@ def test_a_bad_sector_under_the_filesystem_is_no_blank_disk(world: World) -> Non
     world.steps.clear()
     world.is_unread.add(f"/dev/..{world.origin}")
     assert "cannot be read" in refused(world, "SAN-POOL-027").text
+
+
+def test_a_pool_in_use_whose_folder_cannot_be_read_is_told_as_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen with a flash that failed under a mounted pool: it was told as an error in sanctl."""
+    world.prepare()
+    Faults(monkeypatch).at(world.path / "devices")
+    with pytest.raises(CommandError) as caught:
+        world.prepare()
+    assert codes(caught.value) == ["SAN-POOL-027"]
+    assert str(world.path / "devices") in str(caught.value)
 
 
 @pytest.mark.parametrize("device", ["origin", "flash"])
