@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""OCF agent ocf:sanctl:device: steps (DRBD, gate, LIO, ALUA) of start, promote, demote, stop.
+"""OCF agent ocf:sanctl:device: order of steps (DRBD, gate, ALUA) in start, promote, stop, ...
 
 Pacemaker runs each action as one short process. The process may be killed after any step, and the
 action is then run again: what is there is read from the kernel, never remembered.

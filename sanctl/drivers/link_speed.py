@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The speed of the network interface that has one of this node's addresses (sysfs-class-net)."""
+"""Speed of the interface with one of this node's addresses, for the resync rates of DRBD."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl pool prepare` carried out: mkfs, bcache format, mount, marker, in the planned order.
+"""`sanctl pool prepare` carried out: mkfs (which filesystem, options), bcache, mount, marker.
 
 Which step is next is decided in sanctl/plan/pool/preparation.py; this module carries it out.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Text of a device's DRBD resource file: net, disk, handler, quorum options; DRBD 8.4 and 9.
+"""Text of a device's DRBD resource file: net, disk, resync rates, handlers, quorum; 8.4 and 9.
 
 Every number that differs from DRBD's default is set on purpose; the reason is beside it here and,
 in short, in the file that is written. Where an option is in another section in one of the two

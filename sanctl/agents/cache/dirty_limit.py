@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Node-wide vm.dirty_bytes for write-back: set for the first device, put back after the last."""
+"""Node-wide vm.dirty_bytes for write-back: the sum over devices, put back after the last."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD's fence-peer handler: waits until a lost peer is marked outdated, then lets I/O go on.
+"""DRBD's fence-peer handler: waits for a lost peer's mark; how long, and when it gives up.
 
 DRBD with `fencing resource-and-stonith` freezes a Primary's I/O when it loses its peer, and calls
 fence-peer; the exit code decides whether I/O goes on. DRBD also calls fence-peer when a Secondary

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Publishes a replica's state (attribute sanctl-NAME) and its promotion score."""
+"""Publishes a replica's state (attribute sanctl-NAME, its text form) and its promotion score."""
 
 from __future__ import annotations
 

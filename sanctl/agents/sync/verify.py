@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Online verify: begun on the Primary by order or schedule, differences recorded and repaired.
+"""Online verify as plan.drbd.verify_schedule says: starts it, records differences, repairs them.
 
 An operator's order is a parameter of the device in the CIB: a number, the moment it was given, and
 whether to repair. Each node keeps beside its data the results of its verifies, so that an order is

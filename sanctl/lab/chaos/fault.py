@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every kind of fault as a value (new kinds go here): power cuts, partitions, bad disks, ...
+"""Every kind of fault as a value (new kinds go here): power, partition, disk, clock, daemon.
 
 Where a fault names a node it may also say `active` or `standby`: the node that serves the bench's
 first device when the fault's turn comes, and the one that does not.

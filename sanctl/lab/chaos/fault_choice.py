@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which of the known faults a chaos run injects, and where: lists by name, random by seed."""
+"""Which kinds of fault a chaos run injects, and where: scenarios by name, random ones by seed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `sanctl demo` prints and writes: tables of each failover, summary.md, timeline.json."""
+"""What `sanctl demo` prints and writes: table of pauses, summary.md, timeline.json."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Draws the latency of each write over time, with the milestones of failovers (matplotlib)."""
+"""Draws each write's latency over time and the failover's milestones (matplotlib)."""
 
 from __future__ import annotations
 

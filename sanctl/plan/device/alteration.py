@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether a resize, move, allow, deny or sync policy is permitted, and its CIB change."""
+"""Rules: whether a resize, move, allow, deny or sync policy is refused; else its CIB change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: when an online verify starts (order or schedule), when differences are repaired."""
+"""Rules: when an online verify starts (order, schedule in local time), and when it repairs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules of fence-peer and of outdated marks: when one is set, or cleared, and DRBD's answer.
+"""Rules of fence-peer and outdated marks: when set, when cleared, DRBD's answer; no waits.
 
 Pure functions, so that the handler (sanctl/agents/fencing/outdate.py) and the model that explores
 every interleaving (sanctl/safety/transitions.py) decide by the same lines.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: when a node without quorum reboots itself, with frozen I/O or after a failed stop.
+"""Rules: after how long without quorum a node with frozen I/O, or a failed stop, reboots.
 
 A Primary that has lost its peer freezes until it is certain that the peer cannot serve. What ends
 the freeze, in the order of preference:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: which step of `pool prepare` comes next (format, mkfs, mount, mark), or a refusal.
+"""Rules: which step of `pool prepare` comes next, or a refusal; how a step is done: ops.
 
 The invariant: a device is formatted only where what is to be overwritten was read and is blank, or
 where sanctl had begun to format it and nothing can have been stored; and never where the pool was

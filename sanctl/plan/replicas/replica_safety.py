@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: which replicas are known to be up to date, and so may be dropped or added safely.
+"""Rules: which replicas are known up to date; refuses drops that would leave none of them.
 
 The rule this guards: the last replica that is known to be up to date is never dropped. Known means
 that a node of this quorate cluster serves from it now, or that it is in sync with that node's. What
