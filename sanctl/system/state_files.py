@@ -15,6 +15,7 @@ may hold one for as long as it runs, and two paths for one lock would be no lock
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 
@@ -318,5 +319,12 @@ def _remove_leftovers(devices: str) -> None:
         if entry.startswith(_REMOVED):
             for file in _entries(f"{devices}/{entry}"):
                 _unlink(f"{devices}/{entry}/{file}")
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 os.rmdir(f"{devices}/{entry}")
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                # A process that had looked the folder up before the rename has just made its file
+                # in it. The stop, maybe of another device, does not fail: the next call removes it.
+                if error.errno != errno.ENOTEMPTY:
+                    raise

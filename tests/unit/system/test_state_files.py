@@ -144,6 +144,25 @@ def test_a_write_survives_the_removal_of_its_folder(
     assert len(calls) == 2 and everything(folder) == ["devices/db/resync-received"]
 
 
+def test_a_file_made_in_a_folder_on_its_way_out_fails_no_stop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may look the folder up before the rename and make its file after the listing."""
+    state_files.of_device("db", "connected").write()
+    rmdir = os.rmdir
+
+    def late(path: str) -> None:
+        monkeypatch.setattr(os, "rmdir", rmdir)
+        Path(path, "connected.new.4711").touch()
+        rmdir(path)
+
+    monkeypatch.setattr(os, "rmdir", late)
+    state_files.remove_device("db")
+    assert not state_files.of_device("db", "connected").exists()
+    state_files.remove_device("other")
+    assert list((folder / "devices").iterdir()) == []
+
+
 def test_a_half_written_file_is_no_suffix(folder: Path) -> None:
     state_files.of_device("db", "outdated-unmarked.n2.new.example").write()
     (folder / "devices/db/outdated-unmarked.n3.new.4711").touch()
