@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Loop devices over device files: attach, detach, grow, drain (losetup(8), sysfs-block-loop)."""
+"""Loop devices over device files: attach with or without direct I/O, detach, grow, drain."""
 
 from __future__ import annotations
 

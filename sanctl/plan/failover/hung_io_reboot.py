@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: after how long a request that hangs in DRBD or its disk makes a node reboot itself.
+"""Rules: after how long one hung request (in DRBD, at the disk) reboots a node, in a stop too.
 
 Frozen I/O is ended elsewhere (sanctl/plan/failover/frozen_io_reboot.py). A request that hangs while
 nothing is frozen holds the host that sent it, and the gate, the demotion and the stop of the
