@@ -32,7 +32,6 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import drbdsetup
-from sanctl.errors import SanctlError
 from sanctl.plan.failover import fence_rules
 from sanctl.system import journal
 from sanctl.system.runner import DeadlineRunner, LocalRunner, Runner
@@ -66,8 +65,10 @@ def main() -> int:
                     last = "the connection is gone"
                     break
                 membership = outdate.mark_outdated(runner, device, peer)
-        except SanctlError as error:
-            last = str(error)
+        except Exception as error:
+            # Also an error of this program itself: a handler that ends by one leaves no note, and
+            # nothing says why the connection was dropped.
+            last = repr(error)
         else:
             if fence_rules.is_certain(membership):
                 if drbdsetup.generation() < 9:

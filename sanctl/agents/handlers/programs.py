@@ -27,5 +27,27 @@ MODULES = {
 
 def main(argv: list[str]) -> int:
     """Run the module of the program's name, argv[0], and return its exit status."""
-    module = importlib.import_module(MODULES[os.path.basename(argv[0])])
-    return int(module.main())
+    program = os.path.basename(argv[0])
+    try:
+        return int(importlib.import_module(MODULES[program]).main())
+    except Exception as error:
+        # The kernel throws a handler's standard error away.
+        _log_crash(program, error)
+        raise
+
+
+def _log_crash(program: str, error: Exception) -> None:
+    import traceback  # noqa: PLC0415 - only after a crash
+
+    from sanctl.agents.handlers import drbd_environment  # noqa: PLC0415
+    from sanctl.system import journal  # noqa: PLC0415
+
+    device = drbd_environment.resource()
+    lines = "".join(traceback.format_exception(error))
+    journal.write(
+        f"{device or program}: {program} ended by an error of its own, please report it:\n{lines}",
+        priority=journal.ERROR,
+        device=device,
+        action=program,
+        step="crashed",
+    )

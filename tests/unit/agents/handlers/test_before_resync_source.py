@@ -57,6 +57,8 @@ def _source(
         told = left.pop(0) if len(left) > 1 else left[0]
         if told == "silent":
             raise _SILENCE
+        if told == "broken":
+            raise KeyError(told)
         return told
 
     monkeypatch.setattr(outdate, "mark_outdated", secure)
@@ -68,7 +70,7 @@ def _is_noted() -> bool:
 
 
 @pytest.mark.parametrize(
-    "standing", [["member"], ["fenced"], ["alone", "unknown", "silent", "member"]]
+    "standing", [["member"], ["fenced"], ["alone", "unknown", "silent", "broken", "member"]]
 )
 def test_a_resync_begins_when_its_target_is_marked(
     standing: list[str], fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch

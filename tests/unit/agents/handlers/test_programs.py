@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.handlers import programs
+from sanctl.agents.handlers import drbd_environment, programs, unfence_peer
+from sanctl.system import journal
 from tests.support.doc_samples import ROOT
 
 HANDLERS = ROOT / "resource-agents/handlers"
@@ -109,3 +110,22 @@ def test_fence_peer_imports_no_other_program() -> None:
     assert "sanctl.agents.handlers.fence_peer" in loaded
     assert not {each for each in loaded if each.startswith("sanctl.agents.sync")}
     assert not loaded & (set(programs.MODULES.values()) - {programs.MODULES["fence-peer"]})
+
+
+def test_a_program_that_crashes_says_so_in_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[tuple[str, object]] = []
+    monkeypatch.setattr(drbd_environment, "resource", lambda: "vol1")
+    monkeypatch.setattr(
+        journal, "write", lambda text, **fields: lines.append((text, fields["action"]))
+    )
+
+    def crash() -> int:
+        raise KeyError("standing")
+
+    monkeypatch.setattr(unfence_peer, "main", crash)
+    with pytest.raises(KeyError):
+        programs.main(["/usr/lib/sanctl/clear-marks"])
+    ((text, action),) = lines
+    assert action == "clear-marks"
+    assert text.startswith("vol1: clear-marks ended by an error of its own")
+    assert "KeyError: 'standing'" in text
