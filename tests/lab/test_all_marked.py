@@ -20,12 +20,12 @@ HOLD = f"crm_resource --resource sanctl-{NAME} --meta {{does}}"
 
 
 @pytest.fixture(scope="module")
-def device(scene: Scenario) -> Iterator[str]:
-    scene.create(NAME, "64M", prefer="n1")
+def device(scenario: Scenario) -> Iterator[str]:
+    scenario.create(NAME, "64M", prefer="n1")
     yield NAME
     # Pacemaker takes the first of two sets that name a target-role: ours, or that of the test.
-    scene.bed.sh("n3", HOLD.format(does="--delete-parameter target-role"), ok=range(256))
-    scene.delete(NAME)
+    scenario.bed.sh("n3", HOLD.format(does="--delete-parameter target-role"), ok=range(256))
+    scenario.delete(NAME)
 
 
 def active(bed: LabSession) -> list[str]:
@@ -37,8 +37,8 @@ def marks(bed: LabSession) -> int:
     return int(found.stdout.strip() or 0)
 
 
-def test_all_replicas_are_marked_and_none_is_primary(scene: Scenario, device: str) -> None:
-    bed = scene.bed
+def test_all_replicas_are_marked_and_none_is_primary(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
     wait_for("n1 to serve", lambda: active(bed) == ["n1"], within_s=60)
     uuid = bed.sh(
         "n3", f"crm_resource --resource {device} --get-parameter uuid"

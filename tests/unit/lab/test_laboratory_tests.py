@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The laboratory's tests ask for fixtures that exist: mypy sees no fixture, a laboratory costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.doc_samples import ROOT
+
+
+def test_every_fixture_exists() -> None:
+    planned = subprocess.run(
+        [sys.executable, "-m", "pytest", "--setup-plan", "-q", "-p", "no:cacheprovider", "-o",
+         "addopts=--import-mode=importlib", "tests/lab", "tests/chaos"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "ERROR" not in planned.stdout, planned.stdout[-2000:]
+    assert planned.returncode == 0, planned.stdout[-2000:] + planned.stderr[-2000:]
