@@ -92,7 +92,6 @@ class LocalRunner:
                 errors="replace",
                 env={**_ENVIRONMENT, **(env or {})},
             )
-            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except FileNotFoundError as error:
             raise CommandError(
                 Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
@@ -102,6 +101,8 @@ class LocalRunner:
             raise CommandError(
                 Problem("SAN-CMD-004", f"{argv[0]} could not be started: {error.strerror or error}")
             ) from error
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             # A short wait only: a program that hangs in the kernel does not end even when killed,
             # and the caller has to reach its own defined end.

@@ -66,6 +66,10 @@ _OLD_PATHS = {
         "power-protected": "power-protected",
     },
 }
+#: Still written where the release before looks for it. An operator may go back to it, and it
+#: would take a replica for whole that has lost acknowledged writes: the kernel reports a failed
+#: flush only once. Goes after 0.1.0.
+_WRITTEN_AT_OLD_PATH = frozenset({"flush-failed"})
 _DEVICE_LOCKS = ("cache", "fence")
 
 
@@ -82,6 +86,9 @@ class StateFile:
         self._folder = f"{group}/{name}" if name else group
         self.path = f"{RUNTIME}/{self._folder}/{_checked(kind)}"
         self._old = _old_path(group, name, kind)
+        if kind.partition(".")[0] in _WRITTEN_AT_OLD_PATH:
+            assert self._old
+            self.path = self._old
 
     def read(self, default: str = "") -> str:
         """Return what the file says, `default` without one."""
@@ -102,7 +109,8 @@ class StateFile:
                 if attempt == 2:
                     raise
                 self._make_folders()
-        _unlink(self._old)
+        if self._old != self.path:
+            _unlink(self._old)
 
     def touch(self) -> None:
         """Make the file as young as one that is written now, if there is one."""

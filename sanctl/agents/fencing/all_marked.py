@@ -15,6 +15,7 @@ import os
 from sanctl.agents.fencing import outdate
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, outdated_marks
+from sanctl.errors import CommandError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
 from sanctl.system import journal
@@ -24,15 +25,13 @@ from sanctl.system.runner import Runner
 def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
     """Remove one peer's mark where all replicas are marked; return whether one was removed.
 
-    Asks nothing where a Primary is connected, so a monitor of a device that is served costs no
-    more.
+    Asks nothing where a Primary is connected: a monitor of a device that is served costs no more.
     DRBD, quorum and marks are read under the lock of the handlers that mark, and the removal
     applies to the very version of the CIB that was read, or not at all: of two nodes that do this
     at once, one is refused.
 
     Raises:
-        SanctlError: DRBD or the cluster did not answer, or the CIB has changed meanwhile; the next
-            monitor tries again.
+        SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
     """
     others = tuple(sorted(set(device.nodes) - {os.uname().nodename}))
     if not fence_rules.is_idle_in_sync(state, peers=len(others)):
@@ -47,7 +46,17 @@ def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
         )
         if peer is None or outdate.peer_membership(runner, peer) != "member":
             return False
-        outdated_marks.remove_at_version(runner, marks, peer)
+        try:
+            outdated_marks.remove_at_version(runner, marks, peer)
+        except CommandError as error:
+            # Mostly that the CIB was changed first, for another device: the next monitor reads it.
+            journal.write(
+                f"{device.name}: the mark of {peer} is not removed yet: {error}",
+                device=device.name,
+                action="unmark",
+                step="refused",
+            )
+            return False
     journal.write(
         f"{device.name}: every replica was marked as outdated, and all are in contact and in sync: "
         f"the mark of {peer} is removed, so that {peer} may be promoted",

@@ -75,7 +75,8 @@ def test_every_old_path_is_read_replaced_and_removed(folder: Path, group: str) -
         old.write_text("old")
         assert note.read() == "old"
         note.write("new")
-        assert note.read() == "new" and not old.exists()
+        stays = base in state_files._WRITTEN_AT_OLD_PATH
+        assert note.read() == "new" and old.exists() == stays
         old.write_text("old")
         note.remove()
         assert not note.exists() and not old.exists()
@@ -103,7 +104,7 @@ def test_a_stop_leaves_nothing_of_a_device_old_or_new(folder: Path) -> None:
     (folder / "policy-db2").touch()
     state_files.of_node("flush-failed.db").write()
     state_files.remove_device("db")
-    assert everything(folder) == ["devices/db2/promoting", "node/flush-failed.db", "policy-db2"]
+    assert everything(folder) == ["devices/db2/promoting", "flush-failed-db", "policy-db2"]
     state_files.remove_device("db")
 
 
@@ -213,3 +214,18 @@ def test_nothing_else_spells_a_path_below_run_sanctl() -> None:
         if re.search(r"/run/sanctl(?!-)", path.read_text(encoding="utf-8"))
     }
     assert {each for each in spelt if not each.startswith("lab/")} == {"system/state_files.py"}
+
+
+def test_a_failed_flush_is_noted_where_the_release_before_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the way back to it that replica would pass for whole."""
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    note = state_files.of_node("flush-failed.vol1")
+    note.write()
+    assert [path.name for path in tmp_path.iterdir()] == ["flush-failed-vol1"]
+    assert note.exists()
+    note.write("again")
+    assert note.read() == "again"
+    note.remove()
+    assert not note.exists()
