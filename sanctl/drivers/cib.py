@@ -7,10 +7,13 @@ sanctl/drivers/pacemaker.py and sanctl/parse/cib.py; marks are in sanctl/drivers
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
 
 from sanctl.parse.xml_output import parse_xml
 from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
 
 _TIMEOUT_S = 20.0
 #: cibadmin's exit status for an XPath that matches nothing: before Pacemaker 2.0, and since.

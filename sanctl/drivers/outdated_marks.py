@@ -10,12 +10,14 @@ CIB, changes by the whole partition.
 from __future__ import annotations
 
 import os
-import xml.etree.ElementTree as ET
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.xml_output import parse_xml
 from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
 
 _TIMEOUT_S = 20.0
 
@@ -159,6 +161,8 @@ def set_mark(
     Raises:
         CommandError: refused, or no answer came; the mark may have been set.
     """
+    import xml.etree.ElementTree as ET  # noqa: PLC0415 - seldom: no monitor pays for it
+
     cib = ET.Element("cib")
     if raises_admin_epoch:
         cib.set("admin_epoch", str(seen.admin_epoch + 1))
@@ -226,6 +230,8 @@ def remove_at_version(runner: Runner, marks: DeviceMarks, node: str) -> None:
     Raises:
         CommandError: refused, for that reason among others, or no answer came.
     """
+    import xml.etree.ElementTree as ET  # noqa: PLC0415 - seldom: no monitor pays for it
+
     patch = ET.Element("diff", format="2")
     version = ET.SubElement(patch, "version")
     source = {"admin_epoch": str(marks.admin_epoch), "epoch": str(marks.epoch)}

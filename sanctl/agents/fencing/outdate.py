@@ -10,8 +10,8 @@ promotion on another node reads the same CIB. DRBD asks for a mark by its handle
 from __future__ import annotations
 
 import contextlib
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.drivers import cib, corosync, drbdsetup, node_attributes, outdated_marks
@@ -19,6 +19,9 @@ from sanctl.errors import CommandError, Problem
 from sanctl.plan.failover import fence_rules
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
 
 #: In place of the peer's membership: the replica that is to be promoted is marked itself.
 OWN_MARKED = "marked"

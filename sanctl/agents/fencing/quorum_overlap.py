@@ -30,8 +30,8 @@ For a device with three and more replicas (DRBD 9) the peer's membership counts 
 from __future__ import annotations
 
 import os
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from sanctl.drivers import cib, corosync, drbdsetup
 from sanctl.model.drbd import ResourceState
@@ -41,6 +41,9 @@ from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_ove
 from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
 
 _NOT_CONNECTED_YET = "Consistent"
 # A new folder for each start of the unit; its inode number is not known to be used again.

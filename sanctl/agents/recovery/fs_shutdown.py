@@ -21,7 +21,6 @@ Each step is decided from the state that is found, so after a kill the next agen
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -294,6 +293,8 @@ def _unmount(runner: Runner, pool: Pool, max_per_day: int | None) -> None:
         )
     with contextlib.suppress(OSError):
         pool_notes.write(name, _REMOUNT_TIMES, " ".join(map(str, (*before, now_s))))
+    import json  # noqa: PLC0415 - seldom: no monitor pays for it
+
     text = json.dumps([*found[:5], sorted(found.options)])
     _mount_note(name).write(text)
     ocf.crash_point("fs-shutdown-mount-noted")
@@ -329,6 +330,8 @@ def shut_down_problem(pool: str, why: str) -> Problem:
 
 def _saved_mount(pool: str) -> pool_mount.Mount | None:
     """Return the mount of a pool that was unmounted here and has to be mounted again."""
+    import json  # noqa: PLC0415 - seldom: no monitor pays for it
+
     with contextlib.suppress(ValueError):
         path, number, root, source, kind, options = json.loads(_mount_note(pool).read())
         return pool_mount.Mount(path, number, root, source, kind, frozenset(options), frozenset())
