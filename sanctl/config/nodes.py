@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The [nodes] tables of cluster.toml: ids, roles, IP addresses and portals, sites and racks."""
+"""The [nodes] tables of cluster.toml: ids, roles, addresses and portals per node, site, rack."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""LIO iSCSI targets through configfs: backstore, portals, access list, ALUA state, unmap.
+"""LIO iSCSI targets by configfs: backstore, given portals, access list, ALUA state, unmap.
 
 Written against the kernel's interface (drivers/target/target_core_configfs.c) rather than through
 rtslib: the failover path has to start quickly, and every order here matters. The rules:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Outdated marks in the CIB: one query reads a mark and its surroundings, one change sets it.
+"""Reads and writes of outdated marks in the CIB (cibadmin(8)); when: agents.fencing.outdate.
 
 A mark is the permanent node attribute `sanctl-outdated-NAME`, with the device's UUID as its value.
 This module talks to the CIB directly (cibadmin(8)): during a failover each program costs time, and

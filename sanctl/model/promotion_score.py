@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The numbers of all promotion scores, of unreached nodes' penalty and of the preference.
+"""Every promotion score's number (alone, in sync, ...), unreached nodes' penalty, preference.
 
 Pacemaker adds up an instance's own score and those of the constraints, and promotes the highest sum
 that is not negative. The distances matter:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Safe procedure to set or clear an outdated mark in the CIB: lock, quorum, read-back.
+"""Sets and clears a peer's outdated mark in the CIB safely: lock, quorum, read-back.
 
 The mark is a permanent node attribute of the peer, `sanctl-outdated-NAME`, which a location rule of
 every device turns into "never promote there". A partition sets marks only with quorum, and a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRBD's unfence-peer handler: clears the outdated mark of a peer after a resync from this node."""
+"""DRBD's unfence-peer handler: has agents.fencing.outdate clear a peer's mark after a resync."""
 
 from __future__ import annotations
 

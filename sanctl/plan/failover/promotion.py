@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: which promotion score a DRBD state earns, or none (numbers: model.promotion_score).
+"""Rules: which DRBD state earns which promotion score, or none; the numbers are in model.
 
 Pacemaker promotes the instance with the highest promotion score. An instance that may not be
 promoted publishes -INFINITY: no score counts as -1, which a preference for its node outweighs. The

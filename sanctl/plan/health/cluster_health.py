@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Collects all findings of `sanctl status`; its own: quorum, nodes, failures, pools.
+"""Collects findings of `sanctl status`; own: nodes (absent, standby), quorum, failures, pools.
 
 Read from the CIB and Pacemaker's status alone. Every finding says what was observed and what to do
 next. What is not known counts as not healthy.
