@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""OCF agent ocf:sanctl:pool: free space, pool mounts, files of deleted devices, cache mode, votes.
+"""OCF agent ocf:sanctl:pool: publishes room, keeps mounts, deletes files of deleted devices.
 
 A clone that runs on every storage node. Its monitor publishes the free space of each pool, mounts
 a pool again whose filesystem has shut down, moves a pool's flash cache to the wanted mode, removes

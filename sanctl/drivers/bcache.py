@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""bcache superblocks and sysfs: format, register, attach, detach, set the mode of one device.
+"""bcache superblocks (layout, checksum) and sysfs: format, register, attach, set the mode.
 
 Nothing here decides anything: the order of these calls for a pool is in drivers/flash_cache.py, the
 rules in plan/pool/flash_assembly.py. No program of bcache-tools is used: its udev rules would

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The gate between LIO target and DRBD: open on the Primary, fails all I/O on a standby node.
+"""The gate between LIO and DRBD: opened with a given size on the Primary, else fails all I/O.
 
 Two device-mapper devices. LIO opens `sanctl-NAME`, which never changes below a session; its table
 leads to `sanctl-NAME-gate`, which is `error` on a standby node and `linear` onto DRBD on the active

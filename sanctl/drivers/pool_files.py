@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Data and metadata files of devices in a pool's directory, the pool's marker file, free space.
+"""Device files in a pool: paths, allocation, deletion, room; checks the pool's marker file.
 
 The marker file holds the pool's UUID and proves that the pool's filesystem is mounted. A directory
 without the marker is not mounted, or is another filesystem: never an empty pool.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A pool's flash cache as values: wanted mode, published state, bcache superblock; unit names."""
+"""Values of a pool's flash cache: wanted mode, published state, superblock's fields; unit names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl device move` carried out: sets the constraint that plan.device.alteration made, waits."""
+"""Carries out `device move`: sets the constraint that plan.device.alteration made, waits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `node replace`: moves every replica of a node to another, device by device."""
+"""Carries out `node replace` as plan.replicas says: waits for one device after the other."""
 
 from __future__ import annotations
 

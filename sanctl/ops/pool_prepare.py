@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl pool prepare` carried out: mkfs (which filesystem, options), bcache, mount, marker.
+"""Carries out `pool prepare`: mkfs (which filesystem, options), bcache, mount, marker file.
 
 Which step is next is decided in sanctl/plan/pool/preparation.py; this module carries it out.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write cache mode of a replica: write-back while two replicas are in sync, else write-through.
+"""Puts a replica into write-back or out of it, as plan.cache.allowed_mode says, and flushes.
 
 Every replica decides by itself, from its own kernel's state; nothing here asks another node. The
 order of the steps keeps data safe (docs/adr/0026):

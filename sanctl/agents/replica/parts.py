@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica's parts on this node (files, loop devices, gate): observe, make, grow, detach.
+"""A replica's files and loop devices on this node: made, grown, detached; reads all its parts.
 
 The device agent's actions are made of these functions. Each can be run again after an interruption
 at any point and goes on from what is there.

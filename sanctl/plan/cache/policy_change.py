@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes a device's cache policy (`device cache`), and says when its replicas have applied it."""
+"""Rules: the CIB change for `device cache`, and whether the replicas have applied it yet."""
 
 from __future__ import annotations
 

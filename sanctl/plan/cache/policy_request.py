@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The requested change of a cache policy: its fields, and whether it fits the device."""
+"""Rules: whether a requested cache policy fits the device; the request's fields."""
 
 from __future__ import annotations
 

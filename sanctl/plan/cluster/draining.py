@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: which devices a `node drain` moves away, which are stranded, and why.
+"""Rules: which devices a `node drain` or a typed reboot moves away, and which are stranded.
 
 A drained node may serve nothing, while its replicas go on. So a device is demoted on it and
 promoted on another node, and only then are replicas taken down. Pacemaker's own shutdown and

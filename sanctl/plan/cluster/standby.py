@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Puts a node into standby and back online, and says which devices would then stop."""
+"""Rules: the CIB change for node standby and online, and which devices would then stop."""
 
 from __future__ import annotations
 

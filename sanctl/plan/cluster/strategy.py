@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Order of steps in which `cluster strategy set` changes how a running Corosync counts votes.
+"""Rules: in which order of steps `cluster strategy set` changes how Corosync counts votes.
 
 While a change is half done, some nodes count in the old way and some in the new: a node that
 restarts reads its file, the others go on with what they had loaded. Two parts of such a cluster

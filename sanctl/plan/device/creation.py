@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Creates a device (`device create`): parses the request, lists all problems, makes the change."""
+"""Rules: whether a device can be created as requested (all problems), and its CIB change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Next step of `device delete`, from the cluster's state: stop, remove from the CIB, await data.
+"""Rules: the next step of `device delete`: stop, leave tombstones, remove, await each node.
 
 Order and reason: Pacemaker stops every instance *before* the configuration goes, because a resource
 that vanishes while it runs is stopped without its parameters, that stop fails, and a failed stop is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a node can take a new replica: storage node, member of the pool, online, enough room."""
+"""Rules: whether a node can take a new replica: storage node, in the pool, online, room."""
 
 from __future__ import annotations
 

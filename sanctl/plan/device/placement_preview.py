@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The dry run `device place`: reports each node, as node_eligibility and placement decide."""
+"""Rules: the dry run `device place`: each node, as node_eligibility and placement decide."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Adds the CIB entries that devices created by an older release lack (iscsi-reach, priority)."""
+"""Rules: which CIB entries a device of an older release lacks (iscsi-reach, priority)."""
 
 from __future__ import annotations
 

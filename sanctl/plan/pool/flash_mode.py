@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Changes the mode of a pool's flash cache on all its nodes; may a node's pool be reformatted."""
+"""Rules: `pool cache`: the mode of a pool's flash on all its nodes; may a pool be reformatted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a device's replicas are sound, diverged, blocked, or waited for, and why."""
+"""Rules: whether a device's replicas are sound, diverged, blocked or waited for, and why."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The choice of `device heal`: which replica to keep of diverged or blocked ones, and its loss.
+"""Rules: which replica `device heal` may keep of diverged or blocked ones, and the loss.
 
 The order to discard the other replica is carried out in sanctl/agents/recovery/heal.py.
 

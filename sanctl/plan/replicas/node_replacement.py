@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `node replace OLD NEW` requests of `device replicas` for each device."""
+"""Rules: what `node replace OLD NEW` requests of `device replicas`, device by device."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What an interrupted change of a device's replicas left undone, and how to finish or undo it.
+"""Rules: what an interrupted change of the replicas left undone, how to finish or undo it.
 
 Read from the CIB and the replicas' published states alone.
 """

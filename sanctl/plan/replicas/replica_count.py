@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Next step of `device replicas` or `node replace`: add, drop, move, or wait for a replica.
+"""Rules: the next step of `device replicas` or `node replace`: add, drop, move or wait.
 
 A step is one atomic change of the CIB: the list of replica nodes, the number of instances and the
 rule that keeps the device from all other nodes change together. The step does not restart the
