@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a device is new (`sanctl-new`), the record of its first promotion, and the wait for it.
+"""Whether a device is new; records its first promotion (when: agents.device), and waits for it.
 
 New replicas are all zeros, and the first promotion makes them UpToDate without a resync. In the
 CIB, the meta attribute `sanctl-new` of the device's primitive says that the device has never been

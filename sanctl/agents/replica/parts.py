@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica's files and loop devices on this node: made, grown, detached; reads all its parts.
+"""Which files and loop devices a replica has here: makes, grows, detaches them; reads all parts.
 
 The device agent's actions are made of these functions. Each can be run again after an interruption
 at any point and goes on from what is there.

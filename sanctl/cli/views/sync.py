@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Builds JSON data and text of resyncs and verifies: bar, time left; computes no rate."""
+"""Builds JSON data and table columns of resyncs and verifies: bar, time left; computes no rate."""
 
 from __future__ import annotations
 
