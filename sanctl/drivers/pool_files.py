@@ -118,7 +118,7 @@ def rename(old: str, new: str) -> None:
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files, durably; files that are gone are fine."""
     stem = files.data.removesuffix(".data")
-    notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify", "ram"))
+    notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify", "ram", "source"))
     for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
