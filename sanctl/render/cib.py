@@ -140,6 +140,22 @@ class _Writer:
         group = clone.find("meta_attributes")
         path = f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
         pair_id = f"{clone_id(name)}-meta-target-role"
+        # crm_resource --meta makes sets of its own, and a target-role in one of them wins over ours:
+        # a deletion waited for ever for a device that was Started there.
+        for parent, others in (
+            (path, clone.findall("meta_attributes")[1:]),
+            (f"{path}/primitive[@id='{name}']", clone.findall("primitive/meta_attributes")),
+        ):
+            for other in others:
+                for each in other.findall("nvpair[@name='target-role']"):
+                    self.deletions.append(
+                        ET.Element(
+                            "change",
+                            operation="delete",
+                            path=f"{parent}/meta_attributes[@id='{other.get('id')}']"
+                            f"/nvpair[@id='{each.get('id')}']",
+                        )
+                    )
         if group is None:
             group = ET.Element("meta_attributes", id=f"{clone_id(name)}-meta")
             add_nvpair(group, pair_id, "target-role", "Stopped")

@@ -185,6 +185,25 @@ def test_stopping_twice_and_parameters() -> None:
     assert device.is_stopping and device.size.bytes == 8192
 
 
+def test_a_stop_wins_over_what_crm_resource_has_set() -> None:
+    """In a second set of the clone, and on the primitive: seen to keep a device from stopping."""
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    clone = cluster.root.find(".//clone[@id='sanctl-vm1']")
+    primitive = cluster.root.find(".//primitive[@id='vm1']")
+    assert clone is not None and primitive is not None
+    for parent, identifier in ((clone, "by-hand"), (primitive, "by-hand-too")):
+        group = ET.SubElement(parent, "meta_attributes", id=identifier)
+        ET.SubElement(group, "nvpair", id=f"{identifier}-r", name="target-role", value="Started")
+        ET.SubElement(group, "nvpair", id=f"{identifier}-p", name="priority", value="7")
+    apply(cluster, SetStopped(name=VM1))
+    roles = [
+        pair.get("value") for pair in clone.iter("nvpair") if pair.get("name") == "target-role"
+    ]
+    assert roles == ["Stopped"]
+    assert len([pair for pair in clone.iter("nvpair") if pair.get("value") == "7"]) == 2
+
+
 def test_a_new_device_has_fencing_priority_and_reach_rule() -> None:
     """Pacemaker takes a device off a node only on positive evidence: defined, and below 1."""
     cluster = FakePacemaker()
