@@ -140,8 +140,8 @@ class _Writer:
         group = clone.find("meta_attributes")
         path = f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
         pair_id = f"{clone_id(name)}-meta-target-role"
-        # crm_resource --meta makes sets of its own, and a target-role in one of them wins over ours:
-        # a deletion waited for ever for a device that was Started there.
+        # crm_resource --meta makes sets of its own. A target-role in one of them wins over ours: a
+        # deletion waited for ever for a device that was Started there.
         for parent, others in (
             (path, clone.findall("meta_attributes")[1:]),
             (f"{path}/primitive[@id='{name}']", clone.findall("primitive/meta_attributes")),
