@@ -29,14 +29,15 @@ check: setup ## All checks that need no laboratory: lint, types, unit tests (und
 
 # Beside the linters, and the model of safety after these: so two cores are busy for equally long.
 unit: setup
-	@timeout 180 $(BIN)/pytest -q tests/unit --ignore=tests/unit/safety/test_safety.py
+	@timeout 600 $(BIN)/pytest -q tests/unit --ignore=tests/unit/safety
 
 model: setup
-	@timeout 180 $(BIN)/pytest -q tests/unit/safety/test_safety.py
+	@timeout 600 $(BIN)/pytest -q tests/unit/safety
 
-test: lint ## Everything CI runs: check, then the tests in the laboratory (25 minutes)
+test: lint ## Everything CI runs: check, then laboratory tests, a slice of the long ones (45 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
-	  timeout --foreground 75m $(BIN)/pytest -m 'not faults' --durations=30 tests/unit tests/lab tests/chaos
+	  timeout --foreground 75m $(BIN)/pytest --slice -m 'not faults or quick or slice' \
+	  --durations=30 tests/unit tests/lab tests/chaos
 
 test-faults: setup ## The long tests: fencing, strategies, stops, levels, caches, double faults (hours)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \

@@ -9,4 +9,8 @@ from hypothesis import settings
 settings.register_profile("sanctl", deadline=None)
 settings.load_profile("sanctl")
 
-pytest_plugins = ["tests.support.laboratory"]
+pytest_plugins = [
+    "tests.support.run_recorder",
+    "tests.support.laboratory",
+    "tests.support.rotation",
+]

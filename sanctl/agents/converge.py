@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from sanctl.agents import ocf
-from sanctl.agents.cache import read_cache, write_cache
+from sanctl.agents.cache import flush_unit, read_cache, write_cache
 from sanctl.agents.connections import peers
 from sanctl.agents.replica import parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
@@ -46,6 +46,7 @@ def converge(
     # Before the other changes: this ends write-back where that is no longer allowed.
     with _log_failure(device, "cache policy"):
         write_cache.apply_policy(runner, device, state)
+    flush_unit.start_if_needed(runner, device.name, state)
     with _log_failure(device, "access list"):
         if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
             lio.set_initiators(device.name, device.initiators)

@@ -21,14 +21,26 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import ocf
+from sanctl.agents import ocf, unasked_monitor
 from sanctl.agents.cache import read_cache, write_cache
-from sanctl.agents.connections import isolation, peers, reconnect_dropped, reconnect_outdated
+from sanctl.agents.connections import (
+    frozen_primary,
+    isolation,
+    peers,
+    reconnect_dropped,
+    reconnect_outdated,
+)
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
-from sanctl.agents.fencing import all_marked, failed_stop_reboot, hung_io_reboot, quorum_overlap
+from sanctl.agents.fencing import (
+    all_marked,
+    failed_stop_reboot,
+    hung_io_reboot,
+    outdate,
+    quorum_overlap,
+)
 from sanctl.agents.node import failure_cleanup
-from sanctl.agents.promotion import first_activation, set_role
+from sanctl.agents.promotion import compared_data, first_activation, set_role
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
@@ -51,7 +63,7 @@ def _device() -> Device:
     instance = os.environ.get("OCF_RESOURCE_INSTANCE", "")
     name = instance.partition(":")[0]
     if not name:
-        raise KeyError("OCF_RESOURCE_INSTANCE")
+        raise ocf.MissingParameter("OCF_RESOURCE_INSTANCE")
     return Device(
         name=name,
         uuid=ocf.parameter("uuid"),
@@ -105,6 +117,8 @@ def start() -> int:
     only_peer = isolation.first_peer(_RUNNER, device)
     resource_file.write(_RUNNER, device, files, only=only_peer or "")
     quorum_overlap.remove_notes(device.name)
+    compared_data.forget(device.name)
+    outdate.make_lock(device.name)
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
     isolation.bring_up(_RUNNER, device, files, only_peer, is_suspect=is_suspect)
@@ -158,6 +172,7 @@ def promote() -> int:
     if first_activation.is_new(_RUNNER, device):
         _activate_first_time(device, steps)
     if not state.is_primary:
+        compared_data.refuse_promotion(_RUNNER, state, device.minor)
         isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
         # A killed process may have left it on, and the fence-peer handler of this promotion could
         # not take it off.
@@ -246,8 +261,8 @@ def stop() -> int:
     device = _device()
     try:
         take_down(device)
-    except (SanctlError, OSError) as error:
-        failed_stop_reboot.reboot_after_failed_stop(_RUNNER, device.name, str(error))
+    except Exception as error:
+        failed_stop_reboot.reboot_after_failed_stop(_RUNNER, device.name, str(error) or repr(error))
         raise
     return ocf.SUCCESS
 
@@ -276,7 +291,7 @@ def take_down(device: Device) -> None:
         drbdadm.force_disconnect(_RUNNER, device.name)
         drbdsetup.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
-    resource_file.clear_disk(device.name)
+    resource_file.let_disk_go(device.name)
     parts.detach_files(_RUNNER, device)
     resource_file.remove(device.name)
     replica_state.withdraw(_RUNNER, device)
@@ -303,9 +318,12 @@ def take_down(device: Device) -> None:
 def monitor() -> int:
     """Report the true role to Pacemaker, apply changed parameters, publish the replica's state."""
     device = _device()
-    found = first_activation.observe_after_first_promotion(
-        _RUNNER, device, within_s=ocf.remaining_s(30.0) / 2
-    )
+    try:
+        found = first_activation.observe_after_first_promotion(
+            _RUNNER, device, within_s=ocf.remaining_s(30.0) / 2
+        )
+    except CommandError as error:
+        return unasked_monitor.report(device, error)
     if found.is_absent:
         return ocf.NOT_RUNNING
     if (
@@ -323,6 +341,9 @@ def monitor() -> int:
         state: ResourceState | None = found.drbd
         no_contact_fields = ""
         try:
+            # Before anything here attaches the disk: what is noted is of the disk that was there.
+            compared_data.record(found.drbd)
+            state = frozen_primary.call_handler_again(_RUNNER, device, found.drbd)
             verdict = fs_shutdown.release_files(_RUNNER, device, found.drbd)
             if verdict is fs_shutdown.FilesystemState.REMOUNTED:
                 failure_cleanup.write_note(device, failure_cleanup.MONITOR)
@@ -337,25 +358,27 @@ def monitor() -> int:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # parameters only with those of the last start or promotion. So the monitor, too,
                 # applies changes.
-                state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), found.drbd)
+                state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), state)
                 state = heal.carry_out_order(_RUNNER, device, state)
                 state = isolation.apply_rules(_RUNNER, device, state)
                 state = reconnect_dropped.reconnect(_RUNNER, device.name, state)
                 state = refill_suspect.refill_if_suspect(_RUNNER, device, state)
                 state = reattach_disk.reattach(_RUNNER, device, state)
                 state = reconnect_outdated.reconnect(_RUNNER, device, state)
+                if any(peer.replication.startswith("WFBitMap") for peer in state.peers):
+                    # Imported here: rarely needed, and monitors must start fast.
+                    from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415
+
+                    state = reconnect_stalled.reconnect(_RUNNER, device, state)
                 no_contact_fields = heal.no_contact_fields(_RUNNER, device, state)
                 all_marked.unmark_peer(_RUNNER, device, state)
-        except (SanctlError, OSError) as error:
-            # A change that cannot be applied does not make a device that serves a failed one.
-            journal.write(
-                f"{device.name}: monitor: a change could not be applied: {error}",
-                priority=journal.ERROR,
-                device=device.name,
-                action="monitor",
-            )
-        replica_state.publish(_RUNNER, device, state, no_contact_fields=no_contact_fields)
-        hung_io_reboot.check(_RUNNER, device, found.drbd)
+        except Exception as error:
+            _log_monitor_error(device, "a change could not be applied", error)
+        try:
+            replica_state.publish(_RUNNER, device, state, no_contact_fields=no_contact_fields)
+            hung_io_reboot.check(_RUNNER, device, found.drbd)
+        except Exception as error:
+            _log_monitor_error(device, "it could not look for hung I/O", error)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:
@@ -365,6 +388,17 @@ def monitor() -> int:
         f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.is_suspended}"
     )
     return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
+
+
+def _log_monitor_error(device: Device, what: str, error: Exception) -> None:
+    """Log an error that makes no device that serves a failed one, not even one of sanctl's own."""
+    text = str(error) if isinstance(error, (SanctlError, OSError)) else repr(error)
+    journal.write(
+        f"{device.name}: monitor: {what}: {text}",
+        priority=journal.ERROR,
+        device=device.name,
+        action="monitor",
+    )
 
 
 def reload_agent() -> int:

@@ -7,11 +7,14 @@ it imports stay small.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 
 from sanctl.errors import SanctlError
 from sanctl.system import journal, state_files
@@ -27,6 +30,14 @@ RUNNING_PROMOTED = 8
 FAILED_PROMOTED = 9
 
 Action = Callable[[], int]
+
+
+class MissingParameter(KeyError):
+    """Pacemaker has set no value of a parameter: no node can run the resource.
+
+    A class of its own: any other KeyError is an error of the agent's own. Reported as this one it
+    would have Pacemaker stop the resource on every node.
+    """
 
 
 class Steps:
@@ -78,12 +89,12 @@ def parameter(name: str, default: str | None = None) -> str:
     """Return an instance attribute.
 
     Raises:
-        KeyError: the attribute is missing and has no default.
+        MissingParameter: the attribute is missing and has no default.
     """
     value = os.environ.get(f"OCF_RESKEY_{name}")
     if value is None:
         if default is None:
-            raise KeyError(name)
+            raise MissingParameter(name)
         return default
     return value
 
@@ -118,6 +129,38 @@ def _reason(error: OSError) -> str:
     return f"{where}{error.strerror or os.strerror(error.errno)} ({name})"
 
 
+@contextlib.contextmanager
+def _after_former(resource: str) -> Iterator[None]:
+    """Begin when no other action of the resource runs: one that was killed may not have ended.
+
+    A killed process ends when its system call does. Pacemaker waits for that, too, but sees the
+    client only (resource-agents/client), which is no longer there. The lock is a POSIX one: it
+    belongs to this process alone, not to the programs it has started, and ends with it.
+    """
+    lock = -1
+    try:
+        state_files.make_folder()
+        lock = os.open(state_files.node_lock("actions"), os.O_RDWR | os.O_CREAT, 0o600)
+        place = zlib.crc32(resource.encode())
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except BlockingIOError:
+            journal.write(
+                f"{resource}: waits for an action that has not ended yet",
+                priority=journal.WARNING,
+                device=resource,
+            )
+            fcntl.lockf(lock, fcntl.LOCK_EX, 1, place)
+    except OSError:
+        # It orders actions as Pacemaker does; no action fails for want of it.
+        pass
+    try:
+        yield
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
 def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata: str) -> int:
     """Carry out the action named on the command line and return its OCF exit code.
 
@@ -135,15 +178,21 @@ def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata:
         sys.stderr.write(f"usage: {argv[0]} {{{'|'.join([*actions, 'meta-data'])}}}\n")
         return SUCCESS if action in {"usage", "help"} else ERR_UNIMPLEMENTED
     try:
-        return actions[action]()
-    except KeyError as missing:
+        with _after_former(resource):
+            return actions[action]()
+    except MissingParameter as missing:
         exit_reason(f"the parameter {missing.args[0]} is not set")
         return ERR_CONFIGURED
     except SanctlError as error:
         reason = "; ".join(str(problem) for problem in error.problems)
     except OSError as error:
         reason = _reason(error)
-    exit_reason(reason)
+    except Exception as error:
+        import traceback  # noqa: PLC0415 - only after a crash
+
+        lines = "".join(traceback.format_exception(error))
+        reason = f"an error of sanctl's own, please report it: {error!r}\n{lines}"
+    exit_reason(reason.partition("\n")[0])
     journal.write(
         f"{resource}: {action} failed: {reason}",
         priority=journal.ERROR,

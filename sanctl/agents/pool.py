@@ -4,7 +4,7 @@
 A clone that runs on every storage node. Its monitor publishes the free space of each pool, mounts
 a pool again whose filesystem has shut down, moves a pool's flash cache to the wanted mode, removes
 the files of devices that were deleted (also while this node was away), applies the wanted vote
-mode, and cleans up failures that are over.
+mode, cleans up failures that are over, and reserves blocks for the device files.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from sanctl.agents import ocf
-from sanctl.agents.node import failure_cleanup, votes
+from sanctl.agents import ocf, pool_space
+from sanctl.agents.node import failure_cleanup, members, votes
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
 from sanctl.drivers import cib, flash_cache, loop, node_attributes, outdated_marks, pool_files
 from sanctl.drivers.corosync import membership
-from sanctl.errors import SanctlError
+from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
-from sanctl.model.vote_mode import VOTES_ATTRIBUTE
+from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE, VOTES_ATTRIBUTE
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
 
@@ -36,7 +36,6 @@ _SPACE_STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
 # What a monitor needs beside mounting filesystems and cleaning up failures.
 _RESERVE_S = 8.0
-_OUTDATED_MARK = outdated_marks.attribute_name("")
 _POOL_ATTRIBUTE = "sanctl-pool-"
 
 METADATA = """\
@@ -66,7 +65,7 @@ def start() -> int:
     _running_note().write()
     # The CIB loses a node's transient attributes when the node leaves.
     votes.invalidate_published()
-    _check_pools(may_mount=False)
+    _check_pools_or_log(may_mount=False)
     return ocf.SUCCESS
 
 
@@ -83,8 +82,30 @@ def monitor() -> int:
     if not _running_note().exists():
         return ocf.NOT_RUNNING
     if not ocf.is_probe():
-        _check_pools()
+        _check_pools_or_log()
     return ocf.SUCCESS
+
+
+def _check_pools_or_log(*, may_mount: bool = True) -> None:
+    """As `_check_pools`; an error is logged, and the next monitor tries again.
+
+    The agent only watches. A start that failed because the CIB could not be asked for a moment
+    would end the watch on this node until an operator has cleaned up the failure.
+
+    Raises:
+        ConfigError: cluster.toml is missing or wrong, which does not pass by itself.
+    """
+    try:
+        _check_pools(may_mount=may_mount)
+    except ConfigError:
+        raise
+    except Exception as error:
+        text = str(error) if isinstance(error, (SanctlError, OSError)) else repr(error)
+        journal.write(
+            f"the pools could not be looked at: {text}; the next monitor tries again",
+            priority=journal.ERROR,
+            action="pool",
+        )
 
 
 def _running_note() -> state_files.StateFile:
@@ -125,9 +146,13 @@ def _check_pools(*, may_mount: bool = True) -> None:
             pool_files.check_marker(path, one.uuid)
             total, free = pool_files.space_bytes(path)
             step = max(total // _SPACE_STEPS, 1)
-            allocated = -(-pool_files.allocated_bytes(path) // step) * step
+            # Rounded down, too: what is called allocated counts as written of what was promised.
+            allocated = pool_files.allocated_bytes(path) // step * step
+            daily = pool_space.daily_growth(name, total_bytes=total, free_bytes=free)
+            growth = "" if daily is None else f" daily={daily // step * step}"
             published.append(
-                f"{name}=total={total} free={free // step * step} allocated={allocated}{cache}"
+                f"{name}=total={total} free={free // step * step} allocated={allocated}"
+                f"{growth}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:
@@ -138,7 +163,19 @@ def _check_pools(*, may_mount: bool = True) -> None:
     _delete_files_of_deleted_devices(usable, attributes)
     if may_mount:
         _clean_up(deadline_runner, usable)
+    members.drop_or_log(_RUNNER, attributes.get(DROPPED_MEMBER_ATTRIBUTE, ""))
     votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))
+    if may_mount:
+        pool_space.reserve_device_files(deadline_runner, usable, without=_deleted(attributes))
+
+
+def _deleted(attributes: dict[str, str]) -> frozenset[str]:
+    """Return `NAME.UUID` of the devices whose files are to be removed."""
+    return frozenset(
+        f"{name.removeprefix(_TOMBSTONE)}.{value.partition(' ')[0]}"
+        for name, value in attributes.items()
+        if name.startswith(_TOMBSTONE)
+    )
 
 
 def _deadline_runner() -> DeadlineRunner:
@@ -206,8 +243,9 @@ def _node_attributes() -> dict[str, str]:
     pairs = cib.query(
         _RUNNER,
         f"//configuration/nodes/node[@uname='{here}']"
-        f"//nvpair[starts-with(@name,'{_TOMBSTONE}') or starts-with(@name,'{_OUTDATED_MARK}')"
-        f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}']"
+        f"//nvpair[starts-with(@name,'{_TOMBSTONE}')"
+        f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}'"
+        f" or @name='{DROPPED_MEMBER_ATTRIBUTE}']"
         f"|//status/node_state[@uname='{here}']/transient_attributes"
         f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')]",
     )
@@ -252,10 +290,7 @@ def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[st
         pool_files.delete(files)
         # Replicas that are dropped together may resync each other once more, and mark each other
         # for that, after the command that drops them has cleared their marks.
-        if attributes.get(outdated_marks.attribute_name(device)) == uuid:
-            node_attributes.delete_permanent(
-                _RUNNER, os.uname().nodename, outdated_marks.attribute_name(device), timeout_s=20.0
-            )
+        outdated_marks.clear_own(_RUNNER, device, uuid)
         node_attributes.delete_permanent(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
         failure_cleanup.remove_notes(device, failure_cleanup.START, failure_cleanup.MONITOR)
         journal.write(

@@ -36,6 +36,12 @@ _CODES = {
     "SAN-AGENT-012": "The cluster's configuration has no such device or node, or no longer has "
     "it. A handler that was to mark a replica as outdated marks nothing, and reads the "
     "configuration again.",
+    "SAN-AGENT-013": "A replica's disk came back while its connected peer had none, and the peer "
+    "may have newer data: it is not promoted before the peer's disk is back and DRBD has compared "
+    "the two.",
+    "SAN-AGENT-014": "A DRBD handler marks the peer's replicas of several devices in one change "
+    "of the cluster's configuration. The cluster did not answer, and no mark is certain. I/O "
+    "stays frozen, or the promotion waits; the handler asks again at once.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",
@@ -80,6 +86,10 @@ _CODES = {
     "was changed. Run the command again.",
     "SAN-CLU-005": "Pacemaker refused a change. Nothing was changed. The message is Pacemaker's "
     "own.",
+    "SAN-CLU-006": "Pacemaker hands the whole CIB, compressed, as one message to all that ask for "
+    "it. A CIB that exceeds the IPC buffer reaches nobody: no scheduler runs, nothing fails over. "
+    "The buffer is sized by sanctl_corosync_devices of the inventory, and read when Pacemaker "
+    "starts.",
     "SAN-CMD-001": "A program that sanctl needs is not installed on this machine.",
     "SAN-CMD-002": "A program did not end within its time limit and was killed.",
     "SAN-CMD-004": "A program could not be started: the node had no memory, no process or no file "
@@ -118,6 +128,7 @@ _CODES = {
     "Pacemaker. A change would be stored and not carried out.",
     "SAN-DEV-019": "A resource in the CIB uses sanctl's agent and is not a valid device: a "
     "parameter is missing or was changed by hand.",
+    "SAN-DEV-021": "Each new device needs a name of its own; nothing was created.",
     "SAN-DEV-020": "The device's agent failed on a node; the message contains the agent's reason. "
     "Pacemaker remembers the failure until it is cleaned up, and may keep the device off the node "
     "until then.",
@@ -134,6 +145,9 @@ _CODES = {
     "stops. Then the first lets other nodes serve the node's devices before Pacemaker stops; the "
     "second, before the network goes down, takes down replicas that Pacemaker has left up. If a "
     "unit is not active, its part is not done.",
+    "SAN-DOC-006": "sanctl-actions.service has what the agents and DRBD's handlers need imported, "
+    "and forks a process for each action. While the service is not active, each action starts an "
+    "interpreter of its own: nothing else changes, but a failover of many devices takes longer.",
     "SAN-DOC-010": "A storage node needs this kernel module.",
     "SAN-DOC-020": "The cluster's DRBD secret, from which each device's own secret is made, is "
     "missing on this storage node.",
@@ -250,7 +264,12 @@ _CODES = {
     "devices in write-back add up to more.",
     "SAN-HLT-060": "The clone sanctl-pools is missing from the CIB.",
     "SAN-HLT-061": "A pool on a node that is online is not usable, or has not reported.",
-    "SAN-HLT-062": "A pool is nearly full. Device files are sparse and grow as hosts write.",
+    "SAN-HLT-062": "80 percent of a pool are in use. The day on which it will be full is foretold "
+    "from its growth in the last 24 hours.",
+    "SAN-HLT-063": "The devices of a pool may still write more than the pool has free: something "
+    "else takes its room. A write that finds none takes the replica's disk away.",
+    "SAN-HLT-064": "95 percent of a pool are in use. Blocks are reserved for device files, so that "
+    "hosts write on; what they have unmapped needs room again.",
     "SAN-HLT-070": "cluster.toml and the CIB do not have the same nodes.",
     "SAN-HLT-071": "A device is in a pool that cluster.toml does not have.",
     "SAN-HLT-072": "A device has a replica on a node that is not in cluster.toml's list of nodes "
@@ -275,8 +294,9 @@ _CODES = {
     "reported as active on every node, so this counts as a failure.",
     "SAN-NAME-001": "A device's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-002": "The name is one that sanctl, Pacemaker or DRBD uses for something else: "
-    "sanctl..., pool..., all, minor-..., delete-..., outdated-..., fence-..., or one that ends in "
-    "-meta, -params, -replicas, -outdated, -reach, -prefer, -move or '-'.",
+    "sanctl..., pool..., reach..., all, votes, minor-..., delete-..., outdated-..., fence..., "
+    "nodes..., status..., drained-..., or one that ends as an id of another device does: in -meta, "
+    "-params, -replicas, -outdated, -reach, -prefer, -move, -start-0s, ... or '-'.",
     "SAN-NAME-003": "A node's name is what 'uname -n' prints on it, in lower case.",
     "SAN-NAME-004": "A pool's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-005": "An iSCSI name is iqn.YYYY-MM.reversed.domain, in most cases with :name after "
@@ -289,13 +309,27 @@ _CODES = {
     "SAN-NODE-003": "The node is not in service, so nothing can be created on it now.",
     "SAN-NODE-004": "The node serves a device of which no other node has an up-to-date replica. "
     "In standby the device would stop. '--accept SAN-NODE-004' goes on despite that.",
+    "SAN-NODE-005": "The node holds replicas, so it cannot be taken out of the cluster. "
+    "'sanctl node replace' moves all of them to another node.",
+    "SAN-NODE-006": "The node was away when devices were deleted or replicas dropped, and still "
+    "has their data. Taken out of the cluster it would not be told to remove that; if it ever "
+    "joined again, an old replica could be taken for a new one. '--accept SAN-NODE-006' goes on "
+    "despite that, where its disks are gone or will be emptied.",
+    "SAN-NODE-007": "Only a node that has stopped can be taken out of the cluster: the others "
+    "would fence one that runs. A node whose state is not known has to be fenced first.",
+    "SAN-NODE-008": "A node that stays does not run, or too few would stay. Every node reads its "
+    "own corosync.conf when it starts, so all that stay have to change theirs.",
+    "SAN-NODE-009": "The nodes count the vote of a quorum device, or each of two is enough by "
+    "itself. While a member is taken out, two parts that share no node could both have quorum.",
+    "SAN-NODE-010": "A witness node runs no agent that changes its corosync.conf. The command "
+    "does that where it runs.",
     "SAN-POOL-001": "The pool's marker is missing: its filesystem is not mounted. An empty "
     "directory never counts as an empty pool.",
     "SAN-POOL-002": "The pool's marker names another pool: another filesystem is mounted there.",
     "SAN-POOL-003": "The pool's filesystem cannot be read.",
     "SAN-POOL-011": "There is no pool of that name in cluster.toml.",
     "SAN-POOL-012": "The pool has too little room on that node. Room is the free space less what "
-    "the pool's devices may still write (their files are sparse), and less DRBD's metadata.",
+    "the pool's devices may still come to occupy, and less a reserve of one percent.",
     "SAN-POOL-013": "The pool on that node is not usable, or has not reported.",
     "SAN-POOL-014": "That node is not one of the pool's nodes.",
     "SAN-POOL-015": "The cluster has none or several pools, so one must be named.",
@@ -357,6 +391,8 @@ _CODES = {
     "drop the replicas of nodes that are gone.",
     "SAN-REP-008": "A step was refused after others had been done (exit status 8): the line says "
     "which were done, the lines before it why the next one was refused.",
+    "SAN-REP-009": "The command ended before the replicas of the device were as asked: the line "
+    "says what is left as it is now, and how to go on with it or take it back.",
     "SAN-RISK-001": "The strategy heartbeat without fencing. If all links are lost, each node "
     "takes the other for dead, and both serve: from then on what hosts write exists in two "
     "versions, of which one will be discarded. This risk can be accepted by its code "
@@ -371,6 +407,8 @@ _CODES = {
     "SAN-SYNC-004": "The highest rate of a resync is below its lowest.",
     "SAN-SYNC-005": "A repair is ordered after somebody has looked at the result of a verify, so "
     "it cannot be scheduled.",
+    "SAN-SYNC-006": "A full resync above some percent is made with DRBD 8.4 only. DRBD 9 sends "
+    "what differs. Nothing was changed.",
     "SAN-WAIT-001": "The change was made, and its effect was not seen before the deadline. In "
     "most cases the cluster goes on by itself; the message says what was seen last.",
 }

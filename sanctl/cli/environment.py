@@ -15,6 +15,7 @@ from sanctl.drivers.stonith import Stonith, StonithPort
 from sanctl.errors import ConfigError, Problem, SanctlError
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES
 from sanctl.system import journal
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import read_text
@@ -65,6 +66,10 @@ class Environment:
         """Return the version of the DRBD module that is loaded here."""
         text = self.host.text(_DRBD_VERSION)
         return text.strip() if text else None
+
+    def ipc_buffer_bytes(self) -> int:
+        """Return the IPC buffer of the Pacemaker that runs here; its default where none runs."""
+        return self.host.ipc_buffer_bytes() or DEFAULT_IPC_BUFFER_BYTES
 
     def new_uuid(self) -> str:
         """Return 32 hex digits that no other device has.

@@ -3,12 +3,49 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from sanctl.model.cache_policy import CacheMode
+from sanctl.plan.cache.cache_status import one_replica_text
+
 Command = Callable[..., Any]
+
+_WEEK_S = 7 * 86400
+
+
+# Generic since click 8.4, and not yet so in the click of Debian.
+class Number(click.ParamType):  # type: ignore[type-arg]
+    """A number within bounds, which `nan` and `inf` are not: click takes them for floats."""
+
+    name = "number"
+
+    def __init__(self, low: float, high: float, what: str) -> None:
+        self._low, self._high, self._what = low, high, what
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, or end with a usage error."""
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if not self._low <= number <= self._high:  # also false for nan
+            self.fail(
+                f"{str(value)[:40]!r} is not {self._what} from {self._low:g} to {self._high:,g}",
+                param,
+                ctx,
+            )
+        return number
+
+
+#: Up to a week: a longer wait is a mistake, and one without an end is none.
+SECONDS = Number(0, _WEEK_S, "a number of seconds")
 
 
 def output_option(command: Command) -> Command:
@@ -27,7 +64,7 @@ def timeout_option(default_s: int) -> Callable[[Command], Command]:
     return click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0),
+        type=SECONDS,
         default=default_s,
         show_default=True,
         metavar="SECONDS",
@@ -44,6 +81,19 @@ def accept_option(command: Command) -> Command:
         metavar="CODE",
         help="Go on despite the refusal with this code, and no other.",
     )(command)
+
+
+def ask_before_one_replica(name: str, mode: CacheMode, *, yes: bool) -> None:
+    """Say on standard error what one replica means; where a person types, ask whether to go on.
+
+    A script is not asked: it has named the number, and nothing is lost by the change itself.
+
+    Raises:
+        click.Abort: the person said no.
+    """
+    click.echo(one_replica_text(name, mode), err=True)
+    if not yes and sys.stdin.isatty():
+        click.confirm("Go on with one replica?", abort=True, err=True)
 
 
 def yes_option(command: Command) -> Command:

@@ -35,8 +35,11 @@ def parse(text: str, *, source: str = CLUSTER_TOML) -> Topology:
     """
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # Also a number of more digits than Python converts, which is no TOMLDecodeError.
         raise ConfigError(Problem("SAN-CONF-001", f"{source}: {error}")) from error
+    except RecursionError as error:
+        raise ConfigError(Problem("SAN-CONF-001", f"{source}: is nested too deeply")) from error
     return read(tree, place=lambda path: f"{source}: {dotted(path)}" if path else source)
 
 
@@ -186,7 +189,8 @@ def _networks(document: Document) -> dict[str, Network]:
     document.table(("networks",), known=NETWORKS)
     for name in NETWORKS:
         path = ("networks", name)
-        if not document.table(path, known=("cidr",)):
+        document.table(path, known=("cidr",))
+        if document.problems and not document.has(path):
             continue
         text = document.text((*path, "cidr"))
         if text is None:

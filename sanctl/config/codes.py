@@ -20,7 +20,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "wire, and losing it would look like losing the node.",
         "SAN-CONF-009": "An address is not an IP address. Host names are refused, because "
         "resolving them is one more thing that can fail during a failover.",
-        "SAN-CONF-010": "An address is not a host address inside the network it belongs to.",
+        "SAN-CONF-010": "An address is not a host address inside the network it belongs to, or no "
+        "other host reaches it: 0.0.0.0, ::, loopback, link-local, multicast.",
         "SAN-CONF-011": "The same address is given in two places.",
         "SAN-CONF-012": "A node's id is not 1 to 32, the range that Corosync, LIO's target port "
         "groups and ALUA share.",
@@ -29,7 +30,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "SAN-CONF-015": "Portals do not match the role: a storage node needs at least one, a "
         "witness serves nothing and has none.",
         "SAN-CONF-016": "A pool's path is missing or invalid: it must be absolute, without '..', "
-        "of plain characters, and not '/'.",
+        "of plain characters, no part of it with a leading '-', not '/', and not below /dev, "
+        "/proc, /run or /sys.",
         "SAN-CONF-017": "A pool's uuid is missing, malformed, or that of another pool. By the "
         "uuid the pool's filesystem is told from an empty mount point.",
         "SAN-CONF-018": "A pool's nodes are not a list of known storage nodes, each named once.",

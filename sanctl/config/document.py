@@ -7,10 +7,14 @@ the value are then skipped, so one mistake gives one line.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sanctl.errors import Problem, UsageError
+
+# TOML's whole numbers have 64 bits; what Python reads beyond may be too long to be shown.
+_INT_BITS = 64
 
 Path = tuple[str, ...]
 PathName = Callable[[Path], str]
@@ -19,6 +23,14 @@ PathName = Callable[[Path], str]
 def dotted(path: Path) -> str:
     """Return a path as TOML writes it."""
     return ".".join(path)
+
+
+def _shown(value: object) -> str:
+    """Return a wrong value for a message, cut where it is long or nested deeply."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 class Document:
@@ -81,7 +93,7 @@ class Document:
             self.note(code, path, "is missing", hint)
             return None
         if not isinstance(value, str):
-            self.note("SAN-CONF-005", path, f"must be a text, not {value!r}")
+            self.note("SAN-CONF-005", path, f"must be a text, not {_shown(value)}")
             return None
         # A plain str, whatever tagged subclass of it an inventory hands over.
         return str(value)
@@ -93,7 +105,10 @@ class Document:
             self.note("SAN-CONF-003", path, "is missing")
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self.note("SAN-CONF-005", path, f"must be a whole number, not {value!r}")
+            self.note("SAN-CONF-005", path, f"must be a whole number, not {_shown(value)}")
+            return None
+        if value.bit_length() >= _INT_BITS:
+            self.note("SAN-CONF-005", path, "is a larger number than anything here can be")
             return None
         return int(value)
 
@@ -103,7 +118,7 @@ class Document:
         if value is None:
             return ()
         if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
-            self.note("SAN-CONF-005", path, f"must be a list, not {value!r}")
+            self.note("SAN-CONF-005", path, f"must be a list, not {_shown(value)}")
             return None
         if not all(isinstance(item, str) for item in value):
             self.note("SAN-CONF-005", path, "must hold texts only")

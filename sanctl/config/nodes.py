@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import assert_never
 
 from sanctl.config.document import Document
@@ -50,6 +50,15 @@ def read_address(
     except ValueError:
         document.note("SAN-CONF-009", path, f"{text!r} is not an IP address")
         return None
+    kind = _unusable_kind(address)
+    if kind is not None:
+        document.note(
+            "SAN-CONF-010",
+            path,
+            f"{text} is {kind}: no other host reaches this node by it",
+            "an address that is set on one interface of this node",
+        )
+        return None
     if address in taken.addresses:
         document.note("SAN-CONF-011", path, f"{address} is also that of {taken.addresses[address]}")
     taken.addresses.setdefault(address, f"{path[1]} ({path[2]})")
@@ -69,6 +78,26 @@ def read_address(
         )
         return None
     return address
+
+
+def _unusable_kind(address: Address) -> str | None:
+    """Return why an address cannot be that of one node on a network; None if it can."""
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None or address.is_link_local:
+            return "a link-local address"
+        if address.ipv4_mapped is not None:
+            return "an IPv4 address in IPv6's form"
+    for is_of_kind, kind in (
+        # LIO would listen on every address of the node, Corosync and DRBD bind to none.
+        (address.is_unspecified, "the address of all interfaces"),
+        (address.is_loopback, "a loopback address"),
+        (address.is_link_local, "a link-local address"),
+        (address.is_multicast, "a multicast address"),
+        (address.version == 4 and address.is_reserved, "a reserved address"),
+    ):
+        if is_of_kind:
+            return kind
+    return None
 
 
 def read_node(

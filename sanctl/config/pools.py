@@ -18,6 +18,8 @@ from sanctl.model.topology import NodeRole, Pool, PoolCache
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Characters that need no quoting in a shell, drbd.conf, a CIB attribute or a log line.
 _PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
+# Where the kernel, or a boot, makes all anew.
+_NOT_ON_A_DISK = tuple(map(PurePosixPath, ("/dev", "/proc", "/run", "/sys", "/var/run")))
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9._+/:-]+")
 
 
@@ -56,6 +58,23 @@ def _pool_path(document: Document, path: tuple[str, ...]) -> PurePosixPath | Non
             (*path, "path"),
             f"{text!r} is not a plain absolute path",
             "letters, digits and . _ + - / only; no '..', no doubled or final '/'",
+        )
+        return None
+    if any(part.startswith("-") for part in where.parts):
+        document.note(
+            "SAN-CONF-016",
+            (*path, "path"),
+            f"{text!r} has a part that begins with '-'",
+            "programs would take it for an option",
+        )
+        return None
+    volatile = next((top for top in _NOT_ON_A_DISK if where.is_relative_to(top)), None)
+    if volatile is not None:
+        document.note(
+            "SAN-CONF-016",
+            (*path, "path"),
+            f"{text!r} is below {volatile}, which no boot outlives",
+            "a directory on a mounted filesystem, such as /srv/sanctl/main",
         )
         return None
     return where

@@ -8,10 +8,13 @@ from sanctl.model.vote_mode import VoteMode
 from sanctl.parse.corosync import (
     Link,
     Membership,
+    member_span,
     parse_cfgtool,
+    parse_cmap_members,
     parse_cmap_vote_mode,
     parse_quorumtool,
 )
+from sanctl.system.files import read_text, write_atomically
 from sanctl.system.runner import Runner
 
 CONF = "/etc/corosync/corosync.conf"
@@ -40,6 +43,34 @@ def live_vote_mode(runner: Runner) -> VoteMode | None:
     return parse_cmap_vote_mode(
         runner.run(["corosync-cmapctl", "quorum."], timeout_s=_TIMEOUT_S).stdout
     )
+
+
+def members(runner: Runner) -> frozenset[str]:
+    """Return the names of all nodes in the running corosync's list, present or not.
+
+    Raises:
+        CommandError: corosync does not answer.
+    """
+    return parse_cmap_members(
+        runner.run(["corosync-cmapctl", "nodelist."], timeout_s=_TIMEOUT_S).stdout
+    )
+
+
+def drop_member(name: str) -> bool:
+    """Take a node out of this node's corosync.conf; return whether it was in it.
+
+    In force from corosync's next start or reload on.
+
+    Raises:
+        OSError: the file cannot be read or written.
+        ValueError: its list of nodes is not one that sanctl writes.
+    """
+    text = read_text(CONF)
+    span = member_span(text, name)
+    if span is None:
+        return False
+    write_atomically(CONF, text[: span[0]] + text[span[1] :])
+    return True
 
 
 def links(runner: Runner) -> tuple[Link, ...]:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Mapping
 
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import ResourceState
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder
 from sanctl.system.runner import Runner
@@ -124,14 +126,23 @@ def adjust_single_replica(runner: Runner, name: str, minor: int) -> None:
         )
 
 
-def attach(runner: Runner, name: str, minor: int) -> None:
+def attach(
+    runner: Runner, name: str, minor: int, *, bitmaps_for: Mapping[str, int] | None = None
+) -> None:
     """Attach without connecting: for a replica that must not be compared with its peer.
+
+    Args:
+        runner: starts drbdadm.
+        name: the resource.
+        minor: its minor.
+        bitmaps_for: peers, with their node ids, for each of which DRBD 9 is to have a bitmap.
 
     Raises:
         CommandError: refused; or the minor belongs to another resource, whose disk this would be.
     """
     state = drbdsetup.observe(runner, name)
     if state is not None and state.disk != "Diskless":
+        _delete_unconnected(runner, state, bitmaps_for or {})
         return
     for command in ("new-resource", "new-minor"):
         # Refused where the resource or the minor exists, which is fine.
@@ -146,7 +157,21 @@ def attach(runner: Runner, name: str, minor: int) -> None:
                 "'drbdsetup status' shows what is up; it may be what was left of a deleted device",
             )
         )
+    # DRBD 9 gives a bitmap to each peer that it knows when it attaches, or when it connects.
+    known = {peer.name for peer in state.peers}
+    for node, node_id in (bitmaps_for or {}).items():
+        if node not in known:
+            drbdsetup.new_peer(runner, name, node_id, node)
     runner.run(_argv(name, "attach"), timeout_s=_TIMEOUT_S)
+    state = drbdsetup.observe(runner, name)
+    if state is not None:
+        _delete_unconnected(runner, state, bitmaps_for or {})
+
+
+def _delete_unconnected(runner: Runner, state: ResourceState, nodes: Mapping[str, int]) -> None:
+    for peer in state.peers:
+        if peer.name in nodes and peer.connection == "StandAlone":
+            drbdsetup.delete_peer(runner, state.name, nodes[peer.name])
 
 
 def disconnect(runner: Runner, name: str) -> None:
@@ -157,6 +182,15 @@ def disconnect(runner: Runner, name: str) -> None:
 def force_disconnect(runner: Runner, name: str) -> None:
     """End all connections as a broken link would: a Primary that loses its peer so is frozen."""
     runner.run(_argv(name, "disconnect", "--force"), timeout_s=_TIMEOUT_S)
+
+
+def connect(runner: Runner, name: str) -> None:
+    """Connect a resource to its peers again; nothing else of it is adjusted.
+
+    Raises:
+        CommandError: refused, as where it is connected or connecting already.
+    """
+    runner.run(_argv(name, "connect"), timeout_s=_TIMEOUT_S)
 
 
 def connect_discarding(runner: Runner, name: str) -> None:

@@ -17,7 +17,7 @@ from sanctl.parse.drbd import (
     parse_pending_requests,
     parse_sync_progress,
 )
-from sanctl.system.files import read_text_or
+from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
@@ -48,6 +48,15 @@ def generation() -> int:
 def is_loaded() -> bool:
     """Whether the running kernel has DRBD; where not, no resource can be up."""
     return bool(read_text_or("/sys/module/drbd/version", ""))
+
+
+def has_device(minor: int) -> bool:
+    """Whether the kernel has the DRBD device of that minor, whatever its state.
+
+    Raises:
+        OSError: that is not known.
+    """
+    return is_folder(f"/sys/block/drbd{minor}")
 
 
 def observe(runner: Runner, name: str) -> ResourceState | None:
@@ -120,12 +129,27 @@ def generation_identifiers(runner: Runner, *subject: str, timeout_s: float) -> s
 
 
 def set_resync_paused(runner: Runner, minor: int, *, is_paused: bool) -> None:
-    """Pause the resync of a device from this node, or resume it; either twice is fine."""
+    """Pause the resync of a device from this node, with DRBD 8.4, or resume it; twice is fine."""
     runner.run(
         ["drbdsetup", "pause-sync" if is_paused else "resume-sync", str(minor)],
         timeout_s=_TIMEOUT_S,
         ok=range(256),
     )
+
+
+def set_resync_with_paused(runner: Runner, name: str, peer: int, *, is_paused: bool) -> None:
+    """Pause the resync with one peer from this node, with DRBD 9, or resume it; twice is fine.
+
+    Also while no resync runs with that peer: one that begins then begins paused.
+
+    Args:
+        runner: starts drbdsetup.
+        name: the resource.
+        peer: the peer's node id.
+        is_paused: whether the resync is to wait.
+    """
+    word = "pause-sync" if is_paused else "resume-sync"
+    runner.run(["drbdsetup", word, name, str(peer), "0"], timeout_s=_TIMEOUT_S, ok=range(256))
 
 
 def invalidate(runner: Runner, minor: int) -> None:
@@ -242,6 +266,27 @@ def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:
         CommandError: refused, or DRBD did not answer.
     """
     runner.run(["drbdsetup", "disconnect", name, str(node_id)], timeout_s=_TIMEOUT_S)
+
+
+def new_peer(runner: Runner, name: str, node_id: int, node: str) -> None:
+    """Make a peer known to a resource of DRBD 9, without an address: nothing connects.
+
+    Raises:
+        CommandError: refused, also where the peer is known already.
+    """
+    runner.run(
+        ["drbdsetup", "new-peer", name, str(node_id), f"--_name={node}", "--protocol=C"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def delete_peer(runner: Runner, name: str, node_id: int) -> None:
+    """End the connection to a peer of DRBD 9 and forget its name; its bitmap stays.
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    runner.run(["drbdsetup", "del-peer", name, str(node_id)], timeout_s=_TIMEOUT_S)
 
 
 def forget_peer(runner: Runner, name: str, node_id: int) -> None:

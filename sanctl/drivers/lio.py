@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
@@ -30,6 +31,8 @@ _DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same on ev
 # takes longer for one request than ko-count. LIO's own limit is 4 GiB.
 _ZEROS_BLOCKS_MAX = 2048
 _UNMAP = ("emulate_tpws", "emulate_tpu")
+# Names of targets that are being made or removed: without a LUN nothing else tells whose they are.
+_TARGET = "target"
 _PORTAL_FREE_S, _POLL_S = 5.0, 0.1
 
 ACTIVE_OPTIMIZED = 0
@@ -104,27 +107,32 @@ def backstore_folder(name: str, minor: int) -> str:
 def find_targets(name: str) -> list[str]:
     """Return the configfs folders of targets of this device: normally one or none.
 
-    A device's IQN ends in `.NAME`, and a name holds no dot.
+    A device's IQN ends in `.NAME`, and a name holds no dot. Others' targets may end so, too.
     """
     return [
         f"{_ROOT}/iscsi/{iqn}"
         for iqn in _folders(f"{_ROOT}/iscsi")
-        if iqn.rpartition(".")[2] == name
-        and iqn.startswith("iqn.")
-        and _is_ours(f"{_ROOT}/iscsi/{iqn}", name)
+        if iqn.rpartition(".")[2] == name and iqn.startswith("iqn.") and _is_ours(iqn, name)
     ]
 
 
-def _is_ours(folder: str, name: str) -> bool:
-    """Whether every LUN of a target stands on this device's backstore; a half-made one has none."""
-    return all(
-        entry == f"sanctl-{name}"
+def _is_ours(iqn: str, name: str) -> bool:
+    """Whether every LUN of a target stands on this device's backstore.
+
+    One without a LUN is half made, or half removed, and ours if `create` has noted its name.
+    """
+    folder = f"{_ROOT}/iscsi/{iqn}"
+    entries = {
+        entry
         for tpg in _folders(folder)
         if tpg.startswith("tpgt_")
         for lun in _folders(f"{folder}/{tpg}/lun")
         for entry in _entries(f"{folder}/{tpg}/lun/{lun}")
         if is_link(f"{folder}/{tpg}/lun/{lun}/{entry}")
-    )
+    }
+    if entries:
+        return entries == {f"sanctl-{name}"}
+    return iqn in state_files.of_device(name, _TARGET).read().split()
 
 
 def _alua_group(name: str, minor: int) -> str | None:
@@ -188,6 +196,7 @@ def create(target: Target, block_device: str) -> None:
     _write(f"{group}/alua_access_type", "1")
     if not is_exported(target.name):
         _write(f"{group}/alua_access_state", str(STANDBY))
+    state_files.of_device(target.name, _TARGET).write(target.iqn)
     tpg = f"{_ROOT}/iscsi/{target.iqn}/tpgt_{target.node_id}"
     os.makedirs(tpg, exist_ok=True)
     if read_text(f"{tpg}/enable").strip() != "1":
@@ -317,8 +326,8 @@ def _bind_group(lun: str, group: str) -> None:
         )
 
 
-def _tpgs(name: str) -> Iterable[str]:
-    for folder in find_targets(name):
+def _tpgs(targets: Iterable[str]) -> Iterable[str]:
+    for folder in targets:
         for entry in _folders(folder):
             if entry.startswith("tpgt_"):
                 yield f"{folder}/{entry}"
@@ -326,7 +335,7 @@ def _tpgs(name: str) -> Iterable[str]:
 
 def initiators(name: str) -> tuple[str, ...]:
     """Return the initiators that the target of the device admits now."""
-    return tuple(entry for tpg in _tpgs(name) for entry in _folders(f"{tpg}/acls"))
+    return tuple(entry for tpg in _tpgs(find_targets(name)) for entry in _folders(f"{tpg}/acls"))
 
 
 def set_initiators(name: str, wanted: Iterable[str]) -> None:
@@ -335,7 +344,7 @@ def set_initiators(name: str, wanted: Iterable[str]) -> None:
     A removed initiator's session ends at once.
     """
     keep = set(wanted)
-    for tpg in _tpgs(name):
+    for tpg in _tpgs(find_targets(name)):
         for entry in _folders(f"{tpg}/acls"):
             if entry not in keep:
                 _remove_acl(f"{tpg}/acls/{entry}")
@@ -364,7 +373,14 @@ def remove(name: str, minor: int) -> None:
 
     The TPG is disabled first: until the LUN is gone no host may see it in the default group.
     """
-    for tpg in _tpgs(name):
+    targets = find_targets(name)
+    # They are without a LUN in between, and those of an older release were not noted when made.
+    # Without room for it a stop goes on: what is left if it dies half way is a target without LUN.
+    note, names = state_files.of_device(name, _TARGET), " ".join(map(os.path.basename, targets))
+    with contextlib.suppress(OSError):
+        if note.read() != names:
+            note.write(names)
+    for tpg in _tpgs(targets):
         if read_text_or(f"{tpg}/enable", "0").strip() == "1":
             _write(f"{tpg}/enable", "0")
         for portal in _folders(f"{tpg}/np"):
@@ -375,8 +391,9 @@ def remove(name: str, minor: int) -> None:
             _remove_links(f"{tpg}/lun/{lun}")
             os.rmdir(f"{tpg}/lun/{lun}")
         os.rmdir(tpg)
-    for folder in find_targets(name):
+    for folder in targets:
         os.rmdir(folder)
+    state_files.of_device(name, _TARGET).remove()
     backstore = backstore_folder(name, minor)
     for group in _folders(f"{backstore}/alua"):
         if group != "default_tg_pt_gp":

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -19,6 +20,8 @@ _TIMEOUT_S = 20.0
 _AUTOCLEAR_S = 5.0
 _DELETED = " (deleted)"
 _HINT = "'fuser -v' shows which process has it open, the kernel's log whether its disk hangs"
+#: By file, the loop device that this process saw attached to it; it may have been detached since.
+_seen: dict[str, str] = {}
 # linux/loop.h; struct loop_info64 has that many bytes.
 _CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
 
@@ -27,8 +30,25 @@ def find(path: str) -> str | None:
     """Return `/dev/loopN` that is attached to the file, or None.
 
     A loop device of a deleted file is attached to another file than the one now at that path.
+
+    A monitor asks some ten times for the loop devices of one replica, on a node that has two for
+    each: all are looked at once in a process, and a device found then is looked at again alone.
     """
-    return next((device for device, backing in _all() if backing == path), None)
+    seen = _seen.get(path)
+    if seen is not None and _backing(seen) == path:
+        return seen
+    _seen.clear()
+    for device, backing in _all():
+        _seen.setdefault(backing, device)
+    return _seen.get(path)
+
+
+def find_file(pattern: re.Pattern[str]) -> str | None:
+    """Return the path of an attached file that matches, or None."""
+    for path, device in _seen.items():
+        if not path.endswith(_DELETED) and pattern.search(path) and _backing(device) == path:
+            return path
+    return next((path for path in backing_files() if pattern.search(path)), None)
 
 
 def uses_direct_io(device: str) -> bool:

@@ -14,6 +14,8 @@ from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
+#: As in /proc/PID/comm, where the kernel keeps 15 characters of a program's name.
+_CIB_DAEMON = "pacemaker-based"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,10 @@ class NodeFactsPort(Protocol):
 
     def is_clock_synchronised(self) -> bool | None:
         """Whether a time service synchronises the clock; None is unknown."""
+        ...
+
+    def ipc_buffer_bytes(self) -> int | None:
+        """Return the IPC buffer that the running Pacemaker was given; None without one."""
         ...
 
 
@@ -121,6 +127,19 @@ class NodeFacts:
         except CommandError:
             return None
         return {"yes": True, "no": False}.get(result.stdout.strip())
+
+    def ipc_buffer_bytes(self) -> int | None:
+        """See HostPort.ipc_buffer_bytes."""
+        for process in os.listdir("/proc"):
+            if (
+                process.isdigit()
+                and (self.text(f"/proc/{process}/comm") or "").strip() == _CIB_DAEMON
+            ):
+                for variable in (self.text(f"/proc/{process}/environ") or "").split("\0"):
+                    name, _, value = variable.partition("=")
+                    if name == "PCMK_ipc_buffer" and value.isascii() and value.isdecimal():
+                        return int(value)
+        return None
 
 
 def _unit(block: str) -> Unit:

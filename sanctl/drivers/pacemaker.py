@@ -74,6 +74,14 @@ class PacemakerPort(Protocol):
         """
         ...
 
+    def remove_node(self, node: str) -> None:
+        """Remove a node that Corosync has forgotten: its entries in the CIB and all daemons.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        ...
+
     def clean_up_failures(self, resource: str) -> None:
         """Make Pacemaker forget a resource's failures.
 
@@ -131,6 +139,10 @@ class Pacemaker:
             ["attrd_updater", "--node", node, "--name", attribute, *verb],
             timeout_s=_PATCH_TIMEOUT_S,
         )
+
+    def remove_node(self, node: str) -> None:
+        """See PacemakerPort.remove_node."""
+        self._runner.run(["crm_node", "--force", "--remove", node], timeout_s=_PATCH_TIMEOUT_S)
 
     def clean_up_failures(self, resource: str) -> None:
         """See PacemakerPort.clean_up_failures."""

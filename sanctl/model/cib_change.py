@@ -107,6 +107,30 @@ class RemoveNodeAttribute:
     attribute: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFencing:
+    """Remove the fencing devices of a node that the rollout has made, and its fencing levels."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMark:
+    """Mark a device's replica on a node as outdated, so that it is never promoted."""
+
+    name: DeviceName
+    node: NodeName
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveMark:
+    """Remove the outdated mark of a device's replica on a node; an absent one is fine."""
+
+    name: DeviceName
+    node: NodeName
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -120,4 +144,7 @@ Change = (
     | RemoveMove
     | SetNodeAttribute
     | RemoveNodeAttribute
+    | RemoveFencing
+    | SetMark
+    | RemoveMark
 )

@@ -23,6 +23,7 @@ POOL_RESOURCE = "sanctl-pool"
 #: devices' attributes.
 REACH_ATTRIBUTE = "iscsi-reach"
 REACH_CLONE = "sanctl-reach"
+REACH_RESOURCE = "sanctl-reached"
 
 
 #: The transient node attribute of a drained node. The attribute ends with the node's membership, so
@@ -327,6 +328,14 @@ class Cluster:
             mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
             for mark in self.cib.outdated
         )
+
+    def replica_brief(self, device: DeviceSpec, node: NodeName) -> str:
+        """Return a replica's condition in a few words, with its outdated mark.
+
+        DRBD may call a replica UpToDate that is marked: it is not to serve all the same.
+        """
+        mark = ", marked as outdated" if self.is_marked(device, node) else ""
+        return self.replica(device.name, node).brief() + mark
 
     def pool(self, name: PoolName, node: NodeName) -> PoolUsage | None:
         """Return the published state of a pool on a node; None is unknown."""

@@ -7,14 +7,28 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
+from sanctl.model.drbd import PORT_BASE
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
 from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 
-# Minor numbers are handed out from 1; the DRBD port of a device is 7800 + minor, and ports end.
-MINOR_FIRST = 1
-MINOR_LAST = 4999
+#: LIO's relative target port id is minor * 32 + node id (1 to 32), of 16 bits (drivers/lio.py).
+_MINOR_LAST = 2046
+# Ports on which other programs of a storage node or its administrators' tools often listen.
+_PORTS_OF_OTHERS = frozenset(
+    {
+        8000, 8008, 8080, 8081, 8086, 8088, 8443, 8888,  # HTTP beside port 80 and 443
+        9000,
+        9090, 9091, 9093, 9094,  # Cockpit; Prometheus and what belongs to it
+        9100, 9104, 9115, 9116, 9187, 9256, 9290, 9558, 9633, 9664,  # its exporters
+        9200, 9300,
+    }
+)  # fmt: skip
+#: The minor numbers that new devices get, the lowest free one first.
+MINORS = tuple(
+    minor for minor in range(1, _MINOR_LAST + 1) if PORT_BASE + minor not in _PORTS_OF_OTHERS
+)
 REPLICAS_RANGE = range(1, 5)
 
 UP_TO_DATE = "UpToDate"
@@ -219,6 +233,8 @@ class PoolUsage:
     total_bytes: int = 0
     free_bytes: int = 0
     allocated_bytes: int | None = None
+    daily_growth_bytes: int | None = None
+    """How much more was in use than a day before; None: not known yet."""
     error: str | None = None
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
@@ -235,8 +251,16 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class OutdatedMark:
-    """The mark that a node's replica misses writes and must not be promoted."""
+    """The mark that a node's replica misses writes and must not be promoted.
+
+    Attributes:
+        device: the device's name.
+        node: the node.
+        uuid: of the device that was marked.
+        constraint: the constraint's id; empty for a mark of a release before 0.1.0, an attribute.
+    """
 
     device: str
     node: NodeName
     uuid: str
+    constraint: str = ""

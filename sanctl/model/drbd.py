@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+#: The replicas of a device connect on the TCP port with this number and its minor's.
+PORT_BASE = 7800
+
 
 def uses_quorum(replica_count: int) -> bool:
     """Whether DRBD 9's quorum is used: some replicas may be missing from a majority.
@@ -63,6 +66,18 @@ class PeerState(NamedTuple):
     def is_in_sync(self) -> bool:
         """Whether this peer is known to have the same data as an UpToDate replica, right now."""
         return self.is_connected and self.disk == "UpToDate" and self.replication == "Established"
+
+
+class HandlerCalls(NamedTuple):
+    """The calls of the fence-peer handler that this node's kernel waits for.
+
+    Attributes:
+        threads: kernel threads that call a handler for a Primary that has lost its peer.
+        resources: the resource of each `drbdadm fence-peer` that runs; one may be there twice.
+    """
+
+    threads: int
+    resources: tuple[str, ...]
 
 
 class OldRequest(NamedTuple):

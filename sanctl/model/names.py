@@ -37,6 +37,7 @@ _RESERVED_PREFIXES = (
     "minor-",
     "delete-",
     "discard-",
+    "dropped-member",
     "fence-",
     "outdated-",
     "revive-",

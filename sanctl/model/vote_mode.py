@@ -14,6 +14,11 @@ VOTES_ATTRIBUTE = "sanctl-votes"
 """Permanent: how a node is to count votes. Transient: how it does."""
 
 
+#: A permanent attribute of a storage node: the member that it is to take out of its corosync.conf.
+#: The node removes the attribute when that is done (`sanctl node remove`).
+DROPPED_MEMBER_ATTRIBUTE = "sanctl.dropped-member"
+
+
 class Votes(StrEnum):
     """How Corosync counts votes; each strategy uses one of these."""
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sanctl.model.cib_change import Change
@@ -35,14 +35,37 @@ def change_device(
     timeout_s: float,
     look: str,
 ) -> DeviceOutcome:
+    """Make the planned change of one device and wait for its effect; see `change_devices`."""
+    (outcome,) = change_devices(
+        session,
+        (name,),
+        plan,
+        progress,
+        waiting_for=waiting_for,
+        timeout_s=timeout_s,
+        look=look,
+    )
+    return outcome
+
+
+def change_devices(
+    session: Session,
+    names: Sequence[DeviceName],
+    plan: Callable[[Cluster], tuple[Change, ...]],
+    progress: Callable[[Cluster], Progress],
+    *,
+    waiting_for: str,
+    timeout_s: float,
+    look: str,
+) -> tuple[DeviceOutcome, ...]:
     """Make the planned change and wait for its effect; run again, wait for what is missing.
 
-    A failed action of the device's agents ends the wait at once, unless Pacemaker had recorded the
+    A failed action of the devices' agents ends the wait at once, unless Pacemaker had recorded the
     failure before the change.
 
     Args:
         session: the cluster.
-        name: the device.
+        names: the devices.
         plan: the changes that a state of the cluster calls for; empty: nothing to do.
         progress: whether a state of the cluster shows the effect.
         waiting_for: the effect in words.
@@ -58,7 +81,7 @@ def change_device(
     known: list[Failure] = []
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
-        known[:] = cluster.mon.failures_of(name)
+        known[:] = [failure for name in names for failure in cluster.mon.failures_of(name)]
         return plan(cluster)
 
     changes = session.change(decide)
@@ -66,13 +89,16 @@ def change_device(
         progress,
         waiting_for=waiting_for,
         timeout_s=timeout_s,
-        resources=(name.value,),
+        resources=tuple(name.value for name in names),
         known_failures=tuple(known),
         look=look,
     )
-    return DeviceOutcome(
-        device=existing_device(cluster, name),
-        cluster=cluster,
-        changed=bool(changes),
-        duration_s=session.clock.monotonic_s() - begin_s,
+    return tuple(
+        DeviceOutcome(
+            device=existing_device(cluster, name),
+            cluster=cluster,
+            changed=bool(changes),
+            duration_s=session.clock.monotonic_s() - begin_s,
+        )
+        for name in names
     )

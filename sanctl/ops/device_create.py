@@ -1,83 +1,114 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `device create`: waits until the device is served and all replicas are in sync."""
+"""Carries out `device create`: waits until the devices are served and all replicas are in sync."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sanctl.errors import Problem, Refused, Unreachable, UsageError
-from sanctl.model.cib_change import Change
+from sanctl.model.cib_change import AddDevice, Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.topology import Topology
-from sanctl.ops.device_change import DeviceOutcome, change_device
+from sanctl.ops.device_change import DeviceOutcome, change_devices
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.cib_size import cib_size_problem, has_size_limit
 from sanctl.plan.cluster.convergence import creation_progress
 from sanctl.plan.device.creation import (
     DeviceArguments,
     DeviceRequest,
     creation_problems,
     parse_device_request,
-    plan_creation,
+    plan_creations,
 )
 
 
-def create_device(
+def create_devices(
     session: Session,
     topology: Topology,
-    arguments: DeviceArguments,
+    wanted: Sequence[DeviceArguments],
     *,
     new_uuid: Callable[[], str],
     drbd_version: str | None,
+    ipc_buffer_bytes: int,
     timeout_s: float,
-) -> DeviceOutcome:
-    """Create a device and wait until it is served and all its replicas are in sync.
+) -> tuple[DeviceOutcome, ...]:
+    """Create devices by one change of the CIB; wait until all are served, their replicas in sync.
+
+    Args:
+        session: the cluster.
+        topology: its nodes and pools.
+        wanted: the arguments for each device.
+        new_uuid: makes a UUID of 32 hex digits.
+        drbd_version: the kernel's DRBD, None where that is not known.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
+        timeout_s: seconds until the wait is given up; the devices stay.
 
     Raises:
-        UsageError: the arguments are malformed; all their problems are listed.
-        Refused: the cluster's state stands against the device; all reasons are listed.
+        UsageError: arguments are malformed, or a name is given twice; all problems are listed.
+        Refused: the cluster's state stands against one of the devices; all reasons are listed, and
+            no device is created.
         CommandError: an agent failed, with its reason.
-        NotConverged: the device is created, and not yet served with all replicas in sync.
+        NotConverged: the devices are created, and not yet all served with all replicas in sync.
     """
-    request = parse_device_request(arguments)
-    uuid = new_uuid()
-    name = request.name
-    if request.malformed or name is None:
+    requests = tuple(parse_device_request(each) for each in wanted)
+    names = tuple(request.name for request in requests if request.name is not None)
+    malformed = [problem for request in requests for problem in request.malformed]
+    malformed += [
+        Problem("SAN-DEV-021", f"device {name} is named twice", "name each device once")
+        for name in sorted({name for name in names if names.count(name) > 1}, key=str)
+    ]
+    if malformed:
         raise UsageError(
-            *request.malformed, *_cluster_objections(session, topology, request, drbd_version)
+            *dict.fromkeys(
+                (*malformed, *_cluster_objections(session, topology, requests, drbd_version))
+            )
         )
+    with_uuids = tuple((request, new_uuid()) for request in requests)
 
     def plan(cluster: Cluster) -> tuple[Change, ...]:
-        problems = creation_problems(request, cluster, topology, drbd_version=drbd_version)
-        if problems:
-            raise Refused(*problems)
-        result = plan_creation(request, cluster, topology, uuid=uuid)
-        if isinstance(result, Problem):
-            raise Refused(result)
-        device, changes = result
-        session.reporter.update(
-            f"creating {device.name}: {device.size} in pool {device.pool} "
-            f"on {', '.join(map(str, device.nodes))}"
-        )
-        return changes
+        devices = plan_creations(with_uuids, cluster, topology, drbd_version=drbd_version)
+        if has_size_limit(cluster.cib.properties.get("dc-version", "")):
+            too_large = cib_size_problem(
+                compressed_bytes=session.compressed_cib_bytes(),
+                new_devices=len(devices),
+                nodes=len(cluster.cib.nodes),
+                ipc_buffer_bytes=ipc_buffer_bytes,
+            )
+            if too_large is not None:
+                raise Refused(too_large)
+        for device in devices:
+            session.reporter.update(
+                f"creating {device.name}: {device.size} in pool {device.pool} "
+                f"on {', '.join(map(str, device.nodes))}"
+            )
+        return tuple(AddDevice(device=device) for device in devices)
 
-    return change_device(
+    shown = f"device {names[0]}" if len(names) == 1 else f"{len(names)} devices"
+    return change_devices(
         session,
-        name,
+        names,
         plan,
-        lambda seen: creation_progress(seen, name),
-        waiting_for=f"device {name} to be served with all replicas in sync",
+        lambda seen: creation_progress(seen, names),
+        waiting_for=f"{shown} to be served with all replicas in sync",
         timeout_s=timeout_s,
-        look=f"the device is created and goes on by itself: 'sanctl device show {name}', "
-        f"'journalctl SANCTL_DEVICE={name}' on its nodes",
+        look=f"what is created goes on by itself: 'sanctl device show {names[0]}', "
+        f"'journalctl SANCTL_DEVICE={names[0]}' on its nodes",
     )
 
 
 def _cluster_objections(
-    session: Session, topology: Topology, request: DeviceRequest, drbd_version: str | None
+    session: Session,
+    topology: Topology,
+    requests: Sequence[DeviceRequest],
+    drbd_version: str | None,
 ) -> tuple[Problem, ...]:
     """What else is wrong, if the cluster can be asked: one attempt should show all of it."""
     try:
         cluster = session.observe()
     except Unreachable:
         return ()
-    return creation_problems(request, cluster, topology, drbd_version=drbd_version)
+    return tuple(
+        problem
+        for request in requests
+        for problem in creation_problems(request, cluster, topology, drbd_version=drbd_version)
+    )

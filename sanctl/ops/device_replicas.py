@@ -7,7 +7,15 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from sanctl.errors import NotConverged, PartialApply, Problem, Refused
+from sanctl.errors import (
+    CommandError,
+    NotConverged,
+    PartialApply,
+    Problem,
+    Refused,
+    SanctlError,
+    Unreachable,
+)
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import DeviceSpec
@@ -15,6 +23,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.replicas.pending_change import pending_change_of, unknown_replicas
 from sanctl.plan.replicas.replica_choice import ReplicaRequest
 from sanctl.plan.replicas.replica_count import (
     AwaitDroppedData,
@@ -82,12 +91,33 @@ def change_replicas(
         return _change_step_by_step(
             session, name, request, context, steps, timeout_s=timeout_s, again=again
         )
+    except (CommandError, NotConverged, Unreachable) as error:
+        left = _half_done(session, name, steps)
+        if left is None:
+            raise
+        raise type(error)(*error.problems, left) from error
     except Refused as error:
         if not steps:
             raise
         done = f"device {name}: done before that: {', '.join(steps)}"
         look = f"'sanctl device show {name}' shows its replicas; '{again}' run again goes on"
         raise PartialApply(*error.problems, Problem("SAN-REP-008", done, look)) from error
+
+
+def _half_done(session: Session, name: DeviceName, steps: Collection[str]) -> Problem | None:
+    """Return what a change that ended early leaves, and how to go on or take it back."""
+    try:
+        cluster = session.observe()
+    except SanctlError:
+        if not steps:
+            return None
+        hint = f"'sanctl device show {name}' shows its replicas, and how to take one back"
+        return Problem("SAN-REP-009", f"device {name}: done before: {', '.join(steps)}", hint)
+    device = cluster.cib.device(name)
+    if device is None:
+        return None
+    left = pending_change_of(cluster, device) or unknown_replicas(cluster, device)
+    return None if left is None else Problem("SAN-REP-009", f"device {name}: {left[0]}", left[1])
 
 
 def _change_step_by_step(

@@ -13,7 +13,12 @@ from sanctl.plan.device.alteration import plan_sync_policy
 
 
 def change_sync_policy(
-    session: Session, name: DeviceName, values: Mapping[str, str], *, timeout_s: float
+    session: Session,
+    name: DeviceName,
+    values: Mapping[str, str],
+    *,
+    drbd_version: str | None,
+    timeout_s: float,
 ) -> DeviceOutcome:
     """Change a device's sync policy and wait until its running replicas have the new one.
 
@@ -21,17 +26,18 @@ def change_sync_policy(
         session: the cluster.
         name: the device.
         values: new values by the keys of the policy (`rate-max`, `verify`, ...).
+        drbd_version: of the DRBD that is loaded here, None where none is.
         timeout_s: seconds until the wait is given up.
 
     Raises:
         UsageError: a value has no meaning.
-        Refused: Pacemaker would not carry the change out.
+        Refused: DRBD cannot do it, or Pacemaker would not carry the change out.
         NotConverged: the policy is stored, and not in force on every node yet.
     """
     return change_device(
         session,
         name,
-        lambda seen: plan_sync_policy(seen, name, values),
+        lambda seen: plan_sync_policy(seen, name, values, drbd_version=drbd_version),
         lambda seen: sync_policy_progress(seen, name),
         waiting_for=f"the sync policy of device {name} to be in force on its nodes",
         timeout_s=timeout_s,

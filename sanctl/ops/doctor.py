@@ -14,15 +14,25 @@ from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.ops.node_fence import query_fencing_devices, silent_device_findings
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.cib_size import (
+    DEFAULT_IPC_BUFFER_BYTES,
+    cib_size_problem,
+    has_size_limit,
+)
 from sanctl.plan.health.cluster_health import all_findings
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
-AGENTS = ("/usr/lib/ocf/resource.d/sanctl/device", "/usr/lib/ocf/resource.d/sanctl/pool")
+AGENTS = (
+    "/usr/lib/ocf/resource.d/sanctl/device",
+    "/usr/lib/ocf/resource.d/sanctl/pool",
+    "/usr/lib/sanctl/program",
+)
 _MUST_RUN = ("corosync.service", "pacemaker.service")
 # Pulls Corosync in, which need not be enabled itself.
 _STARTED_AT_BOOT = "pacemaker.service"
 # Units that act at an orderly shutdown: the first stops before Pacemaker, the second after.
 _SHUTDOWN_UNITS = ("sanctl-drain.service", "sanctl-replicas.service")
+_ACTIONS_UNIT = "sanctl-actions.service"
 # Either unit restores a stored target configuration over sanctl's at boot, and clears it at
 # shutdown.
 _MUST_NOT_RUN = ("target.service", "rtslib-fb-targetctl.service")
@@ -81,6 +91,7 @@ def examine(
     findings.extend(_service_findings(host, () if is_witness else _MUST_NOT_RUN))
     if is_storage:
         findings.extend(_shutdown_unit_findings(host))
+        findings.extend(_actions_unit_findings(host))
         findings.extend(_kernel_findings(host))
         findings.extend(_file_findings(host))
     if topology is not None:
@@ -105,6 +116,7 @@ def examine(
         findings.extend(_as_findings(error, "cluster"))
         not_made |= {"votes", "fencing", "nodes", "devices", "leftovers", "pools"}
     if cluster is not None:
+        findings.extend(_cib_size_findings(session, host, cluster))
         findings.extend(all_findings(cluster, topology, now_s=session.clock.wall_s()))
         try:
             findings.extend(silent_device_findings(query_fencing_devices(stonith, cluster)))
@@ -118,6 +130,29 @@ def examine(
             for name, prefixes in _CHECKS
         ),
     )
+
+
+def _cib_size_findings(
+    session: Session, host: NodeFactsPort, cluster: Cluster
+) -> Iterator[Finding]:
+    if not has_size_limit(cluster.cib.properties.get("dc-version", "")):
+        return
+    problem = cib_size_problem(
+        compressed_bytes=session.compressed_cib_bytes(),
+        # Said before a `device create` is refused.
+        new_devices=max(1, len(cluster.cib.devices) // 10),
+        nodes=len(cluster.cib.nodes),
+        ipc_buffer_bytes=host.ipc_buffer_bytes() or DEFAULT_IPC_BUFFER_BYTES,
+    )
+    if problem is not None:
+        yield Finding(
+            code=problem.code,
+            severity=Severity.WARNING,
+            subject="CIB",
+            what=f"with a tenth more devices {problem.text}",
+            why="past that Pacemaker's daemons get no CIB, and nothing fails over",
+            do=problem.hint,
+        )
 
 
 def _count(findings: list[Finding], prefixes: tuple[str, ...]) -> int:
@@ -198,6 +233,19 @@ def _shutdown_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
                 subject=name,
                 what=f"the unit is {unit.active} on this node",
                 why="it acts when the node stops: without it a reboot is a long pause, or a crash",
+                do=f"systemctl start {name}; if there is no such unit, run the rollout again",
+            )
+
+
+def _actions_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
+    for name, unit in (host.units((_ACTIONS_UNIT,)) or {}).items():
+        if unit.active != "active":
+            yield Finding(
+                code="SAN-DOC-006",
+                severity=Severity.WARNING,
+                subject=name,
+                what=f"the service is {unit.active} on this node",
+                why="each action starts an interpreter of its own: right, but several times slower",
                 do=f"systemctl start {name}; if there is no such unit, run the rollout again",
             )
 

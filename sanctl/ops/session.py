@@ -42,6 +42,7 @@ class Session:
         self._pacemaker = pacemaker
         self.clock = clock
         self.reporter = reporter
+        self._cib_text = ""
 
     def observe(self) -> Cluster:
         """Return the cluster as it is now.
@@ -49,8 +50,15 @@ class Session:
         Raises:
             Unreachable: Pacemaker does not answer here.
         """
-        root = parse_document(self._pacemaker.query())
+        self._cib_text = self._pacemaker.query()
+        root = parse_document(self._cib_text)
         return Cluster.seen(parse_cib(root), parse_crm_mon(self._pacemaker.monitor()))
+
+    def compressed_cib_bytes(self) -> int:
+        """Return the size of the CIB that was read last, compressed as Pacemaker compresses it."""
+        import bz2  # noqa: PLC0415 - few commands ask
+
+        return len(bz2.compress(self._cib_text.encode()))
 
     def clean_up_failures(self, name: DeviceName) -> None:
         """Make Pacemaker forget a device's failures.
@@ -59,6 +67,14 @@ class Session:
             CommandError: Pacemaker refused or did not answer.
         """
         self._pacemaker.clean_up_failures(name.value)
+
+    def remove_node(self, node: NodeName) -> None:
+        """Make Pacemaker forget a node that Corosync has forgotten.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        self._pacemaker.remove_node(node.value)
 
     def set_transient_attribute(self, node: NodeName, attribute: str, value: str | None) -> None:
         """Set a transient attribute of a node, or take it away; it ends with its membership.
@@ -90,7 +106,8 @@ class Session:
             SanctlError: what `decide` raises.
         """
         for attempt in range(_CHANGE_ATTEMPTS):
-            root = parse_document(self._pacemaker.query())
+            self._cib_text = self._pacemaker.query()
+            root = parse_document(self._cib_text)
             mon = parse_crm_mon(self._pacemaker.monitor())
             changes = decide(Cluster.seen(parse_cib(root), mon))
             if not changes:

@@ -32,6 +32,8 @@ from sanctl.model.device import (
     Tombstone,
 )
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
+from sanctl.model.outdated_mark import parse_mark_id
 from sanctl.model.pool_cache import parse_cache_state
 from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import SyncPolicy
@@ -40,7 +42,6 @@ from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
 from sanctl.parse.xml_output import parse_xml
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
-OUTDATED_PREFIX = "sanctl-outdated-"
 DISCARD_PREFIX = "sanctl-discard-"
 REVIVE_PREFIX = "sanctl-revive-"
 POOL_PREFIX = "sanctl-pool-"
@@ -115,7 +116,7 @@ def parse_cib(root: ET.Element) -> Cib:
         fencing_levels=len(configuration.findall("fencing-topology/fencing-level")),
         moves=tuple(_moves(configuration)),
         tombstones=tuple(sorted(_tombstones(nodes))),
-        outdated=tuple(sorted(_outdated(nodes))),
+        outdated=tuple(sorted(_outdated(configuration, nodes))),
         drained=frozenset(drained),
         replicas=replicas,
         pools=pools,
@@ -219,6 +220,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         total_bytes=total,
         free_bytes=free,
         allocated_bytes=_number(pairs.get("allocated")),
+        daily_growth_bytes=_number(pairs.get("daily")),
         cache=parse_cache_state(pairs),
     )
 
@@ -365,7 +367,16 @@ def _tombstones(nodes: tuple[CibNode, ...]) -> Iterator[Tombstone]:
                 )
 
 
-def _outdated(nodes: tuple[CibNode, ...]) -> Iterator[OutdatedMark]:
+def _outdated(configuration: ET.Element, nodes: tuple[CibNode, ...]) -> Iterator[OutdatedMark]:
+    members = {node.name.value: node.name for node in nodes}
+    for location in configuration.findall("constraints/rsc_location"):
+        identifier, name = location.get("id", ""), location.get("node", "")
+        mark = parse_mark_id(identifier, name)
+        if mark is not None and name in members:
+            yield OutdatedMark(
+                device=mark[0], node=members[name], uuid=mark[1], constraint=identifier
+            )
+    # As a release before 0.1.0 has written them.
     for node in nodes:
         for name, value in node.attributes.items():
             if name.startswith(OUTDATED_PREFIX):

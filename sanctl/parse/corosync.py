@@ -161,6 +161,29 @@ def section_span(text: str, name: str) -> tuple[int, int]:
     return found[0]
 
 
+def member_span(text: str, name: str) -> tuple[int, int] | None:
+    """Return the start and end offset of a node's section in a corosync.conf; None without one.
+
+    Raises:
+        ValueError: there is no list of nodes, or the node is in it twice.
+    """
+    begin, end = section_span(text, "nodelist")
+    nodes = re.finditer(r"^[ \t]*node[ \t]*\{[^{}]*\}[ \t]*\n", text[begin:end], re.MULTILINE)
+    found = [
+        (begin + node.start(), begin + node.end())
+        for node in nodes
+        if re.search(rf"^\s*name:\s*{re.escape(name)}\s*$", node[0], re.MULTILINE)
+    ]
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} nodes {name}")
+    return found[0] if found else None
+
+
+def parse_cmap_members(text: str) -> frozenset[str]:
+    """Read the names of all nodes out of `corosync-cmapctl nodelist.` (cmap_keys(7))."""
+    return frozenset(re.findall(r"^nodelist\.node\.\d+\.name \(str\) = (\S+)$", text, re.MULTILINE))
+
+
 def _number(text: str) -> int | None:
     word = text.split()[:1]
     return int(word[0]) if word and word[0].isdigit() else None

@@ -22,9 +22,12 @@ from sanctl.model.cib_change import (
     ClearParameter,
     CompleteDevice,
     RemoveDevice,
+    RemoveFencing,
+    RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
     RemovePreference,
+    SetMark,
     SetNodeAttribute,
     SetNodes,
     SetParameter,
@@ -33,6 +36,7 @@ from sanctl.model.cib_change import (
 from sanctl.model.cluster import clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.outdated_mark import PREFIX, mark_attributes, parse_mark_id
 from sanctl.render.device_elements import (
     PRIORITY,
     add_nvpair,
@@ -105,6 +109,13 @@ class _Writer:
                 self._set_node_attribute(node, attribute, value)
             case RemoveNodeAttribute(node=node, attribute=attribute):
                 self._remove_node_attribute(node, attribute)
+            case RemoveFencing(node=node):
+                self._remove_fencing(node)
+            case SetMark(name=name, node=node, uuid=uuid):
+                element = ET.Element("rsc_location", mark_attributes(name.value, node.value, uuid))
+                self._create("constraints", element)
+            case RemoveMark(name=name, node=node):
+                self._remove_mark(name, node)
             case _:
                 assert_never(change)
 
@@ -118,6 +129,15 @@ class _Writer:
             for kind in ("outdated", "discard", "revive"):
                 for group, pair in _node_pairs(node, f"sanctl-{kind}-{name}"):
                     self._delete_pair(node, group, pair)
+
+    def _remove_mark(self, name: DeviceName, node: NodeName) -> None:
+        for location in self._configuration.findall("constraints/rsc_location"):
+            identifier = location.get("id", "")
+            mark = parse_mark_id(identifier, node.value)
+            if mark is not None and mark[0] == name.value:
+                self._delete("constraints", "rsc_location", identifier)
+        # As a release before 0.1.0 has written it.
+        self._remove_node_attribute(node, f"{PREFIX}{name}")
 
     def _complete_device(self, device: DeviceSpec) -> None:
         clone = clone_id(device.name)
@@ -166,7 +186,7 @@ class _Writer:
         if pair is None:
             self._create_at(group_path, len(group), new_nvpair(pair_id, "target-role", "Stopped"))
         else:
-            self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "value", "Stopped")
+            self._modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "Stopped")
 
     def _parameters(self, name: DeviceName) -> tuple[str, ET.Element]:
         """Return a device's instance attributes and their path."""
@@ -193,7 +213,7 @@ class _Writer:
                 path, len(group), new_nvpair(f"{name}-params-{parameter}", parameter, value)
             )
         else:
-            self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, "value", value)
+            self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, value)
 
     def _set_nodes(self, name: DeviceName, nodes: tuple[NodeName, ...], replicas: int) -> None:
         self._set_parameter(name, "nodes", " ".join(node.value for node in nodes))
@@ -228,7 +248,7 @@ class _Writer:
         # Without the attribute Pacemaker runs one instance per node, and the rule decides.
         if group is not None and pair is not None and int(pair.get("value", "0")) < count:
             path += f"/meta_attributes[@id='{group.get('id')}']/nvpair[@id='{pair.get('id')}']"
-            self._modify(path, pair, "value", str(count))
+            self._modify(path, pair, str(count))
 
     def _set_node_attribute(self, name: NodeName, attribute: str, value: str) -> None:
         node = self._find(f"nodes/node[@uname='{name}']")
@@ -239,7 +259,6 @@ class _Writer:
                 f"{path}/instance_attributes[@id='{group.get('id')}']"
                 f"/nvpair[@id='{pair.get('id')}']",
                 pair,
-                "value",
                 value,
             )
             return
@@ -264,6 +283,18 @@ class _Writer:
         node = self._find(f"nodes/node[@uname='{name}']")
         for group, pair in _node_pairs(node, attribute):
             self._delete_pair(node, group, pair)
+
+    def _remove_fencing(self, node: NodeName) -> None:
+        made = {f"fence-{node}", f"fence-{node}_fallback"}
+        for level in self._configuration.findall("fencing-topology/fencing-level"):
+            if level.get("target") == node.value:
+                self._delete("fencing-topology", level.tag, level.get("id", ""))
+        for location in self._configuration.findall("constraints/rsc_location"):
+            if location.get("rsc") in made:
+                self._delete("constraints", location.tag, location.get("id", ""))
+        for primitive in self._configuration.findall("resources/primitive"):
+            if primitive.get("class") == "stonith" and primitive.get("id") in made:
+                self._delete("resources", primitive.tag, primitive.get("id", ""))
 
     def _find(self, path: str) -> ET.Element:
         element = self._configuration.find(path)
@@ -303,12 +334,13 @@ class _Writer:
         )
         self.deletions.append(ET.Element("change", operation="delete", path=path))
 
-    def _modify(self, path: str, element: ET.Element, attribute: str, value: str) -> None:
+    def _modify(self, path: str, pair: ET.Element, value: str) -> None:
+        """Change the value of an nvpair. Nothing else of what is there is ever changed in place."""
         change = ET.Element("change", operation="modify", path=path)
         changes = ET.SubElement(change, "change-list")
-        ET.SubElement(changes, "change-attr", name=attribute, operation="set", value=value)
+        ET.SubElement(changes, "change-attr", name="value", operation="set", value=value)
         result = ET.SubElement(change, "change-result")
-        ET.SubElement(result, element.tag, {**element.attrib, attribute: value})
+        ET.SubElement(result, pair.tag, {**pair.attrib, "value": value})
         self.modifications.append(change)
 
 

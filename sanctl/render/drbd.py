@@ -12,10 +12,8 @@ import hashlib
 import hmac
 from typing import NamedTuple
 
-from sanctl.model.drbd import uses_quorum
+from sanctl.model.drbd import PORT_BASE, uses_quorum
 from sanctl.model.sync_policy import SyncPolicy
-
-PORT_BASE = 7800
 
 
 class ReplicaAddress(NamedTuple):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 from sanctl.config.document import Document
 from sanctl.model.topology import RISK_SOFTDOG
 
+# Characters that are the same in a shell, a unit's EnvironmentFile, XML and sbd's own list; no `;`
+# or `,`, which separate disks.
+_DISK = re.compile(r"/dev/[A-Za-z0-9._+/:@=-]+")
 _MODES = ("", "diskless", "disk")
 _WATCHDOGS = ("hardware", "softdog")
 # SBD needs a majority of its disks: with two, losing one loses the majority.
@@ -43,12 +47,12 @@ def check_sbd(document: Document, names: Sequence[str], hostvars: Hostvars) -> b
         )
         return False
     if not isinstance(devices, list) or not all(
-        isinstance(device, str) and device.startswith("/dev/") for device in devices
+        isinstance(device, str) and _DISK.fullmatch(device) for device in devices
     ):
         document.note(
             "SAN-CONF-041",
             ("variable", "sanctl_sbd_devices"),
-            "must be a list of block devices",
+            "must be a list of block devices, below /dev, of letters, digits and . _ + / : @ = -",
             "names that are the same on every node, below /dev/disk/by-id",
         )
     elif mode == "disk" and len({*devices}) not in _DISK_COUNTS:
@@ -81,6 +85,13 @@ def check_sbd(document: Document, names: Sequence[str], hostvars: Hostvars) -> b
 
 
 def _check_watchdog(document: Document, shared: Mapping[str, Any]) -> None:
+    device = shared.get("sanctl_sbd_watchdog_device") or "/dev/watchdog"
+    if not (isinstance(device, str) and _DISK.fullmatch(device)):
+        document.note(
+            "SAN-CONF-041",
+            ("variable", "sanctl_sbd_watchdog_device"),
+            f"{device!r} is not a plain path below /dev",
+        )
     kind = shared.get("sanctl_sbd_watchdog") or "hardware"
     if kind not in _WATCHDOGS:
         document.note(

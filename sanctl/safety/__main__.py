@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
 from sanctl.safety.broken_rules import BROKEN_RULES, explore_cluster
 from sanctl.safety.rules import SHIPPED, Rules
-from sanctl.safety.search import Counterexample, Exploration
+from sanctl.safety.search import Counterexample, Exploration, S
+from sanctl.safety.sharing import BROKEN_SHARING, SharingRules, explore_sharing, sharing_text
 from sanctl.safety.world import World, world_text
 
 _DESCRIPTION = """\
@@ -22,20 +24,28 @@ heartbeat networks, a killed handler), repairs, writes and the steps of DRBD, Co
 the fence-peer and before-resync-source handlers and the device agent is visited. In every state at
 most one node serves, with every acknowledged write, and the replicas have not diverged; and from
 every state repair alone leads back to a healthy cluster.
+
+With --devices 2 a second model is explored: two devices of one node whose handlers share a change
+of the CIB.
 """
 _EPILOG = """\
 Ends with 0 where no state breaks an invariant, with 1 and the shortest way to such a state where
-one does. Two nodes with two faults take about half a minute. What is modelled, what is not, and
-the one known dead end: docs/explanation/safety-model.md.
+one does. Every change of sanctl is explored with one fault; two nodes with two faults take half a
+minute more, three nodes three minutes. What is modelled, what is not, and which commit was explored
+how far: docs/explanation/safety-model.md.
 """
 
 
 def trace_text(found: Counterexample[World]) -> str:
     """Return a counterexample as text: each event, and the world after it."""
+    return _trace_text(found, world_text)
+
+
+def _trace_text(found: Counterexample[S], text_of: Callable[[S], str]) -> str:
     width = max(len(step) for step in ("", *found.steps))
-    lines = [f"{'':3} {'at first':{width}}  {world_text(found.states[0])}"]
+    lines = [f"{'':3} {'at first':{width}}  {text_of(found.states[0])}"]
     lines += [
-        f"{number:3} {step:{width}}  {world_text(state)}"
+        f"{number:3} {step:{width}}  {text_of(state)}"
         for number, (step, state) in enumerate(zip(found.steps, found.states[1:], strict=True), 1)
     ]
     return "\n".join([*lines, f"=> {found.what}"])
@@ -52,6 +62,19 @@ def broken_rules_table() -> str:
         f"{variant.finds}; {variant.steps} events, {variant.faults} faults, "
         f"{variant.nodes} nodes |"
         for variant in BROKEN_RULES
+    ]
+    return "\n".join(lines)
+
+
+def broken_sharing_table() -> str:
+    """Return the table of the same page for two devices that share a change of the CIB."""
+    lines = [
+        "| rule | without it, shortest way there |",
+        "| --- | --- |",
+    ]
+    lines += [
+        f"| {variant.rule} | `{variant.name}`: {variant.finds}; {variant.steps} events |"
+        for variant in BROKEN_SHARING
     ]
     return "\n".join(lines)
 
@@ -79,34 +102,59 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument(
         "--rules",
-        choices=("shipped", *(variant.name for variant in BROKEN_RULES)),
+        choices=(
+            "shipped",
+            *(variant.name for variant in BROKEN_RULES),
+            *(variant.name for variant in BROKEN_SHARING),
+        ),
         default="shipped",
         metavar="NAME",
         help="the rules as shipped, or with one of them broken, by its name in --table "
         "(default: %(default)s)",
     )
     parser.add_argument(
+        "--devices",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help="2: two devices of one node whose handlers share a change of the CIB; --nodes and "
+        "--faults do not apply (default: %(default)s)",
+    )
+    parser.add_argument(
         "--table", action="store_true", help="print each rule and what happens without it"
     )
     options = parser.parse_args(argv)
     if options.table:
-        sys.stdout.write(broken_rules_table() + "\n")
+        sys.stdout.write(broken_rules_table() + "\n\n" + broken_sharing_table() + "\n")
         return 0
+    sharing = {"shipped": SharingRules()} | {each.name: each.rules for each in BROKEN_SHARING}
+    if (options.devices == 2) != (options.rules in sharing) and options.rules != "shipped":
+        parser.error(f"--rules {options.rules} belongs to --devices {3 - options.devices}")
+    if options.devices == 2:
+        begin = time.process_time()
+        shared = explore_sharing(sharing[options.rules])
+        return _report(shared, f"{options.rules}, 2 devices", begin, sharing_text)
     known: dict[str, Rules] = {"shipped": SHIPPED}
     known |= {variant.name: variant.rules for variant in BROKEN_RULES}
     begin = time.process_time()
     result: Exploration[World] = explore_cluster(
         known[options.rules], options.nodes, options.faults
     )
+    about = f"{options.rules}, {options.nodes} nodes, {options.faults} faults"
+    return _report(result, about, begin, world_text)
+
+
+def _report(result: Exploration[S], about: str, begin_s: float, text_of: Callable[[S], str]) -> int:
+    """Print what an exploration found; return the exit status."""
     sys.stdout.write(
-        f"{options.rules}, {options.nodes} nodes, {options.faults} faults: {result.states} states, "
+        f"{about}: {result.states} states, "
         f"{result.transitions} transitions, {result.depth} events deep, "
-        f"{time.process_time() - begin:.1f} s CPU\n"
+        f"{time.process_time() - begin_s:.1f} s CPU\n"
     )
     if result.found is None:
         sys.stdout.write("no counterexample found\n")
         return 0
-    sys.stdout.write(trace_text(result.found) + "\n")
+    sys.stdout.write(_trace_text(result.found, text_of) + "\n")
     return 1
 
 

@@ -162,7 +162,7 @@ def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
             has_joined=lambda: True,
             # DRBD 8.4 calls a replica Consistent that was started and has connected to no peer.
             is_never_connected=lambda: world.replicas[i].disk == "C",
-            quorums_intersect=lambda: len(world.nodes) > 2,
+            quorums_intersect=len(world.nodes) > 2,
         )
     return rules.is_certain(membership)
 

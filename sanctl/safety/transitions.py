@@ -99,7 +99,7 @@ def _faults(world: World) -> Iterator[Event]:
     for i in REPLICAS:
         replica = world.replicas[i]
         if replica.handler_runs:
-            # DRBD: "helper broken"; a Primary stays frozen and no handler is called again.
+            # DRBD: "helper broken"; a Primary stays frozen, and DRBD calls no other by itself.
             dead = KILLED if replica.for_primary and replica.role == "P" else NO_HANDLER
             killed = replica._replace(handler=dead, is_late=False, is_ordered=False)
             yield f"the handler of {NAMES[i]} is killed", with_replica(world, i, killed)
@@ -194,6 +194,12 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield f"{NAMES[i]} is demoted", with_replica(world, i, here._replace(role="S"))
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
+    if here.is_frozen and here.handler == KILLED:
+        asking = here._replace(handler=ASKS, for_primary=True)
+        yield (
+            f"the monitor of {NAMES[i]} has the handler called again",
+            with_replica(world, i, asking),
+        )
     # DRBD neither answers nor sends a disconnect while the resync handler runs.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf:

@@ -28,7 +28,7 @@ from sanctl.model.drbd import PeerState, ResourceState
 REPLICAS = (0, 1)
 NAMES = "abw"
 
-# The handler of a node: its next step, or that it was killed and DRBD will not call it again.
+# The handler of a node: its next step, or that it was killed: DRBD calls no other by itself.
 NO_HANDLER, ASKS, MARKS, ASKS_AGAIN, KILLED = "", "asks", "marks", "asks again", "killed"
 # The source of a resync: connected, and its before-resync-source handler is being called, or is at
 # one of the steps above, or has let the resync begin.

@@ -133,9 +133,15 @@ def write_atomically(path: str, text: str, *, mode: int = 0o644) -> None:
 def replace_on_tmpfs(path: str, text: str) -> None:
     """Replace a file of tmpfs so that a reader sees the old text or the new one."""
     temporary = f"{path}.new.{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.rename(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.rename(temporary, path)
+    except OSError:
+        # Mostly no room: the rest of it would take more of what is missing.
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def fsync_folder(folder: str) -> None:

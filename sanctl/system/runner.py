@@ -9,6 +9,7 @@ is a good part of the cost of such a short process.
 from __future__ import annotations
 
 import contextlib
+import errno
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +20,10 @@ from sanctl.errors import CommandError, Problem
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _SHOWN_CHARACTERS = 400
 _KILLED_S = 0.2
+# No process or memory for a fork, no file handle for a pipe: a node that is that short for a moment
+# must not lose a promotion, or a stop, by it.
+_PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE})
+_START_AGAIN_S, _POLL_S = 2.0, 0.1
 
 
 class CommandResult(NamedTuple):
@@ -82,25 +87,32 @@ class LocalRunner:
 
         begin = time.monotonic()
         shown = shlex.join(argv)
-        try:
-            process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env={**_ENVIRONMENT, **(env or {})},
-            )
-        except FileNotFoundError as error:
-            raise CommandError(
-                Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
-            ) from error
-        except OSError as error:
-            # No memory or process left for a fork, no file handle for a pipe: the next try may do.
-            raise CommandError(
-                Problem("SAN-CMD-004", f"{argv[0]} could not be started: {error.strerror or error}")
-            ) from error
+        while True:
+            try:
+                process = subprocess.Popen(
+                    list(argv),
+                    stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    env={**_ENVIRONMENT, **(env or {})},
+                )
+                break
+            except FileNotFoundError as error:
+                raise CommandError(
+                    Problem("SAN-CMD-001", f"{argv[0]}: no such program", "install its package")
+                ) from error
+            except OSError as error:
+                passed_s = time.monotonic() - begin
+                if error.errno in _PASSING and passed_s < min(timeout_s, _START_AGAIN_S):
+                    time.sleep(_POLL_S)
+                    continue
+                raise CommandError(
+                    Problem(
+                        "SAN-CMD-004", f"{argv[0]} could not be started: {error.strerror or error}"
+                    )
+                ) from error
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:

@@ -262,6 +262,11 @@ def crash_point(step: str) -> str:
     return f"{RUNTIME}/die-after/{step}"
 
 
+def actions_socket() -> str:
+    """Return where sanctl-actions.service listens; resource-agents/client has the same path."""
+    return f"{RUNTIME}/actions.socket"
+
+
 def drbd_folder() -> str:
     """Return the folder of DRBD's resource files, which an operator's drbdadm reads, too."""
     return f"{RUNTIME}/drbd.d"

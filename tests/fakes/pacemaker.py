@@ -122,6 +122,13 @@ class FakePacemaker:
     def transient_attributes(self, attribute: str) -> dict[str, str]:
         return {n: text for (n, name), text in self.private_attributes.items() if name == attribute}
 
+    def remove_node(self, node: str) -> None:
+        assert self.states.pop(node) == "offline", "Pacemaker has it fenced"
+        nodes = self.root.find("configuration/nodes")
+        assert nodes is not None
+        nodes.remove(*nodes.findall(f"node[@uname='{node}']"))
+        self.touch()
+
     def clean_up_failures(self, resource: str) -> None:
         self.cleaned_up.append(resource)
         self.failures = [one for one in self.failures if f"{resource}_" not in one["op_key"]]
@@ -376,6 +383,11 @@ class FakePacemaker:
                     group.remove(pair)
                     self.touch()
 
+    def is_marked(self, name: str, node: str) -> bool:
+        """Whether a constraint marks the device's replica on a node as outdated."""
+        marks = self.root.findall(f"configuration/constraints/rsc_location[@node='{node}']")
+        return any(m.get("id", "").startswith(f"sanctl-outdated-{name}.") for m in marks)
+
     def _drained(self, node: str) -> bool:
         pairs = self.root.findall(f"status/node_state[@uname='{node}']//nvpair")
         return any((p.get("name"), p.get("value")) == ("sanctl.drained", "true") for p in pairs)
@@ -386,6 +398,7 @@ class FakePacemaker:
             for node in nodes
             if not self._drained(node)
             and self.permanent(node, f"sanctl-outdated-{name}") != uuid
+            and not self.is_marked(name, node)
             and self.disks.get(node, "UpToDate") == "UpToDate"
         ]
         for node in self.active(name):

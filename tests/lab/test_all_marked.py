@@ -14,6 +14,7 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.measure import kernel_audit
+from sanctl.model.outdated_mark import mark_attributes
 
 NAME = "marks2"
 HOLD = f"crm_resource --resource sanctl-{NAME} --meta {{does}}"
@@ -33,7 +34,8 @@ def active(bed: LabSession) -> list[str]:
 
 
 def marks(bed: LabSession) -> int:
-    found = bed.sh("n3", f"cibadmin --query | grep -c 'name=.sanctl-outdated-{NAME}.'", ok=(0, 1))
+    mark = f"(name=.sanctl-outdated-{NAME}.|id=.sanctl-outdated-{NAME}[.])"
+    found = bed.sh("n3", f"cibadmin --query | grep -cE '{mark}'", ok=(0, 1))
     return int(found.stdout.strip() or 0)
 
 
@@ -46,8 +48,16 @@ def test_all_replicas_are_marked_and_none_is_primary(scenario: Scenario, device:
     held = "--set-parameter target-role --parameter-value Unpromoted"
     bed.sh("n3", HOLD.format(does=held))
     wait_for("nobody to serve", lambda: active(bed) == [], within_s=60)
-    for node in ("n1", "n2"):
-        bed.sh("n3", f"crm_attribute --node {node} --name sanctl-outdated-{device} --update {uuid}")
+    # One mark as releases before 0.1.0 have written it: both forms count, and both go.
+    bed.sh("n3", f"crm_attribute --node n1 --name sanctl-outdated-{device} --update {uuid}")
+    attributes = " ".join(
+        f'{key}="{value}"' for key, value in mark_attributes(device, "n2", uuid).items()
+    )
+    bed.sh(
+        "n3",
+        "cibadmin --modify --allow-create --scope constraints --xml-pipe",
+        stdin=f"<constraints><rsc_location {attributes}/></constraints>",
+    )
     bed.sh("n3", HOLD.format(does="--delete-parameter target-role"))
     wait_for("one to serve", lambda: len(active(bed)) == 1, within_s=90)
     assert kernel_audit.violations(collect.kernel_views(bed)) == []

@@ -128,6 +128,7 @@ def await_log(bed: LabSession, node: str, since_s: float, wanted: str, *, within
     )
 
 
+@pytest.mark.quick
 def test_modes_change_under_load_and_hosts_see_nothing_of_it(load: LedgerLoad) -> None:
     bed = load.bed
     sessions = load.host.sessions(load.target)
@@ -272,5 +273,7 @@ def test_power_is_cut_at_a_step_of_a_change(
     assert {kernel_mode(bed, NAME, each.name) for each in bed.storage} == {mode}
 
 
+@pytest.mark.quick
+@pytest.mark.concludes
 def test_no_acknowledged_write_is_lost_in_the_end(load: LedgerLoad) -> None:
     no_write_is_lost(load)

@@ -19,10 +19,10 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import node_faults
 from sanctl.lab.machines.node_faults import DiskBehaviour
-from sanctl.lab.machines.spec import NodeSpec
 from sanctl.system.runner import LocalRunner
 from tests.support import blocks
 from tests.support.blocks import Stretch
+from tests.support.node_disks import ask_disk
 from tests.support.steps import kernel_mode
 
 pytestmark = pytest.mark.faults
@@ -90,24 +90,7 @@ def on_disk(bed: LabSession, folder: Path, at: int) -> dict[str, int]:
         f"dd if=$file bs={blocks.BLOCK_BYTES} skip={at} count={BLOCKS} status=none"
         f" | {blocks.counting(Stretch(at, BLOCKS))}"
     )
-    return {node.name: int(ask_disk(bed, node, folder, look)) for node in bed.storage}
-
-
-def ask_disk(bed: LabSession, node: NodeSpec, folder: Path, look: str) -> str:
-    """Return what a script says of the device's file (`$file`) on the disk of a node that is off.
-
-    On a copy of the disk: mounting plays back the filesystem's journal.
-    """
-    copy, mounted = folder / f"{node.name}.raw", folder / node.name
-    mounted.mkdir(exist_ok=True)
-    script = (
-        f"cp --sparse=always {bed.lab.node_directory(node)}/disk1.raw {copy}\n"
-        f"mount -o loop {copy} {mounted}\n"
-        f"file=$(echo {mounted}/devices/{NAME}.*.data)\n{look}"
-    )
-    done = LocalRunner().run(["unshare", "--mount", "bash", "-ec", script], timeout_s=120)
-    copy.unlink()
-    return done.stdout
+    return {node.name: int(ask_disk(bed, node, folder, look, device=NAME)) for node in bed.storage}
 
 
 def await_no_flushes(bed: LabSession) -> None:
@@ -203,7 +186,7 @@ def test_a_file_that_a_host_has_synced_is_there(
         inner = tmp_path / "inner"
         inner.mkdir()
         look = f"mount -o loop $file {inner}; cat {inner}/[0-9]* | sort -n | uniq | wc -l"
-        kept = int(ask_disk(bed, active, tmp_path, look))
+        kept = int(ask_disk(bed, active, tmp_path, look, device=NAME))
         wait_until_served(scenario)
     finally:
         host.sh("umount /mnt/synced", timeout_s=120)

@@ -29,11 +29,12 @@ NOT_RUNNING, PROMOTED, FAILED_PROMOTED = 7, 8, 9
 KILLED = 137
 
 _IN_THE_CIB = (
+    f'<clone id="sanctl-{NAME}">'
     f'<primitive id="{NAME}" class="ocf" provider="pacemaker" type="Dummy">'
     f'<meta_attributes id="{NAME}-meta"><nvpair id="{NAME}-meta-role" name="target-role"'
     ' value="Stopped"/></meta_attributes>'
     f'<instance_attributes id="{NAME}-params"><nvpair id="{NAME}-params-uuid" name="uuid"'
-    f' value="{UUID}"/></instance_attributes></primitive>'
+    f' value="{UUID}"/></instance_attributes></primitive></clone>'
 )
 
 _PARAMETERS = {
@@ -78,6 +79,8 @@ class Replica:
         if die_after:
             trap = f"/run/sanctl/die-after/{die_after}"
             script = f"mkdir -p /run/sanctl/die-after; touch {trap}; {script}; rc=$?;"
+            # 1 where the process was sanctl-actions.service's: its client was not killed.
+            script += f" test $rc != {GENERIC} || rc={KILLED};"
             script += f" test ! -e {trap} || rc=250; rm -f {trap}; exit $rc"
         return self.bed.sh(self.node, script, timeout_s=90, ok=range(256)).status
 
@@ -129,10 +132,11 @@ def pair(scenario: Scenario) -> Iterator[tuple[Replica, Replica]]:
         assert replica.left_over() == ""
         one.bed.sh(
             "n1",
-            f"crm_attribute --node {replica.node} --name sanctl-outdated-{NAME} --delete",
+            "cibadmin --delete-all --force --xpath"
+            f" \"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.{replica.node}.')]\"",
             ok=range(256),
         )
-    one.bed.sh("n1", f"cibadmin --delete --xml-text '<primitive id=\"{NAME}\"/>'")
+    one.bed.sh("n1", f"cibadmin --delete --xml-text '<clone id=\"sanctl-{NAME}\"/>'")
 
 
 @pytest.fixture

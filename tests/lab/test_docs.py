@@ -91,7 +91,6 @@ def type_here(sample: Sample, environment: dict[str, str], lab: str) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.faults
 def test_the_tutorial(bed: LabSession, reader: dict[str, str]) -> None:
     typed = 0
     for sample in consoles(TUTORIAL):

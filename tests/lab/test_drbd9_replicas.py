@@ -39,7 +39,7 @@ from tests.support.drbd9_devices import (
 )
 from tests.support.steps import await_writes, unplugged
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.drbd9]
 
 
 @pytest.fixture(scope="module")

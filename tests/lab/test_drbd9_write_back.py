@@ -30,7 +30,7 @@ from tests.support.drbd9_devices import (
 )
 from tests.support.steps import await_writes, kernel_mode
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.drbd9]
 
 NAME = "threeback"
 FLUSHED = "cache: write-through: all that was in RAM"

@@ -31,7 +31,7 @@ from tests.support.steps import (
     findings,
 )
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "idrac0"
 AGENT = "fence_idrac"

@@ -25,7 +25,7 @@ from sanctl.system.runner import LocalRunner
 from tests.support import ledgers
 from tests.support.steps import dead_bmc, findings
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "strip0"
 # Two ways, each with its 30 s, on a machine that does other things too.
@@ -84,6 +84,7 @@ def configured(bed: LabSession) -> list[str]:
     return re.findall(r'<(?:primitive|fencing-level) id="(fence-n\d_\w+)"', cib)
 
 
+@pytest.mark.quick
 def test_each_node_has_two_ways_and_both_are_asked(bed: LabSession, load: LedgerLoad) -> None:
     del load
     assert sorted(configured(bed)) == sorted(
@@ -96,7 +97,7 @@ def test_each_node_has_two_ways_and_both_are_asked(bed: LabSession, load: Ledger
     with dead_bmc(bed, "n1"):
         assert "SAN-FEN-002 fencing fence-n1" in findings(bed, "n2", "doctor")
         doctor = bed.sh("n2", "sanctl doctor", timeout_s=90, ok=(0, 1)).stdout
-        assert "fence-n1_fallback left" in " ".join(doctor.split())
+        assert "the only one left is fence-n1_fallback" in " ".join(doctor.split())
 
 
 @pytest.mark.timeout(900)
@@ -122,6 +123,7 @@ def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(
     failover.await_healthy(bed, "n2")
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(900)
 def test_without_it_in_the_inventory_nothing_of_it_is_left(
     bed: LabSession, load: LedgerLoad

@@ -34,7 +34,7 @@ from tests.support.steps import (
     unplugged,
 )
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "fen0"
 # Looking, dampening, Pacemaker, and a move; on a machine that does other things too.
@@ -127,6 +127,7 @@ def test_nothing_moves_when_no_node_is_reached(scenario: Scenario, load: LedgerL
     assert agent_events(bed, began_s, "promote: serving") == []
 
 
+@pytest.mark.quick
 def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scenario: Scenario) -> None:
     bed = scenario.bed
     assert bed.sh("n1", "sanctl node fence n2 --test").status == 0

@@ -23,7 +23,7 @@ from sanctl.lab.machines import network
 from sanctl.lab.machines.spec import Network
 from sanctl.system.runner import LocalRunner
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "heal0"
 MIB = 2**20
@@ -114,7 +114,8 @@ def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None
     )
     if keeps_serving:
         # n2's own promotion has marked n1, as it must; so both are marked.
-        bed.sh("n1", f"crm_attribute --node n1 --name sanctl-outdated-{NAME} --delete")
+        mark = f"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.n1.')]"
+        bed.sh("n1", f'cibadmin --delete-all --force --xpath "{mark}"')
     bed.sh("n1", "crm_attribute --name maintenance-mode --delete")
 
 
@@ -133,6 +134,7 @@ def await_step(bed: LabSession) -> None:
     wait_for("the replicas in step", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=120)
 
 
+@pytest.mark.quick
 def test_sound_replicas_offer_nothing(scenario: Scenario, device: str) -> None:
     assert heal(scenario.bed)["data"]["condition"] == "sound"
     assert (

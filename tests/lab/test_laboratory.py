@@ -16,6 +16,7 @@ from sanctl.lab.machines.node_power import Power
 from sanctl.lab.machines.progress import Progress
 from sanctl.lab.machines.spec import LabSpec, Network
 from sanctl.system.runner import LocalRunner
+from tests.support import run_recorder
 
 _NAME = "test-machines"
 _RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
@@ -41,7 +42,7 @@ def audited() -> None:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     spec = LabSpec(
         name=_NAME, nodes=2, initiators=1, memory_mib=512, disk_mib=512, release=_RELEASE
     )
@@ -55,9 +56,11 @@ def lab() -> Iterator[Lab]:
     found = lab_state.find(_NAME)
     if found is not None:
         lifecycle.destroy(found)
+    began_s = time.monotonic()
     made = lifecycle.create(spec, Progress(quiet=True))
     try:
         until_up(made)
+        run_recorder.note_boot(request.config, time.monotonic() - began_s)
         yield made
     finally:
         lifecycle.destroy(made)

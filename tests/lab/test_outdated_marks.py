@@ -94,12 +94,8 @@ def _without_resync_scheduler(scenario: Scenario) -> Iterator[None]:
 
 def marked(bed: LabSession, asked_of: str) -> set[str]:
     """The nodes whose replica of the device is marked."""
-    text = bed.sh(asked_of, "cibadmin --query --scope nodes").stdout
-    return {
-        node[1]
-        for node in re.finditer(r'<node id="\d+" uname="(\w+)">(.*?)</node>', text, re.DOTALL)
-        if f'name="sanctl-outdated-{NAME}"' in node[2]
-    }
+    text = bed.sh(asked_of, "cibadmin --query --scope constraints").stdout
+    return set(re.findall(rf'id="sanctl-outdated-{NAME}[.](\w+)[.]', text))
 
 
 def drbd_shows(bed: LabSession, node: str, words: str) -> bool:

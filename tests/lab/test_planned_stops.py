@@ -28,6 +28,7 @@ from tests.support.steps import boot_id
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
     pytest.mark.faults,
+    pytest.mark.in_order,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -42,8 +43,13 @@ _DOWN_S, _BACK_S = 150.0, 150.0
 @pytest.fixture(scope="module")
 def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     """A ledger that runs through all tests but the last; at its end nothing may be lost."""
-    yield ledgers.start_on_new_device(scenario, NAME, "256M", rate=100, region_bytes=32 * 2**20)
+    made = ledgers.start_on_new_device(scenario, NAME, "256M", rate=100, region_bytes=32 * 2**20)
+    yield made
+    # The last test may have ended it, or may not have been asked for.
+    ledgers.stop(made)
+    check = made.host.check_ledger(made.run)
     scenario.delete(NAME)
+    assert (check["lost"], check["errors"]) == (0, 0), check["findings"]
 
 
 def reboot(load: LedgerLoad, node: str) -> float:
@@ -189,6 +195,7 @@ def test_reboot_typed_on_the_standby(load: LedgerLoad) -> None:
     assert_bitmap_resync(load, assert_orderly(load, standby, began_s), began_s)
 
 
+@pytest.mark.quick
 def test_restart_of_pacemaker_as_a_package_update_does_it(load: LedgerLoad) -> None:
     active = collect.active_node(load.bed, NAME)
     began_s = time.time()

@@ -20,7 +20,7 @@ from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 from tests.support import ledgers
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "reads0"
 MIB = 2**20

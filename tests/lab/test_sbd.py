@@ -23,7 +23,7 @@ from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec, Network
 from sanctl.lab.measure import kernel_audit, ledger_latency
 from sanctl.system.runner import LocalRunner
-from tests.support import ledgers
+from tests.support import ledgers, run_recorder
 
 # A command on a node that goes down under it is given up, and its process not waited for.
 pytestmark = [
@@ -34,6 +34,7 @@ pytestmark = [
 
 NAME = "sbd0"
 OWN_LAB = os.environ.get("SANCTL_TEST_SBD_LAB", "")
+RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
 SETTINGS: dict[str, object] = {
     "sanctl_sbd_watchdog": "softdog",
     # The first is User Mode Linux's own, which does nothing here.
@@ -56,21 +57,23 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def bed(mode: str) -> Iterator[LabSession]:
+def bed(request: pytest.FixtureRequest, mode: str) -> Iterator[LabSession]:
     """A laboratory that is rolled out with SBD from the start."""
-    lab = OWN_LAB or f"sbd-{mode}"
+    lab, began_s = OWN_LAB or f"sbd-{mode}", time.monotonic()
     if lab_state.find(lab) is None:
         lacking = lab_host.check(lab_host.read_host_facts(), LabSpec(name=lab))
         if lacking:
             pytest.fail("no laboratory here: " + "; ".join(map(str, lacking)))
         run_sanctl(
-            "lab", "up", "--name", lab, "--no-rollout", "--shared-disk", "8M", timeout_s=1200
-        )
+            "lab", "up", "--name", lab, "--release", RELEASE, "--no-rollout",
+            "--shared-disk", "8M", timeout_s=1200,
+        )  # fmt: skip
     try:
         made = LabSession(lab)
         settings = {**SETTINGS, **MODES[mode]}
         rollout.run(made.lab, arguments=("--extra-vars", json.dumps(settings)))
         await_members_online(made)
+        run_recorder.note_boot(request.config, time.monotonic() - began_s)
         yield made
     finally:
         if not OWN_LAB:
@@ -82,6 +85,12 @@ def scenario(bed: LabSession) -> Scenario:
     return Scenario(bed, Initiator(bed, "i1"))
 
 
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param("disk", marks=pytest.mark.quick), "diskless"],
+    indirect=True,
+    scope="module",
+)
 def test_the_cluster_knows_that_nodes_end_themselves(bed: LabSession, mode: str) -> None:
     for node in bed.cluster:
         assert bed.sh(node.name, "systemctl is-active sbd.service").stdout.strip() == "active"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,11 +20,13 @@ from sanctl.lab.harness.scenario import await_members_online
 from sanctl.lab.machines import guest_files, lab_state, rollout
 from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec
+from tests.support import run_recorder
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 OWN_LAB = os.environ.get("SANCTL_TEST_SBD_DISKS_LAB", "")
 LAB = OWN_LAB or "sbd-disks"
+RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
 DISK = guest_files.SHARED_DEVICE
 # A device-mapper device over the shared disk that is made to fail.
 MAPPED = "/dev/mapper/sbd-disk"
@@ -45,17 +48,19 @@ def _audited() -> None:
 
 
 @pytest.fixture(scope="module")
-def bed() -> Iterator[LabSession]:
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """A laboratory that nothing has been rolled out to."""
+    began_s = time.monotonic()
     if lab_state.find(LAB) is None:
         lacking = lab_host.check(lab_host.read_host_facts(), LabSpec(name=LAB))
         if lacking:
             pytest.fail("no laboratory here: " + "; ".join(map(str, lacking)))
         run_sanctl(
-            "lab", "up", "--name", LAB, "--no-rollout", "--shared-disk", "8M",
-            "--initiators", "0", timeout_s=1200,
+            "lab", "up", "--name", LAB, "--release", RELEASE, "--no-rollout",
+            "--shared-disk", "8M", "--initiators", "0", timeout_s=1200,
         )  # fmt: skip
     try:
+        run_recorder.note_boot(request.config, time.monotonic() - began_s)
         yield LabSession(LAB)
     finally:
         if not OWN_LAB:

@@ -142,7 +142,13 @@ def acknowledged(load: LedgerLoad) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("is_late", [False, True], ids=["fenced", "fenced-late"])
+@pytest.mark.parametrize(
+    "is_late",
+    [
+        pytest.param(False, id="fenced", marks=pytest.mark.quick),
+        pytest.param(True, id="fenced-late"),
+    ],
+)
 def test_a_path_to_a_node_that_is_cut_off_gives_no_old_data(
     scenario: Scenario, load: LedgerLoad, is_late: bool
 ) -> None:

@@ -24,7 +24,7 @@ from sanctl.lab.machines.process import Process
 from sanctl.lab.machines.spec import LabSpec, Witness
 from tests.support.laboratory import own_or_new_laboratory
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "alone0"
 MIB = 2**20

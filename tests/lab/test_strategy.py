@@ -27,7 +27,7 @@ from tests.support import ledgers
 from tests.support.laboratory import own_or_new_laboratory
 from tests.support.steps import assert_not_interrupted
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "vol0"
 LINKS = (Network.SYNC, Network.HEARTBEAT)
@@ -89,7 +89,9 @@ def mend(bed: LabSession, node: str, *links: Network) -> None:
 def marks(bed: LabSession, node: str) -> str:
     """What the cluster has noted of outdated replicas, as a node knows it."""
     return bed.sh(
-        node, "cibadmin -Q -o nodes | grep -o 'sanctl-outdated-[^ ]*\" value' | sort -u", ok=(0, 1)
+        node,
+        "cibadmin -Q -o constraints | grep -o 'id=\"sanctl-outdated-[^ \"]*' | sort -u",
+        ok=(0, 1),
     ).stdout
 
 

@@ -19,7 +19,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import ledgers
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "zeros0"
 MIB = 2**20

@@ -96,13 +96,13 @@ class ReplicatedDevice:
         for node in self.bed.cluster:
             done = self.bed.sh(
                 node.name,
-                f'cibadmin -Q --xpath "//node[instance_attributes/nvpair[@name='
-                f"'sanctl-outdated-{self.name}']]\"",
+                'cibadmin -Q --xpath "//rsc_location'
+                f"[starts-with(@id,'sanctl-outdated-{self.name}.')]\"",
                 ok=range(256),
                 timeout_s=20,
             )
             if done.status in {0, 6, 105}:
-                return set(re.findall(r'<node [^>]*uname="(\w+)"', done.stdout))
+                return set(re.findall(r'<rsc_location [^>]*\bnode="(\w+)"', done.stdout))
         raise AssertionError("no node of the cluster answers")
 
     def active(self) -> str:

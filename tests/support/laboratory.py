@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec
 from sanctl.lab.measure import kernel_audit
+from tests.support import run_recorder
 
 # A lab named in this variable is used as it is, and kept: for work on a test.
 _OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
@@ -119,6 +121,7 @@ def laboratory(
         if os.environ.get("SANCTL_LAB_TESTS") == "required":
             pytest.fail(reason)
         pytest.skip(reason)
+    began_s = time.monotonic()
     try:
         if lab_up is not None:
             status = lab_up.wait(timeout=_UP_DEADLINE_S)
@@ -128,6 +131,9 @@ def laboratory(
             run_sanctl(*_lab_up_arguments(spec), *options, timeout_s=_UP_DEADLINE_S)
         made = LabSession(spec.name)
         await_members_online(made)
+        if is_own:
+            run_recorder.note_own_laboratory(request.config, made)
+        run_recorder.note_boot(request.config, time.monotonic() - began_s)
         yield made
     finally:
         if lab_state.find(spec.name) is not None:

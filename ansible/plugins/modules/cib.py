@@ -30,6 +30,13 @@ options:
     type: list
     elements: str
     default: []
+  agents:
+    description:
+      - By id of an element of C(resources), the agents among which it may change, as
+        C(class:provider:type), or what that begins with. An element that is there with another tag,
+        class, provider or type than O(configuration) gives it is somebody else's, and refused.
+    type: dict
+    default: {}
   nodes:
     description: The nodes the cluster must know before anything is changed.
     type: list
@@ -180,6 +187,61 @@ def remove_unnamed(
     return changes
 
 
+def kinds(element: ET.Element) -> dict[str, str]:
+    """Return what each element with an id is, by id: an agent, or its tag for what has none."""
+    return {
+        part.get("id", ""): ":".join(
+            value for key in ("class", "provider", "type") if (value := part.get(key))
+        )
+        if part.tag == "primitive"
+        else part.tag
+        for part in element.iter()
+        if part.get("id")
+    }
+
+
+def foreign_elements(
+    wanted: ET.Element, configuration: ET.Element, agents: dict[str, list[str]]
+) -> list[str]:
+    """Return the elements with an id of `wanted` that are something else, or somewhere else.
+
+    Put in place of such an element, `wanted` would take away what somebody made: a device, say.
+    """
+    found = []
+    for name in ("resources", "constraints", "fencing-topology"):
+        ours = {part.get("id"): part for part in wanted.iterfind(f"{name}/*")}
+        replaced = [part for part in configuration.iterfind(f"{name}/*") if part.get("id") in ours]
+        within = {id(part) for old in replaced for part in old.iter()}
+        elsewhere = {
+            part.get("id"): part.tag
+            for part in configuration.iter()
+            if part.get("id") and id(part) not in within
+        }
+        for part in ours.values():
+            is_new = kinds(part)
+            found += [f"{elsewhere[each]} {each}" for each in is_new if each in elsewhere]
+        for old in replaced:
+            is_now, is_new = kinds(old), kinds(ours[old.get("id")])
+            primitives = [each.get("id") for each in ours[old.get("id")].iter("primitive")]
+            # A resource around another primitive than ours is another resource.
+            found += [
+                f"primitive {each.get('id')} in {old.tag} {old.get('id')}"
+                for each in old.iter("primitive")
+                if each.get("id") not in primitives
+            ]
+            found += [
+                f"{is_now[each]} {each}"
+                for each in is_new
+                if each in is_now
+                and is_now[each] != is_new[each]
+                and not all(
+                    any(kind == may or kind.startswith(f"{may}:") for may in agents.get(each, []))
+                    for kind in (is_now[each], is_new[each])
+                )
+            ]
+    return sorted(set(found))
+
+
 def foreign_levels(wanted: ET.Element, configuration: ET.Element, owned: list[str]) -> list[str]:
     """Return the fencing levels of others for nodes that `wanted` has levels for.
 
@@ -293,6 +355,7 @@ def main() -> None:
         argument_spec={
             "configuration": {"type": "str", "required": True},
             "owned": {"type": "list", "elements": "str", "default": []},
+            "agents": {"type": "dict", "default": {}},
             "nodes": {"type": "list", "elements": "str", "default": []},
             "timeout_s": {"type": "int", "default": 90},
         },
@@ -318,6 +381,13 @@ def main() -> None:
                 msg=f"there are fencing levels that are not sanctl's: {', '.join(foreign)}."
                 " Pacemaker would add to them; remove them (`pcs stonith level remove`, or cibadmin"
                 " --delete), or state only one way to fence these nodes. Nothing was changed"
+            )
+        taken = foreign_elements(wanted, section(new, "configuration"), module.params["agents"])
+        if taken:
+            module.fail_json(
+                msg=f"what sanctl would write has the ids of something else: {', '.join(taken)}."
+                " Delete that, or make it anew under another name (a device: copy its data to one"
+                " with another name, then `sanctl device delete`). Nothing was changed"
             )
         changes = apply(wanted, section(new, "configuration"), module.params["owned"])
         if not changes or module.check_mode:

@@ -120,6 +120,10 @@ def reasons_against(pool: dict[str, Any], *, served: bool, allow_unmounted: bool
     found = status(path)
     if found is None or not stat.S_ISDIR(found.st_mode):
         return [f"pool {name}: {path} is not a directory: mount its filesystem there"]
+    real = os.path.realpath(path, strict=True)
+    if real != path:
+        # The kernel names device files by their real path, and agents look for them by this one.
+        return [f"pool {name}: {path} leads through a symbolic link to {real}: give that path"]
     if not allow_unmounted and not is_mounted(path):
         return [
             f"pool {name}: no filesystem is mounted at {path}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from sanctl.drivers import page_cache
@@ -56,8 +57,10 @@ def max_bytes() -> int:
 
 
 def record_flush_rate(used: Usage | None, duration_s: float) -> None:
-    """Write down how fast a flush was, if it was large enough to measure."""
-    if used is not None and used.dirty_bytes >= _MIN_MEASURED_BYTES:
+    """Write down how fast a flush was, if it was large enough to measure and there is room."""
+    if used is None or used.dirty_bytes < _MIN_MEASURED_BYTES:
+        return
+    with contextlib.suppress(OSError):
         _flush_rate_file().write(str(max(round(used.dirty_bytes / duration_s), 1)))
 
 

@@ -182,7 +182,7 @@ def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
         if not has_two:
             # The gate is closed: no I/O comes, so none has to be frozen during the flush.
             minimum_redundancy.clear(runner, name)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         has_two = False
         log(name, f"write-through, as two replicas could not be required: {error}", step="held")
     if has_two:
@@ -202,7 +202,7 @@ def resume_io_before_demotion(runner: Runner, name: str) -> None:
         return
     try:
         leave_write_back_unless_two(runner, name)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         log(name, f"I/O stays frozen: {error}", step="held")
 
 
@@ -261,14 +261,14 @@ def before_stop(runner: Runner, device: Device) -> None:
     state = drbdsetup.observe(runner, device.name)
     try:
         leave_write_back(runner, device.name)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         # The marker stays, so that the next start takes this replica for suspect.
         log(device.name, f"stopped, and acknowledged writes are lost: {error}", step="lost")
     if not must_cut_connection(state, may_be_write_back=may_be):
         return
     try:
         drbdadm.force_disconnect(runner, device.name)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         # The stop goes on: the peer's monitor leaves write-back some seconds later.
         log(device.name, f"the peer may stay in write-back for a moment: {error}", step="cut")
 
@@ -368,7 +368,9 @@ def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
     # has succeeded.
     _refuse_failed_flush(runner, name, path)
     ocf.crash_point("cache-flushed")
-    _writes_stable(name).write()
+    with contextlib.suppress(OSError):
+        # Without room for it the next monitor flushes again: that I/O goes on must not wait.
+        _writes_stable(name).write()
     page_cache.set_buffered(runner, path, on=False)
     dirty_limit.set_limit(name, None)
     # A flush that succeeds after one that failed proves nothing: I/O stays frozen.
@@ -414,7 +416,7 @@ def _disable_flushes(
     try:
         if disk_flushes.disable(runner, device, state):
             log(device.name, "each write is stable: DRBD's flushes are off", step="not-flushing")
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         log(device.name, f"DRBD goes on flushing: {error}", step="flushing")
 
 

@@ -67,7 +67,8 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     if not _is_due(device):
         return state
     deadline_runner = DeadlineRunner(runner, time.monotonic() + ocf.remaining_s(25.0) - _RESERVE_S)
-    if not outdated_marks.read(deadline_runner, device.name, os.uname().nodename).is_marked:
+    seen = outdated_marks.read_device(deadline_runner, device.name)
+    if os.uname().nodename not in seen.devices[device.name].nodes():
         return state
     journal.write(
         f"{device.name}: Outdated, but nothing is out of sync with {peer.name}: reconnecting",

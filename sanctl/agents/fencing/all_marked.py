@@ -40,14 +40,14 @@ def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
         now = drbdsetup.observe(runner, device.name) if is_mine else None
         if now is None or not fence_rules.is_idle_in_sync(now, peers=len(others)):
             return False
-        marks = outdated_marks.read_all(runner, device.name)
+        seen = outdated_marks.read_device(runner, device.name)
         peer = fence_rules.peer_to_unmark(
-            here=os.uname().nodename, others=others, marked=marks.nodes()
+            here=os.uname().nodename, others=others, marked=seen.devices[device.name].nodes()
         )
         if peer is None or outdate.peer_membership(runner, peer) != "member":
             return False
         try:
-            outdated_marks.remove_at_version(runner, marks, peer)
+            outdated_marks.remove_at_version(runner, seen, device.name, peer)
         except CommandError as error:
             # Mostly that the CIB was changed first, for another device: the next monitor reads it.
             journal.write(

@@ -16,7 +16,7 @@ def reboot_after_failed_stop(runner: Runner, device: str, reason: str) -> None:
     """
     try:
         is_quorate: bool | None = corosync.membership(runner).is_quorate
-    except SanctlError:
+    except (SanctlError, OSError):
         is_quorate = None
     if frozen_io_reboot.must_reboot_after_failed_stop(is_quorate):
         self_fence.reboot(

@@ -53,7 +53,7 @@ def check(runner: Runner, device: Device, state: ResourceState) -> None:
 def _recheck(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
     try:
         state = drbdsetup.observe(runner, device.name)
-    except SanctlError:
+    except (SanctlError, OSError):
         state = None
     return (HungIoAction.FINE, "") if state is None else _choose_action(device, state)
 
@@ -95,7 +95,7 @@ def _sync_pool(runner: Runner, device: Device) -> None:
     """Sync the pool's filesystem to its disk before the reboot; go on if that hangs."""
     path = lost_writes.data_file(device.name)
     if path is not None:
-        with contextlib.suppress(SanctlError):
+        with contextlib.suppress(SanctlError, OSError):
             runner.run(["sync", "--file-system", path], timeout_s=_SYNC_TIMEOUT_S)
 
 

@@ -1,83 +1,65 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Sets and clears a peer's outdated mark in the CIB safely: lock, quorum, read-back.
 
-The mark is a permanent node attribute of the peer, `sanctl-outdated-NAME`, which a location rule of
-every device turns into "never promote there". A partition sets marks only with quorum, and a
-promotion on another node reads the same CIB. DRBD asks for a mark by its handler fence-peer
+The mark is a location constraint, "never promote there". A partition sets marks only with quorum,
+and a promotion on another node reads the same CIB. DRBD asks for a mark by its handler fence-peer
 (sanctl/agents/handlers/fence_peer.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from sanctl.agents.fencing import quorum_overlap
-from sanctl.drivers import cib, corosync, drbdsetup, node_attributes, outdated_marks
+from sanctl.agents.fencing import quorum_overlap, shared_marks
+from sanctl.drivers import cib, corosync, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
 from sanctl.plan.failover import fence_rules
+from sanctl.plan.failover import shared_marks as shared_rules
 from sanctl.system import state_files
-from sanctl.system.runner import Runner
+from sanctl.system.runner import DeadlineRunner, Runner
 
-if TYPE_CHECKING:
-    import xml.etree.ElementTree as ET
-
+# A monitor of a device that serves has 30 s for all it does.
+_MONITOR_S = 12.0
 #: In place of the peer's membership: the replica that is to be promoted is marked itself.
-OWN_MARKED = "marked"
+OWN_MARKED = shared_rules.OWN_MARKED
 
 
-def mark_outdated(runner: Runner, device: str, peer: str) -> str:
+def mark_outdated(
+    runner: Runner,
+    device: str,
+    peer: str,
+    *,
+    wait_s: float = shared_marks.WAIT_S,
+    may_lead_alone: bool = True,
+) -> str:
     """Mark the peer's replica as outdated if that can be certain; return the peer's membership.
+
+    Called under the device's fencing lock. Handlers of other devices that mark the same peer at the
+    same time share the change of the CIB (`shared_marks.mark`, which has the order and its reason).
 
     Returns `marked` where a promotion is under way here and this node's own replica is marked: that
     promotion must not happen.
 
-    The order matters. A mark counts only if this partition is quorate, and the CIB takes node
-    attributes without quorum, too. So quorum is asked before, lest a node that is cut off change
-    its own CIB, and after, lest quorum was lost in between. Last the mark is read back: partitions
-    that joined meanwhile may have agreed on the CIB of the other partition.
+    Args:
+        runner: starts the cluster's tools.
+        device: the device's name.
+        peer: the node's name.
+        wait_s: how long a handler that marks for this one, too, is waited for.
+        may_lead_alone: after that, make a change of its own, without the lock of those.
 
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
     """
-    before, seen = _membership_and_mark(runner, device, peer)
-    if seen is None or not fence_rules.is_certain(before):
-        return before
-    if seen.is_own_marked and _promotion_note(device).exists():
-        # The order to promote this replica is older than its mark: a node that joined since has
-        # brought the mark along.
-        return OWN_MARKED
-    has_outranked = fence_rules.must_outrank_peer_cib(before)
-    outdated_marks.set_mark(runner, device, peer, seen, raises_admin_epoch=has_outranked)
-    after, seen = _membership_and_mark(runner, device, peer)
-    if seen is None:
-        return after
-    is_kept = seen.is_marked and (has_outranked or not fence_rules.must_outrank_peer_cib(after))
-    return after if is_kept else "unknown"
-
-
-def _membership_and_mark(
-    runner: Runner, device: str, peer: str
-) -> tuple[str, outdated_marks.MarkState | None]:
-    """Return a peer's membership and, with quorum, its mark in the CIB; quorum is asked first.
-
-    Raises:
-        SanctlError: the cluster did not answer.
-    """
-    present = corosync.membership(runner)
-    if not present.is_quorate:
-        return "alone", None
-    seen = outdated_marks.read(runner, device, peer)
-    membership = fence_rules.peer_membership(
-        is_quorate=True,
-        is_member=peer in present.members,
-        is_fenced=lambda: seen.state is not None and is_fenced(seen.state),
+    return shared_marks.mark(
+        runner,
+        device,
+        peer,
+        is_promoting=lambda name: _promotion_note(name).exists(),
+        wait_s=wait_s,
+        may_lead_alone=may_lead_alone,
     )
-    membership = quorum_overlap.membership_for_device(
-        runner, device, peer, membership, has_joined=lambda: quorum_overlap.has_joined(seen.state)
-    )
-    return membership, seen
 
 
 def may_mark(runner: Runner, device: str, peer: str) -> bool:
@@ -90,8 +72,12 @@ def may_mark(runner: Runner, device: str, peer: str) -> bool:
 
 @contextlib.contextmanager
 def promoting(device: str) -> Iterator[None]:
-    """Keep a note while a promotion runs, by which fence-peer knows that the promotion needs it."""
-    _promotion_note(device).write()
+    """Keep a note while a promotion runs, by which fence-peer knows that the promotion needs it.
+
+    Where there is no room for the note, a promotion that needs the handler is refused by it.
+    """
+    with contextlib.suppress(OSError):
+        _promotion_note(device).write()
     try:
         yield
     finally:
@@ -125,16 +111,43 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
         SanctlError: the cluster or DRBD did not answer.
     """
     with locked(device, wait_s=0.0) as is_mine:
-        state = drbdsetup.observe(runner, device) if is_mine else None
-        for peer in peers:
+        if not is_mine:
+            return False
+        marks = outdated_marks.read_device(runner, device).devices[device]
+        state = drbdsetup.observe(runner, device) if marks.paths else None
+        for peer in marks.nodes() & set(peers):
             if state is None or not fence_rules.may_clear(state.with_only_peer(peer)):
                 return False
             if not fence_rules.is_certain(peer_membership(runner, peer)):
                 return False
-            node_attributes.delete_permanent(
-                runner, peer, outdated_marks.attribute_name(device), timeout_s=8.0
-            )
+            outdated_marks.clear(runner, marks, [peer])
     return True
+
+
+def mark_without_disk(runner: Runner, device: str, peers: Iterable[str]) -> None:
+    """Mark those peers of a Primary that are connected and have no disk, if that can be certain.
+
+    Under the handlers' lock, as for clearing. A mark that comes too late, when the peer is in sync
+    again, is cleared by the next monitors. Each monitor asks, for as long as the peer has no disk:
+    the lock may be taken, quorum be away, or the mark not be kept.
+
+    Raises:
+        SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
+    """
+    runner = DeadlineRunner(runner, time.monotonic() + _MONITOR_S)
+    with locked(device, wait_s=0.0) as is_mine:
+        if not is_mine:
+            return
+        state = drbdsetup.observe(runner, device)
+        for peer in peers:
+            if (
+                state is not None
+                and fence_rules.may_mark_without_disk(state.with_only_peer(peer))
+                and peer not in outdated_marks.read_device(runner, device).devices[device].nodes()
+            ):
+                # A monitor has less time than a handler, and the next one tries again: one for
+                # each device of a pool, on their own, would be more than the cluster bears.
+                mark_outdated(runner, device, peer, wait_s=5.0, may_lead_alone=False)
 
 
 def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
@@ -143,6 +156,16 @@ def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[b
     A kernel lock on an open file: the lock ends with the process, however the process ends.
     """
     return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
+
+
+def make_lock(device: str) -> None:
+    """Make the lock's file: a demotion must not depend on room for it in /run.
+
+    Raises:
+        OSError: there is no room.
+    """
+    with locked(device, wait_s=0.0):
+        pass
 
 
 def peer_membership(runner: Runner, peer: str) -> str:
@@ -162,24 +185,8 @@ def peer_membership(runner: Runner, peer: str) -> str:
         state = cib.node_state(runner, peer)
         if state is None:
             raise CommandError(Problem("SAN-AGENT-012", f"the CIB has no state of node {peer}"))
-        return is_fenced(state)
+        return quorum_overlap.is_fenced(state)
 
     return fence_rules.peer_membership(
         is_quorate=seen.is_quorate, is_member=peer in seen.members, is_fenced=fenced
-    )
-
-
-def is_fenced(state: ET.Element) -> bool:
-    """Whether a node that is no member is fenced or has left cleanly, by its `node_state`.
-
-    Pacemaker Explained, "Node status": a node that left cleanly or was fenced is expected to be
-    down and has joined nothing; until then the node counts as unclean. `in_ccm` and `crmd` hold
-    words up to 2.1.6, and times of joining with 0 for absent after that.
-    """
-    return (
-        state.tag == "node_state"
-        and state.get("in_ccm") in {"false", "0"}
-        and state.get("crmd") in {"offline", "0"}
-        and state.get("expected") == "down"
-        and state.get("join") == "down"
     )

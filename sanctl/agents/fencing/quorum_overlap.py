@@ -29,6 +29,7 @@ For a device with three and more replicas (DRBD 9) the peer's membership counts 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
@@ -51,31 +52,72 @@ _PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
+class ClusterView:
+    """What corosync, DRBD and Pacemaker say at one moment, asked once for some devices.
+
+    Args:
+        runner: starts corosync-quorumtool at once; drbdsetup and crm_attribute if they are needed.
+        devices: the devices whose state may be asked for.
+
+    Raises:
+        CommandError: corosync did not answer.
+    """
+
+    def __init__(self, runner: Runner, devices: Collection[str]) -> None:
+        self.present = corosync.membership(runner)
+        self._runner = runner
+        self._devices = devices
+        self._states: dict[str, ResourceState | None] | None = None
+        self._is_fencing_off: bool | None = None
+
+    def state(self, device: str) -> ResourceState | None:
+        """Return the state of one of the devices on this node, None when it is not up.
+
+        Raises:
+            CommandError: DRBD did not answer.
+        """
+        if self._states is None:
+            if len(self._devices) == 1:
+                return drbdsetup.observe(self._runner, device)
+            self._states = dict(drbdsetup.observe_all(self._runner))
+        return self._states.get(device)
+
+    def is_fencing_off(self) -> bool:
+        """Whether the operator has accepted to do without fencing.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        if self._is_fencing_off is None:
+            self._is_fencing_off = _is_fencing_off(self._runner)
+        return self._is_fencing_off
+
+
 def membership_for_device(
-    runner: Runner, device: str, peer: str, membership: str, *, has_joined: Callable[[], bool]
+    view: ClusterView, device: str, peer: str, membership: str, *, has_joined: Callable[[], bool]
 ) -> str:
     """Return a peer's membership (see `outdate.peer_membership`) as it counts for this device.
 
     `has_joined` says whether the peer takes part in Pacemaker, and so in this node's CIB.
 
     Raises:
-        CommandError: corosync, Pacemaker or DRBD did not answer.
+        CommandError: Pacemaker or DRBD did not answer.
     """
     if is_certain(membership) and drbdsetup.generation() >= 9:
-        membership = _apply_drbd_quorum(runner, device, membership)
+        membership = _apply_drbd_quorum(view, device, membership)
     if membership == "unknown":
         # The file first, before any process: this runs over and over while I/O is frozen.
         vote_mode = parse_conf_vote_mode(read_text_or(corosync.CONF, ""))
         if vote_mode is None or vote_mode.votes is not Votes.TWO_NODE:
             return membership
-        seen = corosync.membership(runner)
+        seen = view.present
         is_out = seen.is_two_node and seen.is_quorate and peer not in seen.members
-        return "fenced" if is_out and _is_fencing_off(runner) else membership
+        return "fenced" if is_out and view.is_fencing_off() else membership
     return apply_quorum_overlap(
         membership,
         has_joined=has_joined,
-        is_never_connected=lambda: _is_never_connected(runner, device),
-        quorums_intersect=lambda: corosync.membership(runner).quorums_intersect,
+        is_never_connected=lambda: _is_never_connected(view, device),
+        quorums_intersect=view.present.quorums_intersect,
     )
 
 
@@ -120,13 +162,34 @@ def has_joined(state: ET.Element | None) -> bool:
     )
 
 
+def is_fenced(state: ET.Element | None) -> bool:
+    """Whether a node that is no member is fenced or has left cleanly, by its `node_state`.
+
+    Pacemaker Explained, "Node status": a node that left cleanly or was fenced is expected to be
+    down and has joined nothing; until then the node counts as unclean. `in_ccm` and `crmd` hold
+    words up to 2.1.6, and times of joining with 0 for absent after that.
+    """
+    return (
+        state is not None
+        and state.tag == "node_state"
+        and state.get("in_ccm") in {"false", "0"}
+        and state.get("crmd") in {"offline", "0"}
+        and state.get("expected") == "down"
+        and state.get("join") == "down"
+    )
+
+
 def _has_joined(runner: Runner, node: str) -> bool:
     return has_joined(cib.node_state(runner, node))
 
 
 def record_connection(device: str) -> None:
-    """Note that this node's replica has been connected since the cluster software started here."""
-    _connected_note(device).write(_cluster_start_id())
+    """Note that this node's replica has been connected since the cluster software started here.
+
+    Without the note, as where /run is full, the replica counts as never connected.
+    """
+    with contextlib.suppress(OSError):
+        _connected_note(device).write(_cluster_start_id())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
@@ -201,17 +264,17 @@ def _has_connected(device: str) -> bool:
     return _connected_note(device).read("never") == _cluster_start_id()
 
 
-def _is_never_connected(runner: Runner, device: str) -> bool:
+def _is_never_connected(view: ClusterView, device: str) -> bool:
     if _operator_trust_note(device).exists():
         return False
     if drbdsetup.generation() >= 9:
         return not _has_connected(device)
-    state = drbdsetup.observe(runner, device)
+    state = view.state(device)
     return state is None or state.disk == _NOT_CONNECTED_YET
 
 
-def _apply_drbd_quorum(runner: Runner, device: str, membership: str) -> str:
-    state = drbdsetup.observe(runner, device)
+def _apply_drbd_quorum(view: ClusterView, device: str, membership: str) -> str:
+    state = view.state(device)
     if state is None:
         return "unknown"
     return apply_drbd_quorum(
@@ -219,7 +282,7 @@ def _apply_drbd_quorum(runner: Runner, device: str, membership: str) -> str:
         replicas=len(state.peers) + 1,
         is_primary=state.is_primary,
         has_quorum=state.has_quorum,
-        quorums_intersect=corosync.membership(runner).quorums_intersect,
+        quorums_intersect=view.present.quorums_intersect,
     )
 
 

@@ -52,7 +52,7 @@ def main() -> int:
         )
         return _DROP
     # First of all: if this process is killed, the monitor must know which peer to reconnect.
-    reconnect_dropped.write_note(device, peer)
+    _note_peer(device, peer)
     begin = time.monotonic()
     runner = DeadlineRunner(_RUNNER, begin + _DEADLINE_S)
     last = "the cluster did not answer in time"
@@ -64,7 +64,9 @@ def main() -> int:
                 if not _is_in_contact(runner, device, peer):
                     last = "the connection is gone"
                     break
-                membership = outdate.mark_outdated(runner, device, peer)
+                # Time is left for a change of its own, if the process that leads hangs.
+                wait_s = max(0.0, begin + _DEADLINE_S - time.monotonic()) / 2
+                membership = outdate.mark_outdated(runner, device, peer, wait_s=wait_s)
         except Exception as error:
             # Also an error of this program itself: a handler that ends by one leaves no note, and
             # nothing says why the connection was dropped.
@@ -75,7 +77,7 @@ def main() -> int:
                     reconnect_dropped.remove_note(device, peer)
                 else:
                     # A monitor may have removed the first note meanwhile.
-                    reconnect_dropped.write_note(device, peer)
+                    _note_peer(device, peer)
                 _log(
                     device,
                     f"{peer} is marked as outdated, its resync begins",
@@ -85,7 +87,7 @@ def main() -> int:
                 return _BEGIN
             last = f"{peer} is {membership}"
         time.sleep(0.2)
-    reconnect_dropped.write_note(device, peer)
+    _note_peer(device, peer)
     _log(
         device,
         f"{peer} cannot be marked as outdated, so its resync does not begin: {last}; the monitor"
@@ -95,6 +97,14 @@ def main() -> int:
         priority=journal.WARNING,
     )
     return _DROP
+
+
+def _note_peer(device: str, peer: str) -> None:
+    try:
+        reconnect_dropped.write_note(device, peer)
+    except OSError as error:
+        # The mark does not need it; without it a connection that is dropped now stays so.
+        _log(device, f"{peer}: no note that it is to be connected again: {error}", step="unnoted")
 
 
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from sanctl.agents.cache import minimum_redundancy, write_cache
+from sanctl.agents.cache import flush_unit, minimum_redundancy, write_cache
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import corosync, drbdsetup, self_fence
@@ -87,6 +87,8 @@ def main() -> int:
             )
             return _UNCERTAIN
         if fence_rules.is_certain(membership):
+            # What is acknowledged from now on this replica may have alone.
+            _start_flushes(device)
             journal.write(
                 f"{device}: {peer} cannot be promoted any more ({membership}), I/O goes on",
                 priority=journal.NOTICE,
@@ -133,6 +135,11 @@ def _note_dropped_connection(device: str, peer: str) -> None:
         from sanctl.agents.connections import reconnect_dropped  # noqa: PLC0415
 
         reconnect_dropped.write_note(device, peer)
+
+
+def _start_flushes(device: str) -> None:
+    with contextlib.suppress(Exception):  # as in main; the next monitor starts them
+        flush_unit.start_unless_stable(_RUNNER, device)
 
 
 def _leave_unmarked(device: str, peer: str) -> int:

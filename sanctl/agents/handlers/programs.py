@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The table from program name in /usr/lib/sanctl (fence-peer, resync, ...) to the module it runs.
 
-One file, resource-agents/handler, is installed under all of these names and calls `main` here, so
-that modules can move from one release to the next while that file stays. A module is imported only
+resource-agents/direct/program calls `main` here, and so does sanctl-actions.service for those names
+whose file is resource-agents/client: modules can move from one release to the next while those
+files stay. A module is imported only
 by its own program: fence-peer runs while I/O is frozen. The other two programs there, resync-target
 and unfence-peer, are shell, because DRBD and every write of a host wait for them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 
 MODULES = {
+    "actions": "sanctl.agents.service.server",
     "before-resync-source": "sanctl.agents.handlers.before_resync_source",
     # Started by the shell program unfence-peer.
     "clear-marks": "sanctl.agents.handlers.unfence_peer",
+    "flush-only-replicas": "sanctl.agents.cache.only_replica_flush",
     "fence-peer": "sanctl.agents.handlers.fence_peer",
     "pool-cache": "sanctl.agents.handlers.pool_cache",
     "resync": "sanctl.agents.sync.scheduler",
@@ -23,11 +27,18 @@ MODULES = {
     # The name of stop-remaining in releases before 0.1.0: until systemd has read the unit again.
     "put-down": "sanctl.agents.handlers.stop_remaining",
 }
+#: DRBD waits for these, and calls them once; they need little memory, and not for long.
+_NEEDED = frozenset({"before-resync-source", "fence-peer"})
+_OOM_SCORE = "/proc/self/oom_score_adj"
 
 
 def main(argv: list[str]) -> int:
     """Run the module of the program's name, argv[0], and return its exit status."""
     program = os.path.basename(argv[0])
+    if program in _NEEDED:
+        # The kernel's out-of-memory killer takes neither this process nor what it starts.
+        with contextlib.suppress(OSError), open(_OOM_SCORE, "w", encoding="ascii") as file:
+            file.write("-1000")
     try:
         return int(importlib.import_module(MODULES[program]).main())
     except Exception as error:

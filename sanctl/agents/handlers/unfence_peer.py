@@ -17,11 +17,11 @@ def main() -> int:
     """Clear the marks of the peers that are in sync with this replica; return the exit status."""
     device = drbd_environment.resource()
     peers = drbd_environment.peer().split()
-    # It also publishes the new state, which the next monitor would publish only later.
-    unit.start(_RUNNER)
     try:
+        # It also publishes the new state, which the next monitor would publish only later.
+        unit.start(_RUNNER)
         outdate.clear_marks(_RUNNER, device, peers)
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         journal.write(
             f"{device}: a peer is still marked as outdated: {error}; the monitor tries again",
             priority=journal.WARNING,

@@ -9,6 +9,7 @@ runs. The state files are on tmpfs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from sanctl.system import state_files
@@ -33,7 +34,8 @@ def attrd_pid() -> str:
         return last_pid
     for entry in os.listdir(_PROC):
         if entry.isdigit() and _is_daemon(entry):
-            file.write(entry)
+            with contextlib.suppress(OSError):
+                file.write(entry)
             return entry
     return ""
 
@@ -70,8 +72,14 @@ def must_be_in_cib(cached: StateFile, pid: str) -> bool:
 
 
 def record(cached: StateFile, pid: str, text: str) -> None:
-    """Write down what was published to the daemon with this pid."""
-    cached.write(f"{pid} {text}")
+    """Write down what was published to the daemon with this pid.
+
+    Where there is no room for it no record is left, so that the next monitor publishes again.
+    """
+    try:
+        cached.write(f"{pid} {text}")
+    except OSError:
+        cached.remove()
 
 
 def published_fields(cached: StateFile) -> list[str]:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.agents.fencing.outdate import clear_marks
-from sanctl.agents.promotion import first_activation
+from sanctl.agents.fencing.outdate import clear_marks, mark_without_disk
+from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
@@ -18,6 +18,7 @@ from sanctl.drivers import lio, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.resync_record import ResyncRecord
+from sanctl.plan.failover.fence_rules import may_mark_without_disk
 from sanctl.plan.failover.promotion import are_all_blank, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
@@ -76,9 +77,23 @@ def publish(
             (sanctl/agents/recovery/heal.py).
     """
     try:
+        # Each time, and first: pacemaker-attrd may be away when the CIB is not.
+        _mark_peers_without_disk(runner, device, state)
+    except (SanctlError, OSError) as error:
+        log_publish_failure(device.name, error)
+    try:
         _publish(runner, device, state, no_contact_fields)
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
+
+
+def _mark_peers_without_disk(runner: Runner, device: Device, state: ResourceState | None) -> None:
+    if state is None or not state.is_primary:
+        return
+    others = sorted(set(device.nodes) - {os.uname().nodename})
+    without_disk = [node for node in others if may_mark_without_disk(state.with_only_peer(node))]
+    if without_disk:
+        mark_without_disk(runner, device.name, without_disk)
 
 
 def log_publish_failure(name: str, error: SanctlError | OSError) -> None:
@@ -115,6 +130,8 @@ def _publish(
 ) -> None:
     if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
+    if state is not None:
+        compared_data.record(state)
     score = promotion_score(
         state,
         is_new=state is not None
@@ -129,7 +146,10 @@ def _publish(
     if (
         score is not None
         and state is not None
-        and not quorum_overlap.may_try_promotion(runner, state, others)
+        and not (
+            quorum_overlap.may_try_promotion(runner, state, others)
+            and compared_data.is_candidate(runner, state, device.minor)
+        )
     ):
         score = None
     access = access_list_digest(lio.initiators(device.name))
@@ -160,6 +180,6 @@ def _publish(
 def withdraw(runner: Runner, device: Device) -> None:
     """Delete this replica's attributes: the node is no candidate for promotion any more."""
     attrd_cache.of_device(device.name).remove()
-    with contextlib.suppress(SanctlError):
+    with contextlib.suppress(SanctlError, OSError):
         node_attributes.delete_promotion_score(runner, device.name)
         node_attributes.delete(runner, f"sanctl-{device.name}")

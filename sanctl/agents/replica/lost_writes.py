@@ -26,7 +26,7 @@ _SHUTDOWN = "shut-down"
 def data_file(name: str) -> str | None:
     """Return the path of a device's attached data file; DRBD's handlers know only its name."""
     wanted = re.compile(rf"/{re.escape(name)}\.[0-9a-f]{{32}}\{_SUFFIX}")
-    return next((path for path in loop.backing_files() if wanted.search(path)), None)
+    return loop.find_file(wanted)
 
 
 def marker_path(path: str) -> str:

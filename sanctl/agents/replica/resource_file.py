@@ -19,6 +19,7 @@ from sanctl.drivers import (
     pool_files,
 )
 from sanctl.errors import CommandError, Problem
+from sanctl.plan.drbd import connection_limit
 from sanctl.system.files import exists, read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
@@ -190,6 +191,17 @@ def clear_disk(name: str) -> None:
         write_atomically(path_of(name), gone, mode=0o600)
 
 
+def let_disk_go(name: str) -> None:
+    """As `clear_disk`, for a replica that is being stopped; without room the file is removed.
+
+    The stop removes it anyway, a moment later. One that failed would have the node fenced.
+    """
+    try:
+        clear_disk(name)
+    except OSError:
+        remove(name)
+
+
 def _needs_disk_flushes(name: str, files: pool_files.DeviceFiles) -> bool:
     if has_disk_flushes(name):
         return True
@@ -264,10 +276,30 @@ def bring_up(
         _refuse_claimed(f"{files.metadata}.new")
         drbdadm.create_metadata(runner, device.name, kernel_generation=drbdsetup.generation())
         pool_files.rename(f"{files.metadata}.new", files.metadata)
-    if stays_disconnected:
-        drbdadm.attach(runner, device.name, device.minor)
-    else:
+    bitmaps_for = _peers_of_four(device)
+    if stays_disconnected or bitmaps_for:
+        drbdadm.attach(runner, device.name, device.minor, bitmaps_for=bitmaps_for)
+    if not stays_disconnected:
         apply(runner, device)
+
+
+def _peers_of_four(device: Device) -> dict[str, int]:
+    """Return the peers, with DRBD's node ids, of a replica that may connect to one of them alone.
+
+    DRBD 9 writes the end of a resync into the bitmaps that it has. What it keeps of a peer without
+    one says afterwards that this replica lacks nothing and the peer everything; once connected, the
+    new replica would resync good ones (9.3.3, seen, docs/adr/0039).
+    """
+    if not connection_limit.is_limit_needed(device.nodes) or drbdsetup.generation() < 9:
+        return {}
+    from sanctl.render.drbd import drbd_node_id  # noqa: PLC0415 - monitors do not pay for it
+
+    here = os.uname().nodename
+    return {
+        str(node.name): drbd_node_id(node.id)
+        for node in parts.load_topology().storage_nodes
+        if str(node.name) in device.nodes and str(node.name) != here
+    }
 
 
 def _refuse_claimed(path: str) -> None:

@@ -79,6 +79,7 @@ class _SyncProgressTracker:
 
     def __init__(self, left_kib: int, now: float) -> None:
         self.samples = [(now, left_kib)]
+        self.most_left_kib = left_kib
         self.advanced_at = now
         self.may_run = False
         self.began_s = int(time.time())
@@ -86,6 +87,7 @@ class _SyncProgressTracker:
     def add(self, left_kib: int, now: float) -> None:
         if left_kib < self.samples[-1][1]:
             self.advanced_at = now
+        self.most_left_kib = max(self.most_left_kib, left_kib)
         self.samples.append((now, left_kib))
         while self.samples[0][0] < now - _RATE_OVER_S:
             self.samples.pop(0)
@@ -99,7 +101,20 @@ class _SyncProgressTracker:
 
 
 def _syncing_peer(state: ResourceState) -> PeerState | None:
-    return next((p for p in state.peers if p.is_sync_source or p.is_verifying), None)
+    """Return the peer of a resync or verify, one that runs before one that is paused."""
+    found = [peer for peer in state.peers if peer.is_sync_source or peer.is_verifying]
+    return min(found, key=lambda peer: peer.replication == "PausedSyncT", default=None)
+
+
+def _total_kib(
+    seen: SyncProgress | None, tracker: _SyncProgressTracker, latest: ResyncRecord | None
+) -> int:
+    """Return what was to be sent or compared at first; DRBD 9 does not say."""
+    if seen is not None:
+        return seen.total_kib
+    if latest is not None and latest.stage == RUNNING:
+        return max(tracker.most_left_kib, latest.changed_kib)
+    return tracker.most_left_kib
 
 
 def _received_kib(state: ResourceState) -> int:
@@ -226,7 +241,7 @@ class ResyncScheduler:
             kind="verify" if latest is None else latest.kind,
             waits="",
             left_kib=left,
-            total_kib=seen.total_kib if seen else max(left, tracker.samples[0][1]),
+            total_kib=_total_kib(seen, tracker, latest),
             rate_kib_s=tracker.rate_kib_s(),
             began_s=tracker.began_s if latest is None else latest.began_s,
         )
@@ -235,15 +250,21 @@ class ResyncScheduler:
         self, device: Device, state: ResourceState, waits: str, now: float
     ) -> None:
         """Pause or resume a resync, where it is not so already."""
-        is_paused = any("user" in peer.resync_suspended for peer in state.peers)
         tracker = self._trackers.get(device.name)
         if tracker is not None:
             if not tracker.may_run and not waits:
                 tracker.advanced_at = now
             tracker.may_run = not waits
-        if is_paused == bool(waits) or drbdsetup.generation() >= 9:
+        is_paused = any("user" in peer.resync_suspended for peer in state.peers)
+        if drbdsetup.generation() >= 9:
+            for peer in plan.peers_to_pause_or_resume(state, is_to_wait=bool(waits)):
+                drbdsetup.set_resync_with_paused(
+                    self._runner, device.name, peer, is_paused=bool(waits)
+                )
+        elif is_paused != bool(waits):
+            drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
+        if is_paused == bool(waits):
             return
-        drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=bool(waits))
         _log(device.name, f"the resync waits {waits}" if waits else "the resync may run")
 
     def _record(
@@ -279,12 +300,18 @@ class ResyncScheduler:
     def _begin(
         self, device: Device, state: ResourceState, progress_by_minor: dict[int, SyncProgress]
     ) -> None:
-        left = max(peer.out_of_sync_kib or 0 for peer in state.peers if peer.is_sync_source)
+        source = _syncing_peer(state)
+        left = 0 if source is None else source.out_of_sync_kib or 0
         seen = progress_by_minor.get(device.minor)
         changed = max(left, seen.total_kib) if seen else left
         size_kib = state.size_kib or device.size_bytes // 1024
-        kind, why = plan.choose_resync_kind(sync_policy.policy_of(device), changed, size_kib)
-        must_widen = kind == FULL and changed < size_kib and drbdsetup.generation() < 9
+        kind, why = plan.choose_resync_kind(
+            sync_policy.policy_of(device),
+            changed,
+            size_kib,
+            can_widen=drbdsetup.generation() < 9,
+        )
+        must_widen = kind == FULL and changed < size_kib
         # What was received before the first poll is part of the resync.
         received = _received_kib(state)
         self._counter(device.name).begin(max(0, received - (changed - left)), received)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, TextIO
 
 import click
 
@@ -22,7 +24,12 @@ from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_polic
 from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.help_sections import SectionedGroup
-from sanctl.cli.options import output_option, timeout_option, yes_option
+from sanctl.cli.options import (
+    ask_before_one_replica,
+    output_option,
+    timeout_option,
+    yes_option,
+)
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.device import (
     DEVICE_COLUMNS,
@@ -36,10 +43,11 @@ from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.drbd import PORT_BASE
 from sanctl.model.names import ByteSize, DeviceName, NodeName
 from sanctl.model.topology import Topology
 from sanctl.ops.device_complete import complete_devices
-from sanctl.ops.device_create import create_device
+from sanctl.ops.device_create import create_devices
 from sanctl.ops.device_delete import delete_device
 from sanctl.ops.device_move import move_device
 from sanctl.ops.device_resize import resize_device
@@ -73,8 +81,15 @@ device.add_command(verify)
 device.add_command(cache)
 
 
-@device.command(short_help="Create a device and wait until it is served.")
-@click.argument("name")
+@device.command(short_help="Create devices and wait until they are served.")
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option(
+    "--names-from",
+    "names_file",
+    type=click.File(encoding="utf-8", errors="replace"),
+    metavar="FILE",
+    help="Create the devices named in this file, too, one in each line; - is standard input.",
+)
 @click.option(
     "--size",
     required=True,
@@ -121,11 +136,13 @@ device.add_command(cache)
 )
 @DIRTY_LIMIT_OPTION
 @READ_CACHE_OPTION
+@yes_option
 @timeout_option(180)
 @output_option
 def create(
     *,
-    name: str,
+    names: tuple[str, ...],
+    names_file: TextIO | None,
     size: str,
     replicas: str,
     pool: str | None,
@@ -135,14 +152,25 @@ def create(
     cache_mode: str,
     dirty_limit: str | None,
     read_cache: str | None,
+    yes: bool,
     timeout_s: float,
     output: str,
     **policy: Any,
 ) -> None:
-    """Create a device and wait until it is served and its replicas are in sync."""
+    """Create devices and wait until they are served and their replicas are in sync.
+
+    Several devices are created by one change of the cluster, all of them or none, and all get the
+    same options.
+
+    Before devices of one replica the command says what that means; on a terminal it asks.
+    """
     env = environment()
-    request = DeviceArguments(
-        name=name,
+    if names_file is not None:
+        names += tuple(_names_in(names_file))
+    if not names:
+        raise click.UsageError("Missing argument 'NAME...'.")
+    common = DeviceArguments(
+        name="",
         size=size,
         replicas=replicas,
         pool=pool,
@@ -153,29 +181,50 @@ def create(
         cache=parse_cache_change(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
     )
     topology = env.topology()
+    is_one = len(names) == 1 and names_file is None
+    if replicas.strip() == "1":
+        ask_before_one_replica(", ".join(names), common.cache.mode, yes=yes)
     with (
-        env.logged("create", device=name, command_line=f"device create {name}"),
+        env.logged(
+            "create",
+            device=names[0] if is_one else "",
+            command_line=f"device create {' '.join(names)}",
+        ),
         env.session() as session,
     ):
-        outcome = create_device(
+        outcomes = create_devices(
             session,
             topology,
-            request,
+            [replace(common, name=name) for name in names],
             new_uuid=env.new_uuid,
             drbd_version=env.drbd_version(),
+            ipc_buffer_bytes=env.ipc_buffer_bytes(),
             timeout_s=timeout_s,
         )
 
     def text() -> None:
-        made = outcome.device
-        active = outcome.cluster.active_node(made.name)
-        print(f"device {made.name}: {made.size}, served by {active}, {outcome.duration_s:.1f} s")
-        note = single_replica_text(made)
-        if note is not None:
-            print(f"cache policy {cache_policy_text(made.cache)}: {note}")
-        _print_access(made, topology)
+        for outcome in outcomes:
+            made = outcome.device
+            active = outcome.cluster.active_node(made.name)
+            took = f", {outcome.duration_s:.1f} s" if is_one else ""
+            print(f"device {made.name}: {made.size}, served by {active}{took}")
+            note = single_replica_text(made)
+            if note is not None:
+                print(f"cache policy {cache_policy_text(made.cache)}: {note}")
+            _print_access(made, topology)
+        if not is_one:
+            print(f"{len(outcomes)} devices, {outcomes[0].duration_s:.1f} s")
 
-    finish(output, data=device_data(outcome.cluster, outcome.device, topology), text=text)
+    data = [device_data(each.cluster, each.device, topology) for each in outcomes]
+    finish(output, data=data[0] if is_one else data, text=text)
+
+
+def _names_in(file: TextIO) -> Iterator[str]:
+    """Yield the names in a file: one in each line; empty lines and what follows a # are skipped."""
+    for line in file:
+        name = line.partition("#")[0].strip()
+        if name:
+            yield name
 
 
 def _print_access(made: DeviceSpec, topology: Topology) -> None:
@@ -238,7 +287,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
         ("sync", sync_policy_text(found.sync)),
-        ("drbd", f"minor {found.minor}, port {7800 + found.minor}"),
+        ("drbd", f"minor {found.minor}, port {PORT_BASE + found.minor}"),
         ("uuid", found.uuid),
     ]
     if left is not None:

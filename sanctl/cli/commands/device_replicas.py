@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.options import accept_option, output_option, timeout_option
+from sanctl.cli.options import (
+    accept_option,
+    ask_before_one_replica,
+    output_option,
+    timeout_option,
+    yes_option,
+)
 from sanctl.cli.output import finish
 from sanctl.cli.views.replica_change import print_replica_change, replica_change_data
 from sanctl.model.names import DeviceName
@@ -30,6 +36,7 @@ WAIT_S = 86400
 @click.option("--add", multiple=True, metavar="NODE", help="A node that is to get a replica.")
 @click.option("--drop", multiple=True, metavar="NODE", help="A node whose replica is to go.")
 @accept_option
+@yes_option
 @timeout_option(WAIT_S)
 @output_option
 def replicas(
@@ -39,6 +46,7 @@ def replicas(
     add: tuple[str, ...],
     drop: tuple[str, ...],
     accepted: tuple[str, ...],
+    yes: bool,
     timeout_s: float,
     output: str,
 ) -> None:
@@ -47,7 +55,7 @@ def replicas(
     Nodes that are not named are chosen as for a new device. The command waits until every replica
     is in sync. Run again after an interruption, it goes on; 'sanctl device show' says what is
     unfinished and how to take it back. The last replica that is known to be up to date is never
-    dropped.
+    dropped. Before a change to one replica the command says what that means; on a terminal it asks.
     """
     env = environment()
     wanted = DeviceName.parse(name)
@@ -59,6 +67,12 @@ def replicas(
         for node in nodes
     )
     command_line = f"device replicas {name} {count}{options}"
+    if request.replicas == 1:
+        with env.session() as session:
+            found = session.observe().cib.device(wanted)
+        # One that has one replica is asked for nothing new; one that is not there is refused below.
+        if found is not None and max(found.replicas, len(found.nodes)) > 1:
+            ask_before_one_replica(name, found.cache.mode, yes=yes)
     with env.session() as session, env.logged("replicas", device=name, command_line=command_line):
         outcome = change_replicas(
             session,

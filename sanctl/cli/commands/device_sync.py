@@ -22,7 +22,8 @@ _OPTIONS = (
         "--full-above",
         "full-above",
         "PERCENT",
-        "Resync the whole device, in sequence, if more than this is out of sync; never: do not.",
+        "Resync the whole device, in sequence, if more than this is out of sync; never: do not."
+        " DRBD 8.4 only.",
     ),
     (
         "--csums",
@@ -88,7 +89,13 @@ def sync(name: str, timeout_s: float, output: str, **options: Any) -> None:
         if values:
             given = " ".join(f"{key}={value}" for key, value in values.items())
             with env.logged("sync", device=name, command_line=f"device sync {name} {given}"):
-                outcome = change_sync_policy(session, wanted, values, timeout_s=timeout_s)
+                outcome = change_sync_policy(
+                    session,
+                    wanted,
+                    values,
+                    drbd_version=env.drbd_version(),
+                    timeout_s=timeout_s,
+                )
             device, changed = outcome.device, outcome.changed
         else:
             device, changed = existing_device(session.observe(), wanted), False

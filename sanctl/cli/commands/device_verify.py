@@ -49,7 +49,11 @@ def verify(name: str, repair: bool, schedule: str | None, timeout_s: float, outp
         command_line = f"device verify {name} --schedule {schedule}"
         with env.session() as session, env.logged("verify", device=name, command_line=command_line):
             changed = change_sync_policy(
-                session, wanted, {"verify": schedule}, timeout_s=min(timeout_s, 60)
+                session,
+                wanted,
+                {"verify": schedule},
+                drbd_version=env.drbd_version(),
+                timeout_s=min(timeout_s, 60),
             )
         finish(
             output,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import click
 
+from sanctl.cli.commands.node_remove import remove
 from sanctl.cli.commands.node_replace import replace
 from sanctl.cli.environment import environment
 from sanctl.cli.help_sections import SectionedGroup
@@ -25,12 +26,14 @@ from sanctl.ops.node_standby import bring_online, put_in_standby
         "See": ("list",),
         "Maintenance": ("standby", "online", "drain", "undrain"),
         "Failures": ("fence", "replace"),
+        "Leaving": ("remove",),
     },
 )
 def node() -> None:
     """Nodes: take them out of service and back, test fencing, replace one."""
 
 
+node.add_command(remove)
 node.add_command(replace)
 
 

@@ -25,7 +25,15 @@ from sanctl.cli.documents.device import (
 from sanctl.cli.documents.device_heal import HealCase, Healed
 from sanctl.cli.documents.doctor import Examination
 from sanctl.cli.documents.explain import Meaning
-from sanctl.cli.documents.node import Drained, Fenced, FenceTest, Node, NodeChanged, Replaced
+from sanctl.cli.documents.node import (
+    Drained,
+    Fenced,
+    FenceTest,
+    Node,
+    NodeChanged,
+    NodeRemoved,
+    Replaced,
+)
 from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
@@ -38,7 +46,7 @@ DOCUMENTS: Mapping[str, object] = {
     "cluster strategy show": StrategyShown,
     "device cache": CacheSet,
     "device complete": Completed,
-    "device create": Device,
+    "device create": Device | list[Device],
     "device delete": Deleted,
     "device heal": HealCase | Healed,
     "device list": list[Device],
@@ -56,6 +64,7 @@ DOCUMENTS: Mapping[str, object] = {
     "node list": list[Node],
     "node online": NodeChanged,
     "node replace": Replaced,
+    "node remove": NodeRemoved,
     "node standby": NodeChanged,
     "pool cache": PoolModeSet,
     "pool list": list[PoolOnNode],

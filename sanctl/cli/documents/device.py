@@ -53,6 +53,7 @@ class Replica(TypedDict):
     node_state: Annotated[str, "that node's state, as in `Node`"]
     role: Annotated[str | None, "`Promoted` (the node serves), `Unpromoted` or `Stopped`"]
     disk: Annotated[str | None, "DRBD's disk state; `UpToDate` is the good one"]
+    marked: Annotated[bool, "the cluster has marked it as outdated, and it may not serve"]
     connection: Annotated[str | None, "DRBD's connection to the peer; `Connected` is the good one"]
     replication: Annotated[str | None, "`Established`, or the state of a resync"]
     peer_disk: Annotated[str | None, "the peer's disk state, as this node sees it"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Declares the JSON fields of a node, and of `sanctl node standby`, `drain`, `fence`, `replace`."""
+"""Declares the JSON fields of a node, and of `sanctl node standby`, `fence`, `remove`, ..."""
 
 from __future__ import annotations
 
@@ -41,6 +41,13 @@ class NodeChanged(TypedDict):
 
     name: Annotated[str, "its name"]
     changed: Annotated[bool, "false: the node was in that state already"]
+
+
+class NodeRemoved(TypedDict):
+    """A node after `remove`."""
+
+    name: Annotated[str, "the node"]
+    changed: Annotated[bool, "false: nothing of it was left in the cluster"]
 
 
 class Served(TypedDict):

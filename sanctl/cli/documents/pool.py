@@ -34,7 +34,8 @@ class Pool(TypedDict):
     total: Annotated[int | None, "bytes of its filesystem; null: not usable, or not reported"]
     free: Annotated[int | None, "bytes free in its filesystem"]
     room: Annotated[
-        int | None, "bytes left for new devices: free less what devices may still write"
+        int | None,
+        "bytes left for new devices: free less a reserve and what devices may still write",
     ]
     error: Annotated[str | None, "why it is not usable; null: it is, or has not reported"]
     cache: Annotated[PoolCache | None, "its flash cache; null: it has none"]

@@ -33,7 +33,10 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
         return "down"
     if Severity.WARNING in severities:
         return "degraded"
-    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
+    in_sync = all(
+        cluster.is_in_sync(device, node) and not cluster.is_marked(device, node)
+        for node in device.nodes
+    )
     return "ok" if in_sync else "degraded"
 
 
@@ -79,6 +82,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> devic
         "node_state": state.value,
         "role": cluster.mon.role(device.name, node).value if known else None,
         "disk": replica.disk,
+        "marked": cluster.is_marked(device, node),
         "connection": replica.connection,
         "replication": replica.replication,
         "peer_disk": replica.peer_disk,
@@ -106,7 +110,7 @@ def replica_text(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     """Return a replica's condition in a few words."""
     if cluster.mon.state(node) not in MEMBER_STATES:
         return UNKNOWN
-    return cluster.replica(device.name, node).brief()
+    return cluster.replica_brief(device, node)
 
 
 DEVICE_COLUMNS = ("DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS")

@@ -22,6 +22,9 @@ from sanctl.lab.measure import cpu_cost
 from sanctl.lab.measure.cpu_cost import Cost, Program
 
 _OURS = "/usr/lib/ocf/resource.d/sanctl/device"
+# What the agent becomes where the service does not answer.
+_DIRECT = "/usr/lib/sanctl/program"
+_SERVICE = "sanctl-actions.service"
 _STOCK = "/usr/lib/ocf/resource.d/linbit/drbd"
 # The stock agent sets a promotion score: for a resource of this name, which the cluster lacks.
 _STOCK_INSTANCE = "sanctl-bench"
@@ -34,6 +37,7 @@ PAIRS = {
     "monitor": ("ocf:sanctl:device monitor", "ocf:linbit:drbd monitor"),
     "status": ("sanctl status", "crm_mon -1"),
 }
+WITHOUT_SERVICE = "ocf:sanctl:device monitor, without its service"
 
 
 @click.group(no_args_is_help=False)
@@ -157,14 +161,16 @@ def _programs(device: str, parameters: Mapping[str, str]) -> dict[str, Program]:
         "OCF_RESKEY_CRM_meta_notify": "true",
         "__OCF_ACTION": "monitor",
     }
+    ours = (
+        common
+        | {"OCF_RESOURCE_INSTANCE": device, "OCF_RESOURCE_TYPE": "device"}
+        | {f"OCF_RESKEY_{key}": value for key, value in parameters.items()}
+    )
     return {
         PAIRS["monitor"][0]: Program(
-            argv=(_OURS, "monitor"),
-            env=common
-            | {"OCF_RESOURCE_INSTANCE": device, "OCF_RESOURCE_TYPE": "device"}
-            | {f"OCF_RESKEY_{key}": value for key, value in parameters.items()},
-            ok=_HEALTHY,
+            argv=(_OURS, "monitor"), env=ours, ok=_HEALTHY, service=_SERVICE
         ),
+        WITHOUT_SERVICE: Program(argv=(_DIRECT, _OURS, "monitor"), env=ours, ok=_HEALTHY),
         PAIRS["monitor"][1]: Program(
             argv=(_STOCK, "monitor"),
             env=common

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from sanctl.cli.options import SECONDS
 from sanctl.errors import ExitStatus, SanctlError
 from sanctl.lab.chaos import ledgers, report
 from sanctl.lab.chaos.fault import Fault, describe
@@ -145,7 +146,7 @@ def run(
 @click.option("--name", default=_NAME, show_default=True, help="The lab; created if there is none.")
 @click.option("--only", type=parse_fault_numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these partitions of the table.")  # fmt: skip
-@click.option("--hold", type=float, default=15.0, show_default=True, metavar="SECONDS",
+@click.option("--hold", type=SECONDS, default=15.0, show_default=True, metavar="SECONDS",
               help="How long each partition lasts.")  # fmt: skip
 @click.option("--report", "folder", type=click.Path(path_type=Path), default="chaos-matrix",
               show_default=True, help="Folder for the table and the rest.")  # fmt: skip

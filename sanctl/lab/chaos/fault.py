@@ -103,6 +103,23 @@ class FilesystemFull:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolsFull:
+    """The pools of several nodes have no free block while hosts write to new places.
+
+    Attributes:
+        nodes: the nodes.
+        hosts: the initiators that write.
+        at_mib: the place on each device that the hosts write to, away from the ledgers' blocks.
+        hold_s: how long nothing is freed.
+    """
+
+    nodes: tuple[str, ...]
+    hosts: tuple[str, ...]
+    at_mib: int = 64
+    hold_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockJump:
     """A node's clock is set wrong."""
 
@@ -156,6 +173,7 @@ Fault = (
     | DaemonKilled
     | BadDisk
     | FilesystemFull
+    | PoolsFull
     | ClockJump
     | AgentKilled
     | CutDuringMove
@@ -184,6 +202,8 @@ def describe(fault: Fault) -> str:
             return f"disk of {node}: {does}"
         case FilesystemFull(node=node, place=place):
             return f"{place} full on {node}"
+        case PoolsFull(nodes=nodes, at_mib=at_mib):
+            return f"pools full on {_and(nodes)} while hosts write at {at_mib} MiB"
         case ClockJump(node=node, seconds=seconds):
             return f"clock of {node} off by {seconds:+d} s"
         case AgentKilled(step=step):
@@ -215,7 +235,7 @@ def resolve(fault: Fault, names: Mapping[str, str]) -> Fault:
 def nodes_of(fault: Fault) -> tuple[str, ...]:
     """Return the nodes that a fault hits."""
     match fault:
-        case PowerCut(nodes=nodes):
+        case PowerCut(nodes=nodes) | PoolsFull(nodes=nodes):
             return nodes
         case PowerCutSeries(cuts=cuts, after_crash_of=""):
             return cuts

@@ -24,6 +24,7 @@ from sanctl.lab.chaos.fault import (
     FilesystemFull,
     OneWayLoss,
     Partition,
+    PoolsFull,
     PowerCut,
     PowerCutSeries,
     Reboot,
@@ -161,13 +162,12 @@ def daemon_kills(roles: NodesByRole) -> tuple[Fault, ...]:
 
 
 def storage_faults(roles: NodesByRole) -> tuple[Fault, ...]:
-    """Return every disk fault and full filesystem, on the standby and on the active node."""
-    del roles
+    """Return every disk fault and full filesystem, on the standby, the active node, and both."""
     found: list[Fault] = []
     for node in (STANDBY, ACTIVE):
         found += [BadDisk(node=node, does=does) for does in _DISKS]
         found += [FilesystemFull(node=node, place=place) for place in ("pool", "root")]
-    return tuple(found)
+    return (*found, PoolsFull(nodes=roles.storage, hosts=roles.hosts))
 
 
 def link_faults(roles: NodesByRole) -> tuple[Fault, ...]:
@@ -212,7 +212,6 @@ def faults_during_resync(roles: NodesByRole) -> tuple[Fault, ...]:
 
 def quick(roles: NodesByRole) -> tuple[Fault, ...]:
     """Return the shortest fault of every kind that costs neither a fencing nor a restart."""
-    del roles
     return (
         OneWayLoss(network="sync", source=ACTIVE, target=STANDBY, loss_pct=20, hold_s=5),
         SlowLink(network="iscsi", node=ACTIVE, delay_ms=30, hold_s=4),
@@ -220,6 +219,7 @@ def quick(roles: NodesByRole) -> tuple[Fault, ...]:
         DaemonKilled(node=STANDBY, daemon="pacemaker-attrd", hold_s=2),
         FilesystemFull(node=STANDBY, place="root", hold_s=4),
         BadDisk(node=STANDBY, does="slow", hold_s=4),
+        PoolsFull(nodes=roles.storage, hosts=roles.hosts, hold_s=4),
         Partition(networks=("sync",), side=(STANDBY,), hold_s=5),
     )
 
@@ -351,6 +351,13 @@ def _makers(roles: NodesByRole) -> Mapping[str, Callable[[random.Random], Fault]
             node=choose.choice(storage),
             place=choose.choice(("pool", "root")),
             hold_s=hold_s(choose, 5, 15),
+        ),
+        "pools-full": lambda choose: PoolsFull(
+            nodes=storage,
+            hosts=hosts,
+            # Beyond the ledgers' blocks, and not beyond the device (chaos/commands.py).
+            at_mib=choose.randint(16, 120),
+            hold_s=hold_s(choose, 5, 40),
         ),
         "clock-jump": lambda choose: ClockJump(
             node=choose.choice(cluster), seconds=choose.choice((-3600, -60, 60, 3600, 86400))

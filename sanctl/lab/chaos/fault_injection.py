@@ -22,6 +22,7 @@ from sanctl.lab.chaos.fault import (
     FilesystemFull,
     OneWayLoss,
     Partition,
+    PoolsFull,
     PowerCut,
     PowerCutSeries,
     Reboot,
@@ -40,6 +41,14 @@ _DAEMON_DEADLINE_S = 30.0
 _REBOOT_DEADLINE_S = 150.0
 _MOVE_DEADLINE_S = 180.0
 _DISK = 1
+
+# 64 KiB at a time, 4 MiB on each device that a ledger on this host writes to.
+_WRITE_TO_NEW_PLACES = """
+for device in $(pgrep -af 'ledger.*write' | sed -n 's/.*--device \\([^ ]*\\).*/\\1/p' | sort -u); do
+    setsid dd if=/dev/urandom of=$device bs=64k count=64 seek={at} oflag=direct conv=notrunc \\
+        </dev/null >/dev/null 2>&1 &
+done
+"""
 
 PrintLine = Callable[[str], None]
 
@@ -85,6 +94,8 @@ class FaultInjector:
                 node_faults.fill_filesystem(
                     lab, self.bed.node(node), node_faults.FilledFilesystem(place), runner
                 )
+            case PoolsFull():
+                self._fill_pools(fault)
             case ClockJump(node=node, seconds=seconds):
                 node_faults.jump_clock(lab, self.bed.node(node), seconds, runner)
             case AgentKilled(step=step):
@@ -129,6 +140,9 @@ class FaultInjector:
                 self._mend_disk(node)
             case FilesystemFull(node=node):
                 self._heal_when_up(node)
+            case PoolsFull(nodes=nodes):
+                for node in nodes:
+                    self._heal_when_up(node)
             case ClockJump(node=node):
                 self._heal_when_up(node)
             case AgentKilled():
@@ -148,6 +162,18 @@ class FaultInjector:
                 pass
             case _:
                 assert_never(fault)
+
+    def _fill_pools(self, fault: PoolsFull) -> None:
+        """Fill pools, then have each host write to the devices that have a ledger.
+
+        The hosts' writes are not waited for: they may be frozen until there is room again.
+        """
+        for node in fault.nodes:
+            node_faults.fill_filesystem(
+                self.lab, self.bed.node(node), node_faults.FilledFilesystem.POOL, self._runner
+            )
+        for host in fault.hosts:
+            self.bed.sh(host, _WRITE_TO_NEW_PLACES.format(at=fault.at_mib * 16), timeout_s=30)
 
     def _await_daemon(self, host: str, daemon: str) -> None:
         """Wait until a host's daemon runs again: sessions that are up would hide its absence."""

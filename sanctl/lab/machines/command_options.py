@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sanctl.cli.options import Number
 from sanctl.errors import Problem, Refused
 from sanctl.lab.machines import lab_state, spec
 from sanctl.lab.machines.spec import Network
@@ -16,6 +17,9 @@ from sanctl.lab.machines.spec import Network
 # The heartbeat network is `hb` in a node's interface names; both words are understood.
 CABLES = (*(network.value for network in Network), "heartbeat")
 Command = Callable[..., Any]
+
+PERCENT = Number(0, 100, "a percentage")
+DELAY_MS = Number(0, 60_000, "a delay in milliseconds")
 
 
 def name_option(command: Command) -> Command:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from sanctl.cli.options import SECONDS
 from sanctl.cli.output import finish
 from sanctl.errors import ExitStatus, Problem, Refused, UsageError
 from sanctl.lab.machines import (
@@ -29,6 +30,8 @@ from sanctl.lab.machines import (
 from sanctl.lab.machines import network as networks
 from sanctl.lab.machines.command_options import (
     CABLES,
+    DELAY_MS,
+    PERCENT,
     Command,
     name_option,
     network_named,
@@ -43,7 +46,7 @@ from sanctl.system.runner import LocalRunner
 
 def _post_delay_option(command: Command) -> Command:
     return click.option(
-        "--post-delay", type=float, metavar="SECONDS",
+        "--post-delay", type=SECONDS, metavar="SECONDS",
         help="How long a node's firmware takes before it boots.",
     )(command)  # fmt: skip
 
@@ -241,8 +244,12 @@ def power(name: str, node: str, action: str, post_delay: float | None, output: s
 @click.argument("node")
 @click.argument("cable", metavar="NETWORK", type=click.Choice(CABLES))
 @click.argument("action", type=click.Choice(["down", "up"]))
-@click.option("--delay", type=float, default=0.0, metavar="MS", help="Delay what the node sends.")
-@click.option("--loss", type=float, default=0.0, metavar="PCT", help="Lose some of what it sends.")
+@click.option(
+    "--delay", type=DELAY_MS, default=0.0, metavar="MS", help="Delay what the node sends."
+)
+@click.option(
+    "--loss", type=PERCENT, default=0.0, metavar="PCT", help="Lose some of what it sends."
+)
 def link(*, name: str, node: str, cable: str, action: str, delay: float, loss: float) -> None:
     """Pull a cable, put it back, or put it back worse than it was."""
     requirements.require_root()

@@ -7,7 +7,13 @@ import click
 
 from sanctl.errors import CommandError, Problem, UsageError
 from sanctl.lab.machines import network_cuts, node_faults, requirements
-from sanctl.lab.machines.command_options import CABLES, name_option, network_named, require_up
+from sanctl.lab.machines.command_options import (
+    CABLES,
+    PERCENT,
+    name_option,
+    network_named,
+    require_up,
+)
 from sanctl.lab.machines.network_cuts import Cut
 from sanctl.system.runner import LocalRunner
 
@@ -42,7 +48,7 @@ def partition(*, name: str, cable: str, sides: tuple[str, ...]) -> None:
 @click.argument("cable", metavar="NETWORK", type=click.Choice(CABLES))
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--loss", type=click.FloatRange(0, 100), default=100.0, show_default=True,
+@click.option("--loss", type=PERCENT, default=100.0, show_default=True,
               metavar="PCT", help="How much is lost; 0 undoes it.")  # fmt: skip
 def cut(*, name: str, cable: str, source: str, target: str, loss: float) -> None:
     """Lose what one node sends to another, in that direction only."""

@@ -49,10 +49,12 @@ done
 for each in $stuck; do echo "stuck $each"; done
 cib=$(cibadmin --query --local --scope configuration 2>/dev/null)
 echo "cib $(echo "$cib" | md5sum)"
-# Node attributes by which a fence-peer handler marked a replica as outdated.
+# Constraints (until 0.1.0: node attributes) by which a replica is marked as outdated.
 echo "$cib" | awk -F'"' '
     function value(key,  i) { for (i = 1; i < NF; i++) if ($i ~ " " key "=$") return $(i + 1) }
     /<node / { node = value("uname") }
+    value("id") ~ /^sanctl-outdated-[^.]*[.]/ {
+        name = substr(value("id"), 17); sub(/[.].*/, "", name); print "mark", name, value("node") }
     value("name") ~ /^sanctl-outdated-/ { print "mark", substr(value("name"), 17), node }'
 true
 """

@@ -67,6 +67,20 @@ def pending_write_back_text(cluster: Cluster, device: DeviceSpec) -> str | None:
     return f"not in effect yet{where}: it is once {until}"
 
 
+def one_replica_text(name: str, mode: CacheMode) -> str:
+    """Return what a device of one replica gives up, for whoever is about to ask for one."""
+    text = (
+        f"device {name} with one replica: hosts wait while its node is away, and its data is lost "
+        "with that node's disks"
+    )
+    if mode is CacheMode.WRITE_THROUGH:
+        return f"{text}."
+    return (
+        f"{text}. When that node loses power, what hosts have not flushed in the last moments may "
+        "be lost; with the cache policy write-through it is not."
+    )
+
+
 def single_replica_text(device: DeviceSpec) -> str | None:
     """Return that write-back is wanted of a device of one replica, where it cannot be."""
     if device.cache.mode is not CacheMode.WRITE_BACK or max(device.replicas, len(device.nodes)) > 1:

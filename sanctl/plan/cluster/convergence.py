@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sanctl.errors import Problem
@@ -42,17 +42,22 @@ def failures_since(
     )
 
 
-def creation_progress(cluster: Cluster, name: DeviceName) -> Progress:
-    """A new device is done when all replicas are in sync and exactly one node serves it."""
-    device = cluster.cib.device(name)
-    if device is None:
-        return Progress(is_done=False, seen="the device is not in the CIB")
-    active = cluster.mon.active_nodes(name)
-    in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
-    return Progress(
-        is_done=in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes},
-        seen=replicas_text(cluster, device),
-    )
+def creation_progress(cluster: Cluster, names: Sequence[DeviceName]) -> Progress:
+    """New devices are done when all replicas are in sync and one node serves each device."""
+    open_: list[str] = []
+    for name in names:
+        device = cluster.cib.device(name)
+        if device is None:
+            open_.append(f"device {name} is not in the CIB")
+            continue
+        active = cluster.mon.active_nodes(name)
+        in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
+        if not (in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes}):
+            text = replicas_text(cluster, device)
+            open_.append(f"{name}: {text}" if len(names) > 1 else text)
+    if len(names) > 1 and open_:
+        open_[:] = [f"{len(names) - len(open_)} of {len(names)} are; {open_[0]}"]
+    return Progress(is_done=not open_, seen="".join(open_) or "all are served and in sync")
 
 
 def move_progress(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:
@@ -195,7 +200,7 @@ def replicas_text(cluster: Cluster, device: DeviceSpec) -> str:
             words.append(f"{node}: {state.value}")
             continue
         role = cluster.mon.role(device.name, node)
-        words.append(f"{node}: {role.value}, {cluster.replica(device.name, node).brief()}")
+        words.append(f"{node}: {role.value}, {cluster.replica_brief(device, node)}")
     return "; ".join(words)
 
 

@@ -18,6 +18,7 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
+from sanctl.plan.drbd.version_limits import full_resync_problem
 
 MOVE_EXPIRES_AFTER_S = 600
 
@@ -60,7 +61,7 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
                     "SAN-POOL-012",
                     f"pool {device.pool} on {node} has room for {format_bytes(room)}, "
                     f"{format_bytes(more)} more are needed",
-                    "room is free space less what other devices may still write",
+                    "room is free space less what other devices may still write, and a reserve",
                 )
             )
     if problems:
@@ -121,7 +122,7 @@ def _set_initiators(device: DeviceSpec, initiators: set[Iqn]) -> Change:
 
 
 def plan_sync_policy(
-    cluster: Cluster, name: DeviceName, values: Mapping[str, str]
+    cluster: Cluster, name: DeviceName, values: Mapping[str, str], *, drbd_version: str | None
 ) -> tuple[Change, ...]:
     """Return the change that gives a device another sync policy; nothing when it has that.
 
@@ -129,13 +130,18 @@ def plan_sync_policy(
         cluster: as observed.
         name: the device.
         values: the settings that are to change, by their names.
+        drbd_version: of the loaded DRBD, None where none is.
 
     Raises:
         UsageError: a value is malformed.
-        Refused: Pacemaker would not carry the change out.
+        Refused: DRBD cannot do it, or Pacemaker would not carry the change out.
     """
     device = existing_device(cluster, name)
     policy = device.sync.changed(values)
+    asked = policy.full_above_percent if "full-above" in values else None
+    lacking = full_resync_problem(asked, drbd_version)
+    if lacking is not None:
+        raise Refused(lacking)
     refuse_unless_changeable(cluster, device)
     if policy == device.sync:
         return ()

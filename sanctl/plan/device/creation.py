@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether a device can be created as requested (all problems), and its CIB change."""
+"""Rules: whether devices can be created as requested (all problems), and their CIB change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from sanctl.errors import Problem, UsageError
+from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
-from sanctl.model.cib_change import AddDevice, Change
 from sanctl.model.cluster import Cluster, clone_id
 from sanctl.model.device import (
-    MINOR_FIRST,
-    MINOR_LAST,
+    MINORS,
     REPLICAS_RANGE,
     DeviceSpec,
 )
@@ -32,7 +30,8 @@ from sanctl.plan.device.placement import (
     place_device,
     placement_candidates,
 )
-from sanctl.plan.drbd.version_limits import drbd_version_problem
+from sanctl.plan.device.reserved_names import reserved_name_problem
+from sanctl.plan.drbd.version_limits import drbd_version_problem, full_resync_problem
 from sanctl.render.device_elements import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
@@ -87,6 +86,8 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
     """Parse the arguments of `device create`; malformed ones are collected, not raised."""
     reader = _Reader()
     name = reader.read(DeviceName.parse, arguments.name)
+    reserved = reserved_name_problem(name) if name is not None else None
+    reader.problems += [reserved] if reserved is not None else []
     size = reader.read(ByteSize.parse, arguments.size)
     replicas = reader.read(parse_replica_count, arguments.replicas)
     pool = reader.read(PoolName.parse, arguments.pool) if arguments.pool is not None else None
@@ -149,7 +150,8 @@ def parse_replica_count(text: str) -> int:
     Raises:
         UsageError: it is no number, or no device can have so many.
     """
-    if not (text.isascii() and text.isdecimal()) or int(text) not in REPLICAS_RANGE:
+    # Compared as text: what has thousands of digits is no int (SAN-BUG-001).
+    if text not in map(str, REPLICAS_RANGE):
         raise UsageError(
             Problem(
                 "SAN-DEV-003",
@@ -170,6 +172,8 @@ def creation_problems(
     if request.replicas is not None:
         lacking = drbd_version_problem(request.replicas, drbd_version)
         problems += [lacking] if lacking is not None else []
+    unable = full_resync_problem(request.sync.full_above_percent, drbd_version)
+    problems += [unable] if unable is not None else []
     pool = _pool_of(request, topology, problems)
     named = tuple(dict.fromkeys((*request.nodes, *((request.prefer,) if request.prefer else ()))))
     sound = [node for node in named if is_storage_node(node, topology, problems)]
@@ -257,8 +261,8 @@ def _pool_of(
 
 def plan_creation(
     request: DeviceRequest, cluster: Cluster, topology: Topology, *, uuid: str
-) -> tuple[DeviceSpec, tuple[Change, ...]] | Problem:
-    """Return the device of a request without problems, and the change that creates it."""
+) -> DeviceSpec | Problem:
+    """Return the device of a request without problems."""
     assert request.name and request.size and request.replicas
     pool = request.pool or topology.pools[0].name
     members = topology.pool(pool)
@@ -275,9 +279,9 @@ def plan_creation(
         ],
     )
     nodes = place_device(candidates, replicas=request.replicas, pinned=pinned)
-    minor = free_minor(cluster, range(MINOR_FIRST, MINOR_LAST + 1))
+    minor = free_minor(cluster, MINORS)
     if minor is None:
-        return Problem("SAN-DEV-011", f"all {MINOR_LAST} minor numbers are in use")
+        return Problem("SAN-DEV-011", f"all {len(MINORS)} minor numbers are in use")
     device = DeviceSpec(
         name=request.name,
         uuid=uuid,
@@ -292,18 +296,75 @@ def plan_creation(
         is_new=True,
         cache=request.cache,
     )
-    elements = (device_element(device), *constraint_elements(device))
-    clash = sorted(
-        identifier
-        for element in elements
-        for part in element.iter()
-        if (identifier := part.get("id")) in cluster.cib.ids
-        if identifier is not None
-    )
+    clash = sorted(cluster.cib.ids.intersection(_identifiers(device)))
     if clash:
         return Problem(
             "SAN-DEV-009",
             f"something else in the CIB has the id {clash[0]}",
             "choose another name for the device",
         )
-    return device, (AddDevice(device=device),)
+    return device
+
+
+def plan_creations(
+    requests: Sequence[tuple[DeviceRequest, str]],
+    cluster: Cluster,
+    topology: Topology,
+    *,
+    drbd_version: str | None,
+) -> tuple[DeviceSpec, ...]:
+    """Return the devices of several requests, each placed beside those before it.
+
+    One change of the CIB creates all of them, or none.
+
+    Args:
+        requests: requests without malformed arguments, each with a new device's UUID.
+        cluster: as it is before the first of them.
+        topology: the cluster's nodes and pools.
+        drbd_version: the kernel's DRBD, None where that is not known.
+
+    Raises:
+        Refused: for one of them at least; every reason is listed, with the device's name where
+            several are requested.
+    """
+    problems: list[Problem] = []
+    devices: list[DeviceSpec] = []
+    for request, uuid in requests:
+        against = creation_problems(request, cluster, topology, drbd_version=drbd_version)
+        if not against:
+            planned = plan_creation(request, cluster, topology, uuid=uuid)
+            if isinstance(planned, DeviceSpec):
+                devices.append(planned)
+                cluster = _with_device(cluster, planned)
+                continue
+            against = (planned,)
+        for problem in against:
+            text = f"{request.name}: {problem.text}" if len(requests) > 1 else problem.text
+            problems.append(Problem(problem.code, text, problem.hint))
+    if problems:
+        raise Refused(*dict.fromkeys(problems))
+    return tuple(devices)
+
+
+def _with_device(cluster: Cluster, device: DeviceSpec) -> Cluster:
+    """Return the cluster with one device more, which no node serves yet."""
+    cib = cluster.cib
+    return replace(
+        cluster,
+        cib=replace(
+            cib,
+            devices=(*cib.devices, device),
+            ids=cib.ids.union(_identifiers(device)),
+        ),
+    )
+
+
+def _identifiers(device: DeviceSpec) -> tuple[str, ...]:
+    """Return the ids of a device's elements in the CIB."""
+    elements = (device_element(device), *constraint_elements(device))
+    return tuple(
+        identifier
+        for element in elements
+        for part in element.iter()
+        if (identifier := part.get("id")) is not None
+    )

@@ -81,7 +81,7 @@ def node_problems(
                 "SAN-POOL-012",
                 f"pool {pool} on {node} has room for {format_bytes(room)}, "
                 f"{format_bytes(needed)} are needed",
-                "room is free space less what other devices may still write",
+                "room is free space less what other devices may still write, and a reserve",
             ),
         )
     return ()

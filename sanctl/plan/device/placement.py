@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rules: ranks nodes for new replicas by site, rack, room and load; what room a pool has.
 
-Device files are sparse: a pool's free space shrinks only as hosts write. What counts is therefore
-what is free *and not promised*: what the devices on that pool may still write is subtracted from
-the free space. When the pool agent publishes how many bytes the device files hold (`allocated=`),
-that is exact. Otherwise everything used in the filesystem is taken to be device data, which leaves
-total minus promised, and never more than is free.
+Device files are made sparse, and their blocks are reserved afterwards. What counts is therefore
+what is free *and not promised*: what the devices on that pool may still come to occupy is
+subtracted from the free space, and so is a reserve that is promised to no device. When the pool
+agent publishes how many bytes the device files hold (`allocated=`), that is exact. Otherwise
+everything used in the filesystem is taken to be device data, which leaves total minus promised, and
+never more than is free.
 
 Replicas go to different sites first, to different racks of a site next, then to the node with most
 room, then to the node that serves fewest devices; the name breaks ties, so that the same cluster
@@ -14,11 +15,12 @@ always gives the same answer. A greedy choice is good enough: it uses as many si
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName, format_bytes
+from sanctl.model.pool_space import extent_map_bytes, reserve_bytes
 from sanctl.model.topology import Topology
 
 
@@ -43,11 +45,11 @@ class NodeVerdict:
 
 
 def metadata_bytes(size_bytes: int) -> int:
-    """Return a bound on what DRBD keeps beside a replica: bitmap, activity log, superblock.
+    """Return a bound on what a replica needs beside its data: DRBD's metadata, the extent map.
 
-    One bitmap bit per 4 KiB for each of up to four peers, and 4 MiB for the rest.
+    DRBD has one bitmap bit per 4 KiB for each of up to four peers, and 4 MiB hold the rest.
     """
-    return 4 * (size_bytes // (4096 * 8)) + (4 << 20)
+    return 4 * (size_bytes // (4096 * 8)) + (4 << 20) + extent_map_bytes(size_bytes)
 
 
 def promised_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int:
@@ -65,10 +67,24 @@ def room_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int | None:
     if usage is None or usage.error is not None:
         return None
     promised = promised_bytes(cluster, pool, node)
+    reserve = reserve_bytes(usage.total_bytes)
     if usage.allocated_bytes is not None:
         unwritten = max(0, promised - usage.allocated_bytes)
-        return max(0, usage.free_bytes - unwritten)
-    return max(0, min(usage.free_bytes, usage.total_bytes - promised))
+        return max(0, usage.free_bytes - unwritten - reserve)
+    return max(0, min(usage.free_bytes, usage.total_bytes - promised) - reserve)
+
+
+def missing_bytes(cluster: Cluster, pool: PoolName, node: NodeName) -> int:
+    """Return how much more the devices on a pool of a node may write than the pool has free."""
+    usage = cluster.pool(pool, node)
+    if usage is None or usage.allocated_bytes is None:
+        return 0
+    sizes = sum(
+        device.size.bytes
+        for device in cluster.cib.devices
+        if device.pool == pool and node in device.nodes
+    )
+    return max(0, sizes - usage.allocated_bytes - usage.free_bytes)
 
 
 def placement_candidates(
@@ -257,7 +273,7 @@ def _reason_against(
     return f"as good as {best.node}, later by name"
 
 
-def free_minor(cluster: Cluster, candidates: range) -> int | None:
+def free_minor(cluster: Cluster, candidates: Iterable[int]) -> int | None:
     """Return the lowest minor number whose id nothing in the CIB has."""
     taken = {device.minor for device in cluster.cib.devices}
     for minor in candidates:

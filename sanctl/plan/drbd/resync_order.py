@@ -57,23 +57,45 @@ def wait_reasons(candidates: Iterable[ResyncCandidate], hour: int) -> dict[str, 
     return result
 
 
-def choose_resync_kind(policy: SyncPolicy, changed_kib: int, size_kib: int) -> tuple[str, str]:
+def choose_resync_kind(
+    policy: SyncPolicy, changed_kib: int, size_kib: int, *, can_widen: bool
+) -> tuple[str, str]:
     """Return which kind of resync a device gets, FAST or FULL, and why, as text.
 
     Args:
         policy: the device's sync policy.
         changed_kib: what the bitmap marks as out of sync.
         size_kib: the device's size.
+        can_widen: whether all of a resync's target can be marked as out of sync; not with DRBD 9.
     """
     if changed_kib >= size_kib:
         return FULL, "all of it is marked"
     share = 100 * changed_kib // max(1, size_kib)
-    if (
-        policy.full_above_percent is None
-        or changed_kib * 100 <= policy.full_above_percent * size_kib
-    ):
+    limit = policy.full_above_percent
+    if limit is None or changed_kib * 100 <= limit * size_kib:
         return FAST, f"{share}% is marked"
-    return FULL, f"{share}% is marked and the limit is {policy.full_above_percent}%"
+    if not can_widen:
+        return FAST, f"{share}% is marked; no limit with DRBD 9"
+    return FULL, f"{share}% is marked and the limit is {limit}%"
+
+
+def peers_to_pause_or_resume(state: ResourceState, *, is_to_wait: bool) -> tuple[int, ...]:
+    """Return the node ids of DRBD 9's peers whose resync is to be paused, or to be resumed.
+
+    All connected peers are paused, whichever is the source now: while the resync with one of them
+    waits, DRBD begins to resync from another one.
+
+    Args:
+        state: the resource here.
+        is_to_wait: whether its resync is to wait.
+    """
+    return tuple(
+        peer.node_id
+        for peer in state.peers
+        if peer.node_id is not None
+        and ("user" in peer.resync_suspended) != is_to_wait
+        and (peer.is_connected or not is_to_wait)
+    )
 
 
 def may_mark_all_out_of_sync(state: ResourceState) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: how many replicas of a device the loaded DRBD can keep: 8.4 two, 9 four."""
+"""Rules: what the loaded DRBD can do: 8.4 keeps two replicas, 9 four and no full resync."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LIMIT_9 = 4
 
 def replica_limit(drbd_version: str | None) -> int:
     """Return how many nodes may hold a replica of one device at one time."""
-    return _LIMIT_9 if drbd_version is not None and _major(drbd_version) >= 9 else _LIMIT_8
+    return _LIMIT_9 if _is_9(drbd_version) else _LIMIT_8
 
 
 def drbd_version_problem(replicas: int, drbd_version: str | None) -> Problem | None:
@@ -24,6 +24,30 @@ def drbd_version_problem(replicas: int, drbd_version: str | None) -> Problem | N
         "install the DRBD 9 kernel module and drbd-utils on every storage node (LINBIT's packages, "
         "or the distribution's drbd-dkms or kmod-drbd9x), or ask for 1 or 2",
     )
+
+
+def full_resync_problem(percent: int | None, drbd_version: str | None) -> Problem | None:
+    """Return why no more than this percentage may be resynced block by block; None if it may.
+
+    DRBD 8.4 marks all of a resync's target while it is disconnected. DRBD 9 keeps a bitmap for each
+    peer, and refuses to mark a target of which no peer is connected.
+
+    Args:
+        percent: what --full-above asks for; None: never.
+        drbd_version: of the loaded DRBD, None where none is.
+    """
+    if percent is None or not _is_9(drbd_version):
+        return None
+    return Problem(
+        "SAN-SYNC-006",
+        f"--full-above {percent}: DRBD {drbd_version} resyncs what differs, and never all of a"
+        " device for that",
+        "leave it out, or give never; --csums, --rate-max and --resync-window work",
+    )
+
+
+def _is_9(drbd_version: str | None) -> bool:
+    return drbd_version is not None and _major(drbd_version) >= 9
 
 
 def _major(version: str) -> int:

@@ -55,7 +55,7 @@ def apply_quorum_overlap(
     *,
     has_joined: Callable[[], bool],
     is_never_connected: Callable[[], bool],
-    quorums_intersect: Callable[[], bool],
+    quorums_intersect: bool,
 ) -> str:
     """Return a peer's membership, `unknown` where a mark of this node's replica may be missed.
 
@@ -71,10 +71,10 @@ def apply_quorum_overlap(
         is_never_connected: this node's replica has connected to no peer since it was started.
         quorums_intersect: any two quorums of the cluster have a node in common.
     """
+    if quorums_intersect:
+        return membership
     is_open = membership == "fenced" or (membership == "member" and not has_joined())
-    if is_open and is_never_connected() and not quorums_intersect():
-        return "unknown"
-    return membership
+    return "unknown" if is_open and is_never_connected() else membership
 
 
 def must_outrank_peer_cib(membership: str) -> bool:
@@ -134,6 +134,25 @@ def may_clear(state: ResourceState | None) -> bool:
     a peer. A standby may notice a broken link seconds after its Primary has gone on without it.
     """
     return state is not None and state.is_primary and state.is_in_sync
+
+
+def may_mark_without_disk(state: ResourceState | None) -> bool:
+    """Whether a node in that state may mark its connected peer, which has no disk, as outdated.
+
+    A Primary goes on without the peer's disk, and DRBD 8.4 calls no handler for that. The peer's
+    disk lacks what is written from then on, and nothing on it says so.
+
+    Args:
+        state: the resource as DRBD reports it here, with that peer alone; None when it is not up.
+    """
+    return (
+        state is not None
+        and state.is_primary
+        and state.has_quorum is None
+        and state.disk == "UpToDate"
+        and bool(state.peers)
+        and all(peer.is_connected and peer.disk == "Diskless" for peer in state.peers)
+    )
 
 
 def is_idle_in_sync(state: ResourceState | None, *, peers: int) -> bool:

@@ -12,6 +12,8 @@ score is a pure function of what DRBD says here, so that every state can be trie
 * With three and more replicas DRBD 9 must see a majority of them (its quorum): the handler would
   refuse the promotion, and the attempt would fail.
 * The Primary outranks all others, so that a node's return never moves a device back.
+* A replica whose disk came back while no connected peer had one is no candidate: the peer may hold
+  writes that it has alone (`may_lack_writes`).
 * New, empty replicas are candidates when all of them are connected: there is no data to lose yet.
 """
 
@@ -54,6 +56,38 @@ def promotion_score(
         # other replicas are higher, so Pacemaker decides by them when the device moves.
         return scores.CONSISTENT
     return NO_CANDIDATE
+
+
+#: States of a disk that DRBD does not have.
+NO_DISK = frozenset({"Diskless", "Failed", "Detaching", "Attaching"})
+
+
+def has_met_a_disk(state: ResourceState) -> bool:
+    """Whether this replica has compared its data with that of a connected peer."""
+    return state.disk not in NO_DISK and any(
+        peer.is_connected and peer.disk not in NO_DISK | {"Negotiating", "DUnknown"}
+        for peer in state.peers
+    )
+
+
+def may_lack_writes(state: ResourceState, *, bitmap_generation: int) -> bool:
+    """Whether a replica may be older than what a connected peer without a disk holds.
+
+    Only for a replica that has not met a peer's disk since its own was attached. One that has lost
+    its peer's disk while it was Primary has a bitmap that counts from there: it is ahead.
+
+    Args:
+        state: the resource as DRBD 8.4 reports it here.
+        bitmap_generation: the generation that its bitmap counts from; 0: none, or not known.
+    """
+    connected = [peer for peer in state.peers if peer.is_connected]
+    return (
+        not state.is_primary
+        and state.disk not in NO_DISK
+        and bool(connected)
+        and all(peer.disk in NO_DISK for peer in connected)
+        and not bitmap_generation
+    )
 
 
 def are_all_blank(state: ResourceState, *, replicas: int) -> bool:

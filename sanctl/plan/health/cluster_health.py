@@ -13,16 +13,15 @@ from datetime import UTC, datetime
 from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
-from sanctl.model.names import format_bytes
 from sanctl.model.topology import Topology
 from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.flash_health import flash_findings
+from sanctl.plan.health.space_health import space_findings
 from sanctl.plan.health.vote_health import vote_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
-POOL_NEARLY_FULL_PERCENT = 90
 
 
 def all_findings(
@@ -40,7 +39,7 @@ def all_findings(
     findings.extend(_failure_findings(cluster))
     findings.extend(_leftover_findings(cluster, now_s))
     if topology is not None:
-        findings.extend(_pool_findings(cluster, topology))
+        findings.extend(_pool_findings(cluster, topology, now_s))
         findings.extend(_topology_findings(cluster, topology))
         findings.extend(vote_findings(cluster, topology))
     return sorted_findings(findings)
@@ -216,7 +215,9 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
                 severity=NOTE,
                 subject=f"node {mark.node}",
                 what=f"an outdated mark of a device {mark.device} that does not exist any more",
-                do=f"crm_attribute --node {mark.node} --delete "
+                do=f"cibadmin --delete --xpath \"//rsc_location[@id='{mark.constraint}']\""
+                if mark.constraint
+                else f"crm_attribute --node {mark.node} --delete "
                 f"--name sanctl-outdated-{mark.device}",
             )
         elif cluster.mon.state(mark.node) in MEMBER_STATES:
@@ -241,7 +242,7 @@ def _is_past(moment: str, now_s: float) -> bool:
     return end.timestamp() < now_s
 
 
-def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
+def _pool_findings(cluster: Cluster, topology: Topology, now_s: float) -> Iterator[Finding]:
     if not cluster.cib.has_pools_clone:
         yield Finding(
             code="SAN-HLT-060",
@@ -273,19 +274,7 @@ def _pool_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
                 )
                 continue
             yield from flash_findings(cluster, pool, node)
-            if usage.total_bytes and (
-                (usage.total_bytes - usage.free_bytes) * 100
-                >= usage.total_bytes * POOL_NEARLY_FULL_PERCENT
-            ):
-                yield Finding(
-                    code="SAN-HLT-062",
-                    severity=WARNING,
-                    subject=subject,
-                    what=f"only {format_bytes(usage.free_bytes)} of "
-                    f"{format_bytes(usage.total_bytes)} are free",
-                    why="device files are sparse: when it is full, writes of hosts fail",
-                    do="grow the filesystem, delete devices, or have the hosts discard (fstrim)",
-                )
+            yield from space_findings(cluster, pool.name, node, usage, now_s=now_s)
 
 
 def _topology_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:

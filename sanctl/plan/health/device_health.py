@@ -196,6 +196,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
 def _replica_summary(cluster: Cluster, device: DeviceSpec) -> str:
     return ", ".join(
         f"{node} {cluster.replica(device.name, node).disk or _UNSET}"
+        + (", marked as outdated" if cluster.is_marked(device, node) else "")
         if cluster.mon.state(node) in MEMBER_STATES
         else f"{node} {cluster.mon.state(node).value}"
         for node in device.nodes
@@ -212,6 +213,19 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
         if cluster.mon.state(node) in MEMBER_STATES
         and cluster.replica(device.name, node).is_up_to_date
     ]
+    without_disk = [
+        node
+        for node in device.nodes
+        if good
+        and cluster.mon.state(node) in MEMBER_STATES
+        and cluster.replica(device.name, node).disk == "Diskless"
+    ]
+    if without_disk:
+        return (
+            f"the disk on {without_disk[0]} may have newer data than {good[0]}: journalctl "
+            f"SANCTL_DEVICE={device.name} on {without_disk[0]} says why it is not attached; see "
+            "docs/howto/night-page.md, 'Both disks were lost'"
+        )
     if good:
         return (
             f"{good[0]} has the data: journalctl SANCTL_DEVICE={device.name} there says why it is "

@@ -21,10 +21,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
+from sanctl.model.cib_change import Change, RemoveMark, SetMark, SetNodeAttribute
 from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.names import DeviceName, NodeName, format_bytes
-from sanctl.parse.cib import DISCARD_PREFIX, OUTDATED_PREFIX, REVIVE_PREFIX
+from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.preconditions import (
     existing_device,
     no_replica_problem,
@@ -258,12 +258,11 @@ def plan_heal(
 
 def _changes(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> tuple[Change, ...]:
     name, uuid = diagnosis.device.name, diagnosis.device.uuid
-    mark = f"{OUTDATED_PREFIX}{name}"
     changes: list[Change] = []
     if kept.is_marked:
-        changes.append(RemoveNodeAttribute(node=kept.node, attribute=mark))
+        changes.append(RemoveMark(name=name, node=kept.node))
     if not other.is_marked:
-        changes.append(SetNodeAttribute(node=other.node, attribute=mark, value=uuid))
+        changes.append(SetMark(name=name, node=other.node, uuid=uuid))
     if diagnosis.condition in {Condition.DIVERGED, Condition.UNRELATED}:
         assert other.generations is not None
         how = "bitmap" if diagnosis.condition is Condition.DIVERGED else "full"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.plan.replicas.replica_safety import up_to_date_primary
+from sanctl.plan.replicas.replica_safety import is_known_up_to_date, up_to_date_primary
 
 
 def pending_change_of(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
@@ -51,6 +51,25 @@ def incomplete_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[str, str]
         f"the replica on {', '.join(map(str, half))} is resyncing",
         "a replica that is being added is dropped again with "
         f"'sanctl device replicas {name} {rest} {drops}'",
+    )
+
+
+def unknown_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[str, str] | None:
+    """Return which replicas are not known to be up to date, started or not; None: all are."""
+    behind = [n for n in device.nodes if not is_known_up_to_date(cluster, device, n)]
+    rest = len(device.nodes) - len(behind)
+    if not behind:
+        return None
+    if not rest:
+        return (
+            "no replica is known to be in sync right now",
+            f"'sanctl device show {device.name}' shows its replicas, and how to take one back",
+        )
+    drops = " ".join(f"--drop {node}" for node in behind)
+    return (
+        f"the replica on {', '.join(map(str, behind))} is not known to be in sync",
+        "a replica that is being added is dropped again with "
+        f"'sanctl device replicas {device.name} {rest} {drops}'",
     )
 
 

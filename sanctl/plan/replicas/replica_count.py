@@ -33,6 +33,7 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import (
     AddMove,
     Change,
+    RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
     RemovePreference,
@@ -42,7 +43,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.topology import Topology
-from sanctl.parse.cib import DISCARD_PREFIX, OUTDATED_PREFIX, REVIVE_PREFIX
+from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.convergence import replicas_text
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.alteration import plan_move
@@ -286,9 +287,10 @@ def _removals(
         if node not in members:
             continue  # removed from the cluster for good
         changes.append(tombstone(device, node))
+        changes.append(RemoveMark(name=device.name, node=node))
         changes += [
             RemoveNodeAttribute(node=node, attribute=attribute)
-            for prefix in (OUTDATED_PREFIX, DISCARD_PREFIX, REVIVE_PREFIX)
+            for prefix in (DISCARD_PREFIX, REVIVE_PREFIX)
             if (attribute := f"{prefix}{device.name}") in members[node].attributes
         ]
     return tuple(changes)

@@ -6,16 +6,16 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents import pool as agent
-from sanctl.drivers import loop, node_attributes, pool_files
+from sanctl.drivers import loop, node_attributes, outdated_marks, pool_files
 from sanctl.parse.corosync import Membership
 
 UUID = "0" * 32
-NOTED = {"sanctl-delete-vol1": f"{UUID} main", "sanctl-outdated-vol1": UUID}
+NOTED = {"sanctl-delete-vol1": f"{UUID} main"}
 
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The attributes that were dropped, and `files` for the files."""
+    """The attributes that were dropped, `files` for the files, `marks` and of which device."""
     found: list[str] = []
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(pool_files, "delete", lambda _files: found.append("files"))
@@ -23,6 +23,11 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         node_attributes,
         "delete_permanent",
         lambda _runner, _node, name, **_more: found.append(name),
+    )
+    monkeypatch.setattr(
+        outdated_marks,
+        "clear_own",
+        lambda _runner, device, uuid: found.append(f"marks {device} {uuid}"),
     )
     return found
 
@@ -37,14 +42,7 @@ def test_the_outdated_mark_is_removed_after_the_files_and_the_tombstone_last(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reap(monkeypatch, NOTED, is_quorate=True)
-    assert done == ["files", "sanctl-outdated-vol1", "sanctl-delete-vol1"]
-
-
-def test_the_outdated_mark_of_another_device_of_that_name_stays(
-    done: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reap(monkeypatch, NOTED | {"sanctl-outdated-vol1": "1" * 32}, is_quorate=True)
-    assert done == ["files", "sanctl-delete-vol1"]
+    assert done == ["files", f"marks vol1 {UUID}", "sanctl-delete-vol1"]
 
 
 def test_a_node_that_was_cut_off_changes_nothing(
@@ -62,7 +60,5 @@ def test_corosync_is_asked_only_if_there_is_a_tombstone(
         raise AssertionError("asked with every monitor")
 
     monkeypatch.setattr(agent, "membership", unasked)
-    agent._delete_files_of_deleted_devices(
-        {"main": "/srv/sanctl/main"}, {"sanctl-outdated-vol1": UUID}
-    )
+    agent._delete_files_of_deleted_devices({"main": "/srv/sanctl/main"}, {"sanctl-votes": "x"})
     assert done == []

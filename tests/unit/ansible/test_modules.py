@@ -221,6 +221,59 @@ def test_levels_of_others_are_named_and_not_added_to() -> None:
     assert cib.foreign_levels(levels(), levels(("fl-n1-1", "n1")), owned) == []
 
 
+REACH = """
+<configuration><resources>
+  <clone id="sanctl-reach"><meta_attributes id="sanctl-reach-meta"/>
+    <primitive id="sanctl-reached" class="ocf" provider="pacemaker" type="ping"/>
+  </clone>
+</resources><constraints/></configuration>
+"""
+AGENTS = {
+    "fence-n1": ["stonith"],
+    "sanctl-reached": ["ocf:pacemaker:ping", "ocf:heartbeat:ethmonitor"],
+}
+
+
+def taken(wanted: str, present: str) -> list[str]:
+    found: list[str] = cib.foreign_elements(ET.fromstring(wanted), ET.fromstring(present), AGENTS)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        ("vm1", []),
+        ("reach", ["primitive reach in clone sanctl-reach"]),
+        ("reached", ["clone sanctl-reached"]),
+    ],
+)
+def test_a_device_with_the_id_of_a_part_is_not_replaced(device: str, expected: list[str]) -> None:
+    present = f"""
+    <configuration><resources><clone id="sanctl-{device}">
+      <primitive id="{device}" class="ocf" provider="sanctl" type="device"/>
+    </clone></resources><constraints/></configuration>
+    """
+    assert taken(REACH, present) == expected
+
+
+def test_own_parts_may_get_another_agent_and_others_may_not() -> None:
+    assert taken(REACH, REACH) == []
+    carrier = REACH.replace(
+        'provider="pacemaker" type="ping"', 'provider="heartbeat" type="ethmonitor"'
+    )
+    assert taken(carrier, REACH) == []
+    device = REACH.replace('provider="pacemaker" type="ping"', 'provider="sanctl" type="device"')
+    assert taken(REACH, device) == ["ocf:sanctl:device sanctl-reached"]
+    assert taken(WANTED, WANTED.replace("fence_ipmilan", "fence_redfish")) == []
+    other = WANTED.replace('class="stonith" type="fence_ipmilan"', 'class="systemd" type="x"')
+    assert taken(WANTED, other) == ["systemd:x fence-n1"]
+    assert taken(WANTED, WANTED.replace("rsc_location", "rsc_order")) == [
+        "rsc_order fence-n1-elsewhere"
+    ]
+    bare = "<configuration/>"
+    assert taken(WANTED, bare) == []
+
+
 def test_nothing_is_changed_before_there_is_a_controller() -> None:
     node = '<configuration><nodes><node uname="n1"/></nodes></configuration>'
     ready = f'<cib dc-uuid="1" crm_feature_set="3.16.2" have-quorum="1">{node}</cib>'
@@ -316,3 +369,12 @@ def test_the_release_of_a_node_has_neither_laboratory_nor_safety_model(tmp_path:
     refused = sanctl("lab", "up")
     assert refused.returncode == 2
     assert "part of a checkout" in refused.stderr
+
+
+def test_a_pool_path_through_a_link_is_refused(tmp_path: Path) -> None:
+    """The kernel names the device files below by another path than agents look for."""
+    (tmp_path / "real" / "pool").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    (found,) = problems(tmp_path / "link" / "pool")
+    assert "leads through a symbolic link to" in found
+    assert problems(tmp_path / "real" / "pool") == []

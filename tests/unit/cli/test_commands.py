@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -44,6 +45,9 @@ class FakeEnvironment:
 
     def drbd_version(self) -> str | None:
         return "8.4.11"
+
+    def ipc_buffer_bytes(self) -> int:
+        return 128 << 10
 
     def new_uuid(self) -> str:
         self.uuids += 1
@@ -120,6 +124,24 @@ def test_a_device_from_creation_to_deletion(run: Run, env: FakeEnvironment) -> N
     assert (status, out) == (0, "device vm1 is deleted\n")
     assert env.records[0] == "device create vm1"
     assert run("device", "show", "vm1")[0] == 4
+
+
+def test_the_names_of_many_devices_come_from_a_file(
+    run: Run, env: FakeEnvironment, tmp_path: Path
+) -> None:
+    names = tmp_path / "names"
+    names.write_text("vm1  # the first\n\n# none\nvm2\n")
+    status, out, _ = run("device", "create", "vm0", "--names-from", str(names), "--size", "100M")
+    assert status == 0
+    assert [line.split(":")[0] for line in out.splitlines() if line.startswith("device ")] == [
+        "device vm0",
+        "device vm1",
+        "device vm2",
+    ]
+    assert out.splitlines()[-1].startswith("3 devices, ")
+    assert len(env.pacemaker.patches) == 1
+    status, out, _ = run("device", "create", "--size", "1G")
+    assert (status, len(env.pacemaker.patches)) == (2, 1)
 
 
 def test_refusals_are_one_line_each_and_change_nothing(run: Run, env: FakeEnvironment) -> None:

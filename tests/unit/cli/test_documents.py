@@ -75,6 +75,7 @@ _IN_THE_LAB = {
     "lab power",
     "lab status",
     "lab up",
+    "node remove",
     "pool cache",
     "pool prepare",
 }

@@ -84,3 +84,47 @@ def test_attach_refuses_another_resources_minor(minor: int, disk: str, is_attach
         with pytest.raises(CommandError, match="SAN-DRBD-004"):
             drbdadm.attach(runner, "vol1", 7)
     assert (("drbdadm", "attach", "vol1") in [argv for argv, _ in runner.calls]) is is_attached
+
+
+class NineWithoutDisk(FakeRunner):
+    """DRBD 9 with a resource that has no disk yet: it knows the peers that it was told of."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.peers: dict[str, str] = {}
+        self.disk = "Diskless"
+        self.with_bitmap: set[str] = set()
+
+    def _answer(self, argv: Sequence[str]) -> str:
+        match list(argv):
+            case ["drbdsetup", "events2", *_]:
+                lines = _EVENTS.format(minor=7, disk=self.disk)
+                for number, name in self.peers.items():
+                    lines += (
+                        f"exists connection name:vol1 peer-node-id:{number} conn-name:{name}"
+                        " connection:StandAlone role:Unknown\n"
+                    )
+                return lines
+            case ["drbdsetup", "new-peer", "vol1", number, name, _]:
+                assert number not in self.peers, "DRBD refuses a peer that it knows"
+                self.peers[number] = name.removeprefix("--_name=")
+            case ["drbdsetup", "del-peer", "vol1", number]:
+                del self.peers[number]
+            case ["drbdadm", "attach", "vol1"]:
+                self.disk = "Inconsistent"
+                self.with_bitmap = set(self.peers.values())
+        return ""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_replica_has_a_bitmap_for_peers_that_it_does_not_connect_to() -> None:
+    """Also where an earlier attempt died after any of its steps."""
+    runner = NineWithoutDisk()
+    runner.peers["0"] = "n1"
+    wanted = {"n1": 0, "n2": 1, "n3": 2}
+    drbdadm.attach(runner, "vol1", 7, bitmaps_for=wanted)
+    assert runner.with_bitmap == set(wanted)
+    assert runner.peers == {}
+    runner.peers["2"] = "n3"
+    drbdadm.attach(runner, "vol1", 7, bitmaps_for=wanted)
+    assert runner.peers == {}

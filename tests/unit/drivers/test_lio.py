@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.drivers import lio
+from sanctl.system import state_files
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,49 @@ def test_a_portal_whose_address_stays_taken_fails(
         lio._make_portal("np/10.0.0.1:3260")
     assert raised.value.errno == refusal
     assert listener.now_s == pytest.approx(waits_s, abs=0.2)
+
+
+@pytest.fixture
+def configfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in configfs's place, and one for what is noted."""
+    monkeypatch.setattr(lio, "_ROOT", str(tmp_path / "target"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    return tmp_path / "target" / "iscsi"
+
+
+OURS, FOREIGN = "iqn.2026-11.net.example:san.vm1", "iqn.2003-01.org.other:box.vm1"
+
+
+def make_target(configfs: Path, iqn: str, *backstores: str) -> None:
+    lun = configfs / iqn / "tpgt_1" / "lun" / "lun_0"
+    lun.mkdir(parents=True)
+    (configfs / iqn / "tpgt_1" / "enable").write_text("1\n")
+    for each in backstores:
+        (lun / each).symlink_to(f"../../{each}")
+
+
+@pytest.mark.parametrize("backstores", [(), ("other",), ("sanctl-vm1", "other")])
+def test_a_target_of_others_is_not_ours_by_its_name(
+    configfs: Path, backstores: tuple[str, ...]
+) -> None:
+    """Taken for ours, it would be removed with the device's next stop."""
+    make_target(configfs, FOREIGN, *backstores)
+    assert lio.find_targets("vm1") == []
+    assert not lio.exists_any("vm1", 1)
+    assert not lio.is_exported("vm1")
+    lio.remove("vm1", 1)
+    assert (configfs / FOREIGN).exists()
+
+
+def test_a_half_made_target_is_ours_by_its_note(configfs: Path) -> None:
+    make_target(configfs, FOREIGN)
+    make_target(configfs, OURS)
+    state_files.of_device("vm1", "target").write(OURS)
+    assert lio.find_targets("vm1") == [str(configfs / OURS)]
+
+
+def test_a_whole_target_is_ours_without_a_note(configfs: Path) -> None:
+    make_target(configfs, OURS, "sanctl-vm1")
+    assert lio.find_targets("vm1") == [str(configfs / OURS)]
+    assert lio.is_exported("vm1")
+    assert lio.find_targets("vm2") == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,32 @@ def test_a_loop_device_detached_during_a_read_is_skipped(monkeypatch: pytest.Mon
     monkeypatch.setattr(files, "read_text", read)
     assert loop.backing_files() == ["/pool/devices/vol.1.data"]
     assert loop.find("/pool/devices/vol.1.data") == "/dev/loop2"
+
+
+def test_loop_devices_are_looked_at_once_and_each_answer_is_as_of_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attached = {f"loop{i}": f"/pool/devices/vol{i}.1.data" for i in range(100)}
+    reads: list[str] = []
+
+    def read(path: str) -> str:
+        reads.append(path)
+        return attached[path.split("/")[3]] + "\n"
+
+    monkeypatch.setattr(loop, "_seen", {})
+    monkeypatch.setattr(os, "listdir", lambda _: list(attached))
+    monkeypatch.setattr(files, "read_text", read)
+    for _ in range(10):
+        assert loop.find("/pool/devices/vol7.1.data") == "/dev/loop7"
+        assert loop.find_file(re.compile(r"/vol8\.")) == "/pool/devices/vol8.1.data"
+    assert len(reads) < 130
+    # The kernel gives a device that was detached to another file.
+    attached["loop7"], attached["loop8"] = attached["loop8"], "/pool/devices/vol7.1.data (deleted)"
+    assert loop.find("/pool/devices/vol7.1.data") is None
+    assert loop.find("/pool/devices/vol8.1.data") == "/dev/loop7"
+    assert loop.find_file(re.compile(r"/vol8\.")) == "/pool/devices/vol8.1.data"
+    attached["loop7"] = "/pool/devices/vol9.1.data"
+    assert loop.find_file(re.compile(r"/vol8\.")) is None
 
 
 def test_a_dm_device_removed_during_a_read_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,13 @@ from sanctl.errors import (
 from sanctl.model.cluster import Role
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.ops.device_change import DeviceOutcome
-from sanctl.ops.device_create import create_device
+from sanctl.ops.device_create import create_devices
 from sanctl.ops.device_delete import delete_device
 from sanctl.ops.device_move import move_device
 from sanctl.ops.device_resize import resize_device
 from sanctl.ops.session import Session
 from sanctl.ops.target_access import allow_initiator, deny_initiator
+from sanctl.plan.cluster.cib_size import has_size_limit
 from sanctl.plan.device.creation import DeviceArguments
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
@@ -40,18 +41,24 @@ class Bench:
         self.cluster = FakePacemaker(version, golden)
         self.clock = FakeClock(self.cluster.tick)
         self.reporter = FakeReporter()
+        self.ipc_buffer_bytes = 128 << 10
         self.session = Session(self.cluster, self.clock, self.reporter)
 
     def create(self, name: str = "vm1", size: str = "1G", **more: object) -> DeviceOutcome:
         request = DeviceArguments(name=name, size=size, replicas=str(more.pop("replicas", "2")))
         for key, value in more.items():
             request = _replaced(request, key, value)
-        return create_device(
+        (outcome,) = self.create_all(request)
+        return outcome
+
+    def create_all(self, *requests: DeviceArguments) -> tuple[DeviceOutcome, ...]:
+        return create_devices(
             self.session,
             topology(),
-            request,
+            requests,
             new_uuid=lambda: f"{next(_SERIAL):032x}",
             drbd_version="8.4.11",
+            ipc_buffer_bytes=self.ipc_buffer_bytes,
             timeout_s=60,
         )
 
@@ -82,6 +89,74 @@ def test_create_spreads_active_devices_and_minors() -> None:
     ]
     assert actives == ["n1", "n2"]
     assert [d["minor"] for d in bench.cluster.devices().values()] == ["1", "2"]
+
+
+def named(*names: str, size: str = "1G") -> list[DeviceArguments]:
+    return [DeviceArguments(name=name, size=size, replicas="2") for name in names]
+
+
+def test_twenty_devices_are_one_change_and_spread_over_the_nodes() -> None:
+    bench = Bench()
+    outcomes = bench.create_all(*named(*(f"vm{i}" for i in range(20)), size="100M"))
+    assert len(bench.cluster.patches) == 1
+    served = [outcome.cluster.active_node(outcome.device.name) for outcome in outcomes]
+    assert served.count("n1") == served.count("n2") == 10
+    assert sorted(outcome.device.minor for outcome in outcomes) == list(range(1, 21))
+    assert len({outcome.device.uuid for outcome in outcomes}) == 20
+
+
+def test_of_several_devices_all_are_created_or_none() -> None:
+    bench = Bench()
+    bench.create("vm2")
+    with pytest.raises(Refused) as caught:
+        bench.create_all(*named("vm1", "vm2", "vm3"))
+    assert codes(caught.value) == ["SAN-DEV-001"]
+    assert set(bench.cluster.devices()) == {"vm2"}
+    with pytest.raises(UsageError) as wrong:
+        bench.create_all(*named("vm1", "vm1", "Vm3"))
+    assert codes(wrong.value) == ["SAN-NAME-001", "SAN-DEV-021"]
+    assert set(bench.cluster.devices()) == {"vm2"}
+
+
+def test_devices_are_refused_past_what_pacemakers_messages_hold() -> None:
+    """A buffer sized for 100 devices (ansible/roles/sanctl_corosync/vars) holds 100."""
+    bench = Bench()
+    bench.ipc_buffer_bytes = (8192 + 100 * (280 + 60 * 3)) * 5 // 4
+    bench.create_all(*named(*(f"vm{i}" for i in range(99)), size="1M"))
+    bench.create("vm99", size="1M")
+    bench.ipc_buffer_bytes = 8 << 10
+    with pytest.raises(Refused) as caught:
+        bench.create("vm100", size="1M")
+    assert codes(caught.value) == ["SAN-CLU-006"]
+    assert len(bench.cluster.devices()) == 100
+
+
+@pytest.mark.parametrize(
+    ("version", "is_limited"),
+    [
+        ("2.1.5-a3f44794f94", True),
+        ("3.0.0-3+deb13u1-1", True),
+        ("3.0.1-2", False),
+        ("3.1.0", False),
+        ("", True),
+        ("3.x.1", True),
+    ],
+)
+def test_which_pacemaker_limits_the_cib(version: str, is_limited: bool) -> None:
+    assert has_size_limit(version) == is_limited
+
+
+def test_several_devices_share_the_room() -> None:
+    """Each would fit alone; what the first gets is not promised to the second."""
+    bench = Bench()
+    size = "3G"
+    bench.create("probe", size=size)
+    bench = Bench()
+    with pytest.raises(Refused) as caught:
+        bench.create_all(*named("vm1", "vm2", "vm3", "vm4", size=size))
+    assert {problem.code for problem in caught.value.problems} == {"SAN-POOL-012"}
+    assert all(problem.text.startswith("vm") for problem in caught.value.problems)
+    assert not bench.cluster.patches
 
 
 def test_create_prefers() -> None:

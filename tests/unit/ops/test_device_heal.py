@@ -82,7 +82,7 @@ def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session:
     cluster.on_patch.append(lambda: orders.append(cluster.permanent("n2", "sanctl-discard-vm1")))
     heal(session, N1, shown)
     assert f"{uuid(cluster)} 00000000000000B0 bitmap" in cluster.patches[0]
-    assert cluster.permanent("n2", "sanctl-outdated-vm1") == uuid(cluster)
+    assert cluster.is_marked("vm1", "n2")
     assert cluster.permanent("n2", "sanctl-discard-vm1") is None
     assert cluster.active("vm1") == ["n1"]
     assert len(cluster.patches) == 1
@@ -107,7 +107,7 @@ def test_the_replica_that_hosts_use_is_given_up_only_by_its_code(
     assert cluster.patches == []
     heal(session, N2, shown, ACCEPT_SERVED)
     assert cluster.active("vm1") == ["n2"]
-    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+    assert cluster.is_marked("vm1", "n1")
 
 
 def test_other_data_than_was_shown_is_not_discarded(
@@ -176,7 +176,7 @@ def test_the_good_replica_is_gone_for_ever(cluster: FakePacemaker, session: Sess
     heal(session, N2, shown)
     assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
     assert cluster.active("vm1") == ["n2"]
-    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+    assert cluster.is_marked("vm1", "n1")
 
 
 def come_back_alone(cluster: FakePacemaker, votes: str) -> None:
@@ -202,7 +202,7 @@ def test_a_replica_that_no_node_can_vouch_for(
     assert loss_of_keeping(shown, N2).bytes_at_most is None
     heal(session, N2, shown)
     assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
-    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+    assert cluster.is_marked("vm1", "n1")
 
 
 def test_a_replica_that_has_not_reported_yet_what_it_is_waits(

@@ -155,8 +155,22 @@ def test_a_replica_that_never_filled_is_taken_back() -> None:
     with pytest.raises(NotConverged) as caught:
         change(bench, 2)
     assert "again" in caught.value.problems[0].hint
+    left = caught.value.problems[1]
+    assert (left.code, "n2" in left.text) == ("SAN-REP-009", True)
+    assert "sanctl device replicas vm1 1 --drop n2" in left.hint
     assert nodes_of(bench) == "n1 n2"
     assert change(bench, 1).steps == ("dropping the replica of vm1 on n2",)
+
+
+def test_a_replica_that_cannot_start_is_named_with_how_to_take_it_back() -> None:
+    bench = made("n1")
+    bench.cluster.after_patch = lambda: bench.cluster.crash("n2")
+    with pytest.raises(NotConverged) as caught:
+        change(bench, 2)
+    left = caught.value.problems[-1]
+    assert left.code == "SAN-REP-009"
+    assert "n2" in left.text
+    assert left.hint.endswith("'sanctl device replicas vm1 1 --drop n2'")
 
 
 def test_a_refusal_after_a_step_says_what_was_done_before() -> None:

@@ -24,6 +24,7 @@ class FakeHost:
         self.unit_states: dict[str, Unit] | None = {
             "corosync.service": RUNNING,
             "pacemaker.service": RUNNING,
+            "sanctl-actions.service": RUNNING,
             "sanctl-drain.service": RUNNING,
             "sanctl-replicas.service": RUNNING,
             "target.service": MASKED,
@@ -35,8 +36,10 @@ class FakeHost:
             "/etc/sanctl/drbd.secret": 0o600,
             "/usr/lib/ocf/resource.d/sanctl/device": 0o755,
             "/usr/lib/ocf/resource.d/sanctl/pool": 0o755,
+            "/usr/lib/sanctl/program": 0o755,
         }
         self.clock: bool | None = True
+        self.ipc_buffer: int | None = None
 
     def node_name(self) -> str:
         return self.name
@@ -57,6 +60,9 @@ class FakeHost:
 
     def owner(self, path: str) -> int | None:
         return 0 if path in self.modes else None
+
+    def ipc_buffer_bytes(self) -> int | None:
+        return self.ipc_buffer
 
     def is_clock_synchronised(self) -> bool | None:
         return self.clock
@@ -92,6 +98,8 @@ def test_a_witness_needs_no_storage() -> None:
         ("name", "n9", {"SAN-DOC-024"}),
         ("clock", False, {"SAN-DOC-030"}),
         ("clock", None, set()),
+        ("ipc_buffer", 1024, {"SAN-CLU-006"}),
+        ("ipc_buffer", 1 << 20, set()),
     ],
 )
 def test_local_findings(field: str, value: object, codes: set[str]) -> None:
@@ -117,6 +125,11 @@ def test_local_findings(field: str, value: object, codes: set[str]) -> None:
             "target.service",
             Unit(load="loaded", active="inactive", enabled="disabled"),
             "SAN-DOC-003",
+        ),
+        (
+            "sanctl-actions.service",
+            Unit(load="loaded", active="activating", enabled="static"),
+            "SAN-DOC-006",
         ),
         (
             "sanctl-drain.service",

@@ -12,8 +12,10 @@ from sanctl.model.cib_change import (
     AddMove,
     Change,
     RemoveDevice,
+    RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
+    SetMark,
     SetNodeAttribute,
     SetParameter,
     SetStopped,
@@ -174,6 +176,25 @@ def test_removal_takes_constraints_and_marks_along() -> None:
     assert cib.moves == () and cib.outdated == () and cib.devices == ()
     assert [stone.value for stone in cib.tombstones] == ["u main"]
     assert not any("vm1" in identifier and "delete" not in identifier for identifier in cib.ids)
+
+
+def test_a_mark_is_set_and_removed_in_either_form() -> None:
+    """Releases before 0.1.0 have written an attribute."""
+    cluster = FakePacemaker()
+    uuid = "5d4c" * 8
+    apply(cluster, AddDevice(device=_device()))
+    apply(
+        cluster,
+        SetMark(name=VM1, node=N2, uuid=uuid),
+        SetNodeAttribute(node=N1, attribute="sanctl-outdated-vm1", value=uuid),
+    )
+    old, new = parse_cib(parse_document(cluster.query())).outdated
+    assert (old.node, old.uuid, old.constraint) == (N1, uuid, "")
+    assert (new.node, new.uuid, new.constraint) == (N2, uuid, f"sanctl-outdated-vm1.n2.{uuid}")
+    assert new.device == "vm1"
+    assert cluster.is_marked("vm1", "n2")
+    apply(cluster, RemoveMark(name=VM1, node=N1), RemoveMark(name=VM1, node=N2))
+    assert parse_cib(parse_document(cluster.query())).outdated == ()
 
 
 def test_stopping_twice_and_parameters() -> None:

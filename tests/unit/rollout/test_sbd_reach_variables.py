@@ -63,6 +63,21 @@ def test_what_goes_together(shared: dict[str, Any], fence: bool) -> None:
             {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": "sdb"},
             "SAN-CONF-041: sanctl_sbd_devices: must be a list",
         ),
+        *(
+            (
+                {"sanctl_sbd_mode": "disk", "sanctl_sbd_devices": [_DISK + wrong]},
+                "SAN-CONF-041: sanctl_sbd_devices: must be a list",
+            )
+            for wrong in ('"', "$(reboot)", "`reboot`", "\\", ";/dev/sda", ",/dev/sda", " x", "\n")
+        ),
+        (
+            {
+                "sanctl_sbd_mode": "disk",
+                "sanctl_sbd_devices": [_DISK],
+                "sanctl_sbd_watchdog_device": "/dev/watchdog\nSBD_OPTS=-n",
+            },
+            "SAN-CONF-041: sanctl_sbd_watchdog_device: ",
+        ),
         (
             {"sanctl_sbd_mode": "diskless", "sanctl_sbd_watchdog_timeout_s": 0},
             "SAN-CONF-041: sanctl_sbd_watchdog_timeout_s: is no number",

@@ -29,14 +29,15 @@ DEVICE = Device(
 RECONNECT = ["drbdsetup disconnect vol 0", "drbdadm adjust vol"]
 
 
-class _Marked:
-    is_marked = True
+MARKED = outdated_marks.SeenMarks(
+    0, 0, None, {"vol": outdated_marks.DeviceMarks("0" * 32, (("n1", ""),))}
+)
 
 
 @pytest.fixture
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     """The node of the replica, which is good once it is connected again."""
-    monkeypatch.setattr(outdated_marks, "read", lambda *_: _Marked())
+    monkeypatch.setattr(outdated_marks, "read_device", lambda *_: MARKED)
     fake_node.generation = 9
     fake_node.states["vol"] = GOOD
     return fake_node
@@ -78,7 +79,8 @@ def test_an_interrupted_reconnect_is_finished_by_the_next_monitor(
 def test_an_unmarked_replica_could_be_promoted_wrongly_and_is_left_alone(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_Marked, "is_marked", False)
+    unmarked = MARKED._replace(devices={"vol": MARKED.devices["vol"]._replace(paths=())})
+    monkeypatch.setattr(outdated_marks, "read_device", lambda *_: unmarked)
     look(node, OVERLOOKED)
     node.age("vol", "outdated-since", 16)
     assert look(node, OVERLOOKED) is OVERLOOKED

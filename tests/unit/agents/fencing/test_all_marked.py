@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sanctl.agents.fencing import all_marked, outdate
+from sanctl.agents.fencing import all_marked, outdate, quorum_overlap
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -30,7 +30,7 @@ def _node(
             return _QUORUM.format(quorate=quorate, others=members)
         if "--patch" in argv:
             return ""
-        if "--no-children" in argv and "//node_state" in argv[3]:
+        if "--no-children" in argv and argv[-1].startswith("//node_state"):
             return CommandError(Problem("SAN-CMD-003", "No such device or address"))
         nodes = ""
         for number, name in enumerate(("n1", "n2"), 1):
@@ -39,7 +39,7 @@ def _node(
                 nodes += f'<nvpair id="m{number}" name="sanctl-outdated-vol1" value="{UUID}"/>'
         return (
             f'<xpath-query><cib admin_epoch="2" epoch="7" num_updates="5"/>{nodes}'
-            f'<nvpair id="u" name="uuid" value="{UUID}"/></xpath-query>'
+            f'<primitive id="vol1"/><nvpair id="u" name="uuid" value="{UUID}"/></xpath-query>'
         )
 
     return FakeRunner(answer)
@@ -77,7 +77,7 @@ def test_the_peer_is_unmarked_at_the_version_that_was_read() -> None:
 )
 def test_no_mark_is_removed_otherwise(node: FakeRunner) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outdate, "is_fenced", lambda _state: False)
+        patch.setattr(quorum_overlap, "is_fenced", lambda _state: False)
         # The peer is no member, and the cluster may not know it.
         with contextlib.suppress(CommandError):
             assert not all_marked.unmark_peer(node, VOL, IDLE)

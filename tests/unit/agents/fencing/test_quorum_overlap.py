@@ -43,8 +43,9 @@ def weigh(
     node.membership = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
     Path(corosync.CONF).write_text(quorum_section(file))
     runner = FakeRunner(f"{fencing}\n")
+    view = quorum_overlap.ClusterView(runner, ["vol1"])
     return quorum_overlap.membership_for_device(
-        runner, "vol1", "n2", standing, has_joined=lambda: has_joined
+        view, "vol1", "n2", standing, has_joined=lambda: has_joined
     )
 
 

@@ -37,12 +37,11 @@ Membership information
 {others}"""
 _GONE = '<node_state uname="{peer}" in_ccm="0" crmd="0" join="down" expected="down"/>'
 _CIB = """\
-<xpath-query><cib admin_epoch="0" epoch="7"/><node id="{peer}" uname="{peer}"/>{mark}
-<nvpair id="vol1-params-uuid" name="uuid" value="{uuid}"/>{gone}</xpath-query>"""
-_MARK = (
-    '<instance_attributes id="nodes-{peer}"/>'
-    '<nvpair id="nodes-{peer}-m" name="sanctl-outdated-vol1" value="{uuid}"/>'
-)
+<xpath-query><cib admin_epoch="0" epoch="7"/>
+<node id="2" uname="n2"/><node id="3" uname="n3"/><node id="4" uname="n4"/>
+<primitive id="vol1"/>
+<nvpair id="vol1-params-uuid" name="uuid" value="{uuid}"/>{marks}{gone}</xpath-query>"""
+_MARK = '<rsc_location id="sanctl-outdated-vol1.{peer}.{uuid}" node="{peer}"/>'
 DEVICE = Device("vol1", "0" * 32, 8192, "main", ("n1", "n2", "n3"), 1, ())
 
 
@@ -73,9 +72,11 @@ def _state(role: str, quorum: str, **peers: str) -> ResourceState:
     return parse_events2(_events(role, quorum, **peers))["vol1"]
 
 
-def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunner:
+def _node(
+    events: str, members: Sequence[str] = (), flags: str = "", *, marked: Sequence[str] = ()
+) -> FakeRunner:
     others = "".join(f"         {name[1:]}          1 {name}\n" for name in members)
-    marked: list[str] = []
+    marks = list(marked)
 
     def answer(argv: Sequence[str]) -> Answer:
         match argv[0]:
@@ -84,16 +85,14 @@ def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunn
             case "corosync-quorumtool":
                 return _QUORUM.format(others=others, flags=flags)
             case "cibadmin" if "--modify" in argv:
-                (peer,) = re.findall(r'uname="(\w+)"', node.calls[-1][1] or "")
-                marked.append(peer)
-            case "cibadmin":
-                peer = argv[-1].split("@uname='")[1].split("'")[0] if "|" in argv[-1] else ""
-                peer = peer or argv[3].split("'")[1]
+                marks.extend(re.findall(r'node="(\w+)"', node.calls[-1][1] or ""))
+            case "cibadmin" if "--query" in argv:
+                peer = re.findall(r"//node_state\[@uname='(\w*)'\]", argv[-1])[0]
                 gone = _GONE.format(peer=peer)
                 if "|" not in argv[-1]:
                     return gone
-                mark = _MARK.format(peer=peer, uuid=DEVICE.uuid) if peer in marked else ""
-                return _CIB.format(peer=peer, mark=mark, uuid=DEVICE.uuid, gone=gone)
+                elements = "".join(_MARK.format(peer=each, uuid=DEVICE.uuid) for each in marks)
+                return _CIB.format(marks=elements, uuid=DEVICE.uuid, gone=gone)
         return ""
 
     node = FakeRunner(answer)
@@ -103,10 +102,10 @@ def _node(events: str, members: Sequence[str] = (), flags: str = "") -> FakeRunn
 def _marks(node: FakeRunner) -> list[str]:
     done = []
     for argv, given in node.calls:
-        if argv[0] == "crm_attribute":
-            done.append(f"clear {argv[2]}")
+        if "--delete-all" in argv:
+            done += [f"clear {peer}" for peer in re.findall(r"vol1[.](\w+)[.]", argv[-1])]
         elif "--modify" in argv:
-            done += [f"mark {peer}" for peer in re.findall(r'uname="(\w+)"', given or "")]
+            done += [f"mark {peer}" for peer in re.findall(r'node="(\w+)"', given or "")]
     return done
 
 
@@ -137,7 +136,11 @@ def test_when_a_lost_peer_is_certain(events: str, flags: str, expected: str) -> 
 
 
 def test_only_the_mark_of_a_peer_in_sync_is_cleared() -> None:
-    node = _node(_events("Primary", "yes", n2="good", n3="syncing"), ["n2", "n3"])
+    node = _node(
+        _events("Primary", "yes", n2="good", n3="syncing"),
+        ["n2", "n3"],
+        marked=["n2", "n3", "n4"],
+    )
     assert clear_marks(node, "vol1", ["n2"])
     assert not clear_marks(node, "vol1", ["n3"])
     assert not clear_marks(node, "vol1", ["n4"])
@@ -146,7 +149,7 @@ def test_only_the_mark_of_a_peer_in_sync_is_cleared() -> None:
 
 def test_after_a_change_the_primary_clears_the_marks_that_it_may() -> None:
     state = _state("Primary", "yes", n2="gone", n3="good")
-    node = _node(_events("Primary", "yes", n2="gone", n3="good"), ["n2", "n3"])
+    node = _node(_events("Primary", "yes", n2="gone", n3="good"), ["n2", "n3"], marked=["n2", "n3"])
     replica_state.publish(node, DEVICE, state)
     assert _marks(node) == ["clear n3"]
 

@@ -52,7 +52,7 @@ def _source(
     """A node that is to be the source of a resync, and the peer's membership at each query."""
     left = list(standing)
 
-    def secure(runner: object, device: str, peer: str) -> str:
+    def secure(runner: object, device: str, peer: str, *, wait_s: float) -> str:
         node.clock.sleep(0.5)
         told = left.pop(0) if len(left) > 1 else left[0]
         if told == "silent":
@@ -112,9 +112,9 @@ def test_a_note_that_a_monitor_removes_meanwhile_is_written_again(
     _source(monkeypatch, fake_node, [standing])
     told = outdate.mark_outdated
 
-    def secure(runner: Runner, device: str, peer: str) -> str:
+    def secure(runner: Runner, device: str, peer: str, *, wait_s: float) -> str:
         state_files.remove_device(device)
-        return told(runner, device, peer)
+        return told(runner, device, peer, wait_s=wait_s)
 
     monkeypatch.setattr(outdate, "mark_outdated", secure)
     assert before_resync_source.main() == status

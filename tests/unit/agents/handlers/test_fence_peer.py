@@ -106,19 +106,20 @@ class _Cib:
         if "--modify" in argv:
             change = ET.fromstring(stdin or "")
             self.admin_epoch = int(change.get("admin_epoch", self.admin_epoch))
-            pair = change.find("configuration/nodes/node[@uname='n2']/instance_attributes/nvpair")
-            assert pair is not None
-            self.mark = pair.get("value", "") if self.keeps else ""
+            made = change.find("configuration/constraints/rsc_location[@node='n2']")
+            assert made is not None
+            self.mark = made.get("id", "").rpartition(".")[2] if self.keeps else ""
             return ""
         pairs = " ".join(f'{key}="{value}"' for key, value in self.state.items())
-        mark = f'<nvpair id="x" name="sanctl-outdated-vol1" value="{self.mark}"/>'
+        mark = f'<rsc_location id="sanctl-outdated-vol1.n2.{self.mark}" node="n2"/>'
         return (
             f'<xpath-query><cib admin_epoch="{self.admin_epoch}" epoch="7"/>'
             f'<node id="1" uname="n1"/>'
             f'<nvpair id="y" name="sanctl-outdated-vol1" value="{self.own_mark}"/>'
-            '<node id="2" uname="n2"/><instance_attributes id="nodes-2"/>'
-            f"{mark if self.mark else ''}"
+            '<node id="2" uname="n2"/>'
+            '<primitive id="vol1"/>'
             f'<nvpair id="vol1-params-uuid" name="uuid" value="{_UUID}"/>'
+            f"{mark if self.mark else ''}"
             f'<node_state id="2" uname="n2" {pairs}/></xpath-query>'
         )
 
@@ -153,12 +154,19 @@ def _node(events: str, standing: Sequence[str] = (), cib: _Cib | None = None) ->
     return _Node(events, standing, cib or _Cib(_HERE))
 
 
+def _marked_node(events: str, standing: Sequence[str] = ()) -> _Node:
+    """A node on which n2 is marked."""
+    cib = _Cib(_HERE)
+    cib.mark = _UUID
+    return _node(events, standing, cib)
+
+
 def _done(node: FakeRunner) -> list[str]:
     """Return what was done to marks."""
     return [
-        f"clear {argv[2]}" if argv[0] == "crm_attribute" else "mark n2"
+        "mark n2" if "--modify" in argv else f"clear {argv[-1].split('.')[1]}"
         for argv, _ in node.calls
-        if argv[0] == "crm_attribute" or "--modify" in argv
+        if "--modify" in argv or "--delete-all" in argv
     ]
 
 
@@ -176,15 +184,22 @@ pytestmark = pytest.mark.usefixtures("fake_node")
 
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
-    node = _node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
+    node = _marked_node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
     assert clear_marks(node, "vol1", ["n2"])
     assert _done(node) == ["clear n2"]
+
+
+def test_where_there_is_no_mark_nothing_is_changed_or_asked() -> None:
+    """A monitor of a device that is served looks once a minute."""
+    node = _node(_events("Primary", "Connected", "UpToDate"))
+    assert clear_marks(node, "vol1", ["n2"])
+    assert [argv[0] for argv, _ in node.calls] == ["cibadmin"]
 
 
 @pytest.mark.parametrize("standing", ["No/n1", "No/n2", "Yes/n1"])
 def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
     """Found by the safety model: a mark and its clearing without quorum made the newer CIB."""
-    node = _node(_events("Primary", "Connected", "UpToDate"), [standing])
+    node = _marked_node(_events("Primary", "Connected", "UpToDate"), [standing])
     assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []
 
@@ -201,13 +216,45 @@ def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
 )
 def test_only_a_primary_in_sync_clears_a_mark(events: str) -> None:
     """A standby may not have noticed yet that its Primary has gone on without it."""
-    node = _node(events)
+    node = _marked_node(events)
     assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []
 
 
+def test_a_primary_marks_a_connected_peer_that_has_no_disk() -> None:
+    """DRBD calls no handler, and nothing on the peer's disk says that it is behind."""
+    node = _node(_events("Primary", "Connected", "Diskless"), ["Yes/n2"] * 2)
+    outdate.mark_without_disk(node, "vol1", ["n2"])
+    assert _done(node) == ["mark n2"]
+    outdate.mark_without_disk(node, "vol1", ["n2"])
+    assert _done(node) == ["mark n2"]
+
+
+@pytest.mark.parametrize(
+    ("events", "standing"),
+    [
+        (_events("Secondary", "Connected", "Diskless"), "Yes/n2"),
+        (_events("Primary", "Connecting", "Diskless"), "Yes/n2"),
+        (_events("Primary", "Connected", "Inconsistent"), "Yes/n2"),
+        (_events("Primary", "Connected", "Diskless"), "No/n2"),
+        (
+            _events("Primary", "Connected", "Diskless").replace(
+                "minor:1 disk:UpToDate", "minor:1 disk:Failed"
+            ),
+            "Yes/n2",
+        ),
+        ("", "Yes/n2"),
+    ],
+    ids=["standby", "link-lost", "has-a-disk", "no-quorum", "own-disk-lost", "down"],
+)
+def test_no_other_peer_is_marked_by_a_monitor(events: str, standing: str) -> None:
+    node = _node(events, [standing])
+    outdate.mark_without_disk(node, "vol1", ["n2"])
+    assert _done(node) == []
+
+
 def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
-    node = _node(_events("Primary", "Connected", "UpToDate"))
+    node = _marked_node(_events("Primary", "Connected", "UpToDate"))
     with outdate.locked("vol1", wait_s=0.0):
         assert not clear_marks(node, "vol1", ["n2"])
     assert _done(node) == []

@@ -16,7 +16,9 @@ from sanctl.system import journal
 from tests.support.doc_samples import ROOT
 
 HANDLERS = ROOT / "resource-agents/handlers"
-STUB = HANDLERS.with_name("handler").read_text()
+STUB = (ROOT / "resource-agents/direct/program").read_text()
+CLIENT = (ROOT / "resource-agents/client").read_text()
+BY_SERVICE = {"before-resync-source", "clear-marks", "fence-peer"}
 SHELL = {"resync-target", "unfence-peer"}
 
 
@@ -27,7 +29,7 @@ def installed() -> set[str]:
 def test_the_stub_is_installed_under_each_name() -> None:
     assert installed() == set(programs.MODULES) | SHELL
     for name in programs.MODULES:
-        assert (HANDLERS / name).read_text() == STUB
+        assert (HANDLERS / name).read_text() == (CLIENT if name in BY_SERVICE else STUB)
         assert os.access(HANDLERS / name, os.X_OK)
     for name in SHELL:
         assert (HANDLERS / name).read_text().startswith("#!/bin/sh\n")
@@ -39,7 +41,11 @@ def test_what_drbd_and_systemd_start_is_installed() -> None:
         started |= set(re.findall(r"/usr/lib/sanctl/([\w-]+)", path.read_text()))
     drbd = (ROOT / "sanctl/render/drbd.py").read_text()
     started |= set(re.findall(r"\{handlers\}/([\w-]+)", drbd))
-    assert {"fence-peer", "resync", "stop-remaining", "clear-marks"} <= started <= installed()
+    assert (
+        {"fence-peer", "resync", "stop-remaining", "clear-marks"}
+        <= started
+        <= installed() | {"program"}
+    )
 
 
 @pytest.mark.parametrize("name", programs.MODULES)
@@ -60,7 +66,9 @@ def run(tmp_path: Path, name: str, release: dict[str, str]) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("name", programs.MODULES)
+@pytest.mark.parametrize(
+    "name", sorted(programs.MODULES.keys() - {"actions", "flush-only-replicas"})
+)
 def test_a_release_before_the_stub_is_run_by_its_own_names(tmp_path: Path, name: str) -> None:
     """The update puts the programs in place first, and the way back puts the release first."""
     told = "import sys\ndef {}(*words):\n    print(__name__, *map(len, words))\n    return 7\n"
@@ -129,3 +137,19 @@ def test_a_program_that_crashes_says_so_in_the_journal(monkeypatch: pytest.Monke
     assert action == "clear-marks"
     assert text.startswith("vol1: clear-marks ended by an error of its own")
     assert "KeyError: 'standing'" in text
+
+
+@pytest.mark.parametrize(
+    ("program", "is_spared"),
+    [("fence-peer", True), ("before-resync-source", True), ("resync", False)],
+)
+def test_what_drbd_waits_for_is_spared_by_the_oom_killer(
+    program: str, is_spared: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    score = tmp_path / "oom_score_adj"
+    monkeypatch.setattr(programs, "_OOM_SCORE", str(score))
+    monkeypatch.setattr(f"{programs.MODULES[program]}.main", lambda: 4)
+    assert programs.main([f"/usr/lib/sanctl/{program}"]) == 4
+    assert score.exists() == is_spared
+    monkeypatch.setattr(programs, "_OOM_SCORE", str(tmp_path / "none" / "there"))
+    assert programs.main([f"/usr/lib/sanctl/{program}"]) == 4

@@ -296,3 +296,78 @@ def test_a_resync_waits_for_its_hours(
     words["vm0"] = ""
     service.run_once()
     assert node.held == set()
+
+
+class NodeWithDrbd9(Node):
+    """The same with DRBD 9, which pauses the resync with each peer on its own: n1 and n2."""
+
+    def __init__(self, left: dict[str, int]) -> None:
+        super().__init__(left)
+        self.paused: set[tuple[str, str]] = set()
+
+    def _lines(self, name: str) -> str:
+        is_behind = self.left[name] > 0
+        text = f"exists resource name:{name} role:Secondary suspended:no\n"
+        text += (
+            f"exists device name:{name} volume:0 minor:{name[-1]} size:{SIZE_KIB}"
+            f" disk:{'Inconsistent' if is_behind else 'UpToDate'}\n"
+        )
+        for peer, own in (("0", "PausedSyncT"), ("1", "SyncTarget")):
+            is_paused = (name, peer) in self.paused
+            runs = "PausedSyncT" if is_paused else own
+            text += (
+                f"exists connection name:{name} peer-node-id:{peer} conn-name:n{peer}"
+                f" connection:Connected role:Primary\nexists peer-device name:{name}"
+                f" peer-node-id:{peer} conn-name:n{peer} peer-disk:UpToDate"
+                f" replication:{runs if is_behind else 'Established'}"
+                f" resync-suspended:{'user' if is_paused else 'no'}"
+                f" out-of-sync:{self.left[name] if peer == '1' else SIZE_KIB}\n"
+            )
+        return text
+
+    def _answer(self, argv: Sequence[str]) -> Answer:
+        match list(argv):
+            case ["drbdsetup", "pause-sync", name, peer, "0"]:
+                self.paused.add((name, peer))
+            case ["drbdsetup", "resume-sync", name, peer, "0"]:
+                self.paused.discard((name, peer))
+            case _:
+                return super()._answer(argv)
+        return ""
+
+
+def test_with_drbd_9_resyncs_wait_too(
+    words: dict[str, str], monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    words["vm1"] = "priority=90"
+    node = NodeWithDrbd9({"vm0": 500, "vm1": 900})
+    service = scheduler.ResyncScheduler(node)
+    service.run_once()
+    assert node.paused == {("vm0", "0"), ("vm0", "1")}
+    clock.now_s += 4
+    node.left["vm1"] = 300
+    service.run_once()
+    waiting, running = parse_running(node.published)
+    assert (waiting.device, waiting.waits) == ("vm0", "for vm1")
+    # Of the peer from which data comes, since the beginning and not of the latest ten seconds.
+    assert (running.left_kib, running.total_kib) == (300, 900)
+    clock.now_s += 20
+    service.run_once()
+    clock.now_s += 20
+    service.run_once()
+    assert parse_running(node.published)[1].total_kib == 900
+    node.left["vm1"] = 0
+    service.run_once()
+    assert node.paused == set()
+
+
+def test_with_drbd_9_no_resync_is_made_a_full_one(
+    here: Path, words: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    words["vm0"] = "full-above=10"
+    node = NodeWithDrbd9({"vm0": SIZE_KIB // 5})
+    scheduler.ResyncScheduler(node).run_once()
+    assert not [act for act in node.acts if "invalidate" in act]
+    assert note(here, "vm0")[0] == FAST

@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.errors import Problem
 from sanctl.model.cluster import Cluster
-from sanctl.model.device import PoolUsage
+from sanctl.model.device import MINORS, PoolUsage
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.device.creation import (
@@ -17,6 +17,7 @@ from sanctl.plan.device.creation import (
     plan_creation,
 )
 from sanctl.plan.drbd.version_limits import drbd_version_problem
+from sanctl.render import drbd
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import topology
 
@@ -40,6 +41,7 @@ def complaints(request: DeviceArguments, cluster: Cluster) -> list[str]:
         ({"name": "vm1"}, ["SAN-DEV-001"]),
         ({"name": "fence-n1"}, ["SAN-NAME-002"]),
         ({"name": "sanctl"}, ["SAN-NAME-002"]),
+        ({"name": "reached"}, ["SAN-NAME-002"]),
         ({"size": "10"}, ["SAN-NAME-006"]),
         ({"size": "1T"}, ["SAN-POOL-012", "SAN-POOL-012"]),
         ({"size": "1T", "nodes": ("n1", "n2")}, ["SAN-POOL-012", "SAN-POOL-012"]),
@@ -163,4 +165,18 @@ def test_a_minor_number_in_use_is_skipped() -> None:
     constraint.set("id", "sanctl-minor-1")
     drafted = plan_creation(parse_device_request(GOOD), observe(fake), topology(), uuid="0" * 32)
     assert not isinstance(drafted, Problem)
-    assert drafted[0].minor == 2
+    assert drafted.minor == 2
+
+
+def test_minors_fit_into_what_is_numbered_by_them() -> None:
+    """Ports and LIO's relative target port ids have 16 bits; some ports are others'."""
+    assert all(0 < drbd.port_of(minor) < 1 << 16 for minor in MINORS)
+    assert all(minor * 32 + 32 < 1 << 16 for minor in MINORS)
+    assert not {8080, 9090, 9100} & {drbd.port_of(minor) for minor in MINORS}
+    assert MINORS[:3] == (1, 2, 3)
+    assert len(set(MINORS)) == len(MINORS) > 2000
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "\u0661", " 1", "1 ", "01", "+1", "1.0", "5", "nan"])
+def test_numbers_of_replicas(text: str) -> None:
+    assert complaints(replace(GOOD, replicas=text), observe(FakePacemaker())) == ["SAN-DEV-003"]

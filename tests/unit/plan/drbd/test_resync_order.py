@@ -14,6 +14,7 @@ from sanctl.plan.drbd.resync_order import (
     choose_resync_kind,
     may_mark_all_out_of_sync,
     may_mark_all_while_disconnected,
+    peers_to_pause_or_resume,
     wait_reasons,
 )
 
@@ -100,10 +101,51 @@ def test_some_resync_always_runs(candidates: list[ResyncCandidate], hour: int) -
 )
 def test_which_kind(limit: int | None, changed: int, kind: str) -> None:
     found, why = choose_resync_kind(
-        DEFAULT_SYNC_POLICY._replace(full_above_percent=limit), changed, 100
+        DEFAULT_SYNC_POLICY._replace(full_above_percent=limit), changed, 100, can_widen=True
     )
     assert found == kind
     assert "marked" in why
+
+
+def test_no_resync_is_called_full_that_is_not() -> None:
+    """DRBD 9 sends what is marked; a limit that 8.4 was given before an upgrade changes nothing."""
+    policy = DEFAULT_SYNC_POLICY._replace(full_above_percent=30)
+    assert choose_resync_kind(policy, 40, 100, can_widen=False) == (
+        "fast",
+        "40% is marked; no limit with DRBD 9",
+    )
+    assert choose_resync_kind(policy, 100, 100, can_widen=False)[0] == "full"
+
+
+def test_all_connected_peers_of_drbd_9_are_paused_and_all_paused_ones_resumed() -> None:
+    def peer(number: int, connection: str, suspended: str) -> PeerState:
+        return PeerState(
+            f"n{number}",
+            connection,
+            "Secondary",
+            "Established",
+            "UpToDate",
+            0,
+            suspended,
+            0,
+            number,
+        )
+
+    state = ResourceState(
+        "vm1",
+        "Secondary",
+        "no",
+        "Inconsistent",
+        100,
+        (
+            peer(1, "Connected", "no"),
+            peer(2, "Connected", "user,peer"),
+            peer(3, "Connecting", "no"),
+            peer(4, "Connecting", "user"),
+        ),
+    )
+    assert peers_to_pause_or_resume(state, is_to_wait=True) == (1,)
+    assert peers_to_pause_or_resume(state, is_to_wait=False) == (2, 4)
 
 
 _STATES = st.builds(

@@ -11,6 +11,8 @@ from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.failover.promotion import (
     are_all_blank,
+    has_met_a_disk,
+    may_lack_writes,
     promotion_score,
 )
 
@@ -143,3 +145,48 @@ def test_only_good_data_scores_whatever_the_rest() -> None:
         score = promotion_score(_state(disk, role, (peer,)), is_new=False)
         if score is not None and role == "Secondary":
             assert disk in {"UpToDate", "Consistent"}
+
+
+@pytest.mark.parametrize(
+    ("disk", "peer_disk", "bitmap", "lacks"),
+    [
+        ("UpToDate", "Diskless", 0, True),
+        ("Consistent", "Diskless", 0, True),
+        ("UpToDate", "Failed", 0, True),
+        # It knows that it went on without the peer.
+        ("UpToDate", "Diskless", 0x1234, False),
+        ("UpToDate", "UpToDate", 0, False),
+        ("UpToDate", "Inconsistent", 0, False),
+        ("Diskless", "Diskless", 0, False),
+    ],
+)
+def test_a_disk_that_came_back_beside_a_peer_without_one(
+    disk: str, peer_disk: str, bitmap: int, lacks: bool
+) -> None:
+    state = _state(disk=disk, peers=(_PEER._replace(disk=peer_disk),))
+    assert may_lack_writes(state, bitmap_generation=bitmap) is lacks
+    serving = state._replace(role="Primary")
+    assert not may_lack_writes(serving, bitmap_generation=bitmap)
+
+
+def test_a_peer_that_is_not_connected_says_nothing_here() -> None:
+    """Marks and fencing decide about such a peer."""
+    gone = _PEER._replace(connection="Connecting", disk="DUnknown")
+    assert not may_lack_writes(_state(peers=(gone,)), bitmap_generation=0)
+    assert not may_lack_writes(_state(peers=()), bitmap_generation=0)
+
+
+def test_of_several_peers_one_with_a_disk_is_enough() -> None:
+    peers = (_PEER._replace(name="a", disk="Diskless"), _PEER._replace(name="b"))
+    assert not may_lack_writes(_state(peers=peers), bitmap_generation=0)
+    assert has_met_a_disk(_state(peers=peers))
+
+
+@pytest.mark.parametrize("disk", _DISKS)
+def test_what_counts_as_met(disk: str) -> None:
+    met = {"UpToDate", "Consistent", "Outdated", "Inconsistent"}
+    assert has_met_a_disk(_state(peers=(_PEER._replace(disk=disk),))) is (disk in met)
+    own = met | {"Negotiating", "DUnknown"}
+    assert has_met_a_disk(_state(disk=disk)) is (disk in own)
+    lost = _PEER._replace(connection="Connecting")
+    assert not has_met_a_disk(_state(disk=disk, peers=(lost,)))

@@ -136,6 +136,35 @@ BREAKS: list[tuple[str, Callable[[FakePacemaker], object], set[str]]] = [
         lambda f: f.attribute("n1", "sanctl-pool-main", "total=100 free=9"),
         {"SAN-HLT-062"},
     ),
+    (
+        "pool not yet filling",
+        lambda f: f.attribute("n1", "sanctl-pool-main", "total=100 free=21"),
+        set(),
+    ),
+    (
+        "pool filling",
+        lambda f: f.attribute("n1", "sanctl-pool-main", "total=100 free=20"),
+        {"SAN-HLT-062"},
+    ),
+    (
+        "pool nearly full",
+        lambda f: f.attribute("n1", "sanctl-pool-main", "total=100 free=5"),
+        {"SAN-HLT-064"},
+    ),
+    (
+        "promised, and free",
+        lambda f: f.attribute(
+            "n1", "sanctl-pool-main", f"total={1 << 30} free={1 << 29} allocated={1 << 29}"
+        ),
+        set(),
+    ),
+    (
+        "promised, and taken by something else",
+        lambda f: f.attribute(
+            "n1", "sanctl-pool-main", f"total={1 << 30} free={1 << 29} allocated={1 << 28}"
+        ),
+        {"SAN-HLT-063"},
+    ),
     ("no pools", lambda f: _drop(f, ".//clone[@id='sanctl-pools']"), {"SAN-HLT-060"}),
     ("node unknown", lambda f: _drop(f, ".//nodes/node[@id='3']"), {"SAN-HLT-070"}),
     (
@@ -194,3 +223,14 @@ def test_leftovers_are_notes() -> None:
     assert {f.code for f in findings} == {"SAN-HLT-051", "SAN-HLT-053"}
     assert not is_degraded(findings)
     assert all(f.severity is Severity.NOTE for f in findings)
+
+
+def test_a_disk_that_may_have_newer_data_is_named() -> None:
+    fake = _healthy()
+    fake.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED})
+    back = "disk=UpToDate connection=Connected replication=Established peer-disk=Diskless"
+    fake.attribute("n1", "sanctl-vm1", back)
+    lost = "disk=Diskless connection=Connected replication=Established peer-disk=UpToDate"
+    fake.attribute("n2", "sanctl-vm1", lost)
+    finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-032")
+    assert "the disk on n2 may have newer data than n1" in finding.do

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Starts the systemd unit sanctl-flush.service where a replica needs it, if it does not run.
+
+What the service does is in sanctl/agents/cache/only_replica_flush.py. The fence-peer handler and
+monitors, which only start the service, do not have to import that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from sanctl.agents.replica import lost_writes
+from sanctl.drivers import page_cache
+from sanctl.errors import SanctlError
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.cache.only_replica_flush import is_only_good_replica, waits_for_journal
+from sanctl.system import state_files
+from sanctl.system.runner import Runner
+
+_UNIT = "sanctl-flush.service"
+# The fence-peer handler starts it while I/O is frozen.
+_TIMEOUT_S = 2.0
+
+
+def start_if_needed(runner: Runner, name: str, state: ResourceState) -> None:
+    """Start the service if the replica here is the only good one, and its policy needs that."""
+    if is_only_good_replica(state):
+        start_unless_stable(runner, name)
+
+
+def start_unless_stable(runner: Runner, name: str) -> None:
+    """Start the service, unless each write of the replica is stable when it is acknowledged.
+
+    An error is left to the next monitor.
+    """
+    with contextlib.suppress(SanctlError, OSError):
+        path = lost_writes.data_file(name)
+        held = None if path is None else page_cache.observe(path)
+        if held is None or not waits_for_journal(held.mode) or _is_running():
+            return
+        runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=_TIMEOUT_S)
+
+
+def lock_path() -> str:
+    """Return the path of the lock that the service holds while it runs."""
+    return state_files.node_lock("flush")
+
+
+def _is_running() -> bool:
+    # Shared, and the service waits for the lock: this check must not keep it from starting.
+    with state_files.locked(lock_path(), wait_s=0.0, shared=True) as is_free:
+        return not is_free

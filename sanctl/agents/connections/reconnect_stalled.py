@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Reconnects a peer of DRBD 9 whose exchange of bitmaps has not ended for a minute.
+
+Which peers, and why so: sanctl/plan/drbd/stalled_handshake.py. What DRBD's bitmap says of the peer
+stays, and its mark in the CIB, too, until the Primary is in sync with it. Where the next handshake
+finds nothing to send, a verify shows whether that is so; the journal asks for one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdadm, drbdsetup
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.drbd import stalled_handshake as plan
+from sanctl.system import journal, state_files
+from sanctl.system.runner import Runner
+
+#: Longer than from one monitor to the next: what was not seen for so long has ended meanwhile.
+_SAME_WITHIN_S = 40.0
+_MAX_DOUBLINGS = 6
+
+
+class _Stall(NamedTuple):
+    """An exchange of bitmaps with one peer.
+
+    Attributes:
+        first_s: when it was first seen, or last ended, in seconds since the node booted.
+        last_s: when it was last seen.
+        attempts: how often it was ended since the peer was last in another state.
+    """
+
+    first_s: float
+    last_s: float
+    attempts: int
+
+
+def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+    """Disconnect from a peer whose exchange of bitmaps has stalled, and connect again.
+
+    Called while there is an exchange.
+
+    Returns:
+        The state after that.
+
+    Raises:
+        SanctlError: DRBD did not answer; the next monitor tries again.
+    """
+    if drbdsetup.generation() < 9:
+        return state
+    now_s = time.monotonic()
+    for peer in plan.exchanging_peers(state):
+        seen = _seen(device, peer.name, now_s)
+        is_stalled = now_s - seen.first_s >= plan.STALLED_AFTER_S * 2**seen.attempts
+        if peer.node_id is None or not is_stalled or not plan.may_reconnect(state, peer):
+            _save(device, peer.name, seen)
+            continue
+        journal.write(
+            f"{device.name}: {peer.replication} with {peer.name} does not end: reconnecting; then"
+            f" 'sanctl device verify {device.name}' shows whether the replicas are the same",
+            priority=journal.WARNING,
+            device=device.name,
+            action="reconnect",
+        )
+        attempts = min(seen.attempts + 1, _MAX_DOUBLINGS)
+        _save(device, peer.name, _Stall(now_s, now_s, attempts))
+        # First: if this process dies before it connects, the next monitor connects.
+        reconnect_dropped.write_note(device.name, peer.name)
+        drbdsetup.disconnect_peer(runner, device.name, peer.node_id)
+        drbdadm.adjust(runner, device.name)
+        # One at a time: the next monitor sees what became of it.
+        return drbdsetup.observe(runner, device.name) or state
+    return state
+
+
+def _seen(device: Device, peer: str, now_s: float) -> _Stall:
+    """Return since when a peer is seen in the exchange, from monitor to monitor."""
+    try:
+        first, last, attempts = _note(device, peer).read().split()
+        before = _Stall(float(first), float(last), int(attempts))
+    except ValueError:
+        return _Stall(now_s, now_s, 0)
+    if 0 <= now_s - before.last_s <= _SAME_WITHIN_S and before.first_s <= now_s:
+        return before._replace(last_s=now_s)
+    return _Stall(now_s, now_s, 0)
+
+
+def _save(device: Device, peer: str, stall: _Stall) -> None:
+    _note(device, peer).write(f"{stall.first_s:.1f} {stall.last_s:.1f} {stall.attempts}")
+
+
+def _note(device: Device, peer: str) -> state_files.StateFile:
+    return state_files.of_device(device.name, f"stalled.{peer}")

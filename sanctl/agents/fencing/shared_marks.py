@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Marks one peer's replicas of several devices in one change of the CIB: requests, leader, answers.
+
+Each change of the CIB ends the transition that is under way, and costs every node processor time.
+When a node is lost, the handlers of all its devices ask for a mark at about the same time. Each
+writes a request, in a file, and takes the node's lock for that peer; who has it leads. The leader
+carries out all requests that stand: one question for quorum, one for the CIB, one change, both
+questions again; then each handler gets its answer, in a file. Handlers that come meanwhile are the
+next leader's. A single handler is its own leader, at once.
+
+A leader that dies gives the lock back, as the kernel does for it; the next one leads all that is
+unanswered. One that hangs is not waited for: the others go on alone, as if there were no lock. The
+lock is there to share, not to protect: what protects a device is its own lock, which its handler
+holds from before its request until after its answer.
+
+The rules are in sanctl/plan/failover/shared_marks.py; what is certain, in fence_rules.py there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from sanctl.agents.fencing import quorum_overlap
+from sanctl.drivers import outdated_marks
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.plan.failover import fence_rules, shared_marks
+from sanctl.plan.failover.shared_marks import Facts
+from sanctl.system import journal, state_files
+from sanctl.system.files import read_text
+from sanctl.system.runner import Runner
+
+#: As long as one program of the leader may take. Less than what a promotion has left after it.
+WAIT_S = 20.0
+_POLL_S = 0.02
+_NOT_RUNNING = frozenset("ZX")
+
+
+class _Round(NamedTuple):
+    """One transaction: the peer, and the tokens of the requests by device."""
+
+    runner: Runner
+    peer: str
+    tokens: Mapping[str, str]
+    is_promoting: Callable[[str], bool]
+    may_lead_alone: bool = True
+
+
+def mark(
+    runner: Runner,
+    device: str,
+    peer: str,
+    *,
+    is_promoting: Callable[[str], bool],
+    wait_s: float = WAIT_S,
+    may_lead_alone: bool = True,
+) -> str:
+    """Mark a peer's replica, for a caller who holds the device's fencing lock.
+
+    Args:
+        runner: starts the cluster's tools.
+        device: the device's name.
+        peer: the node's name.
+        is_promoting: whether a promotion of a device's replica is under way here.
+        wait_s: how long another handler that marks for this one, too, is waited for.
+        may_lead_alone: after that, make a change of its own, without the lock.
+
+    Returns:
+        The peer's membership, or `shared_marks.OWN_MARKED`.
+
+    Raises:
+        SanctlError: the cluster did not answer; nothing is certain.
+    """
+    token = _new_token()
+    request, answer = _request(device, peer), _answer(device, peer)
+    # Without a place for files (a full /run) the handler is its own leader.
+    with contextlib.suppress(OSError):
+        request.write(token)
+    try:
+        this = _Round(runner, peer, {device: token}, is_promoting, may_lead_alone)
+        said = _wait_or_lead(this, device, wait_s)
+    finally:
+        with contextlib.suppress(OSError):
+            request.remove()
+            answer.remove()
+    what, _, why = said.partition(" ")
+    if what == shared_marks.ERROR:
+        raise CommandError(Problem("SAN-AGENT-014", why))
+    return said
+
+
+def _wait_or_lead(this: _Round, own: str, wait_s: float) -> str:
+    """Return the answer of the handler that leads, or lead."""
+    deadline = time.monotonic() + wait_s
+    lock = state_files.node_lock(f"marks-{this.peer}")
+    while True:
+        with contextlib.ExitStack() as held:
+            try:
+                leads = held.enter_context(state_files.locked(lock, wait_s=0.0))
+            except OSError:
+                return _lead(this, own)  # no room for the lock's file, either
+            # After the attempt: a leader answers before it gives the lock back.
+            said = _read_answer(own, this.peer, this.tokens[own])
+            if said is not None:
+                return said
+            if leads:
+                return _lead(this._replace(tokens={**_unanswered(this.peer), **this.tokens}), own)
+        if time.monotonic() >= deadline:
+            if not this.may_lead_alone:
+                return f"{shared_marks.ERROR} another process marks for {this.peer}, and is slow"
+            return _lead(this, own)
+        time.sleep(_POLL_S)
+
+
+def _lead(this: _Round, own: str) -> str:
+    """Carry a transaction out, answer the other requests, and return the answer to the own one."""
+    answers: dict[str, str] = {}
+
+    def give(device: str, said: str) -> None:
+        answers[device] = said
+        if device != own:
+            text = shared_marks.answer_text(this.tokens[device], said)
+            with contextlib.suppress(OSError):
+                _answer(device, this.peer).write(text)
+
+    try:
+        _transact(this, own, give)
+    except Exception as error:
+        # Of whatever kind: a request without an answer would fail the next leader's round, too.
+        for device in this.tokens.keys() - answers.keys() - {own}:
+            give(device, f"{shared_marks.ERROR} {error}")
+        if own not in answers and len(this.tokens) > 1 and not _is_silence(error):
+            # It may be another device's fault, such as a mark that the CIB refuses.
+            return _lead(this._replace(tokens={own: this.tokens[own]}), own)
+        answers.setdefault(own, f"{shared_marks.ERROR} {error!r}")
+    return answers[own]
+
+
+def _is_silence(error: Exception) -> bool:
+    """Whether the cluster gave no answer in time: asked again at once, it would give none."""
+    return isinstance(error, SanctlError) and error.problems[0].code == "SAN-CMD-002"
+
+
+def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
+    """Mark what may be marked; each device's answer goes to `give` as soon as it is known.
+
+    The order matters. A mark counts only if this partition is quorate, and the CIB takes node
+    attributes without quorum, too. So quorum is asked before, lest a node that is cut off change
+    its own CIB, and after, lest quorum was lost in between. Last the marks are read back:
+    partitions that joined meanwhile may have agreed on the CIB of the other partition.
+
+    Raises:
+        SanctlError: the cluster did not answer; nothing is certain of what has no answer yet.
+    """
+    before, seen = _look(this, this.tokens, give)
+    to_mark: dict[str, Facts] = {}
+    for device, facts in before.items():
+        refused = shared_marks.refusal(facts)
+        if refused is None:
+            to_mark[device] = facts
+        else:
+            give(device, refused)
+    # Last before the change: a handler that has died meanwhile has given its device's lock back.
+    still = _open_requests(this.peer)
+    to_mark = {
+        device: facts
+        for device, facts in to_mark.items()
+        if device == own or still.get(device) == this.tokens[device]
+    }
+    if seen is None or not to_mark:
+        return
+    has_outranked = shared_marks.outranks(to_mark)
+    outdated_marks.set_marks(
+        this.runner, to_mark, this.peer, seen, raises_admin_epoch=has_outranked
+    )
+    after, _ = _look(this, to_mark, give)
+    for device, facts in after.items():
+        give(device, shared_marks.confirmation(facts, has_outranked=has_outranked))
+    names = ", ".join(sorted(to_mark))
+    journal.write(
+        f"{this.peer} is marked as outdated in one change, for {len(to_mark)} devices: {names}",
+        action="mark",
+        step="set",
+    )
+
+
+def _look(
+    this: _Round, devices: Mapping[str, object], give: Callable[[str, str], None]
+) -> tuple[dict[str, Facts], outdated_marks.SeenMarks | None]:
+    """Return what is known of the devices, and the marks; a device with an answer is left out.
+
+    Quorum is asked first. Without it all are answered, and no marks are read.
+
+    Raises:
+        SanctlError: the cluster did not answer.
+    """
+    view = quorum_overlap.ClusterView(this.runner, devices.keys())
+    if not view.present.is_quorate:
+        for device in devices:
+            give(device, "alone")
+        return {}, None
+    seen = outdated_marks.read(this.runner, devices, this.peer)
+    membership = fence_rules.peer_membership(
+        is_quorate=True,
+        is_member=this.peer in view.present.members,
+        is_fenced=lambda: quorum_overlap.is_fenced(seen.state),
+    )
+    found: dict[str, Facts] = {}
+    for device in devices:
+        marks = seen.devices.get(device)
+        if marks is None:
+            give(device, f"{shared_marks.ERROR} the CIB has no device {device}")
+            continue
+        found[device] = Facts(
+            membership=quorum_overlap.membership_for_device(
+                view,
+                device,
+                this.peer,
+                membership,
+                has_joined=lambda: quorum_overlap.has_joined(seen.state),
+            ),
+            is_marked=this.peer in marks.nodes(),
+            is_own_marked=os.uname().nodename in marks.nodes(),
+            is_promoting=this.is_promoting(device),
+        )
+    return found, seen
+
+
+def _open_requests(peer: str) -> dict[str, str]:
+    """Return the tokens of the requests that stand for a peer, by device."""
+    kind = f"mark-request.{peer}"
+    try:
+        tokens = {
+            device: _request(device, peer).read() for device in state_files.devices_with(kind)
+        }
+    except OSError:
+        return {}  # each handler leads in its turn
+    return shared_marks.open_requests(tokens, is_alive=_is_alive)
+
+
+def _unanswered(peer: str) -> dict[str, str]:
+    """Return those of them that no leader has answered yet."""
+    requests = _open_requests(peer)
+    return {
+        device: token
+        for device, token in requests.items()
+        if _read_answer(device, peer, token) is None
+    }
+
+
+def _read_answer(device: str, peer: str, token: str) -> str | None:
+    try:
+        return shared_marks.answer_for(token, _answer(device, peer).read())
+    except OSError:
+        return None
+
+
+def _request(device: str, peer: str) -> state_files.StateFile:
+    """The token of the handler that wants a peer marked; removed before it unlocks the device."""
+    return state_files.of_device(device, f"mark-request.{peer}")
+
+
+def _answer(device: str, peer: str) -> state_files.StateFile:
+    """The answer to a request, with its token."""
+    return state_files.of_device(device, f"mark-answer.{peer}")
+
+
+def _new_token() -> str:
+    """Return what no other request has: this process, its start, and the time."""
+    pid = os.getpid()
+    return f"{pid}:{_start_of(pid)}:{time.monotonic_ns()}"
+
+
+def _is_alive(token: str) -> bool:
+    """Whether the process that has written a token runs; where that is not known, it does not."""
+    pid, _, rest = token.partition(":")
+    started = rest.partition(":")[0]
+    return bool(started) and pid.isdecimal() and _start_of(int(pid)) == started
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process began, in ticks since the boot (proc(5)); empty: it does not run."""
+    try:
+        fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in _NOT_RUNNING else fields[19]

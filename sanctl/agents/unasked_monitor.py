@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A monitor's answer where drbdsetup could not be run, as plan.failover.unasked_monitor says."""
+
+from __future__ import annotations
+
+from sanctl.agents import ocf
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbdsetup, gate, lio
+from sanctl.errors import CommandError
+from sanctl.plan.failover.unasked_monitor import KernelRole, kernel_role
+from sanctl.system import journal
+
+#: No answer in time: that is DRBD's own silence, and the monitor fails.
+_SILENT = "SAN-CMD-002"
+_EXIT = {
+    KernelRole.SERVES: ocf.RUNNING_PROMOTED,
+    KernelRole.STANDBY: ocf.SUCCESS,
+    KernelRole.ABSENT: ocf.NOT_RUNNING,
+}
+
+
+def report(device: Device, error: CommandError) -> int:
+    """Return the OCF exit code of a monitor that could not ask DRBD.
+
+    Raises:
+        CommandError: `error`, where the kernel does not show without DRBD what the device is.
+    """
+    if any(problem.code == _SILENT for problem in error.problems):
+        raise error
+    role = kernel_role(
+        gate=gate.gate_table(device.name),
+        alua=lio.alua_state(device.name, device.minor),
+        is_exported=lio.is_exported(device.name),
+        is_suspended=gate.is_suspended(device.name),
+        has_drbd_device=drbdsetup.has_device(device.minor),
+        is_probe=ocf.is_probe(),
+    )
+    if role is KernelRole.UNKNOWN:
+        raise error
+    journal.write(
+        f"{device.name}: monitor: DRBD could not be asked; the kernel shows without it:"
+        f" {role}: {error}",
+        priority=journal.ERROR,
+        device=device.name,
+        action="monitor",
+        step="unasked",
+    )
+    return _EXIT[role]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: whether the CIB, with devices that are to be created, still fits Pacemaker's messages.
+
+Pacemaker hands the CIB as one message to each command, agent and daemon that asks for it. A message
+that exceeds the IPC buffer (`PCMK_ipc_buffer`, 128 KiB) is compressed by bzip2 each time, and one
+that exceeds it compressed is not sent at all (lib/common/ipc_server.c, pcmk__ipc_prepare_iov, up to
+3.0.0): then no scheduler runs and nothing fails over. Since 3.0.1 a message is sent in parts.
+"""
+
+from __future__ import annotations
+
+from sanctl.errors import Problem
+
+#: PCMK_ipc_buffer where it is not set.
+DEFAULT_IPC_BUFFER_BYTES = 128 << 10
+# What a device adds, compressed, with the history of its actions (measured with Pacemaker 3.0.0).
+_DEVICE_BYTES = 280
+_DEVICE_BYTES_PER_NODE = 60
+#: The share of the buffer that the compressed CIB may fill: a failover adds to the history.
+USABLE_SHARE = 0.8
+_SENT_IN_PARTS_SINCE = (3, 0, 1)
+
+
+def has_size_limit(pacemaker_version: str) -> bool:
+    """Whether a Pacemaker of that version limits the CIB's size; an unknown version does.
+
+    Args:
+        pacemaker_version: the property `dc-version`, such as 3.0.0-3+deb13u1-1.
+    """
+    words = pacemaker_version.partition("-")[0].partition("+")[0].split(".")
+    if len(words) < 3 or not all(word.isascii() and word.isdecimal() for word in words):
+        return True
+    return tuple(int(word) for word in words) < _SENT_IN_PARTS_SINCE
+
+
+def usable_bytes(ipc_buffer_bytes: int) -> int:
+    """Return how large the compressed CIB may become with an IPC buffer of that size."""
+    return int(ipc_buffer_bytes * USABLE_SHARE)
+
+
+def cib_size_problem(
+    *, compressed_bytes: int, new_devices: int, nodes: int, ipc_buffer_bytes: int
+) -> Problem | None:
+    """Return why devices cannot be created for the CIB's size; None if they can.
+
+    Args:
+        compressed_bytes: the CIB's size, compressed by bzip2, before the change.
+        new_devices: how many devices are to be created.
+        nodes: how many nodes the cluster has.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs.
+    """
+    expected = compressed_bytes + new_devices * (_DEVICE_BYTES + _DEVICE_BYTES_PER_NODE * nodes)
+    limit = usable_bytes(ipc_buffer_bytes)
+    if expected <= limit:
+        return None
+    return Problem(
+        "SAN-CLU-006",
+        f"the CIB would have about {expected >> 10} KiB compressed, and Pacemaker's messages "
+        f"have room for {limit >> 10} KiB",
+        "raise sanctl_corosync_devices in the inventory, run the playbook, then restart Pacemaker "
+        "node by node: 'sanctl node standby NODE', 'systemctl restart pacemaker' there, "
+        "'sanctl node online NODE'",
+    )

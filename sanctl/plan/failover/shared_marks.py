@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules of marking several devices in one change of the CIB: whose requests, which marks, answers.
+
+Handlers of several devices that have lost one peer share a transaction. Each writes a request; who
+holds the node's lock for that peer leads: it carries out all open requests, and answers each. Pure
+functions, so that the handlers (sanctl/agents/fencing/shared_marks.py) and the model that explores
+two devices (sanctl/safety/sharing.py) decide by the same lines.
+
+The invariant they guard: a handler that is told that its peer is certain holds its device's fencing
+lock, and the peer's mark was set and read back with quorum after the handler had asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from sanctl.plan.failover import fence_rules
+
+#: In place of the peer's membership: the replica that is to be promoted is marked itself.
+OWN_MARKED = "marked"
+#: In place of the peer's membership, with a reason after it: the cluster did not answer.
+ERROR = "error"
+
+
+class Facts(NamedTuple):
+    """What a leader sees of one device.
+
+    Attributes:
+        membership: the peer's, as it counts for this device (`quorum_overlap`).
+        is_marked: the peer's replica is marked in this node's CIB.
+        is_own_marked: so is this node's.
+        is_promoting: a promotion of this node's replica is under way.
+    """
+
+    membership: str
+    is_marked: bool
+    is_own_marked: bool
+    is_promoting: bool
+
+
+def open_requests(
+    requests: Mapping[str, str], *, is_alive: Callable[[str], bool]
+) -> dict[str, str]:
+    """Return the requests whose handler still waits for an answer.
+
+    A handler removes its request before it gives its device's lock back; one that was killed
+    leaves the request behind, and the lock is free. A mark for it could come after a demotion.
+
+    Args:
+        requests: by device, the token in its request.
+        is_alive: whether the process that has written a token runs.
+    """
+    return {device: token for device, token in requests.items() if is_alive(token)}
+
+
+def answer_for(token: str, answer: str) -> str | None:
+    """Return what a request was answered; None where the answer belongs to another request.
+
+    An answer that is older than the request says what was true before the handler asked: the mark
+    may have been cleared since, the quorum lost.
+
+    Args:
+        token: of the request.
+        answer: what stands in the file of the answer, empty without one.
+    """
+    of, _, said = answer.partition(" ")
+    return said if said and of == token else None
+
+
+def answer_text(token: str, said: str) -> str:
+    """Return the text of an answer, for `answer_for`."""
+    return f"{token} {said}"
+
+
+def refusal(seen: Facts) -> str | None:
+    """Return the answer to a handler whose peer must not be marked; None: it is to be marked."""
+    if not fence_rules.is_certain(seen.membership):
+        return seen.membership
+    if seen.is_own_marked and seen.is_promoting:
+        # The order to promote this replica is older than its mark: a node that joined since has
+        # brought the mark along.
+        return OWN_MARKED
+    return None
+
+
+def outranks(before: Mapping[str, Facts]) -> bool:
+    """Whether the change that sets these marks must make this CIB newer than any the peer has."""
+    return any(fence_rules.must_outrank_peer_cib(seen.membership) for seen in before.values())
+
+
+def confirmation(after: Facts, *, has_outranked: bool) -> str:
+    """Return the answer to a handler whose peer was marked, once the mark has been read back.
+
+    Args:
+        after: what is seen of the device after the change.
+        has_outranked: the change has made this CIB newer than any the peer has.
+    """
+    is_outranking = has_outranked or not fence_rules.must_outrank_peer_cib(after.membership)
+    return after.membership if after.is_marked and is_outranking else "unknown"

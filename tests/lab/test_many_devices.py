@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node that serves several devices loses power: all fail over, and Pacemaker has little to do.
+
+Handlers of several devices mark the lost node in changes of the CIB that they share, and none of
+these changes has Pacemaker elect its DC anew or write every attribute again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.lab.harness import collect
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario, await_members_online
+from sanctl.lab.measure import kernel_audit
+
+LOST, SURVIVOR = "n2", "n1"
+#: Texts of pacemaker-attrd and pacemaker-controld 3.0, after a change that they do not trust.
+_REWRITES = "Updating all attributes after|Populating nodes and starting an election after"
+
+
+def served_by(bed: LabSession, node: str, names: tuple[str, ...]) -> bool:
+    views = collect.kernel_views(bed)
+    return all(kernel_audit.active_nodes(views, name) == [node] for name in names)
+
+
+def are_whole(bed: LabSession, names: tuple[str, ...]) -> bool:
+    """Whether all replicas are in sync, and none is marked as outdated."""
+    cib = bed.sh(SURVIVOR, "cibadmin --query").stdout
+    return not re.search(r'<rsc_location id="sanctl-outdated-[^"]*[.]', cib) and all(
+        collect.is_in_sync(bed, SURVIVOR, name) for name in names
+    )
+
+
+def boot_of(bed: LabSession, node: str) -> str:
+    return bed.sh(node, "cat /proc/sys/kernel/random/boot_id").stdout
+
+
+@pytest.fixture
+def names(scenario: Scenario, request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
+    made = tuple(f"many{number}" for number in range(request.param))
+    await_members_online(scenario.bed)
+    scenario.sanctl(
+        "device", "create", *made, "--size", "32M", "--replicas", "2",
+        "--nodes", f"{SURVIVOR},{LOST}", "--prefer", LOST, timeout_s=400,
+    )  # fmt: skip
+    for name in made:
+        if collect.active_node(scenario.bed, name) != LOST:
+            scenario.sanctl("device", "move", name, "--to", LOST, timeout_s=120)
+    yield made
+    for name in made:
+        scenario.sanctl("device", "delete", name, "--yes", timeout_s=300)
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("names", [4, pytest.param(12, marks=pytest.mark.faults)], indirect=True)
+def test_all_devices_of_a_lost_node_are_served_by_the_other(
+    scenario: Scenario, names: tuple[str, ...]
+) -> None:
+    bed = scenario.bed
+    others = [node.name for node in bed.cluster if node.name != LOST]
+    wait_for("all in sync", lambda: are_whole(bed, names), within_s=120)
+    boots = {node: boot_of(bed, node) for node in others}
+    began_s = bed.cut_power(LOST)
+    wait_for(
+        f"{SURVIVOR} to serve all",
+        lambda: served_by(bed, SURVIVOR, names),
+        within_s=150 * len(names),
+    )
+    since = f"journalctl -q -o cat --since=@{began_s - 1:.3f}"
+    shared = bed.sh(SURVIVOR, f"{since} SANCTL_ACTION=mark SANCTL_STEP=set").stdout.splitlines()
+    print("\n".join(f"  {line}" for line in shared))
+    marked = {name for line in shared for name in re.findall(r"\bmany\d+", line)}
+    assert marked == set(names)
+    assert len(shared) <= len(names)
+    for node in others:
+        rewrites = bed.sh(node, f"{since} | grep -E '{_REWRITES}' | grep cibadmin", ok=(0, 1))
+        assert rewrites.stdout == ""
+    bed.ensure_power(LOST)
+    wait_for("all whole", lambda: are_whole(bed, names), within_s=300, every_s=2.0)
+    assert {node: boot_of(bed, node) for node in others} == boots
+    assert served_by(bed, SURVIVOR, names)

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Both pools full while a host writes, and a replica that lost its disk before the other did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.errors import NotConverged
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines import node_faults
+from sanctl.lab.machines.node_faults import FilledFilesystem
+from sanctl.lab.measure import kernel_audit
+from sanctl.system.runner import LocalRunner
+from tests.support import ledgers
+from tests.support.steps import await_writes, boot_id
+
+# A command on a node that goes down under it is given up, and its process not waited for.
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NAME = "full0"
+SIZE = 256 << 20
+REGION = 16 << 20
+# Two monitors of the pool's agent, and a busy machine.
+RESERVED_S = 60.0
+# A fencing, a boot, a resync.
+BACK_S = 400.0
+ROUNDS = 4
+# Three monitors.
+NOT_SERVED_S = 35.0
+# A boot, the fencing of the other node, and what would then be a promotion.
+ALONE_S = 150.0
+TRIED = f"/run/sanctl/devices/{NAME}/reattach-tried"
+
+
+@pytest.fixture
+def load(scenario: Scenario) -> Iterator[LedgerLoad]:
+    """A ledger that flushes after each write; nothing may be lost, and no write may fail."""
+    with ledgers.ledger_on_new_device(
+        scenario, NAME, str(SIZE), rate=0, region_bytes=REGION
+    ) as made:
+        yield made
+
+
+def reserved(bed: LabSession) -> bool:
+    script = f"stat -c %b /srv/sanctl/main/devices/{NAME}.*.data"
+    return all(int(bed.sh(node.name, script).stdout) * 512 >= SIZE for node in bed.storage)
+
+
+def fill(bed: LabSession, *, is_full: bool) -> None:
+    change = node_faults.fill_filesystem if is_full else node_faults.free_filesystem
+    for node in bed.storage:
+        change(bed.lab, bed.node(node.name), FilledFilesystem.POOL, LocalRunner())
+
+
+@pytest.mark.timeout(900)
+def test_a_host_writes_on_while_both_pools_are_full(scenario: Scenario, load: LedgerLoad) -> None:
+    """To places that nothing was written to before.
+
+    Without reserved blocks both replicas dropped their disks at the first such write.
+    """
+    bed = scenario.bed
+    boots = {node.name: boot_id(bed, node.name) for node in bed.storage}
+    try:
+        wait_for("reserved blocks", lambda: reserved(bed), within_s=RESERVED_S, every_s=2.0)
+    except NotConverged:
+        print("  no blocks are reserved")
+    fill(bed, is_full=True)
+    began_s = time.time()
+    try:
+        load.host.sh(
+            f"dd if=/dev/urandom of={load.run.device} bs=64k count=1024 seek=1024 oflag=direct"
+            " conv=notrunc,fsync status=none",
+            timeout_s=120,
+        )
+        print(f"  64 MiB written in {time.time() - began_s:.0f} s")
+        await_writes(load)
+        assert collect.is_in_sync(bed, collect.active_node(bed, NAME), NAME)
+    finally:
+        fill(bed, is_full=False)
+    failover.await_healthy(bed, "n1")
+    assert {node.name: boot_id(bed, node.name) for node in bed.storage} == boots
+
+
+def disk(bed: LabSession, node: str) -> str:
+    """The state of the node's replica, as its DRBD says; empty: no answer."""
+    out = bed.sh(node, f"drbdsetup events2 --now {NAME} | grep ' device '", ok=range(256)).stdout
+    return next((word[5:] for word in out.split() if word.startswith("disk:")), "")
+
+
+@pytest.mark.timeout(1500)
+def test_a_replica_that_lost_its_disk_first_is_not_served(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """The active node loses its disk, the host writes on, the standby loses its disk.
+
+    The active node is fenced, as it can neither serve nor stop. It comes back with its disk, which
+    lacks what was acknowledged last, and finds a peer without a disk.
+    """
+    bed = scenario.bed
+    for _ in range(ROUNDS):
+        active = collect.active_node(bed, NAME)
+        standby = load.peer_of(active)
+        before = boot_id(bed, active)
+        bed.sh(active, f"drbdsetup detach --force {load.minor}", timeout_s=30)
+        await_writes(load)
+        # Its disk goes on failing: it has been tried so often that it is not tried for an hour.
+        bed.sh(standby, f"drbdsetup detach --force {load.minor}; echo 16 >{TRIED}", timeout_s=30)
+        states = (disk(bed, active), disk(bed, standby))
+        print(f"  {active}, active: {states[0]}; {standby}: {states[1]}")
+        if states == ("Diskless", "Diskless"):
+            break
+        bed.sh(standby, f"rm -f {TRIED}")
+        await_sync(bed)
+    else:
+        pytest.fail("the first disk was attached again before the second was lost")
+    wait_for(
+        f"{active} to be back, and connected",
+        lambda: (
+            boot_id(bed, active) != before
+            and disk(bed, active) in {"UpToDate", "Consistent"}
+            and "connection:Connected" in bed.sh(standby, f"drbdsetup events2 --now {NAME}").stdout
+        ),
+        within_s=BACK_S,
+        every_s=1.0,
+    )
+    served = False
+    until_s = time.monotonic() + NOT_SERVED_S
+    while time.monotonic() < until_s and not served:
+        served = active in kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
+        time.sleep(1.0)
+    bed.sh(standby, f"rm -f {TRIED}")
+    assert not served, f"{active} serves without what was acknowledged last"
+    await_sync(bed)
+    await_writes(load, within_s=BACK_S)
+    # The standby's score was a few seconds old when it was to be promoted without a disk.
+    bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
+    failover.await_healthy(bed, "n1")
+
+
+@pytest.mark.timeout(1500)
+def test_a_standby_that_lost_its_disk_does_not_take_over(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """The standby's disk is lost, the host writes on, both nodes lose power, the standby is back.
+
+    It boots with its disk, which lacks what was written since, and with the witness it fences the
+    other node. Nothing is served before that one is back.
+    """
+    bed = scenario.bed
+    await_sync(bed)
+    active = collect.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    bed.sh(standby, f"drbdsetup detach --force {load.minor}; echo 16 >{TRIED}", timeout_s=30)
+    await_writes(load)
+    mark = f"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.{standby}.')]"
+    try:
+        wait_for(
+            "the mark of the replica without a disk",
+            lambda: bed.sh(
+                active, f'cibadmin --query --xpath "{mark}"', ok=range(256)
+            ).status == 0,
+            within_s=60,
+            every_s=2.0,
+        )  # fmt: skip
+    except NotConverged:
+        print(f"  {standby} is not marked")
+    # The node that has the writes stays away until it is seen that the other one does not serve.
+    bed.sh(active, "systemctl mask corosync.service pacemaker.service")
+    before = boot_id(bed, active)
+    # The only good replica's last seconds are another matter (docs/explanation/cache.md).
+    load.host.sh(f"systemctl kill --signal=STOP {load.run.unit}")
+    bed.sh(active, "sync -f /srv/sanctl/main", timeout_s=60)
+    bed.cut_power(standby)
+    bed.cut_power(active)
+    bed.ensure_power(standby)
+
+    def serves() -> bool:
+        resource = f"drbdsetup events2 --now {NAME} | grep ' resource '"
+        return "role:Primary" in bed.sh(standby, resource, ok=range(256), timeout_s=30).stdout
+
+    until_s = time.monotonic() + ALONE_S
+    while not (served := serves()) and time.monotonic() < until_s:
+        time.sleep(1.0)
+    bed.ensure_power(active)
+    wait_for("the node that was cut", lambda: boot_id(bed, active) != before, within_s=BACK_S)
+    bed.sh(
+        active,
+        "systemctl unmask corosync.service pacemaker.service && systemctl start pacemaker.service",
+        timeout_s=120,
+    )
+    load.host.sh(f"systemctl kill --signal=CONT {load.run.unit}")
+    assert not served, f"{standby} serves without what was written while it had no disk"
+    await_writes(load, within_s=BACK_S)
+    await_sync(bed)
+    failover.await_healthy(bed, "n1")
+
+
+def await_sync(bed: LabSession) -> None:
+    wait_for(
+        "both in sync",
+        lambda: collect.is_in_sync(bed, collect.active_node(bed, NAME), NAME),
+        within_s=BACK_S,
+        every_s=3.0,
+    )

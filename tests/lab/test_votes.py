@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The votes of two storage nodes and a witness node, as Corosync and `cluster show` count them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from sanctl.lab.harness import failover
+from sanctl.lab.harness.scenario import Scenario
+
+
+def test_a_witness_node_has_one_of_three_votes(scenario: Scenario) -> None:
+    bed = scenario.bed
+    failover.await_healthy(bed, "n1")
+    for node in bed.cluster:
+        counted = bed.sh(node.name, "corosync-quorumtool -s", ok=(0, 1, 2)).stdout
+        votes = dict(re.findall(r"^(Expected votes|Total votes|Quorum):\s+(\d+)", counted, re.M))
+        assert votes == {"Expected votes": "3", "Total votes": "3", "Quorum": "2"}
+    data = json.loads(scenario.sanctl("cluster", "show", "--output", "json"))["data"]
+    assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
+    assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}

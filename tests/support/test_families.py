@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which family of faults each module of tests/lab and tests/chaos belongs to."""
+
+from __future__ import annotations
+
+FAMILIES = {
+    "Caches": (
+        "test_cache_policies",
+        "test_cache_protected",
+        "test_cache_volatile",
+        "test_drbd9_write_back",
+        "test_only_good_replica",
+        "test_read_cache",
+        "test_write_back_power_loss",
+        "test_zeroing",
+    ),
+    "Device agent": (
+        "test_action_service",
+        "test_device_agent",
+        "test_drbdadm_one_resource",
+        "test_resource_files",
+    ),
+    "Disks that fail": (
+        "test_hung_io",
+        "test_pools_full",
+        "test_pool_shut_down",
+        "test_read_errors",
+        "test_read_errors_start",
+    ),
+    "Diverged replicas": ("test_heal",),
+    "Documentation": ("test_docs",),
+    "Failover": ("test_each_kind", "test_failover", "test_many_devices"),
+    "Fencing": (
+        "test_fence_agents",
+        "test_fencing",
+        "test_fencing_race",
+        "test_handlers_killed",
+        "test_iscsi_carrier",
+    ),
+    "Fencing levels": ("test_fence_fallback",),
+    "Flash": ("test_bcache", "test_pool_cache"),
+    "Laboratory and rollout": ("test_hostile_superblocks", "test_laboratory", "test_rollout"),
+    "Number of replicas": (
+        "test_drbd9_added_replica",
+        "test_drbd9_replicas",
+        "test_replica_changes",
+    ),
+    "Outdated replicas": (
+        "test_all_marked",
+        "test_outdated_marks",
+        "test_stale_standby",
+        "test_standby_returns_alone",
+    ),
+    "Planned stops": ("test_planned_stops",),
+    "Resync and verify": ("test_resync_and_verify",),
+    "SBD": ("test_sbd", "test_sbd_disks"),
+    "Stale reads": ("test_stale_read",),
+    "Three storage nodes": ("test_three_nodes",),
+    "Votes": ("test_qnetd_tls", "test_strategy", "test_votes", "test_witness"),
+}
+
+
+def module_of(test: str) -> str:
+    """Return the module of a test's node id: `tests/lab/test_x.py::test_y[z]` is of `test_x`."""
+    return test.partition(".py::")[0].rpartition("/")[2]
+
+
+def family_of(test: str) -> str:
+    """Return the family of a test, by its node id.
+
+    Raises:
+        LookupError: its module is in no family.
+    """
+    module = module_of(test)
+    for family, modules in FAMILIES.items():
+        if module in modules:
+            return family
+    raise LookupError(f"{module} is in no family: add it to FAMILIES in {__name__}")

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Handlers of several devices mark one peer in one change of the CIB: leader, followers, deaths."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Collection
+
+import pytest
+
+from sanctl.agents.fencing import outdate, shared_marks
+from sanctl.agents.fencing.outdate import OWN_MARKED, mark_outdated
+from sanctl.errors import CommandError, Problem
+from sanctl.model.outdated_mark import mark_id
+from sanctl.plan.failover.shared_marks import answer_text
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode
+from tests.fakes.runner import Answer, FakeRunner
+
+UUIDS = {"vol1": "1" * 32, "vol2": "2" * 32, "vol3": "3" * 32}
+_FENCED = '<node_state uname="n2" in_ccm="0" crmd="0" join="down" expected="down"/>'
+_QUORUM = "Quorate: {quorate}\nNodeid Votes Name\n 1 1 n1 (local)\n 3 1 n3\n"
+
+
+class Cluster(FakeRunner):
+    """A quorate partition without n2, which is fenced; its CIB keeps marks.
+
+    Attributes:
+        marks: the device's mark on n2, by device.
+        own_marks: the devices whose replica here is marked.
+        changes: of each change: the devices that it marks.
+        before: called before each program, with its command line.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = self._answer
+        self.marks: set[str] = set()
+        self.own_marks: Collection[str] = ()
+        self.changes: list[list[str]] = []
+        self.is_quorate = True
+        self.devices = dict(UUIDS)
+        self.before: Callable[[tuple[str, ...]], None] = lambda _: None
+
+    def programs(self) -> list[str]:
+        return [argv[0] for argv, _ in self.calls]
+
+    def _answer(self, argv: object) -> Answer:
+        call, given = self.calls[-1]
+        self.before(call)
+        if call[0] == "corosync-quorumtool":
+            return _QUORUM.format(quorate="Yes" if self.is_quorate else "No")
+        if "--modify" in call:
+            made = ET.fromstring(given or "").iter("rsc_location")
+            changed = [mark.get("rsc", "").removeprefix("sanctl-") for mark in made]
+            self.changes.append(changed)
+            self.marks.update(changed)
+            return ""
+        assert call[0] == "cibadmin"
+        marks = "".join(self._mark(name, "n1") for name in self.own_marks)
+        marks += "".join(self._mark(name, "n2") for name in sorted(self.marks))
+        devices = "".join(
+            f'<primitive id="{name}"/><nvpair id="{name}-u" name="uuid" value="{uuid}"/>'
+            for name, uuid in self.devices.items()
+        )
+        return (
+            f'<x><cib admin_epoch="3" epoch="7"/><node id="1" uname="n1"/>'
+            f'<node id="2" uname="n2"/>{devices}{marks}{_FENCED}</x>'
+        )
+
+    @staticmethod
+    def _mark(name: str, node: str) -> str:
+        return f'<rsc_location id="{mark_id(name, node, UUIDS[name])}" node="{node}"/>'
+
+
+pytestmark = pytest.mark.usefixtures("fake_node")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def ask(device: str, token: str = "") -> str:
+    """Write the request of another device's handler, which is this process unless said."""
+    token = token or shared_marks._new_token()
+    shared_marks._request(device, "n2").write(token)
+    return token
+
+
+def answer_to(device: str) -> str:
+    return shared_marks._answer(device, "n2").read()
+
+
+def files(device: str) -> list[str]:
+    return [
+        kind
+        for kind in ("mark-request.n2", "mark-answer.n2")
+        if state_files.of_device(device, kind).exists()
+    ]
+
+
+def test_a_single_handler_asks_no_more_than_it_has_to(cluster: Cluster) -> None:
+    """Its pause is the host's."""
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.programs() == [
+        *("corosync-quorumtool", "cibadmin", "cibadmin"),
+        *("corosync-quorumtool", "cibadmin"),
+    ]
+    assert files("vol1") == []
+
+
+def test_the_leader_marks_for_all_in_one_change_and_answers_each(cluster: Cluster) -> None:
+    tokens = {device: ask(device) for device in ("vol2", "vol3")}
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol2", "vol3"]]
+    assert {device: answer_to(device) for device in tokens} == {
+        device: answer_text(token, "fenced") for device, token in tokens.items()
+    }
+    assert cluster.programs().count("corosync-quorumtool") == 2
+    assert cluster.programs().count("cibadmin") == 3
+
+
+def test_a_request_for_another_peer_is_not_this_leaders(cluster: Cluster) -> None:
+    shared_marks._request("vol2", "n4").write(shared_marks._new_token())
+    mark_outdated(cluster, "vol1", "n2")
+    assert cluster.changes == [["vol1"]]
+
+
+def test_the_request_of_a_dead_handler_is_not_carried_out(cluster: Cluster) -> None:
+    """Its device's lock is free: a mark could hit the node that has been promoted since."""
+    alive = shared_marks._new_token()
+    pid, start, at = alive.split(":")
+    for token in (f"{pid}:{int(start) - 1}:{at}", f"0:{start}:{at}", "", "x", pid):
+        shared_marks._request("vol2", "n2").write(token)
+        mark_outdated(cluster, "vol1", "n2")
+        assert answer_to("vol2") == ""
+    assert {tuple(changed) for changed in cluster.changes} == {("vol1",)}
+
+
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_a_handler_that_ends_before_the_change_is_left_out(
+    cluster: Cluster, is_renewed: bool
+) -> None:
+    ask("vol2")
+
+    def end(argv: tuple[str, ...]) -> None:
+        if "--query" in argv and not cluster.changes:
+            shared_marks._request("vol2", "n2").remove()
+            if is_renewed:
+                ask("vol2")
+
+    cluster.before = end
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.changes == [["vol1"]]
+    assert answer_to("vol2") == ""
+
+
+def test_each_device_is_judged_by_its_own_rules(cluster: Cluster) -> None:
+    token, gone = ask("vol2"), ask("vol3")
+    cluster.own_marks = ["vol2"]
+    del cluster.devices["vol3"]
+    with outdate.promoting("vol2"):
+        assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.changes == [["vol1"]]
+    assert answer_to("vol2") == answer_text(token, OWN_MARKED)
+    assert answer_to("vol3") == answer_text(gone, "error the CIB has no device vol3")
+
+
+def test_quorum_lost_meanwhile_is_certain_for_nobody(cluster: Cluster) -> None:
+    token = ask("vol2")
+
+    def lose(argv: tuple[str, ...]) -> None:
+        cluster.is_quorate = not cluster.changes
+
+    cluster.before = lose
+    assert mark_outdated(cluster, "vol1", "n2") == "alone"
+    assert answer_to("vol2") == answer_text(token, "alone")
+
+
+def test_a_cluster_that_does_not_answer_is_everybodys_error(cluster: Cluster) -> None:
+    """Each asks again by itself, and all share that round, too."""
+    token = ask("vol2")
+
+    def fall_silent(argv: tuple[str, ...]) -> None:
+        if "--modify" in argv:
+            raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    cluster.before = fall_silent
+    with pytest.raises(CommandError, match="no answer"):
+        mark_outdated(cluster, "vol1", "n2")
+    assert answer_to("vol2") == answer_text(token, "error SAN-CMD-002: no answer")
+
+
+def follow(fake_node: FakeNode, cluster: Cluster, answer: Callable[[str], str]) -> str:
+    """Mark vol1 while another process leads, which writes this answer to the request's token."""
+
+    def lead() -> None:
+        token = shared_marks._request("vol1", "n2").read()
+        shared_marks._answer("vol1", "n2").write(answer(token))
+
+    fake_node.clock.on_sleep = lead
+    with state_files.locked(state_files.node_lock("marks-n2"), wait_s=0.0):
+        return mark_outdated(cluster, "vol1", "n2")
+
+
+def to_its_request(said: str) -> Callable[[str], str]:
+    return lambda token: answer_text(token, said)
+
+
+def always(text: str) -> Callable[[str], str]:
+    return lambda _: text
+
+
+def test_a_follower_takes_its_answer_and_asks_nothing(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    for said in ("fenced", "member", "unknown", "alone", OWN_MARKED):
+        assert follow(fake_node, cluster, to_its_request(said)) == said
+    assert cluster.calls == []
+    assert files("vol1") == []
+    with pytest.raises(CommandError, match="SAN-AGENT-014: the cluster is silent"):
+        follow(fake_node, cluster, to_its_request("error the cluster is silent"))
+
+
+def test_an_answer_to_an_earlier_request_is_none(fake_node: FakeNode, cluster: Cluster) -> None:
+    """It says what was true before: the mark may have been cleared since, or quorum lost."""
+    for stale in ("1:2:3 fenced", "fenced", ""):
+        before_s = fake_node.clock.passed_s
+        cluster.is_quorate = False
+        assert follow(fake_node, cluster, always(stale)) == "alone"
+        # A leader that hangs is not waited for: it asks by itself, for itself.
+        waited_s = fake_node.clock.passed_s - before_s
+        assert shared_marks.WAIT_S <= waited_s < shared_marks.WAIT_S + 1
+
+
+def test_who_goes_on_alone_marks_for_itself(fake_node: FakeNode, cluster: Cluster) -> None:
+    ask("vol2")
+    assert follow(fake_node, cluster, always("")) == "fenced"
+    assert cluster.changes == [["vol1"]]
+
+
+@pytest.mark.parametrize("is_lock_refused", [False, True])
+def test_without_a_place_for_files_a_handler_leads_itself(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, is_lock_refused: bool
+) -> None:
+    def refuse(*_: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state_files.StateFile, "write", refuse)
+    if is_lock_refused:
+        monkeypatch.setattr(state_files, "locked", refuse)
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.changes == [["vol1"]]
+
+
+def test_a_process_that_was_killed_is_not_alive() -> None:
+    """Also before its parent has collected its status: its locks are free by then."""
+    import subprocess  # noqa: PLC0415 - no other test here starts a process
+
+    child = subprocess.Popen(["sleep", "60"])
+    token = f"{child.pid}:{shared_marks._start_of(child.pid)}:1"
+    assert shared_marks._is_alive(token)
+    child.kill()
+    while shared_marks._start_of(child.pid):
+        pass
+    assert not shared_marks._is_alive(token)
+    child.wait()
+    assert not shared_marks._is_alive(token)
+
+
+def test_a_device_whose_mark_is_refused_stops_no_other(cluster: Cluster) -> None:
+    """Its handler asks again and again: each round with it would fail for all."""
+    ask("vol2")
+
+    def refuse(call: tuple[str, ...]) -> None:
+        if "--modify" in call and "vol2" in (cluster.calls[-1][1] or ""):
+            raise CommandError(Problem("SAN-CMD-003", "the schema has no such resource"))
+
+    cluster.before = refuse
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.changes == [["vol1"]]
+
+
+def test_an_answer_that_cannot_be_read_leaves_no_request_open(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **_options: object) -> None:
+        raise ValueError("no such word")
+
+    monkeypatch.setattr(shared_marks, "_transact", fail)
+    with pytest.raises(CommandError, match="no such word"):
+        mark_outdated(cluster, "vol1", "n2")
+
+
+def test_a_cluster_that_is_silent_is_not_asked_twice(cluster: Cluster) -> None:
+    ask("vol2")
+
+    def refuse(call: tuple[str, ...]) -> None:
+        raise CommandError(Problem("SAN-CMD-002", f"no answer of {call[0]}"))
+
+    cluster.before = refuse
+    with pytest.raises(CommandError, match="SAN-AGENT-014"):
+        mark_outdated(cluster, "vol1", "n2")
+    assert len(cluster.calls) == 1
+
+
+def test_a_monitor_makes_no_change_beside_the_process_that_leads(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    with (
+        state_files.locked(state_files.node_lock("marks-n2"), wait_s=0.0),
+        pytest.raises(CommandError, match="is slow"),
+    ):
+        mark_outdated(cluster, "vol1", "n2", wait_s=5.0, may_lead_alone=False)
+    assert cluster.calls == []
+    assert fake_node.clock.passed_s >= 5.0

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A replica whose disk came back beside a peer without one: when it may be promoted."""
+
+from __future__ import annotations
+
+import pytest
+
+from sanctl.agents.promotion import compared_data
+from sanctl.drivers import drbdsetup
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system.runner import LocalRunner
+
+PEER = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0)
+STATE = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (PEER,), 3)
+BESIDE_NO_DISK = STATE._replace(peers=(PEER._replace(disk="Diskless"),))
+IN_SYNC = "A18B17B52C3C5FFA:0000000000000000:B9B5A3FC2B1A5A1E:0000000000000000:1:1:0:1:0:0:0"
+AHEAD = IN_SYNC.replace(":0000000000000000:B9", ":6C5F7D3AA91C2B04:B9", 1)
+
+
+@pytest.fixture(autouse=True)
+def _drbd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+
+
+def candidate(
+    monkeypatch: pytest.MonkeyPatch,
+    told: str | CommandError | None,
+    state: ResourceState = BESIDE_NO_DISK,
+) -> bool:
+    def generation_identifiers(*_arguments: object, **_more: object) -> str | None:
+        if isinstance(told, CommandError):
+            raise told
+        return told
+
+    monkeypatch.setattr(drbdsetup, "generation_identifiers", generation_identifiers)
+    return compared_data.is_candidate(LocalRunner(), state, 3)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_candidate"),
+    [
+        (AHEAD, True),
+        (IN_SYNC, False),
+        (None, False),
+        ("nonsense", False),
+        (CommandError(Problem("SAN-CMD-004", "drbdsetup could not be started")), False),
+    ],
+    ids=["ahead", "in sync when its disk was lost", "refused", "unreadable", "no answer"],
+)
+def test_beside_a_peer_without_a_disk(
+    monkeypatch: pytest.MonkeyPatch, told: str | CommandError | None, is_candidate: bool
+) -> None:
+    compared_data.forget("vol1")
+    assert candidate(monkeypatch, told) is is_candidate
+
+
+def test_one_that_has_met_the_peers_disk_may_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared_data.record(STATE)
+    compared_data.record(BESIDE_NO_DISK)
+    assert candidate(monkeypatch, IN_SYNC)
+    # Its own disk is lost, and attached again.
+    compared_data.record(BESIDE_NO_DISK._replace(disk="Diskless"))
+    compared_data.record(BESIDE_NO_DISK)
+    assert not candidate(monkeypatch, IN_SYNC)
+    compared_data.record(STATE)
+    compared_data.forget("vol1")
+    assert not candidate(monkeypatch, IN_SYNC)
+
+
+def test_others_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = CommandError(Problem("SAN-CMD-004", "asked for nothing"))
+    for state in (STATE, BESIDE_NO_DISK._replace(role="Primary"), STATE._replace(peers=())):
+        assert candidate(monkeypatch, broken, state)
+    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    assert candidate(monkeypatch, broken)
+
+
+def test_a_promotion_that_was_ordered_all_the_same_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared_data.forget("vol1")
+    assert not candidate(monkeypatch, IN_SYNC)
+    with pytest.raises(CommandError, match="may have newer data"):
+        compared_data.refuse_promotion(LocalRunner(), BESIDE_NO_DISK, 3)

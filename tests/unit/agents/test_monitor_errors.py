@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A monitor of a device that serves fails only where the kernel says that it does not serve."""
+
+from __future__ import annotations
+
+import errno
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+
+import pytest
+
+from sanctl.agents import device, ocf, pool
+from sanctl.agents.connections import frozen_primary
+from sanctl.agents.fencing import hung_io_reboot
+from sanctl.agents.publish import replica_state
+from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.replica import parts
+from sanctl.drivers import cib, drbdsetup, gate, lio
+from sanctl.errors import CommandError, ConfigError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from tests.fakes.node import FakeNode
+
+PEER = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
+PRIMARY = ResourceState("vol1", "Primary", "no", "UpToDate", 1024, (PEER,), minor=3)
+NOT_STARTED = CommandError(Problem("SAN-CMD-004", "drbdsetup could not be started"))
+KILLED = CommandError(Problem("SAN-CMD-003", "drbdsetup: killed by signal 9"))
+SILENT = CommandError(Problem("SAN-CMD-002", "no answer within 20 s: drbdsetup"))
+#: What an agent may meet for want of memory, processes or room, or by a mistake of its own.
+ERRORS: tuple[Exception, ...] = (
+    NOT_STARTED,
+    OSError(errno.ENOSPC, "No space left on device"),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    MemoryError(),
+    ET.ParseError("no element found"),
+    ValueError("could not convert string to float"),
+    KeyError("id"),
+)
+
+
+@pytest.fixture
+def serving(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    """A node that serves vol1, whose monitor finds nothing to do."""
+    monkeypatch.setenv("OCF_RESOURCE_INSTANCE", "vol1")
+    for key, value in (
+        ("uuid", "a" * 32),
+        ("size", "1048576"),
+        ("pool", "main"),
+        ("nodes", "n1 n2"),
+        ("minor", "3"),
+        ("CRM_meta_interval", "10000"),
+    ):
+        monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
+    fake_node.states["vol1"] = PRIMARY
+    monkeypatch.setattr(gate, "gate_table", lambda _name: "drbd3")
+    monkeypatch.setattr(gate, "is_suspended", lambda _name: False)
+    monkeypatch.setattr(lio, "alua_state", lambda *_: "Active/Optimized")
+    monkeypatch.setattr(lio, "is_exported", lambda _name: True)
+    monkeypatch.setattr(drbdsetup, "has_device", lambda _minor: True)
+    return fake_node
+
+
+def _raiser(error: Exception) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> object:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (frozen_primary, "call_handler_again"),
+        (fs_shutdown, "release_files"),
+        (replica_state, "publish"),
+        (hung_io_reboot, "check"),
+    ],
+    ids=lambda each: str(getattr(each, "__name__", each)),
+)
+def test_no_error_of_a_step_makes_it_a_failed_device(
+    module: object,
+    name: str,
+    error: Exception,
+    serving: FakeNode,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, name, _raiser(error))
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert any("monitor" in line for line in serving.journal)
+
+
+@pytest.mark.parametrize("error", [NOT_STARTED, KILLED], ids=str)
+def test_drbdsetup_that_cannot_be_run_makes_no_failed_device(
+    error: CommandError, serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drbdsetup, "observe", _raiser(error))
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert any("DRBD could not be asked" in line for line in serving.journal)
+    monkeypatch.setattr(gate, "gate_table", lambda _name: "error")
+    monkeypatch.setattr(lio, "alua_state", lambda *_: "Standby")
+    assert device.monitor() == ocf.SUCCESS
+
+
+def test_drbd_that_does_not_answer_is_a_failed_device(
+    serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drbdsetup, "observe", _raiser(SILENT))
+    with pytest.raises(CommandError):
+        device.monitor()
+    assert serving.journal == []
+
+
+def test_parts_that_disagree_are_a_failed_device(
+    serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lio, "alua_state", lambda *_: "Standby")
+    assert device.monitor() == ocf.FAILED_PROMOTED
+    monkeypatch.setattr(drbdsetup, "observe", _raiser(NOT_STARTED))
+    with pytest.raises(CommandError):
+        device.monitor()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_the_pool_agent_goes_on_watching(
+    error: Exception, serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed start would end its watch on this node until an operator comes."""
+    monkeypatch.setattr(cib, "query", _raiser(error))
+    assert pool.start() == ocf.SUCCESS
+    assert pool.monitor() == ocf.SUCCESS
+    assert sum("could not be looked at" in line for line in serving.journal) == 2
+
+
+@pytest.mark.usefixtures("serving")
+def test_the_pool_agent_reports_a_broken_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = ConfigError(Problem("SAN-CFG-001", "cluster.toml: line 3"))
+    monkeypatch.setattr(cib, "query", lambda *_: None)
+    monkeypatch.setattr(parts, "load_topology", _raiser(broken))
+    with pytest.raises(ConfigError):
+        pool.start()
+    with pytest.raises(ConfigError):
+        pool.monitor()

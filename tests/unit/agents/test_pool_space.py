@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which files of a pool get blocks reserved, in which order; the history of the pool's use."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents import pool_space
+from sanctl.drivers import pool_notes, space_reservation
+from sanctl.errors import CommandError, Problem
+from sanctl.system import journal
+from sanctl.system.runner import LocalRunner
+
+HOUR = 3600
+DELETED = f"vm2.{'0' * 32}"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The files for which blocks were reserved; the pool is at `tmp_path`."""
+    folder = tmp_path / "devices"
+    folder.mkdir()
+    for name in ("vm1.1.data", "vm1.1.meta", "vm1.1.sync", "vm1.1.meta.new", f"{DELETED}.data"):
+        with (folder / name).open("wb") as file:
+            file.truncate(1 << 20)
+    found: list[str] = []
+
+    def reserve(_runner: object, path: str, **_limits: object) -> bool:
+        found.append(path.removeprefix(f"{folder}/"))
+        return True
+
+    monkeypatch.setattr(space_reservation, "reserve", reserve)
+    return found
+
+
+def reserve(tmp_path: Path, *more: str) -> None:
+    usable = {name: f"{tmp_path}/{name}" for name in more} | {"main": str(tmp_path)}
+    pool_space.reserve_device_files(LocalRunner(), usable, without=frozenset({DELETED}))
+
+
+def test_metadata_comes_first_and_deleted_devices_get_nothing(
+    asked: list[str], tmp_path: Path
+) -> None:
+    reserve(tmp_path)
+    assert asked == ["vm1.1.meta", "vm1.1.data"]
+
+
+def test_a_pool_without_devices(asked: list[str], tmp_path: Path) -> None:
+    reserve(tmp_path, "empty")
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CommandError(Problem("SAN-CMD-003", "fallocate: EIO")), OSError(errno.EIO, "I/O error")],
+)
+def test_an_error_of_one_pool_is_logged_and_the_others_are_served(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(journal, "write", lambda text, **_more: logged.append(text))
+    fails = iter([error])
+    real = space_reservation.unreserved_bytes
+
+    def unreserved_bytes(path: str) -> int:
+        for one in fails:
+            raise one
+        return real(path)
+
+    monkeypatch.setattr(space_reservation, "unreserved_bytes", unreserved_bytes)
+    usable = {"bad": str(tmp_path), "main": str(tmp_path)}
+    pool_space.reserve_device_files(LocalRunner(), usable)
+    assert len(logged) == 1 and logged[0].startswith("pool bad: blocks could not be reserved")
+    assert asked == ["vm1.1.meta", "vm1.1.data", f"{DELETED}.data"]
+
+
+def test_a_file_that_is_removed_meanwhile_is_passed_over(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reserve_gone(_runner: object, path: str, **_limits: object) -> bool:
+        asked.append(path)
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(space_reservation, "reserve", reserve_gone)
+    reserve(tmp_path)
+    assert len(asked) == 2
+
+
+def test_the_growth_is_that_of_the_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "pools"))
+    now = 1_800_000_000.0
+
+    def growth(used: int) -> int | None:
+        return pool_space.daily_growth("main", total_bytes=100, free_bytes=100 - used)
+
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert growth(10) is None
+    now += 12 * HOUR
+    assert growth(15) == 10
+    now += 60
+    assert growth(99) == 10, "once an hour, so that the CIB does not change with each monitor"
+
+
+def test_a_node_whose_own_disk_is_full_keeps_no_history(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "pools"))
+
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pool_notes, "write", full)
+    assert pool_space.daily_growth("main", total_bytes=100, free_bytes=50) is None
