@@ -36,7 +36,7 @@ model: setup
 
 test: lint ## Everything CI runs: check, then laboratory tests, a slice of the long ones (45 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
-	  timeout --foreground 75m $(BIN)/pytest --slice -m 'not faults or quick or slice' \
+	  timeout --foreground 85m $(BIN)/pytest --slice -m 'not faults or quick or slice' \
 	  --durations=30 tests/unit tests/lab tests/chaos
 
 test-faults: setup ## The long tests: fencing, strategies, stops, levels, caches, double faults (hours)

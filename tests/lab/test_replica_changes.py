@@ -65,6 +65,7 @@ def test_dropping_the_active_replica_moves_the_device_first(
     assert kernel_audit.violations(collect.kernel_views(scenario.bed)) == []
 
 
+@pytest.mark.faults
 def test_the_last_replica_cannot_be_dropped(scenario: Scenario, load: LedgerLoad) -> None:
     """What a node that is away holds is not known: it is no reason to let the other go."""
     first, second = (node.name for node in scenario.bed.storage[:2])

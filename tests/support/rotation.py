@@ -78,10 +78,13 @@ def _uses_shared_laboratory(item: pytest.Item) -> bool:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what would make the run too long: on a busy machine all takes longer."""
-    if _SECONDS not in item.stash:
-        return
     taken_s = time.monotonic() - item.config.stash[_BEGAN_S]
-    if taken_s + item.stash[_SECONDS] > slices.LIMIT_S - 60:
+    is_quick = item.config.option.slice and item.get_closest_marker("quick") is not None
+    if _SECONDS in item.stash:
+        is_late = taken_s + item.stash[_SECONDS] > slices.LIMIT_S - 60
+    else:
+        is_late = is_quick and taken_s > slices.LATE_S
+    if is_late:
         pytest.skip(f"no time is left for it: {taken_s / 60:.0f} minutes are gone")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import last_green, rotation, slices, test_runs
 from tests.support.last_green import GreenRun, Record
-from tests.support.slices import BOOT_S, LIMIT_S, OVERHEAD_S, LabTest
+from tests.support.slices import BOOT_S, LATE_S, LIMIT_S, OVERHEAD_S, LabTest
 
 ROOM_S = 600
 
@@ -126,12 +126,25 @@ def test_pytest_runs_the_slice_last_and_nothing_that_needs_another_kernel() -> N
     assert not [test for test in chosen if "drbd9" in marks[test]]
 
 
-@pytest.mark.parametrize(("taken_s", "is_left_out"), [(0, False), (LIMIT_S - 100, True)])
-def test_on_a_busy_machine_the_rest_of_the_slice_is_left_out(
-    taken_s: int, is_left_out: bool
-) -> None:
-    config = SimpleNamespace(stash={rotation._BEGAN_S: time.monotonic() - taken_s})
-    item = SimpleNamespace(stash={rotation._SECONDS: 60}, config=config)
+@pytest.mark.parametrize(
+    ("kind", "taken_s", "is_left_out"),
+    [
+        ("slice", 0, False),
+        ("slice", LIMIT_S - 100, True),
+        ("quick", LATE_S - 100, False),
+        ("quick", LATE_S + 1, True),
+        ("always", LATE_S + 1, False),
+    ],
+)
+def test_on_a_busy_machine_the_rest_is_left_out(kind: str, taken_s: int, is_left_out: bool) -> None:
+    config = SimpleNamespace(
+        stash={rotation._BEGAN_S: time.monotonic() - taken_s}, option=SimpleNamespace(slice=True)
+    )
+    item = SimpleNamespace(
+        stash={rotation._SECONDS: 60} if kind == "slice" else {},
+        config=config,
+        get_closest_marker=lambda name: object() if name == kind else None,
+    )
     try:
         rotation.pytest_runtest_setup(item)  # type: ignore[arg-type]
     except pytest.skip.Exception:
