@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from sanctl.errors import ExitStatus, Problem
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SCHEMA = 1
 #: Shown in text for a value that is not known.
@@ -86,7 +90,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         return
     # Imported here: output that does not go to a terminal does not need rich.
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+
+    Console(highlight=False).print(make_table(columns, rows))
+
+
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table for a terminal. Cells are texts: a `[` in one of them begins no markup."""
+    from rich.table import Table  # noqa: PLC0415 - only on a terminal
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -94,7 +104,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False).print(table)
+    return table
 
 
 def _print_plain(rows: Sequence[Sequence[str]]) -> None:

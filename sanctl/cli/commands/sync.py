@@ -10,7 +10,7 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option
-from sanctl.cli.output import finish, print_table
+from sanctl.cli.output import finish, make_table, print_table
 from sanctl.cli.views.device import replica_text
 from sanctl.cli.views.sync import (
     duration_text,
@@ -87,17 +87,12 @@ def watch() -> None:
 
 def _watch_live(session: Session) -> None:
     from rich.live import Live  # noqa: PLC0415 - only on a terminal
-    from rich.table import Table  # noqa: PLC0415
 
-    with Live(refresh_per_second=4) as live:
+    with Live(auto_refresh=False) as live:
         while True:
             rows = list(_rows(session.observe(), session.running(), is_all=False))
-            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-            for column in _COLUMNS:
-                table.add_column(column)
-            for row in rows:
-                table.add_row(*row)
-            live.update(table if rows else "no resync or verify runs")
+            shown = make_table(_COLUMNS, rows) if rows else "no resync or verify runs"
+            live.update(shown, refresh=True)
             if not rows:
                 return
             session.clock.sleep(_INTERVAL_S)

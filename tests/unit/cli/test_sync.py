@@ -57,6 +57,22 @@ def test_watch_ends_with_the_last_one(run: Run, env: FakeEnvironment) -> None:
 
 
 @pytest.mark.usefixtures("syncing")
+def test_watch_on_a_terminal_shows_the_bar(
+    run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bar that has begun looks like markup of the library that draws the table."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    env.clock.on_sleep = env.pacemaker.private_attributes.clear
+    status, out, _ = run("sync", "watch")
+    assert status == 0
+    assert "[###############.....]  75%" in out
+    assert "no resync or verify runs" in out.splitlines()[-2]
+
+
+@pytest.mark.usefixtures("syncing")
 def test_what_waits_is_shown_and_a_wait_says_how_far_it_is(run: Run, env: FakeEnvironment) -> None:
     _, _, _ = run("device", "sync", "vm1", "--priority", "70", "--timeout", "1")
     assert any("; vm1 full 75%, 5 s left" in line for line in env.reporter.lines)

@@ -356,6 +356,17 @@ def test_an_action_that_dies_is_not_run_again(bench: Bench) -> None:
     assert bench.runs() == [BY_SERVICE]
 
 
+def test_a_reload_that_dies_is_left_to_the_next_monitor(bench: Bench) -> None:
+    """Failed it would be a failed start: Pacemaker would stop a device that serves."""
+    bench.serve()
+    status, out, errors = bench.run("kill", "reload-agent")
+    assert (status, out) == (0, "")
+    assert "the process was killed before its end; the next monitor does the rest" in errors
+    assert "ocf-exit-reason" not in errors
+    assert bench.runs() == [BY_SERVICE]
+    assert bench.run("exit", "1", "reload-agent")[0] == 1
+
+
 @pytest.mark.parametrize("with_service", ["running", "killed", "stopped"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_action_and_what_it_started_die_with_the_client(
