@@ -130,12 +130,13 @@ def pair(scenario: Scenario) -> Iterator[tuple[Replica, Replica]]:
         assert replica.run("stop") == SUCCESS
         replica.wipe()
         assert replica.left_over() == ""
-        one.bed.sh(
-            "n1",
-            "cibadmin --delete-all --force --xpath"
-            f" \"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.{replica.node}.')]\"",
-            ok=range(256),
-        )
+    # Only then: the one that stops last may mark the other.
+    one.bed.sh(
+        "n1",
+        "cibadmin --delete-all --force --xpath"
+        f" \"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.')]\"",
+        ok=range(256),
+    )
     one.bed.sh("n1", f"cibadmin --delete --xml-text '<clone id=\"sanctl-{NAME}\"/>'")
 
 

@@ -17,7 +17,7 @@ from tests.support.last_green import Record
 LIMIT_S = 45 * 60
 #: From here on, on a slow machine, the quick cases of long families are left out, too: a run that
 #: is ended has shown nothing.
-LATE_S = 65 * 60
+LATE_S = 55 * 60
 #: The linters, the unit tests, and the boot of the shared laboratory beside these.
 OVERHEAD_S = 5 * 60
 #: To boot a laboratory of another shape and to roll out to it.
