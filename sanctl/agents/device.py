@@ -57,6 +57,9 @@ from sanctl.system.runner import LocalRunner
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
 _GROWTH_WAIT_S = 20.0
+#: How long an action waits for DRBD or for I/O in flight. Less than its timeout, the rest of which
+#: is for programs that are slow to start beside many others.
+_WAIT_S = 57.0
 
 
 def _device() -> Device:
@@ -81,6 +84,11 @@ def _device() -> Device:
 def start() -> int:
     """Bring the replica up: Secondary, exported as Standby, connected to its peers."""
     device = _device()
+    with failure_cleanup.note_start_out_of_time(device):
+        return _start(device)
+
+
+def _start(device: Device) -> int:
     steps = ocf.Steps(device.name, "start")
     state_files.make_folder()
     found = parts.observe(_RUNNER, device)
@@ -160,7 +168,7 @@ def promote() -> int:
     """Make this node serve the device."""
     device = _device()
     steps = ocf.Steps(device.name, "promote")
-    deadline = time.monotonic() + ocf.remaining_s(50.0)
+    deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
     state = drbdsetup.observe(_RUNNER, device.name)
     size = gate.size_bytes(device.name)
     if state is None or size is None:
@@ -234,7 +242,7 @@ def demote() -> int:
 
 
 def _demote(device: Device, steps: ocf.Steps) -> None:
-    deadline = time.monotonic() + ocf.remaining_s(50.0)
+    deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
     write_cache.resume_io_before_demotion(_RUNNER, device.name)
     if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
         lio.set_alua_state(device.name, device.minor, lio.STANDBY)

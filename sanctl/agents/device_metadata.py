@@ -68,13 +68,13 @@ last with ",dirty=BYTES" for how much may be in RAM alone on one node.</longdesc
 </parameter>
 </parameters>
 <actions>
-<action name="start" timeout="60s"/>
-<action name="promote" timeout="60s"/>
-<action name="demote" timeout="60s"/>
-<action name="stop" timeout="60s"/>
-<action name="monitor" role="Promoted" interval="10s" timeout="30s" depth="0"/>
-<action name="monitor" role="Unpromoted" interval="11s" timeout="30s" depth="0"/>
-<action name="reload-agent" timeout="60s"/>
+<action name="start" timeout="120s"/>
+<action name="promote" timeout="90s"/>
+<action name="demote" timeout="120s"/>
+<action name="stop" timeout="120s"/>
+<action name="monitor" role="Promoted" interval="10s" timeout="60s" depth="0"/>
+<action name="monitor" role="Unpromoted" interval="11s" timeout="60s" depth="0"/>
+<action name="reload-agent" timeout="120s"/>
 <action name="validate-all" timeout="20s"/>
 <action name="meta-data" timeout="5s"/>
 </actions>

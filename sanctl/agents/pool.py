@@ -292,7 +292,7 @@ def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[st
         # for that, after the command that drops them has cleared their marks.
         outdated_marks.clear_own(_RUNNER, device, uuid)
         node_attributes.delete_permanent(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
-        failure_cleanup.remove_notes(device, failure_cleanup.START, failure_cleanup.MONITOR)
+        failure_cleanup.remove_all_notes(device)
         journal.write(
             f"{device}: deleted, files removed from pool {pool_name}",
             priority=journal.NOTICE,

@@ -3,24 +3,23 @@
 
 from __future__ import annotations
 
+from sanctl.drivers import cib
 from sanctl.system.runner import Runner
-
-#: No such attribute or resource: since Pacemaker 2.0, and before.
-_NO_SUCH = (105, 6)
 
 
 def meta_attribute(runner: Runner, resource: str, name: str, *, timeout_s: float) -> str:
-    """Return a meta attribute of a resource, empty where the resource has none.
+    """Return a meta attribute of a resource's own, empty where the resource has none.
 
     Raises:
         CommandError: Pacemaker did not answer.
     """
-    answer = runner.run(
-        ["crm_resource", "--resource", resource, "--meta", "--get-parameter", name],
-        timeout_s=timeout_s,
-        ok=(0, *_NO_SUCH),
-    )
-    return answer.stdout.strip() if answer.status == 0 else ""
+    # Not `crm_resource --get-parameter`: it takes the whole CIB over and runs the scheduler on it,
+    # which many devices at once have pacemaker-based do as many times.
+    path = f"//primitive[@id='{resource}']/meta_attributes/nvpair[@name='{name}']"
+    found = cib.query(runner, path, timeout_s=timeout_s)
+    if found is None:
+        return ""
+    return next((pair.get("value", "") for pair in found.iter("nvpair")), "")
 
 
 def delete_meta_attribute(runner: Runner, resource: str, name: str, *, timeout_s: float) -> None:

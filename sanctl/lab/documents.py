@@ -141,6 +141,30 @@ class PartnerLosses(TypedDict):
     losses: Annotated[list[PartnerLoss], "each loss"]
 
 
+class DevicesCrash(TypedDict):
+    """A node that served some devices lost its power while a host wrote to each."""
+
+    devices: Annotated[int, "how many it served"]
+    pauses_s: Annotated[list[float], "how long the host had no answer of each device, sorted"]
+    whole_s: Annotated[
+        float | None, "after how long all replicas were in sync again, none marked; null: too late"
+    ]
+    is_another_fenced: Annotated[bool, "whether another node rebooted, too"]
+    cib_changes: Annotated[int, "changes of the CIB's configuration until then"]
+    cib_cpu_s: Annotated[float, "processor time of `pacemaker-based` on the node that took over"]
+    errors: Annotated[int, "requests of the host that failed"]
+    problem: Annotated[str, "what did not happen in time; empty where all did"]
+
+
+class DevicesCrashes(TypedDict):
+    """Crashes of a node that serves many devices, by their number."""
+
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    crashes: Annotated[list[DevicesCrash], "each crash"]
+
+
 class CacheFigures(TypedDict):
     """Random mixed I/O in one mode of the pool's flash, or with a read cache instead."""
 
@@ -182,6 +206,7 @@ ALL_DOCUMENTS: Mapping[str, object] = {
     **DOCUMENTS,
     "bench cache": CacheBench,
     "bench cost": Costs,
+    "bench failover": DevicesCrashes,
     "bench levels": Levels,
     "bench partner": PartnerLosses,
     "lab kernel-check": KernelCheck,

@@ -126,6 +126,8 @@ class Cib:
     """By device and node: the latest verify that the node took part in."""
     ids: frozenset[str]
     """All ids in the configuration: a new id must not be among them."""
+    operation_timeouts: Mapping[str, str]
+    """By id: the timeouts of devices' operations, as they are written."""
 
     def device(self, name: DeviceName | str) -> DeviceSpec | None:
         """Return the device of that name, if there is one."""

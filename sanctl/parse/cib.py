@@ -128,6 +128,12 @@ def parse_cib(root: ET.Element) -> Cib:
             for element in configuration.iter()
             if (identifier := element.get("id")) is not None
         ),
+        operation_timeouts={
+            operation.get("id", ""): operation.get("timeout", "")
+            for operation in configuration.iterfind(
+                "resources/clone/primitive[@provider='sanctl']/operations/op"
+            )
+        },
     )
 
 

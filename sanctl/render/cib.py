@@ -45,9 +45,11 @@ from sanctl.render.device_elements import (
     move_element,
     new_nvpair,
     node_expression,
+    short_timeouts,
 )
 
 _CONFIGURATION = "/cib/configuration"
+_OPERATIONS = "primitive/operations/op"
 
 
 def render_patchset(root: ET.Element, changes: Sequence[Change]) -> str:
@@ -154,6 +156,16 @@ class _Writer:
             self._create_at(path, 0, group)
         elif group.find("nvpair[@name='priority']") is None:
             self._create_at(f"{path}/meta_attributes[@id='{group.get('id')}']", len(group), pair)
+        operations = self._find(f"resources/clone[@id='{clone}']").findall(_OPERATIONS)
+        by_id = {operation.get("id", ""): operation for operation in operations}
+        found = {each: operation.get("timeout", "") for each, operation in by_id.items()}
+        for each, timeout in short_timeouts(device.name.value, found).items():
+            self._modify(
+                f"{path}/primitive[@id='{device.name}']/operations/op[@id='{each}']",
+                by_id[each],
+                timeout,
+                attribute="timeout",
+            )
 
     def _set_stopped(self, name: DeviceName) -> None:
         clone = self._find(f"resources/clone[@id='{clone_id(name)}']")
@@ -334,13 +346,15 @@ class _Writer:
         )
         self.deletions.append(ET.Element("change", operation="delete", path=path))
 
-    def _modify(self, path: str, pair: ET.Element, value: str) -> None:
-        """Change the value of an nvpair. Nothing else of what is there is ever changed in place."""
+    def _modify(
+        self, path: str, element: ET.Element, value: str, *, attribute: str = "value"
+    ) -> None:
+        """Change the value of an nvpair, or another attribute of an element, in place."""
         change = ET.Element("change", operation="modify", path=path)
         changes = ET.SubElement(change, "change-list")
-        ET.SubElement(changes, "change-attr", name="value", operation="set", value=value)
+        ET.SubElement(changes, "change-attr", name=attribute, operation="set", value=value)
         result = ET.SubElement(change, "change-result")
-        ET.SubElement(result, pair.tag, {**pair.attrib, "value": value})
+        ET.SubElement(result, element.tag, {**element.attrib, attribute: value})
         self.modifications.append(change)
 
 

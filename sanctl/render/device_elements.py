@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sanctl.model.cache_policy import NO_CACHE
 from sanctl.model.cluster import REACH_ATTRIBUTE, clone_id
@@ -17,16 +17,18 @@ from sanctl.model.promotion_score import PREFERENCE, UNREACHED_PENALTY
 #: devices the node that serves more of them is fenced later, and survives.
 PRIORITY = "1"
 
-# Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
-# 60 s is above the limits of the agent's own waits, so that the agent answers first.
-_OPERATIONS = (
-    ("start", 0, "", 60),
-    ("promote", 0, "", 60),
-    ("demote", 0, "", 60),
-    ("stop", 0, "", 60),
-    ("monitor", 10, "Promoted", 30),
-    ("monitor", 11, "Unpromoted", 30),
-    ("reload-agent", 0, "", 60),
+#: Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
+#: Timeouts hold where fifty actions run at once on a busy node: what they end is not slow, it hangs
+#: (docs/adr/0050). The agent's own waits are shorter (_WAIT_S in agents/device.py): it answers
+#: first.
+OPERATIONS = (
+    ("start", 0, "", 120),
+    ("promote", 0, "", 90),
+    ("demote", 0, "", 120),
+    ("stop", 0, "", 120),
+    ("monitor", 10, "Promoted", 60),
+    ("monitor", 11, "Unpromoted", 60),
+    ("reload-agent", 0, "", 120),
 )
 
 
@@ -72,9 +74,9 @@ def device_element(device: DeviceSpec) -> ET.Element:
     # devices can never hold one minor, whatever happens between reading and writing.
     add_nvpair(parameters, f"sanctl-minor-{device.minor}", "minor", str(device.minor))
     operations = ET.SubElement(primitive, "operations")
-    for operation, interval_s, role, timeout_s in _OPERATIONS:
+    for operation, interval_s, role, timeout_s in OPERATIONS:
         attributes = {
-            "id": f"{name}-{operation}-{interval_s}s",
+            "id": operation_id(name, operation, interval_s),
             "name": operation,
             "interval": f"{interval_s}s",
             "timeout": f"{timeout_s}s",
@@ -83,6 +85,31 @@ def device_element(device: DeviceSpec) -> ET.Element:
             attributes["role"] = role
         ET.SubElement(operations, "op", attributes)
     return clone
+
+
+def operation_id(device: str, operation: str, interval_s: int) -> str:
+    """Return the id of a device's operation."""
+    return f"{device}-{operation}-{interval_s}s"
+
+
+def short_timeouts(device: str, found: Mapping[str, str]) -> dict[str, str]:
+    """Return today's timeouts, by id, of a device's operations that have a shorter one.
+
+    Args:
+        device: its name.
+        found: the timeouts of operations, by id.
+    """
+    wanted = {
+        operation_id(device, operation, interval_s): timeout_s
+        for operation, interval_s, _, timeout_s in OPERATIONS
+    }
+    return {
+        identifier: f"{timeout_s}s"
+        for identifier, timeout_s in wanted.items()
+        # What has another unit an operator has set.
+        if (text := found.get(identifier, "").removesuffix("s")).isdecimal()
+        and int(text) < timeout_s
+    }
 
 
 def constraint_elements(device: DeviceSpec) -> Iterator[ET.Element]:

@@ -36,7 +36,7 @@ from sanctl.system.runner import LocalRunner, Runner
 
 _UNCERTAIN = 1
 _DROPPED = frozenset({"Disconnecting", "StandAlone"})
-# A promotion has 60 s; in the rest the agent reports why it failed.
+# A promotion waits 57 s for DRBD; in the rest the agent reports why it failed.
 _PROMOTION_DEADLINE_S = 40.0
 _LOG_EVERY_S = 30.0
 # A process that holds the lock holds it for a few answers of the cluster.

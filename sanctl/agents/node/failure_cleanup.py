@@ -7,6 +7,10 @@ an operator looks first. But a pool comes back whose disk did not answer, or who
 other replicas here had not closed yet; and a monitor fails on purpose to have its replica
 restarted.
 
+A start that ran out of time, because it was killed at its timeout or a program gave no answer,
+is tried again, too: fifty starts at once may be too many for a busy node, and the next one finds
+it quieter. After some attempts it is an operator's.
+
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
 """
@@ -29,6 +33,9 @@ from sanctl.system.runner import Runner
 
 START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
+_SLOW_START = "slow-start"
+_START_ATTEMPTS = 5
+_NO_ANSWER = "SAN-CMD-002"
 # A younger failure may not be in the CIB yet; crm_resource would find nothing to clean up.
 _MIN_AGE_S = 10.0
 
@@ -41,12 +48,14 @@ class Failure(NamedTuple):
         operation: the operation that failed.
         interval_ms: the operation's interval; 0 if it does not recur.
         written_ns: when the failure was noted.
+        is_slow: whether it was a start that ran out of time.
     """
 
     device: str
     operation: str
     interval_ms: str
     written_ns: int
+    is_slow: bool = False
 
 
 @contextlib.contextmanager
@@ -65,6 +74,64 @@ def note_start_failure(device: Device) -> Iterator[None]:
     remove_notes(device.name, START)
 
 
+@contextlib.contextmanager
+def note_start_out_of_time(device: Device) -> Iterator[None]:
+    """Note a failed start where the code inside is killed, or a program gives it no answer in time.
+
+    Raises:
+        SanctlError, OSError: the failure of the code inside.
+    """
+    attempts = _slow_start(device.name).attempts + 1
+    # From the beginning: who is killed writes nothing. It counts once the start must have ended.
+    _write_slow_start(device, attempts, runs_s=ocf.remaining_s(0.0))
+    try:
+        yield
+    except SanctlError as error:
+        if any(problem.code == _NO_ANSWER for problem in error.problems):
+            _write_slow_start(device, attempts, runs_s=0.0)
+        else:
+            remove_notes(device.name, _SLOW_START)
+        raise
+    except OSError:
+        remove_notes(device.name, _SLOW_START)
+        raise
+    remove_notes(device.name, _SLOW_START)
+
+
+class _SlowStart(NamedTuple):
+    """What is noted of a start: its pool, until what age the start may run, and the attempts."""
+
+    pool: str = ""
+    runs_s: float = 0.0
+    attempts: int = 0
+
+
+def _slow_start(name: str) -> _SlowStart:
+    fields = _note(name, _SLOW_START).read().split()
+    try:
+        pool, runs_s, attempts = fields
+        return _SlowStart(pool, float(runs_s), int(attempts))
+    except ValueError:
+        return _SlowStart()
+
+
+def _write_slow_start(device: Device, attempts: int, *, runs_s: float) -> None:
+    with contextlib.suppress(OSError):
+        _note(device.name, _SLOW_START).write(f"{device.pool} {runs_s:.0f} {attempts}")
+
+
+def _slow_starts(usable: Collection[str]) -> Iterator[Failure]:
+    """Yield the starts that ran out of time and are to be tried again."""
+    for name in state_files.node_suffixes(f"failed-{_SLOW_START}"):
+        note = _note(name, _SLOW_START)
+        found, written_ns = _slow_start(name), note.written_ns()
+        if written_ns is None or found.pool not in usable or found.attempts >= _START_ATTEMPTS:
+            continue
+        age_s = time.time() - written_ns / 1e9
+        if age_s < 0 or age_s >= found.runs_s + _MIN_AGE_S:
+            yield Failure(name, START, "0", written_ns, is_slow=True)
+
+
 def write_note(device: Device, operation: str) -> None:
     """Note that this operation fails for a reason that passes by itself."""
     with contextlib.suppress(OSError):
@@ -75,6 +142,11 @@ def remove_notes(name: str, *operations: str) -> None:
     """Remove notes of a device, if they are there."""
     for operation in operations:
         _note(name, operation).remove()
+
+
+def remove_all_notes(name: str) -> None:
+    """Remove all notes of a device that is deleted."""
+    remove_notes(name, START, MONITOR, _SLOW_START)
 
 
 def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
@@ -90,7 +162,7 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     Raises:
         SanctlError, OSError: DRBD could not be asked.
     """
-    found = []
+    found = list(_slow_starts(usable))
     for operation in (START, MONITOR):
         for name in state_files.node_suffixes(f"failed-{operation}"):
             note = _note(name, operation)
@@ -131,7 +203,9 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
                 timeout_s=_TIMEOUT_S,
             )
             outcome, priority = "is cleaned up", journal.NOTICE
-            if _note(one.device, one.operation).written_ns() == one.written_ns:
+            if one.is_slow:
+                _count_attempt(one)
+            elif _note(one.device, one.operation).written_ns() == one.written_ns:
                 remove_notes(one.device, one.operation)
         except SanctlError as error:
             outcome, priority = f"is not cleaned up yet: {error}", journal.WARNING
@@ -142,6 +216,14 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
             action="failure-cleanup",
             step=one.operation,
         )
+
+
+def _count_attempt(one: Failure) -> None:
+    """Keep the number of attempts only: the next start counts on, and this one is not repeated."""
+    note, found = _note(one.device, _SLOW_START), _slow_start(one.device)
+    if note.written_ns() == one.written_ns:
+        with contextlib.suppress(OSError):
+            note.write(f"- 0 {found.attempts}")
 
 
 def _note(name: str, operation: str) -> state_files.StateFile:

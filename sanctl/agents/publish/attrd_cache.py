@@ -45,6 +45,11 @@ def of_device(name: str) -> StateFile:
     return state_files.of_device(name, _KIND)
 
 
+def of_score(name: str) -> StateFile:
+    """Return the record of the promotion score that a device's agent has published."""
+    return state_files.of_device(name, f"{_KIND}.score")
+
+
 def of_pools() -> StateFile:
     """Return the record of what the pools' agent has published of the pools."""
     return state_files.of_node(f"{_KIND}.pools")

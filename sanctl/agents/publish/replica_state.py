@@ -163,22 +163,27 @@ def _publish(
     value += write_cache_status.published_fields(device, state) + read_cache.published_fields(
         runner, device, state
     )
-    text, attrd_pid = f"{score} {value}", attrd_cache.attrd_pid()
-    cached = attrd_cache.of_device(device.name)
-    if attrd_cache.is_current(cached, attrd_pid, text):
+    attrd_pid = attrd_cache.attrd_pid()
+    # Each by itself: a state changes several times in a failover, the score once.
+    cached_score, cached = attrd_cache.of_score(device.name), attrd_cache.of_device(device.name)
+    has_score = attrd_cache.is_current(cached_score, attrd_pid, str(score))
+    if has_score and attrd_cache.is_current(cached, attrd_pid, value):
         return
-    node_attributes.set_promotion_score(runner, device.name, score)
+    if not has_score:
+        node_attributes.set_promotion_score(runner, device.name, score)
+        attrd_cache.record(cached_score, attrd_pid, str(score))
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
     if state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
         if in_sync:
             clear_marks(runner, device.name, in_sync)
-    attrd_cache.record(cached, attrd_pid, text)
+    attrd_cache.record(cached, attrd_pid, value)
 
 
 def withdraw(runner: Runner, device: Device) -> None:
     """Delete this replica's attributes: the node is no candidate for promotion any more."""
+    attrd_cache.of_score(device.name).remove()
     attrd_cache.of_device(device.name).remove()
     with contextlib.suppress(SanctlError, OSError):
         node_attributes.delete_promotion_score(runner, device.name)

@@ -13,6 +13,7 @@ from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.lab.bench.cache_throughput import cache_command
+from sanctl.lab.bench.many_devices import failover_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.standby_loss import partner_command
 from sanctl.lab.harness import collect
@@ -46,6 +47,7 @@ def bench() -> None:
 
 
 bench.add_command(cache_command)
+bench.add_command(failover_command)
 bench.add_command(levels_command)
 bench.add_command(partner_command)
 

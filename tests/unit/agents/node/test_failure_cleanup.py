@@ -175,3 +175,70 @@ def test_a_start_that_succeeded_meanwhile_is_not_noted_again(runtime: Path) -> N
 
     assert len(asked(starts)) == 1
     assert list((runtime / "node").iterdir()) == []
+
+
+TIMED_OUT = CommandError(Problem("SAN-CMD-002", "no answer within 20 s: dmsetup create"))
+
+
+def run_out_of_time(name: str, error: BaseException = TIMED_OUT) -> None:
+    with pytest.raises(type(error)), failure_cleanup.note_start_out_of_time(device(name)):
+        raise error
+
+
+def test_a_start_that_got_no_answer_in_time_is_tried_again(runtime: Path) -> None:
+    run_out_of_time("a")
+    assert asked() == []
+    age(runtime)
+    assert asked() == [cleanup("a")]
+    assert asked() == []
+
+
+def test_a_start_that_was_killed_at_its_timeout_is_tried_again(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "120000")
+    run_out_of_time("a", KeyboardInterrupt())
+    age(runtime, 100.0)
+    assert asked() == [], "the start may still run"
+    age(runtime, 128.0)
+    assert asked() == [cleanup("a")]
+
+
+@pytest.mark.parametrize("error", [NO_ANSWER, OSError("no room")])
+def test_a_start_that_failed_for_another_reason_is_an_operators(
+    runtime: Path, error: BaseException
+) -> None:
+    run_out_of_time("a")
+    run_out_of_time("a", error)
+    age(runtime)
+    assert asked() == []
+
+
+def test_a_start_that_keeps_running_out_of_time_is_an_operators_in_the_end(runtime: Path) -> None:
+    tried = 0
+    for _ in range(9):
+        run_out_of_time("a")
+        age(runtime)
+        tried += len(asked())
+    assert tried == 4
+
+
+def test_attempts_are_counted_from_the_last_start_that_succeeded(runtime: Path) -> None:
+    for _ in range(3):
+        run_out_of_time("a")
+        age(runtime)
+        asked()
+        with failure_cleanup.note_start_out_of_time(device("a")):
+            pass
+        assert asked() == []
+    for _ in range(4):
+        run_out_of_time("a")
+        age(runtime)
+        assert asked() == [cleanup("a")]
+
+
+def test_a_start_that_ran_out_of_time_waits_for_its_pool(runtime: Path) -> None:
+    with pytest.raises(CommandError), failure_cleanup.note_start_out_of_time(device("a", "other")):
+        raise TIMED_OUT
+    age(runtime)
+    assert asked() == []

@@ -59,3 +59,34 @@ def test_without_quorum_nothing_is_changed() -> None:
     fake.has_quorum = False
     with pytest.raises(Refused):
         plan_upgrade(_observe(fake))
+
+
+def _timeouts(fake: FakePacemaker) -> dict[str, str]:
+    return {
+        operation.get("id", ""): operation.get("timeout", "")
+        for operation in fake.root.iterfind(".//clone[@id='sanctl-vm1']/primitive/operations/op")
+    }
+
+
+def test_shorter_timeouts_become_todays_and_longer_ones_stay() -> None:
+    fake = FakePacemaker(golden="one-device")
+    session = Session(fake, FakeClock(), FakeReporter())
+    before = _timeouts(fake)
+    assert before["vm1-start-0s"] == "60s"
+    (stop,) = fake.root.iterfind(".//op[@id='vm1-stop-0s']")
+    stop.set("timeout", "300s")
+    assert complete_devices(session) == ("vm1",)
+    after = _timeouts(fake)
+    assert after["vm1-start-0s"] == "120s"
+    assert after["vm1-monitor-10s"] == "60s"
+    assert after["vm1-stop-0s"] == "300s"
+    assert complete_devices(session) == ()
+
+
+def test_a_timeout_in_another_unit_is_an_operators() -> None:
+    fake = FakePacemaker(golden="one-device")
+    session = Session(fake, FakeClock(), FakeReporter())
+    complete_devices(session)
+    (start,) = fake.root.iterfind(".//op[@id='vm1-start-0s']")
+    start.set("timeout", "1min")
+    assert complete_devices(session) == ()

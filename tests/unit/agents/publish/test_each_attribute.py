@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A replica's score and its state are written each when it changes: both are changes of the CIB."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.cache import read_cache, write_cache_status
+from sanctl.agents.promotion import compared_data
+from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import lio
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode
+
+DEVICE = Device("vol1", "0" * 32, 8192, "main", ("n1", "n2"), 1, ())
+PEER = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
+STANDBY = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (PEER,), minor=1)
+
+
+@pytest.fixture
+def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
+    monkeypatch.setattr(lio, "initiators", lambda _name: ())
+    monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
+    monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
+    monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)
+    return fake_node
+
+
+def written(node: FakeNode, state: ResourceState) -> list[str]:
+    """Publish a state, and return the attributes that were written."""
+    before = len(node.calls)
+    replica_state.publish(node, DEVICE, state)
+    calls = [argv for argv, _ in node.calls[before:] if argv[0] == "attrd_updater"]
+    return [argv[argv.index("--name") + 1] for argv in calls]
+
+
+def test_a_state_of_the_same_score_is_one_change(node: FakeNode) -> None:
+    assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
+    assert written(node, STANDBY) == []
+    syncing = STANDBY._replace(peers=(PEER._replace(role="Secondary", replication="SyncSource"),))
+    assert written(node, syncing) == ["sanctl-vol1"]
+
+
+def test_a_score_that_changes_is_written_before_its_state(node: FakeNode) -> None:
+    written(node, STANDBY)
+    assert written(node, STANDBY._replace(role="Primary")) == ["master-vol1", "sanctl-vol1"]
+
+
+def test_a_score_is_written_again_after_a_minute_whatever_the_state_did(node: FakeNode) -> None:
+    written(node, STANDBY)
+    then = time.time() - 61
+    os.utime(Path(attrd_cache.of_score("vol1").path), (then, then))
+    assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
+
+
+def test_a_stopped_replica_leaves_no_record(node: FakeNode) -> None:
+    written(node, STANDBY)
+    replica_state.withdraw(node, DEVICE)
+    assert state_files.devices_with("attrd-cache.score") == []
+    assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
