@@ -72,8 +72,8 @@ last with ",dirty=BYTES" for how much may be in RAM alone on one node.</longdesc
 <action name="promote" timeout="90s"/>
 <action name="demote" timeout="120s"/>
 <action name="stop" timeout="120s"/>
-<action name="monitor" role="Promoted" interval="10s" timeout="60s" depth="0"/>
-<action name="monitor" role="Unpromoted" interval="11s" timeout="60s" depth="0"/>
+<action name="monitor" role="Promoted" interval="10s" timeout="120s" depth="0"/>
+<action name="monitor" role="Unpromoted" interval="11s" timeout="120s" depth="0"/>
 <action name="reload-agent" timeout="120s"/>
 <action name="validate-all" timeout="20s"/>
 <action name="meta-data" timeout="5s"/>

@@ -20,14 +20,14 @@ PRIORITY = "1"
 #: Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
 #: Timeouts hold where fifty actions run at once on a busy node: what they end is not slow, it hangs
 #: (docs/adr/0050). The agent's own waits are shorter (_WAIT_S in agents/device.py): it answers
-#: first.
+#: first. A transition waits for its actions, and so does the next one; it waits for no monitor.
 OPERATIONS = (
     ("start", 0, "", 120),
     ("promote", 0, "", 90),
     ("demote", 0, "", 120),
     ("stop", 0, "", 120),
-    ("monitor", 10, "Promoted", 60),
-    ("monitor", 11, "Unpromoted", 60),
+    ("monitor", 10, "Promoted", 120),
+    ("monitor", 11, "Unpromoted", 120),
     ("reload-agent", 0, "", 120),
 )
 
