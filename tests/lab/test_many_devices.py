@@ -55,6 +55,27 @@ def names(scenario: Scenario, request: pytest.FixtureRequest) -> Iterator[tuple[
         scenario.sanctl("device", "delete", name, "--yes", timeout_s=300)
 
 
+def test_fencing_devices_of_storage_nodes_run_on_the_witness(scenario: Scenario) -> None:
+    """One that is started in a failover holds up all promotions that come after it."""
+    bed = scenario.bed
+    storage = {node.name for node in bed.storage}
+    witnesses = [node.name for node in bed.cluster if node.name not in storage]
+    if not witnesses:
+        pytest.skip("this laboratory has no witness node")
+    await_members_online(bed)
+    for name in storage:
+        found = bed.sh(SURVIVOR, f"crm_resource --resource fence-{name} --locate").stdout
+        assert found.rstrip().endswith(f": {witnesses[0]}")
+
+
+def test_daemons_of_pacemaker_go_before_the_actions_they_start(scenario: Scenario) -> None:
+    for node in scenario.bed.storage:
+        nice = scenario.bed.sh(node.name, "ps -o ni= -C pacemaker-based,pacemaker-controld").stdout
+        assert nice.split() == ["-10", "-10"]
+        # What systemd starts has 0, and the actions are of that.
+        assert "0" in scenario.bed.sh(node.name, "ps -o ni= -C actions").stdout.split()
+
+
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("names", [4, pytest.param(12, marks=pytest.mark.faults)], indirect=True)
 def test_all_devices_of_a_lost_node_are_served_by_the_other(

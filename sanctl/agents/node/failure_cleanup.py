@@ -209,8 +209,11 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
                 remove_notes(one.device, one.operation)
         except SanctlError as error:
             outcome, priority = f"is not cleaned up yet: {error}", journal.WARNING
+        why = f"the cause of a failed {one.operation} is gone"
+        if one.is_slow:
+            why = "a start ran out of time"
         journal.write(
-            f"{one.device}: the cause of a failed {one.operation} is gone: the failure {outcome}",
+            f"{one.device}: {why}: the failure {outcome}",
             priority=priority,
             device=one.device,
             action="failure-cleanup",
