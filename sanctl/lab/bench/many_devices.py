@@ -82,6 +82,7 @@ class _Devices:
         self.names = tuple(f"{_PREFIX}{number}" for number in range(count))
         self.serving, self.standby = serving, standby
         self.runs: dict[str, LedgerRun] = {}
+        self._writing: list[LedgerRun] = []
 
     def create(self) -> None:
         """Create them in one go, and have the host log in to each and write."""
@@ -99,6 +100,11 @@ class _Devices:
                 name, path, "--rate", str(_WRITES_PER_S), "--depth", "1",
                 "--region", str(_REGION_BYTES),
             )  # fmt: skip
+            self._writing.append(self.runs[name])
+
+    def _stop_ledgers(self) -> None:
+        while self._writing:
+            self.scenario.host.stop_ledger(self._writing.pop())
 
     def move_home(self) -> None:
         """Move those that another node serves to the node whose power is to be cut."""
@@ -140,8 +146,7 @@ class _Devices:
         """End the ledgers and return the checker's results, added up."""
         host = self.scenario.host
         total = dict.fromkeys(("acknowledged", "lost", "errors"), 0)
-        for run in self.runs.values():
-            host.stop_ledger(run)
+        self._stop_ledgers()
         for run in self.runs.values():
             result = host.check_ledger(run)
             for key in total:
@@ -150,8 +155,7 @@ class _Devices:
 
     def delete(self) -> None:
         """Delete them with their data, those that exist."""
-        for run in self.runs.values():
-            self.scenario.host.stop_ledger(run)
+        self._stop_ledgers()
         for name in self.names:
             if self.scenario.exists(name):
                 self.scenario.delete(name)
