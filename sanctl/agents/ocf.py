@@ -16,8 +16,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 
-from sanctl.errors import SanctlError
-from sanctl.system import journal, state_files
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.system import journal, process_start, state_files
 
 SUCCESS = 0
 ERR_GENERIC = 1
@@ -28,6 +28,12 @@ ERR_CONFIGURED = 6
 NOT_RUNNING = 7
 RUNNING_PROMOTED = 8
 FAILED_PROMOTED = 9
+
+#: How long an action waits that Pacemaker has given no timeout, such as one that a test starts.
+_DEFAULT_S = 20.0
+_POLL_S = 0.05
+#: What is left of an action's timeout when its own waits end.
+_RESERVE_S = 3.0
 
 Action = Callable[[], int]
 
@@ -109,10 +115,31 @@ def is_probe() -> bool:
     return meta("interval", "0") == "0"
 
 
+class _Begin:
+    """When this process's action began, on the monotonic clock; None in a process without one."""
+
+    at_s: float | None = None
+
+
+def begin_with(pid: int) -> None:
+    """Count the action's time from the begin of the process that Pacemaker has started for it."""
+    _Begin.at_s = time.monotonic() - process_start.age_s(pid)
+
+
 def remaining_s(default_s: float) -> float:
-    """Return how many seconds this action may take, a little less than the cluster allows."""
+    """Return how many seconds this action has left, a little less than the cluster allows.
+
+    Pacemaker counts from its begin of the action's process: what the service and the wait for a
+    former action took is gone.
+
+    Args:
+        default_s: the answer where Pacemaker has set no timeout.
+    """
     text = meta("timeout")
-    return max(2.0, int(text) / 1000 - 3.0) if text.isdigit() else default_s
+    if not text.isdigit():
+        return default_s
+    passed_s = 0.0 if _Begin.at_s is None else time.monotonic() - _Begin.at_s
+    return max(1.0, int(text) / 1000 - _RESERVE_S - passed_s)
 
 
 def exit_reason(text: str) -> None:
@@ -130,35 +157,79 @@ def _reason(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def _after_former(resource: str) -> Iterator[None]:
+def _after_former(resource: str, action: str) -> Iterator[None]:
     """Begin when no other action of the resource runs: one that was killed may not have ended.
 
     A killed process ends when its system call does. Pacemaker waits for that, too, but sees the
     client only (resource-agents/client), which is no longer there. The lock is a POSIX one: it
     belongs to this process alone, not to the programs it has started, and ends with it.
+
+    The wait leaves half of the action's time. After it a stop goes on: it has to end, or to have
+    the node rebooted (sanctl/agents/fencing/failed_stop_reboot.py), and it counts as a stop only
+    if nothing is left in the kernel, whatever the former action's last system call has done.
+
+    Raises:
+        CommandError: SAN-AGENT-015, for any action but a stop.
     """
     lock = -1
+    begin_s = time.monotonic()
     try:
         state_files.make_folder()
         lock = os.open(state_files.node_lock("actions"), os.O_RDWR | os.O_CREAT, 0o600)
-        place = zlib.crc32(resource.encode())
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-        except BlockingIOError:
-            journal.write(
-                f"{resource}: waits for an action that has not ended yet",
-                priority=journal.WARNING,
-                device=resource,
-            )
-            fcntl.lockf(lock, fcntl.LOCK_EX, 1, place)
+        has_waited = not _lock_in_time(lock, resource)
     except OSError:
         # It orders actions as Pacemaker does; no action fails for want of it.
-        pass
+        has_waited = False
     try:
+        if has_waited:
+            waited_s = time.monotonic() - begin_s
+            text = f"{resource}: a former action has not ended within {waited_s:.0f} s"
+            if action != "stop":
+                raise CommandError(
+                    Problem(
+                        "SAN-AGENT-015",
+                        f"{text}, and {action} was not begun",
+                        "see dmesg for a disk or connection that does not answer;"
+                        " Pacemaker tries again",
+                    )
+                )
+            journal.write(
+                f"{text}; the stop goes on without it",
+                priority=journal.WARNING,
+                device=resource,
+                action=action,
+            )
         yield
     finally:
         if lock >= 0:
             os.close(lock)
+
+
+def _lock_in_time(lock: int, resource: str) -> bool:
+    """Take the lock of a resource's actions; return False if half of the action's time was short.
+
+    Raises:
+        OSError: there can be no lock.
+    """
+    place = zlib.crc32(resource.encode())
+    deadline_s = None
+    while True:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except BlockingIOError:
+            now_s = time.monotonic()
+            if deadline_s is None:
+                deadline_s = now_s + remaining_s(_DEFAULT_S) / 2
+                journal.write(
+                    f"{resource}: waits for an action that has not ended yet",
+                    priority=journal.WARNING,
+                    device=resource,
+                )
+            if now_s >= deadline_s:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
 
 
 def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata: str) -> int:
@@ -177,8 +248,10 @@ def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata:
     if action in {"usage", "help"} or action not in actions:
         sys.stderr.write(f"usage: {argv[0]} {{{'|'.join([*actions, 'meta-data'])}}}\n")
         return SUCCESS if action in {"usage", "help"} else ERR_UNIMPLEMENTED
+    if _Begin.at_s is None:
+        begin_with(os.getpid())
     try:
-        with _after_former(resource):
+        with _after_former(resource, action):
             return actions[action]()
     except MissingParameter as missing:
         exit_reason(f"the parameter {missing.args[0]} is not set")

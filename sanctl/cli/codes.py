@@ -42,6 +42,9 @@ _CODES = {
     "SAN-AGENT-014": "A DRBD handler marks the peer's replicas of several devices in one change "
     "of the cluster's configuration. The cluster did not answer, and no mark is certain. I/O "
     "stays frozen, or the promotion waits; the handler asks again at once.",
+    "SAN-AGENT-015": "An action was not begun, because one before it on the same resource had not "
+    "ended after half of the action's time: its process was killed, and is still in a system call "
+    "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",

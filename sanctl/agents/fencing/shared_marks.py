@@ -29,14 +29,12 @@ from sanctl.drivers import outdated_marks
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.failover import fence_rules, shared_marks
 from sanctl.plan.failover.shared_marks import Facts
-from sanctl.system import journal, state_files
-from sanctl.system.files import read_text
+from sanctl.system import journal, process_start, state_files
 from sanctl.system.runner import Runner
 
 #: As long as one program of the leader may take. Less than what a promotion has left after it.
 WAIT_S = 20.0
 _POLL_S = 0.02
-_NOT_RUNNING = frozenset("ZX")
 
 
 class _Round(NamedTuple):
@@ -271,20 +269,11 @@ def _answer(device: str, peer: str) -> state_files.StateFile:
 def _new_token() -> str:
     """Return what no other request has: this process, its start, and the time."""
     pid = os.getpid()
-    return f"{pid}:{_start_of(pid)}:{time.monotonic_ns()}"
+    return f"{pid}:{process_start.ticks(pid)}:{time.monotonic_ns()}"
 
 
 def _is_alive(token: str) -> bool:
     """Whether the process that has written a token runs; where that is not known, it does not."""
     pid, _, rest = token.partition(":")
     started = rest.partition(":")[0]
-    return bool(started) and pid.isdecimal() and _start_of(int(pid)) == started
-
-
-def _start_of(pid: int) -> str:
-    """Return when a process began, in ticks since the boot (proc(5)); empty: it does not run."""
-    try:
-        fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in _NOT_RUNNING else fields[19]
+    return bool(started) and pid.isdecimal() and process_start.ticks(int(pid)) == started

@@ -24,6 +24,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+from sanctl.agents import ocf
 from sanctl.agents.handlers import programs
 from sanctl.agents.service import request
 from sanctl.agents.service.request import Request
@@ -115,6 +116,8 @@ def _receive(connection: socket.socket) -> Request:
 
 
 def _take_over(wanted: Request, client: int) -> None:
+    # Before this process was forked: the service may have been busy, or stopped.
+    ocf.begin_with(client)
     os.umask(wanted.umask)
     try:
         os.chdir(wanted.folder)

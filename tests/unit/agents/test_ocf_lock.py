@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,15 +26,24 @@ def action():
     print("begins", flush=True)
     sys.stdin.read()
     return 0
-sys.exit(ocf.run(sys.argv[3], ["device", "monitor"], {"monitor": action}, ""))
+def stop():
+    print(f"begins, {ocf.remaining_s(0.0):.1f} s left", flush=True)
+    return 0
+sys.stderr = sys.stdout
+sys.exit(ocf.run(sys.argv[3], ["device", sys.argv[4]], {"monitor": action, "stop": stop}, ""))
 """
+WAITS = "vol1: waits for an action that has not ended yet\n"
+LIMIT_S = 2.0
 
 
-def start(folder: Path, resource: str) -> subprocess.Popen[str]:
+def start(
+    folder: Path, resource: str, action: str = "monitor", timeout_s: float = 60.0
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-c", ACTION, ROOT, folder, resource],
+        [sys.executable, "-I", "-c", ACTION, ROOT, folder, resource, action],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        env={"OCF_RESKEY_CRM_meta_timeout": f"{timeout_s * 1000:.0f}"},
         text=True,
     )
 
@@ -43,12 +53,20 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+def output(process: subprocess.Popen[str]) -> str:
+    """Return what a process says to its end, which has to come by itself."""
+    try:
+        return process.communicate(timeout=20.0)[0]
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize("end", ["ends", "is killed"])
 def test_an_action_begins_when_the_one_before_has_ended(tmp_path: Path, end: str) -> None:
     with start(tmp_path, "vol1") as former, start(tmp_path, "vol2") as other:
         assert line(former) == line(other) == "begins\n"
         with start(tmp_path, "vol1") as latter:
-            assert line(latter) == "vol1: waits for an action that has not ended yet\n"
+            assert line(latter) == WAITS
             if end == "ends":
                 former.communicate()
             else:
@@ -57,6 +75,52 @@ def test_an_action_begins_when_the_one_before_has_ended(tmp_path: Path, end: str
             latter.communicate()
             assert latter.returncode == 0
         other.communicate()
+
+
+def test_a_stop_goes_on_after_half_of_its_time(tmp_path: Path) -> None:
+    """Without quorum it must come to its end, or the node is not rebooted."""
+    with start(tmp_path, "vol1") as former:
+        assert line(former) == "begins\n"
+        with start(tmp_path, "vol1", "stop", timeout_s=3.0 + 2 * LIMIT_S) as latter:
+            out = output(latter)
+        former.communicate()
+    waits, warning, begins = out.splitlines(keepends=True)
+    assert waits == WAITS
+    assert warning.startswith("vol1: a former action has not ended within ")
+    assert warning.endswith("; the stop goes on without it\n")
+    assert 0.5 * LIMIT_S < float(begins.split()[1]) <= LIMIT_S
+    assert latter.returncode == 0
+
+
+def test_any_other_action_fails_after_half_of_its_time(tmp_path: Path) -> None:
+    with start(tmp_path, "vol1") as former:
+        assert line(former) == "begins\n"
+        with start(tmp_path, "vol1", "monitor", timeout_s=4.0) as latter:
+            out = output(latter)
+        former.communicate()
+    waits, reason, _logged = out.splitlines(keepends=True)
+    assert waits == WAITS
+    assert reason.startswith("ocf-exit-reason:SAN-AGENT-015: vol1: a former action ")
+    assert latter.returncode == ocf.ERR_GENERIC
+
+
+def test_the_time_of_an_action_is_counted_from_the_begin_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from when it comes to ask: the client and the interpreter have begun before."""
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "60000")
+    monkeypatch.setattr(ocf._Begin, "at_s", None)
+    assert ocf.remaining_s(0.0) == 57.0
+    with start(tmp_path, "vol1") as process:
+        assert line(process) == "begins\n"
+        time.sleep(0.5)
+        ocf.begin_with(process.pid)
+        process.communicate()
+    assert 50.0 < ocf.remaining_s(0.0) < 56.6
+    monkeypatch.setattr(ocf._Begin, "at_s", time.monotonic() - 70.0)
+    assert ocf.remaining_s(0.0) == 1.0
+    monkeypatch.delenv("OCF_RESKEY_CRM_meta_timeout")
+    assert ocf.remaining_s(50.0) == 50.0
 
 
 def test_an_action_needs_no_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

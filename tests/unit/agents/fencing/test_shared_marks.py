@@ -13,7 +13,7 @@ from sanctl.agents.fencing.outdate import OWN_MARKED, mark_outdated
 from sanctl.errors import CommandError, Problem
 from sanctl.model.outdated_mark import mark_id
 from sanctl.plan.failover.shared_marks import answer_text
-from sanctl.system import state_files
+from sanctl.system import process_start, state_files
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
@@ -259,10 +259,10 @@ def test_a_process_that_was_killed_is_not_alive() -> None:
     import subprocess  # noqa: PLC0415 - no other test here starts a process
 
     child = subprocess.Popen(["sleep", "60"])
-    token = f"{child.pid}:{shared_marks._start_of(child.pid)}:1"
+    token = f"{child.pid}:{process_start.ticks(child.pid)}:1"
     assert shared_marks._is_alive(token)
     child.kill()
-    while shared_marks._start_of(child.pid):
+    while process_start.ticks(child.pid):
         pass
     assert not shared_marks._is_alive(token)
     child.wait()

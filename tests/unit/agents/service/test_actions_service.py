@@ -46,6 +46,10 @@ def main(argv):
         sys.stdout.write(" ".join([sys.stdin.read(), os.environ["OCF_RESKEY_x"], os.getcwd(),
             oct(os.umask(0)), str("LEFT" in os.environ), str(signal.getsignal(signal.SIGCHLD))]))
         return 0
+    if what == "left":
+        from sanctl.agents import ocf
+        sys.stdout.write(str(ocf.remaining_s(0.0)))
+        return 0
     if what == "kill":
         os.kill(os.getpid(), 9)
     if what == "raise":
@@ -307,6 +311,17 @@ def test_a_service_that_hangs_is_not_waited_for_and_runs_nothing_later(bench: Be
     bench.client.write_text(bench.client.read_text().replace("ANSWER_S = 0.2;", "ANSWER_S = 10;"))
     assert bench.run("exit", "7") == (7, "", "")
     assert bench.runs() == [BY_ITSELF] * 3 + [BY_SERVICE]
+
+
+def test_an_actions_time_is_counted_from_the_begin_of_its_client(bench: Bench) -> None:
+    service = bench.serve()
+    service.send_signal(signal.SIGSTOP)
+    client = bench.start("left", env={"OCF_RESKEY_CRM_meta_timeout": "60000"})
+    time.sleep(1.0)
+    service.send_signal(signal.SIGCONT)
+    out, _ = client.communicate(timeout=DEADLINE_S)
+    assert bench.runs() == [BY_SERVICE]
+    assert 20.0 < float(out) <= 56.1
 
 
 @pytest.mark.parametrize("answer", [b"", b"x", b"go away"])
