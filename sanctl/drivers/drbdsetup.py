@@ -81,7 +81,7 @@ def is_standalone(state: ResourceState) -> bool:
     return not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
 
 
-def observe_all(runner: Runner) -> dict[str, ResourceState]:
+def observe_all(runner: Runner, *, timeout_s: float = _TIMEOUT_S) -> dict[str, ResourceState]:
     """Return the state of every resource on this node, by name.
 
     Raises:
@@ -89,7 +89,7 @@ def observe_all(runner: Runner) -> dict[str, ResourceState]:
     """
     if not is_loaded():
         return {}
-    done = runner.run(["drbdsetup", "events2", "--now", "--statistics"], timeout_s=_TIMEOUT_S)
+    done = runner.run(["drbdsetup", "events2", "--now", "--statistics"], timeout_s=timeout_s)
     return parse_events2(done.stdout)
 
 

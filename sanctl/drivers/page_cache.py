@@ -56,10 +56,26 @@ class Usage(NamedTuple):
 
 def observe(path: str) -> WriteState | None:
     """Return how an attached device file is written; None without a loop device over it."""
+    buffered = is_buffered(path)
+    return None if buffered is None else WriteState(buffered, is_synchronous(path))
+
+
+def is_buffered(path: str) -> bool | None:
+    """Whether a file's loop device writes through the page cache; None without a loop device.
+
+    Asks nothing of the file's filesystem, which may hang.
+    """
     device = loop.find(path)
-    if device is None:
-        return None
-    return WriteState(not loop.uses_direct_io(device), bool(_flags(path) & _FS_SYNC_FL))
+    return None if device is None else not loop.uses_direct_io(device)
+
+
+def is_synchronous(path: str) -> bool:
+    """Whether a write of the file ends when it is on stable storage.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    return bool(_flags(path) & _FS_SYNC_FL)
 
 
 def set_synchronous(path: str, *, on: bool) -> None:
