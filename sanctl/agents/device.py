@@ -331,7 +331,7 @@ def monitor() -> int:
             _RUNNER, device, within_s=ocf.remaining_s(30.0) / 2
         )
     except CommandError as error:
-        return unasked_monitor.report(device, error)
+        return unasked_monitor.report(_RUNNER, device, error)
     if found.is_absent:
         return ocf.NOT_RUNNING
     if (

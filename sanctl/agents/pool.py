@@ -18,7 +18,15 @@ from sanctl.agents.node import failure_cleanup, members, votes
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
-from sanctl.drivers import cib, flash_cache, loop, node_attributes, outdated_marks, pool_files
+from sanctl.drivers import (
+    cib,
+    drbdsetup,
+    flash_cache,
+    loop,
+    node_attributes,
+    outdated_marks,
+    pool_files,
+)
 from sanctl.drivers.corosync import membership
 from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
@@ -37,6 +45,7 @@ _TOMBSTONE = "sanctl-delete-"
 # What a monitor needs beside mounting filesystems and cleaning up failures.
 _RESERVE_S = 8.0
 _POOL_ATTRIBUTE = "sanctl-pool-"
+_MISSING = "SAN-CMD-001"
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -145,6 +154,16 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 )
             pool_files.check_marker(path, one.uuid)
             total, free = pool_files.space_bytes(path)
+            if not drbdsetup.is_installed():
+                # Monitors of devices do not fail by it (sanctl/plan/failover/unasked_monitor.py).
+                journal.write(
+                    f"pool {name}: drbdsetup is not installed",
+                    priority=journal.ERROR,
+                    action="pool",
+                )
+                published.append(f"{name}=error={_MISSING}")
+                usable[name] = path
+                continue
             step = max(total // _SPACE_STEPS, 1)
             # Rounded down, too: what is called allocated counts as written of what was promised.
             allocated = pool_files.allocated_bytes(path) // step * step

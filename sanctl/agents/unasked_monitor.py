@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from sanctl.agents import ocf
+from sanctl.agents.publish import replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, gate, lio
 from sanctl.errors import CommandError
 from sanctl.plan.failover.unasked_monitor import KernelRole, kernel_role
 from sanctl.system import journal
+from sanctl.system.runner import Runner
 
 #: No answer in time: that is DRBD's own silence, and the monitor fails.
 _SILENT = "SAN-CMD-002"
+#: There is no such program, which does not pass by itself.
+_MISSING = "SAN-CMD-001"
 _EXIT = {
     KernelRole.SERVES: ocf.RUNNING_PROMOTED,
     KernelRole.STANDBY: ocf.SUCCESS,
@@ -19,13 +23,16 @@ _EXIT = {
 }
 
 
-def report(device: Device, error: CommandError) -> int:
+def report(runner: Runner, device: Device, error: CommandError) -> int:
     """Return the OCF exit code of a monitor that could not ask DRBD.
+
+    A standby on a node without drbdsetup is no candidate for promotion until it is there again.
 
     Raises:
         CommandError: `error`, where the kernel does not show without DRBD what the device is.
     """
-    if any(problem.code == _SILENT for problem in error.problems):
+    codes = {problem.code for problem in error.problems}
+    if _SILENT in codes:
         raise error
     role = kernel_role(
         gate=gate.gate_table(device.name),
@@ -45,4 +52,6 @@ def report(device: Device, error: CommandError) -> int:
         action="monitor",
         step="unasked",
     )
+    if role is KernelRole.STANDBY and _MISSING in codes:
+        replica_state.withdraw(runner, device)
     return _EXIT[role]

@@ -19,6 +19,7 @@ from sanctl.parse.drbd import (
 )
 from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
+from sanctl.system.runner import is_installed as is_program_installed
 
 _TIMEOUT_S = 20.0
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
@@ -48,6 +49,11 @@ def generation() -> int:
 def is_loaded() -> bool:
     """Whether the running kernel has DRBD; where not, no resource can be up."""
     return bool(read_text_or("/sys/module/drbd/version", ""))
+
+
+def is_installed() -> bool:
+    """Whether the node has drbdsetup."""
+    return is_program_installed("drbdsetup")
 
 
 def has_device(minor: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -61,6 +62,13 @@ class Runner(Protocol):
             CommandError: the program is missing, ran out of time, or its status is not in `ok`.
         """
         ...
+
+
+def is_installed(program: str) -> bool:
+    """Whether a program can be found where LocalRunner looks for it."""
+    return any(
+        os.access(f"{folder}/{program}", os.X_OK) for folder in _ENVIRONMENT["PATH"].split(":")
+    )
 
 
 def _without_secrets(text: str) -> str:

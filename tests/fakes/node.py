@@ -76,6 +76,7 @@ class FakeNode(FakeRunner):
         name: the node's name, as uname(2) has it.
         topology: what cluster.toml says.
         generation: DRBD's: 8 or 9.
+        has_drbdsetup: the program is installed.
         states: of replicas; one that is not named here is asked for with `drbdsetup events2`.
         membership: what corosync says; None: what corosync-quorumtool is answered.
         loops: the loop devices, by the path of their backing file.
@@ -91,6 +92,7 @@ class FakeNode(FakeRunner):
         self.name = "n1"
         self.topology = self.with_own_pool(topology())
         self.generation = 8
+        self.has_drbdsetup = True
         self.states: dict[str, ResourceState | None] = {}
         self.membership: Membership | None = None
         self.loops: dict[str, str] = {}
@@ -124,6 +126,7 @@ class FakeNode(FakeRunner):
             (reattach_disk, "load_topology", lambda: self.topology),
             (drbdsetup, "generation", lambda: self.generation),
             (drbdsetup, "is_loaded", lambda: True),
+            (drbdsetup, "is_installed", lambda: self.has_drbdsetup),
             (drbdsetup, "observe", self.observe),
             (corosync, "CONF", f"{self.folder}/corosync.conf"),
             (corosync, "membership", lambda runner: self.membership or _membership(runner)),

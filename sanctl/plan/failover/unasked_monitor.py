@@ -11,6 +11,13 @@ the ALUA state and the target are read from the kernel without a program:
 * A closed gate, ALUA Standby and a DRBD device that exists are a standby, or a promotion that was
   killed before it opened the gate, which the next monitor sees.
 
+A node from which drbdsetup is missing is broken for good, and its monitors do not fail either: the
+stop that follows a failed monitor needs drbdsetup, fails, too, and the node is fenced, with every
+device that it serves. The kernel serves and replicates without the program. So such a node is
+reported by its pools, which its agent publishes as unusable (SAN-HLT-061), and its standbys are no
+candidates: a promotion would fail, and the stop after it. A replica that serves keeps its score:
+without one the cluster would demote it, which needs drbdsetup.
+
 Where drbdsetup ran and had no answer within its time, DRBD itself does not answer, and the monitor
 fails as for any part that is broken.
 """

@@ -15,7 +15,7 @@ from sanctl.agents.fencing import hung_io_reboot
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
-from sanctl.drivers import cib, drbdsetup, gate, lio
+from sanctl.drivers import cib, drbdsetup, gate, lio, pool_files
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from tests.fakes.node import FakeNode
@@ -24,6 +24,7 @@ PEER = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
 PRIMARY = ResourceState("vol1", "Primary", "no", "UpToDate", 1024, (PEER,), minor=3)
 NOT_STARTED = CommandError(Problem("SAN-CMD-004", "drbdsetup could not be started"))
 KILLED = CommandError(Problem("SAN-CMD-003", "drbdsetup: killed by signal 9"))
+MISSING = CommandError(Problem("SAN-CMD-001", "drbdsetup: no such program"))
 SILENT = CommandError(Problem("SAN-CMD-002", "no answer within 20 s: drbdsetup"))
 #: What an agent may meet for want of memory, processes or room, or by a mistake of its own.
 ERRORS: tuple[Exception, ...] = (
@@ -99,6 +100,39 @@ def test_drbdsetup_that_cannot_be_run_makes_no_failed_device(
     monkeypatch.setattr(gate, "gate_table", lambda _name: "error")
     monkeypatch.setattr(lio, "alua_state", lambda *_: "Standby")
     assert device.monitor() == ocf.SUCCESS
+
+
+def test_without_drbdsetup_a_standby_is_no_candidate_and_what_serves_goes_on(
+    serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed monitor would be followed by a stop that cannot succeed, and the node be fenced."""
+    monkeypatch.setattr(drbdsetup, "observe", _raiser(MISSING))
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert not serving.calls
+    monkeypatch.setattr(gate, "gate_table", lambda _name: "error")
+    monkeypatch.setattr(lio, "alua_state", lambda *_: "Standby")
+    assert device.monitor() == ocf.SUCCESS
+    withdrawn = [call for call, _ in serving.calls if "master-vol1" in " ".join(call)]
+    assert len(withdrawn) == 1
+    assert "--delete" in withdrawn[0] or "-D" in withdrawn[0]
+    monkeypatch.setattr(drbdsetup, "observe", _raiser(KILLED))
+    assert device.monitor() == ocf.SUCCESS
+    assert len([call for call, _ in serving.calls if "master-vol1" in " ".join(call)]) == 1
+
+
+def test_a_node_without_drbdsetup_says_that_its_pools_cannot_be_used(
+    serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cib, "query", lambda *_: None)
+    monkeypatch.setattr(pool_files, "check_marker", lambda *_: None)
+    monkeypatch.setattr(pool_files, "space_bytes", lambda _path: (1 << 30, 1 << 29))
+    monkeypatch.setattr(pool_files, "allocated_bytes", lambda _path: 0)
+    for has_it in (True, False, True):
+        serving.calls.clear()
+        serving.has_drbdsetup = has_it
+        assert pool.start() == ocf.SUCCESS
+        (told,) = [call for call, _ in serving.calls if "sanctl-pool-main" in " ".join(call)]
+        assert ("error=SAN-CMD-001" in " ".join(told)) is not has_it
 
 
 def test_drbd_that_does_not_answer_is_a_failed_device(

@@ -213,6 +213,9 @@ def test_a_disk_that_was_dropped_is_not_waited_for_as_a_resync() -> None:
     assert "journalctl -k on n2" in told["SAN-HLT-035"].do
     assert "shut itself down" in told["SAN-HLT-061"].what
     assert "night-page" in told["SAN-HLT-061"].do
+    fake.attribute("n2", "sanctl-pool-main", "error=SAN-CMD-001")
+    told = {finding.code: finding for finding in _findings(fake)}
+    assert "drbdsetup is not installed" in told["SAN-HLT-061"].what
 
 
 def test_leftovers_are_notes() -> None:
