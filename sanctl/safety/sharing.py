@@ -7,8 +7,8 @@ and no mark is set for a device that its handler has let go. What decides is not
 sanctl/plan/failover/shared_marks.py.
 
 Any number of links lost, moves, deaths of handlers and losses of quorum: nothing is counted, and
-the states are finite. The change of the CIB is one event with the look at the requests before it;
-a `cibadmin` that outlives its handler is not in it.
+the states are finite. A leader may pause for as long as it takes between its last look at the
+requests and the change of the CIB. A `cibadmin` that outlives its handler is not in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = ("x", "y")
 LINKED, FROZEN, ALONE, AWAY = "linked", "FROZEN", "alone", "away"
 NO_HANDLER, WAITS, KILLED = "", "waits", "killed"
 NO_MARK, LONE, KEPT = "", "lone", "kept"
-LOOKS, MARKS, LOOKS_AGAIN = "looks", "marks", "looks again"
+LOOKS, RECHECKS, MARKS, LOOKS_AGAIN = "looks", "rechecks", "marks", "looks again"
 # Tokens: of the handler that runs now, and of one before.
 NEW, OLD = "new", "old"
 
@@ -36,13 +36,15 @@ class SharingRules(NamedTuple):
 
     Attributes:
         matches_tokens: a handler takes only the answer to its own request.
-        rechecks: the leader leaves out whose handler has died, immediately before the change.
+        rechecks: the leader leaves out whose handler has died, as its last step before the change.
+        demotion_waits: a demotion waits for the end of a change that includes its device.
         looks_again: it answers after it has looked a second time.
         answers_its_own: it answers the requests that it had when it looked first, no others.
     """
 
     matches_tokens: bool = True
     rechecks: bool = True
+    demotion_waits: bool = True
     looks_again: bool = True
     answers_its_own: bool = True
 
@@ -91,13 +93,36 @@ Event = tuple[str, Sharing]
 
 
 def explore_sharing(rules: SharingRules) -> Exploration[Sharing]:
-    """Visit every state of two devices that share."""
+    """Visit every state of two devices that share.
+
+    The devices are alike: of two states that differ by their names alone one is visited.
+    """
     return explore(
         Sharing(),
         lambda state: [each for each in _events(state, rules) if each[1] != state],
         broken_sharing,
         lambda state: state == Sharing(),
+        key=_ordered,
     )
+
+
+def _ordered(state: Sharing) -> Sharing:
+    """Return the state, with the devices exchanged where they come in the other order."""
+    (x, y), (led_x, led_y) = state.devices, state.rounds
+    if x < y:
+        return state
+    other = Sharing((y, x), (_exchanged(led_y), _exchanged(led_x)), state.is_quorate)
+    if x == y and _rounds_key(state) <= _rounds_key(other):
+        return state
+    return other
+
+
+def _rounds_key(state: Sharing) -> tuple[tuple[object, ...], ...]:
+    return tuple(led or () for led in state.rounds)
+
+
+def _exchanged(led: Round | None) -> Round | None:
+    return None if led is None else led._replace(tokens=(led.tokens[1], led.tokens[0]))
 
 
 def broken_sharing(state: Sharing) -> str | None:
@@ -135,13 +160,20 @@ def _events(state: Sharing, rules: SharingRules) -> Iterator[Event]:
         )
         yield "quorum is back", state._replace(devices=(first, second), is_quorate=True)
     for i in DEVICES:
-        yield from _drbd_and_cluster(state, i)
+        yield from _drbd_and_cluster(state, i, rules)
         if state.devices[i].handler == WAITS:
             yield from _handler(state, i, rules)
 
 
-def _drbd_and_cluster(state: Sharing, i: int) -> Iterator[Event]:
+def _is_in_change(state: Sharing, i: int) -> bool:
+    """Whether the handler of the other device holds the lock by which a demotion waits for it."""
+    led = state.rounds[1 - i]
+    return led is not None and led.stage == MARKS and bool(led.tokens[i])
+
+
+def _drbd_and_cluster(state: Sharing, i: int, rules: SharingRules) -> Iterator[Event]:
     device, name = state.devices[i], NAMES[i]
+    may_demote = not (rules.demotion_waits and _is_in_change(state, i))
     is_locked = device.handler == WAITS
     if device.phase == LINKED and not is_locked:
         yield f"the link of {name} is lost", _ask(state, i, device._replace(phase=FROZEN))
@@ -151,7 +183,8 @@ def _drbd_and_cluster(state: Sharing, i: int) -> Iterator[Event]:
         handler = NO_HANDLER if device.handler == KILLED else device.handler
         linked = device._replace(phase=LINKED, handler=handler)
         yield f"the link of {name} is back", _with(state, i, linked)
-    if device.phase in {LINKED, FROZEN} and not is_locked and device.mark != KEPT:
+    is_promotable_there = device.phase in {LINKED, FROZEN} and device.mark != KEPT
+    if is_promotable_there and not is_locked and may_demote:
         away = device._replace(phase=AWAY, handler=NO_HANDLER)
         yield f"{name} is demoted, its peer promoted", _with(state, i, away)
     if device.phase == FROZEN and device.handler == KILLED:
@@ -197,23 +230,26 @@ def _lead(state: Sharing, i: int, led: Round, rules: SharingRules) -> Iterator[E
         refused = {j: said for j, said in facts if said is not None}
         tokens = tuple("" if j in refused else led.tokens[j] for j in DEVICES)
         after = _give(state, led, refused)
-        next_round = Round(MARKS, (tokens[0], tokens[1]), led.has_lock) if any(tokens) else None
+        next_round = Round(RECHECKS, (tokens[0], tokens[1]), led.has_lock) if any(tokens) else None
         yield f"{leader} looks", _with_round(after, i, next_round)
-    elif led.stage == MARKS:
+    elif led.stage == RECHECKS:
         still = (
             _open_requests(state) if rules.rechecks else dict(zip(NAMES, led.tokens, strict=True))
         )
         tokens = tuple(
             led.tokens[j] if j == i or still.get(NAMES[j]) == led.tokens[j] else "" for j in DEVICES
         )
+        next_round = Round(MARKS, (tokens[0], tokens[1]), led.has_lock) if any(tokens) else None
+        yield f"{leader} looks at the requests again", _with_round(state, i, next_round)
+    elif led.stage == MARKS:
         after = state
         for j in DEVICES:
-            if tokens[j]:
+            if led.tokens[j]:
                 before = after.devices[j]
                 # What those with quorum have, too, stays when the partitions meet.
                 mark = KEPT if state.is_quorate or before.mark == KEPT else LONE
                 after = _with(after, j, before._replace(mark=mark))
-        next_round = Round(LOOKS_AGAIN, (tokens[0], tokens[1]), led.has_lock)
+        next_round = led._replace(stage=LOOKS_AGAIN)
         yield f"{leader} marks", _with_round(after, i, next_round)
     else:
         answers = {
@@ -307,27 +343,34 @@ BROKEN_SHARING = (
         "A handler takes only the answer to its own request, and none from before it asked.",
         SharingRules(matches_tokens=False),
         finds=_UNMARKED,
-        steps=10,
+        steps=11,
     ),
     BrokenSharing(
         "dead-request",
         "Whose handler has died meanwhile is not marked for: its device's lock is free.",
         SharingRules(rechecks=False),
         finds="serves, and is marked",
-        steps=7,
+        steps=8,
+    ),
+    BrokenSharing(
+        "late-change",
+        "No device is demoted while a change that may mark its peer is under way, however late.",
+        SharingRules(demotion_waits=False),
+        finds="serves, and is marked",
+        steps=8,
     ),
     BrokenSharing(
         "answers-unread",
         "The leader answers after it has read the marks back with quorum.",
         SharingRules(looks_again=False),
         finds=_UNMARKED,
-        steps=7,
+        steps=8,
     ),
     BrokenSharing(
         "answers-everybody",
         "The leader answers the requests that it has marked for, not those that came later.",
         SharingRules(answers_its_own=False),
         finds=_UNMARKED,
-        steps=7,
+        steps=8,
     ),
 )

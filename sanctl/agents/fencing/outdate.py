@@ -158,13 +158,30 @@ def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[b
     return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
 
 
+@contextlib.contextmanager
+def locked_for_demotion(device: str, *, wait_s: float) -> Iterator[bool]:
+    """Hold the device's fencing lock, and keep every handler of another device from marking for it.
+
+    Yields whether both are held within that time.
+    """
+    deadline = time.monotonic() + wait_s
+    with contextlib.ExitStack() as held:
+        is_held = held.enter_context(locked(device, wait_s=wait_s))
+        if is_held:
+            left_s = max(0.0, deadline - time.monotonic())
+            # Without the file, and without room to make it, no other process has it either.
+            with contextlib.suppress(OSError):
+                is_held = held.enter_context(shared_marks.change_lock(device, wait_s=left_s))
+        yield is_held
+
+
 def make_lock(device: str) -> None:
-    """Make the lock's file: a demotion must not depend on room for it in /run.
+    """Make the locks' files: a demotion must not depend on room for them in /run.
 
     Raises:
         OSError: there is no room.
     """
-    with locked(device, wait_s=0.0):
+    with locked(device, wait_s=0.0), shared_marks.change_lock(device, wait_s=0.0):
         pass
 
 

@@ -11,7 +11,9 @@ next leader's. A single handler is its own leader, at once.
 A leader that dies gives the lock back, as the kernel does for it; the next one leads all that is
 unanswered. One that hangs is not waited for: the others go on alone, as if there were no lock. The
 lock is there to share, not to protect: what protects a device is its own lock, which its handler
-holds from before its request until after its answer.
+holds from before its request until after its answer. The handler may die meanwhile, or go on alone
+and end, while its leader is paused before the change. So a leader holds a second lock of each
+device that it marks for, `change_lock`, and a demotion takes both: the peer serves only after it.
 
 The rules are in sanctl/plan/failover/shared_marks.py; what is certain, in fence_rules.py there.
 """
@@ -90,6 +92,11 @@ def mark(
     return said
 
 
+def change_lock(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
+    """Hold the lock under which a leader marks for another handler's device; yields whether."""
+    return state_files.locked(state_files.device_lock(device, "mark"), wait_s=wait_s)
+
+
 def _wait_or_lead(this: _Round, own: str, wait_s: float) -> str:
     """Return the answer of the handler that leads, or lead."""
     deadline = time.monotonic() + wait_s
@@ -161,19 +168,21 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
             to_mark[device] = facts
         else:
             give(device, refused)
-    # Last before the change: a handler that has died meanwhile has given its device's lock back.
-    still = _open_requests(this.peer)
-    to_mark = {
-        device: facts
-        for device, facts in to_mark.items()
-        if device == own or still.get(device) == this.tokens[device]
-    }
-    if seen is None or not to_mark:
-        return
-    has_outranked = shared_marks.outranks(to_mark)
-    outdated_marks.set_marks(
-        this.runner, to_mark, this.peer, seen, raises_admin_epoch=has_outranked
-    )
+    with contextlib.ExitStack() as held:
+        locked = {device for device in to_mark.keys() - {own} if _hold_change_lock(held, device)}
+        # After the locks: a handler that has died before them has given its device's lock back.
+        still = _open_requests(this.peer)
+        to_mark = {
+            device: facts
+            for device, facts in to_mark.items()
+            if device == own or (device in locked and still.get(device) == this.tokens[device])
+        }
+        if seen is None or not to_mark:
+            return
+        has_outranked = shared_marks.outranks(to_mark)
+        outdated_marks.set_marks(
+            this.runner, to_mark, this.peer, seen, raises_admin_epoch=has_outranked
+        )
     after, _ = _look(this, to_mark, give)
     for device, facts in after.items():
         give(device, shared_marks.confirmation(facts, has_outranked=has_outranked))
@@ -183,6 +192,14 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
         action="mark",
         step="set",
     )
+
+
+def _hold_change_lock(held: contextlib.ExitStack, device: str) -> bool:
+    """Hold a device's lock until the end of the change; False: its handler leads in its turn."""
+    try:
+        return held.enter_context(change_lock(device, wait_s=0.0))
+    except OSError:
+        return False  # no room for the lock's file
 
 
 def _look(

@@ -59,8 +59,10 @@ def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     """Make a resource Secondary, at a moment when no handler is marking the peer.
 
     The peer may be promoted from here on: a mark set after this could hit the node that serves. A
-    handler that reads the role later sees that its node is no Primary any more. The gate is closed
-    by now: no I/O is held here that a handler, kept waiting for the lock, would have to release.
+    handler that reads the role later sees that its node is no Primary any more. One of another
+    device that marks for this one, too, is waited for, whatever has become of this device's own.
+    The gate is closed by now: no I/O is held here that a handler, kept waiting for the lock, would
+    have to release.
 
     Args:
         runner: starts DRBD's tools.
@@ -73,7 +75,7 @@ def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     """
     outdate.cancel_promotion(name)
     wait_s = max(1.0, deadline - time.monotonic())
-    with outdate.locked(name, wait_s=wait_s) as is_mine:
+    with outdate.locked_for_demotion(name, wait_s=wait_s) as is_mine:
         if not is_mine:
             raise CommandError(
                 Problem(

@@ -98,7 +98,7 @@ def test_a_stop_leaves_nothing_of_a_device_old_or_new(folder: Path) -> None:
     for base, template in state_files._OLD_PATHS["devices"].items():
         for suffix in ("n2", "n3"):
             (folder / template.format(name="db", suffix=suffix)).write_text(base)
-    for kind in ("cache", "fence"):
+    for kind in ("cache", "fence", "mark"):
         Path(state_files.device_lock("db", kind)).touch()
     state_files.of_device("db2", "promoting").write()
     (folder / "policy-db2").touch()

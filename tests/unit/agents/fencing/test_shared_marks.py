@@ -156,6 +156,32 @@ def test_a_handler_that_ends_before_the_change_is_left_out(
     assert answer_to("vol2") == ""
 
 
+def test_the_other_devices_are_not_demoted_during_the_change(cluster: Cluster) -> None:
+    """However long the leader is paused before it: their handlers may have ended meanwhile."""
+    ask("vol2")
+    held: list[bool] = []
+
+    def demote(argv: tuple[str, ...]) -> None:
+        if "--modify" in argv:
+            with outdate.locked_for_demotion("vol2", wait_s=0.0) as is_mine:
+                held.append(not is_mine)
+
+    cluster.before = demote
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert held == [True]
+    assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol2"]]
+    with outdate.locked_for_demotion("vol2", wait_s=0.0) as is_mine:
+        assert is_mine
+
+
+def test_a_device_that_is_being_demoted_is_left_out(cluster: Cluster) -> None:
+    ask("vol2")
+    with outdate.locked_for_demotion("vol2", wait_s=0.0):
+        assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.changes == [["vol1"]]
+    assert answer_to("vol2") == ""
+
+
 def test_each_device_is_judged_by_its_own_rules(cluster: Cluster) -> None:
     token, gone = ask("vol2"), ask("vol3")
     cluster.own_marks = ["vol2"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing import outdate, shared_marks
 from sanctl.agents.promotion import set_role
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
@@ -112,6 +112,30 @@ def test_the_demotion_holds_the_fencing_lock() -> None:
     assert [argv for argv, _ in node.calls] == [("drbdsetup", "secondary", "1")]
     assert free == [False]
     assert not state_files.of_device("vol1", "promoting").exists()
+
+
+def test_no_demotion_while_another_devices_handler_marks_for_this_one(fake_node: FakeNode) -> None:
+    """Whatever its own handler does: the one that leads may be paused before its change."""
+    node = FakeRunner("")
+    with (
+        shared_marks.change_lock("vol1", wait_s=0.0),
+        pytest.raises(CommandError, match="has been marking"),
+    ):
+        set_role.demote(node, "vol1", 1, time.monotonic() + 30.0)
+    assert node.calls == []
+    assert 30.0 <= fake_node.clock.passed_s < 31.0
+
+
+def test_a_demotion_needs_no_room_for_a_lock_that_nobody_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shared_marks, "change_lock", refuse)
+    node = FakeRunner("")
+    set_role.demote(node, "vol1", 1, time.monotonic() + 30.0)
+    assert len(node.calls) == 1
 
 
 def test_no_demotion_while_a_handler_marks_the_peer(fake_node: FakeNode) -> None:
