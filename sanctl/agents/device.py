@@ -21,37 +21,31 @@ import contextlib
 import os
 import time
 
-from sanctl.agents import ocf, unasked_monitor
-from sanctl.agents.cache import read_cache, write_cache
+from sanctl.agents import device_monitor, ocf
+from sanctl.agents.cache import read_cache, write_cache, write_cache_steps
 from sanctl.agents.connections import (
-    frozen_primary,
     isolation,
     peers,
-    reconnect_dropped,
-    reconnect_outdated,
 )
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.fencing import (
-    all_marked,
     failed_stop_reboot,
-    hung_io_reboot,
     outdate,
     quorum_overlap,
 )
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.promotion import compared_data, first_activation, set_role
 from sanctl.agents.publish import replica_state
-from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
+from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import parse_cache_policy
-from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover.promotion import are_all_blank
-from sanctl.system import journal, state_files
+from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
@@ -175,7 +169,7 @@ def promote() -> int:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
-    write_cache.refuse_suspect(device.name)
+    write_cache_steps.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
     if first_activation.is_new(_RUNNER, device):
         _activate_first_time(device, steps)
@@ -324,89 +318,8 @@ def take_down(device: Device) -> None:
 
 
 def monitor() -> int:
-    """Report the true role to Pacemaker, apply changed parameters, publish the replica's state."""
-    device = _device()
-    try:
-        found = first_activation.observe_after_first_promotion(
-            _RUNNER, device, within_s=ocf.remaining_s(30.0) / 2
-        )
-    except CommandError as error:
-        return unasked_monitor.report(_RUNNER, device, error)
-    if found.is_absent:
-        return ocf.NOT_RUNNING
-    if (
-        found.drbd is not None
-        and ocf.is_probe()
-        and quorum_overlap.predates_cluster_start(_RUNNER, found.drbd)
-    ):
-        failure_cleanup.write_note(device, failure_cleanup.MONITOR)
-        ocf.exit_reason(
-            "the replica was up while the cluster software was not, and is not connected to its"
-            " peer: its data may be old, so the replica is restarted"
-        )
-        return ocf.ERR_GENERIC
-    if found.drbd is not None and not ocf.is_probe():
-        state: ResourceState | None = found.drbd
-        no_contact_fields = ""
-        try:
-            # Before anything here attaches the disk: what is noted is of the disk that was there.
-            compared_data.record(found.drbd)
-            state = frozen_primary.call_handler_again(_RUNNER, device, found.drbd)
-            verdict = fs_shutdown.release_files(_RUNNER, device, found.drbd)
-            if verdict is fs_shutdown.FilesystemState.REMOUNTED:
-                failure_cleanup.write_note(device, failure_cleanup.MONITOR)
-                ocf.exit_reason(fs_shutdown.RESTART_REASON)
-                return ocf.ERR_GENERIC
-            if not are_all_blank(found.drbd, replicas=len(device.nodes)):
-                # Asked now, so that a failover does not have to wait for the CIB.
-                first_activation.is_new(_RUNNER, device)
-            if verdict is fs_shutdown.FilesystemState.SHUT_DOWN:
-                state = drbdsetup.observe(_RUNNER, device.name) or state
-            elif found.is_active or found.is_standby:
-                # Not every change reaches every instance by reload-agent: Pacemaker compares
-                # parameters only with those of the last start or promotion. So the monitor, too,
-                # applies changes.
-                state = converge(_RUNNER, device, ocf.Steps(device.name, "monitor"), state)
-                state = heal.carry_out_order(_RUNNER, device, state)
-                state = isolation.apply_rules(_RUNNER, device, state)
-                state = reconnect_dropped.reconnect(_RUNNER, device.name, state)
-                state = refill_suspect.refill_if_suspect(_RUNNER, device, state)
-                state = reattach_disk.reattach(_RUNNER, device, state)
-                state = reconnect_outdated.reconnect(_RUNNER, device, state)
-                if any(peer.replication.startswith("WFBitMap") for peer in state.peers):
-                    # Imported here: rarely needed, and monitors must start fast.
-                    from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415
-
-                    state = reconnect_stalled.reconnect(_RUNNER, device, state)
-                no_contact_fields = heal.no_contact_fields(_RUNNER, device, state)
-                all_marked.unmark_peer(_RUNNER, device, state)
-        except Exception as error:
-            _log_monitor_error(device, "a change could not be applied", error)
-        try:
-            replica_state.publish(_RUNNER, device, state, no_contact_fields=no_contact_fields)
-            hung_io_reboot.check(_RUNNER, device, found.drbd)
-        except Exception as error:
-            _log_monitor_error(device, "it could not look for hung I/O", error)
-    if found.is_active:
-        return ocf.RUNNING_PROMOTED
-    if found.is_standby:
-        return ocf.SUCCESS
-    ocf.exit_reason(
-        f"parts disagree: gate={found.gate} alua={found.alua} exported={found.is_exported} "
-        f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.is_suspended}"
-    )
-    return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
-
-
-def _log_monitor_error(device: Device, what: str, error: Exception) -> None:
-    """Log an error that makes no device that serves a failed one, not even one of sanctl's own."""
-    text = str(error) if isinstance(error, (SanctlError, OSError)) else repr(error)
-    journal.write(
-        f"{device.name}: monitor: {what}: {text}",
-        priority=journal.ERROR,
-        device=device.name,
-        action="monitor",
-    )
+    """Report the true role to Pacemaker (sanctl/agents/device_monitor.py)."""
+    return device_monitor.monitor(_RUNNER, _device())
 
 
 def reload_agent() -> int:

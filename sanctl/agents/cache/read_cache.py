@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from sanctl.agents.cache import write_cache
+from sanctl.agents.cache import write_cache_steps
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import backing_device, drbdsetup, lio, loop, ram_cache
@@ -40,7 +40,9 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState) -> None:
             if is_mine:
                 _resize(runner, device, state)
     except (SanctlError, OSError) as error:
-        write_cache.log(device.name, f"the read cache could not be changed: {error}", step="read")
+        write_cache_steps.log(
+            device.name, f"the read cache could not be changed: {error}", step="read"
+        )
 
 
 def _has_any_part(name: str) -> bool:
@@ -82,7 +84,9 @@ def _resize(runner: Runner, device: Device, state: ResourceState) -> None:
         if allowed
         else "reads are not cached any more"
     )
-    write_cache.log(device.name, f"{what}{f' ({reason.value})' if reason else ''}", step="read")
+    write_cache_steps.log(
+        device.name, f"{what}{f' ({reason.value})' if reason else ''}", step="read"
+    )
 
 
 def offers_unmap(device: Device) -> bool:

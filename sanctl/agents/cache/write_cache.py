@@ -7,20 +7,24 @@ order of the steps keeps data safe (docs/adr/0026):
 * enter write-back: with three and more replicas require two of them (minimum_redundancy.py); marker
   on disk, dirty limit, buffered, no longer synchronous; then check again that two are in sync.
 * leave write-back: synchronous, flush, direct; clear the requirement; clear the marker. Once
-  `_leave` has returned, nothing acknowledged is in RAM alone.
+  `leave` has returned, nothing acknowledged is in RAM alone.
 
-Both under one lock, which DRBD's fence-peer handler takes too.
+The steps are in write_cache_steps.py. Both ways under one lock, which DRBD's fence-peer handler
+takes too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 
-from sanctl.agents import ocf
-from sanctl.agents.cache import dirty_limit, disk_flushes, minimum_redundancy
-from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.cache import (
+    dirty_limit,
+    disk_flushes,
+    minimum_redundancy,
+    write_cache_steps,
+)
+from sanctl.agents.cache.write_cache_steps import log
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, page_cache, pool_files
@@ -28,7 +32,6 @@ from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import CacheMode, CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.cache.allowed_mode import (
-    MODE_REASON_TEXTS,
     ModeReason,
     allowed_mode,
     are_two_replicas_in_sync,
@@ -42,8 +45,6 @@ from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import Runner
 
-log = DeviceLog("cache", about="cache")
-
 
 def prepare_start(
     runner: Runner, device: Device, files: pool_files.DeviceFiles, *, is_protected: bool
@@ -52,7 +53,7 @@ def prepare_start(
 
     A replica without metadata gets a full resync and has no data that could be lost.
     """
-    _set_note(_power_protected(), is_set=is_protected)
+    write_cache_steps.note_power_protection(is_protected=is_protected)
     if not exists(files.metadata):
         lost_writes.clear_marker(device.name, files.data)
     apply_policy(runner, device, None)
@@ -71,7 +72,9 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
     held = page_cache.observe(path)
     if held is None:
         return
-    stays_stable = policy.mode is CacheMode.WRITE_THROUGH and not is_power_protected()
+    stays_stable = (
+        policy.mode is CacheMode.WRITE_THROUGH and not write_cache_steps.is_power_protected()
+    )
     # Before the lock is taken, for which the fence-peer handler may wait: DRBD may be slow.
     # Also where writes are not stable any more, if DRBD is up: a `drbdadm adjust` that was running
     # may have applied the file's old text.
@@ -112,7 +115,7 @@ def _apply_mode(
     if held is None or (held.mode is policy.mode is CacheMode.NONE and not is_marked):
         return
     if held.mode is CacheMode.WRITE_BACK and has_flush_failed(state):
-        _refuse_failed_flush(runner, device.name, path)
+        write_cache_steps.refuse_failed_flush(runner, device.name, path)
     target = _allowed(policy, device.name, path, state)
     if target is CacheMode.WRITE_BACK and (
         held.mode is not CacheMode.WRITE_BACK or minimum_redundancy.is_missing(state)
@@ -124,15 +127,17 @@ def _apply_mode(
     if target is CacheMode.WRITE_BACK:
         dirty_limit.set_limit(device.name, policy.dirty_bytes)
         if held.mode is not CacheMode.WRITE_BACK:
-            _enter(runner, device.name, path)
+            write_cache_steps.enter(runner, device.name, path)
             if not _in_sync(drbdsetup.observe(runner, device.name)):
-                _leave(runner, device.name, path, why=ModeReason.ONE_COPY)
+                write_cache_steps.leave(runner, device.name, path, why=ModeReason.ONE_COPY)
         return
     if held.is_buffered or (is_marked and not lost_writes.is_suspect(device.name, path)):
-        _leave(runner, device.name, path, why=decide_mode(policy, device.name, path, state)[1])
+        write_cache_steps.leave(
+            runner, device.name, path, why=decide_mode(policy, device.name, path, state)[1]
+        )
     elif not is_marked:
         minimum_redundancy.clear(runner, device.name)
-    _set_stable(device.name, path, target)
+    write_cache_steps.set_stable(device.name, path, target)
 
 
 def leave_write_back(runner: Runner, name: str) -> None:
@@ -186,8 +191,8 @@ def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
         has_two = False
         log(name, f"write-through, as two replicas could not be required: {error}", step="held")
     if has_two:
-        refuse_suspect(name, path)
-        _refuse_failed_flush(runner, name, path)
+        write_cache_steps.refuse_suspect(name, path)
+        write_cache_steps.refuse_failed_flush(runner, name, path)
     else:
         leave_write_back(runner, name)
 
@@ -225,28 +230,12 @@ def _leave_if_marked(runner: Runner, name: str, may_stay: Callable[[], bool]) ->
             return
         with _locked(name):
             if lost_writes.has_marker(path) and not may_stay():
-                refuse_suspect(name, path)
-                _leave(runner, name, path, why=ModeReason.ONE_COPY)
+                write_cache_steps.refuse_suspect(name, path)
+                write_cache_steps.leave(runner, name, path, why=ModeReason.ONE_COPY)
     except OSError as error:
         raise CommandError(
             Problem("SAN-CACHE-001", f"{name}: {error.filename or ''}: {error.strerror}")
         ) from error
-
-
-def refuse_suspect(name: str, path: str | None = None) -> None:
-    """Refuse to go on with a replica that has lost acknowledged writes.
-
-    Raises:
-        CommandError: it has lost some.
-    """
-    if lost_writes.is_suspect(name, path or lost_writes.data_file(name)):
-        raise CommandError(
-            Problem(
-                "SAN-CACHE-003",
-                f"{name}: this replica lost writes that it had acknowledged; it must not serve",
-                f"its peer serves and resyncs it; if none may serve: 'sanctl device heal {name}'",
-            )
-        )
 
 
 def before_stop(runner: Runner, device: Device) -> None:
@@ -314,11 +303,6 @@ def decide_mode(
     )
 
 
-def is_power_protected() -> bool:
-    """Whether a battery keeps what is in this node's disks' own caches."""
-    return _power_protected().exists()
-
-
 def _allowed(policy: CachePolicy, name: str, path: str, state: ResourceState | None) -> CacheMode:
     return decide_mode(policy, name, path, state)[0]
 
@@ -327,91 +311,15 @@ def _in_sync(state: ResourceState | None) -> bool:
     return state is not None and are_two_replicas_in_sync(state)
 
 
-def _refuse_failed_flush(runner: Runner, name: str, path: str) -> None:
-    """Refuse a replica if DRBD has met a failed flush; the replica is suspect from then on.
-
-    DRBD is asked now: no other place reports a flush that failed since DRBD was last observed.
-    """
-    # Only once: a replica that is known to be suspect has to leave write-back and be resynced.
-    if not lost_writes.is_suspect(name, path) and has_flush_failed(drbdsetup.observe(runner, name)):
-        lost_writes.record_failed_flush(name)
-        refuse_suspect(name)
-
-
-def _enter(runner: Runner, name: str, path: str) -> None:
-    begun = time.monotonic()
-    lost_writes.set_marker(path)
-    page_cache.set_buffered(runner, path, on=True)
-    _writes_stable(name).remove()
-    page_cache.set_synchronous(path, on=False)
-    ocf.crash_point("cache-entered")
-    log(
-        name,
-        "write-back: two replicas are in sync",
-        step=CacheMode.WRITE_BACK.value,
-        duration_s=time.monotonic() - begun,
-    )
-
-
-def _leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
-    begun = time.monotonic()
-    used = page_cache.usage(path)
-    page_cache.set_synchronous(path, on=True)
-    ocf.crash_point("cache-synchronous")
-    try:
-        page_cache.flush(path)
-    except CommandError:
-        lost_writes.record_failed_flush(name)
-        raise
-    dirty_limit.record_flush_rate(used, time.monotonic() - begun)
-    # The kernel reports a failed flush once, to the first caller: if that was DRBD, the flush above
-    # has succeeded.
-    _refuse_failed_flush(runner, name, path)
-    ocf.crash_point("cache-flushed")
-    with contextlib.suppress(OSError):
-        # Without room for it the next monitor flushes again: that I/O goes on must not wait.
-        _writes_stable(name).write()
-    page_cache.set_buffered(runner, path, on=False)
-    dirty_limit.set_limit(name, None)
-    # A flush that succeeds after one that failed proves nothing: I/O stays frozen.
-    if not lost_writes.is_suspect(name, path):
-        # Before the marker: after a kill here the next monitor leaves write-back again.
-        minimum_redundancy.clear(runner, name)
-        lost_writes.clear_marker(name, path)
-    amount = "" if used is None else f" ({used.dirty_bytes} bytes)"
-    reason = f": {MODE_REASON_TEXTS[why]}" if why in MODE_REASON_TEXTS else ""
-    log(
-        name,
-        f"write-through: all that was in RAM is on the disk{amount}{reason}",
-        step=CacheMode.WRITE_THROUGH.value,
-        duration_s=time.monotonic() - begun,
-    )
-
-
-def _set_stable(name: str, path: str, target: CacheMode) -> None:
-    """Make writes synchronous, or no longer, where the replica is not in write-back."""
-    wanted = target is CacheMode.WRITE_THROUGH and not is_power_protected()
-    held, note = page_cache.observe(path), _writes_stable(name)
-    if held is None or (held.is_synchronous == wanted and (not wanted or note.exists())):
-        return
-    if not wanted and held.is_buffered:
-        return  # The kernel refuses direct I/O here: synchronous is all that keeps it safe.
-    note.remove()
-    page_cache.set_synchronous(path, on=wanted)
-    if wanted:
-        # Earlier writes have to be as stable as later ones, also those in flight.
-        page_cache.drain(path)
-        page_cache.flush(path)
-        # Last: after a kill before this the next monitor flushes.
-        note.write()
-    log(name, target.value, step=target.value)
-
-
 def _disable_flushes(
     runner: Runner, device: Device, path: str, state: ResourceState | None
 ) -> None:
     held = page_cache.observe(path)
-    if held is None or not held.is_synchronous or not _writes_stable(device.name).exists():
+    if (
+        held is None
+        or not held.is_synchronous
+        or not write_cache_steps.writes_stable(device.name).exists()
+    ):
         return
     try:
         if disk_flushes.disable(runner, device, state):
@@ -430,22 +338,6 @@ def _may_be_marked(name: str) -> bool:
         return path is not None and lost_writes.has_marker(path)
     except OSError:
         return True
-
-
-def _power_protected() -> state_files.StateFile:
-    return state_files.of_node("power-protected")
-
-
-def _writes_stable(name: str) -> state_files.StateFile:
-    """Exists while all acknowledged writes are on the disk and each further write is stable."""
-    return state_files.of_device(name, "writes-stable")
-
-
-def _set_note(note: state_files.StateFile, *, is_set: bool) -> None:
-    if is_set:
-        note.write()
-    else:
-        note.remove()
 
 
 def _locked(name: str, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:

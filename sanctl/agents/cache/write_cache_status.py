@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.agents.cache import dirty_limit, write_cache
+from sanctl.agents.cache import dirty_limit, write_cache, write_cache_steps
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import page_cache
@@ -32,7 +32,7 @@ def _fields(device: Device, state: ResourceState | None) -> str:
     if (
         mode is CacheMode.NONE
         and policy.mode is not CacheMode.NONE
-        and write_cache.is_power_protected()
+        and write_cache_steps.is_power_protected()
     ):
         # On a node with protected power the disk's own cache is as safe as the disk.
         mode = CacheMode.WRITE_THROUGH

@@ -7,7 +7,7 @@ before: after a power cut of all nodes a suspect replica may be the best there i
 
 from __future__ import annotations
 
-from sanctl.agents.cache import write_cache
+from sanctl.agents.cache import write_cache_steps
 from sanctl.agents.connections import primary_node
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -31,7 +31,7 @@ def refill_if_suspect(runner: Runner, device: Device, state: ResourceState) -> R
         return state
     if must_cut_connection(state, may_be_write_back=True):
         drbdadm.force_disconnect(runner, device.name)
-    write_cache.log(
+    write_cache_steps.log(
         device.name,
         "this replica lost acknowledged writes: a full resync begins",
         step="replace",

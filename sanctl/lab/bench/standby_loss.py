@@ -44,7 +44,7 @@ _FILL_S = 12.0
 _MODE_DEADLINE_S = 180.0
 _SURVIVED_DEADLINE_S = 180.0
 _RETURN_DEADLINE_S = 480.0
-# What an agent writes when it has left write-back (sanctl.agents.cache.write_cache).
+# What an agent writes when it has left write-back (sanctl.agents.cache.write_cache_steps).
 _FLUSHED = re.compile(r"all that was in RAM is on the disk \((\d+) bytes\)")
 
 

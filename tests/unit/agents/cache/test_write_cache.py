@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.cache import write_cache, write_cache_status
+from sanctl.agents.cache import write_cache, write_cache_status, write_cache_steps
 from sanctl.agents.recovery import refill_suspect
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -242,7 +242,7 @@ def test_a_replica_stays_suspect_after_a_failed_flush(kernel: Kernel, runner: Fa
     assert lost_writes.has_marker(kernel.path)
     assert "suspect=1" in write_cache_status.published_fields(device(BACK), ALONE)
     with pytest.raises(CommandError, match="SAN-CACHE-003"):
-        write_cache.refuse_suspect("vm1")
+        write_cache_steps.refuse_suspect("vm1")
 
 
 def test_a_flush_that_failed_in_drbd_before_leaving_is_found(
