@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A pool's flash cache on this node: assembled before the mount, then kept in the wanted mode.
+"""A pool's flash cache on this node: kept in the wanted mode, stopped after the unmount.
 
 The orders that keep data safe (docs/adr/0031):
 
@@ -8,7 +8,8 @@ The orders that keep data safe (docs/adr/0031):
   the note.
 * use flash that was away, or may have been: only after it has been formatted.
 
-The rules are in sanctl/plan/pool/flash_assembly.py, the single calls in sanctl/drivers/bcache.py.
+Before the mount it is assembled: sanctl/drivers/flash_assembly.py. The single calls are in
+sanctl/drivers/bcache.py.
 """
 
 from __future__ import annotations
@@ -23,10 +24,8 @@ from sanctl.drivers import bcache, pool_notes, pool_problems
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
-from sanctl.plan.pool.flash_assembly import AssemblyAction, choose_assembly
 from sanctl.system import journal, state_files
 from sanctl.system.files import exists, is_mount_point
-from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool, PoolCache
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 _ATTACHED = "flash-attached"
 _LOST = "flash-lost"
 _RATE = "flash-rate"
-_STEP_S = 10.0
-_POLL_S = 0.2
+#: How long one step of bcache's is waited for, and how often it is looked at.
+STEP_S, POLL_S = 10.0, 0.2
 #: Dirty data is published in steps, so that not every monitor publishes a new value.
 _PUBLISHED_STEP_BYTES = 1 << 20
 #: Writing back less than this says nothing about how fast a disk is.
@@ -60,109 +59,6 @@ def origin_uuid(pool: Pool) -> bytes:
     return uuids.uuid5(uuids.UUID(pool.uuid), "origin").bytes
 
 
-def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
-    """Assemble disk and flash, for the mount that follows.
-
-    Raises:
-        Refused: data is on flash that is not here, or the disk is not this pool's, or its
-            formatting was interrupted.
-        SanctlError: a step failed.
-    """
-    cache = cache_of(pool)
-    bcache.load_module(runner)
-    with locked(pool):
-        _await_devices(cache, patience_s)
-        seen = bcache.observe(str(cache.origin))
-        if seen is not None and seen.disk:
-            # In use: this is a second start, and the superblocks decide nothing.
-            pool_notes.clear(pool.name, pool_notes.STOPPED)
-            return
-        _refuse_unfinished(pool)
-        origin, flash = _origin(pool, cache), _flash(pool, cache)
-        stopped = pool_notes.read(pool.name, pool_notes.STOPPED)
-        pool_notes.clear(pool.name, pool_notes.STOPPED)
-        act = choose_assembly(
-            label=label_of(pool),
-            origin=origin,
-            flash=flash,
-            is_noted_write_back=has_write_back_note(pool),
-            stopped_with=stopped,
-        )
-        _carry_out(pool, cache, act)
-        _await_disk(pool, cache)
-        bcache.tune(str(cache.origin), str(cache.flash))
-    log(pool, _DONE[act], step=act.value)
-
-
-def _refuse_unfinished(pool: Pool) -> None:
-    if pool_notes.is_of(pool.name, pool_notes.MADE, pool.uuid) and pool_notes.is_of(
-        pool.name, pool_notes.MAKING, pool.uuid
-    ):
-        raise Refused(pool_problems.unfinished_preparation_problem(pool))
-
-
-def _origin(pool: Pool, cache: PoolCache) -> Superblock | None:
-    try:
-        return bcache.read_superblock(str(cache.origin))
-    except OSError as error:
-        raise CommandError(
-            pool_problems.unreadable_problem(pool, str(cache.origin), error)
-        ) from error
-
-
-def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:
-    """Return the flash's superblock; flash that cannot be read counts as flash that is not here.
-
-    The note `write-back` says whether the disk may be used alone then.
-    """
-    try:
-        return superblock_or_none(str(cache.flash))
-    except OSError as error:
-        log(
-            pool,
-            f"{cache.flash} cannot be read: {error.strerror}",
-            step="flash-unread",
-            priority=journal.WARNING,
-        )
-        return None
-
-
-_DONE = {
-    AssemblyAction.ATTACH: "disk and flash are together; what is on flash is right",
-    AssemblyAction.RENEW: "flash may have been away and was emptied: it begins cold",
-    AssemblyAction.ALONE: "the disk is used without flash",
-}
-
-
-def _carry_out(pool: Pool, cache: PoolCache, act: AssemblyAction) -> None:
-    disk, flash = str(cache.origin), str(cache.flash)
-    match act:
-        case AssemblyAction.FOREIGN:
-            raise Refused(
-                Problem(
-                    "SAN-POOL-017",
-                    f"pool {pool.name}: {disk} is not the disk of this pool",
-                    f"right disk? 'sanctl pool prepare {pool.name} --anew' makes a blank one it",
-                )
-            )
-        case AssemblyAction.REFUSE:
-            raise Refused(pool_problems.flash_missing_problem(pool))
-        case AssemblyAction.ATTACH:
-            bcache.register(flash)
-            bcache.register(disk)
-            _state_file(pool, _ATTACHED).write()
-        case AssemblyAction.RENEW:
-            format_flash(pool, flash)
-            bcache.register(flash)
-            bcache.register(disk)
-            bcache.attach(disk, flash)
-            bcache.set_mode(disk, CacheMode.WRITE_THROUGH)
-            _state_file(pool, _ATTACHED).write()
-        case AssemblyAction.ALONE:
-            bcache.register(disk)
-            bcache.run_without_flash(disk)
-
-
 def format_flash(pool: Pool, flash: str) -> None:
     """Format a flash device that belongs to the pool, or is blank, as an empty cache.
 
@@ -179,7 +75,7 @@ def format_flash(pool: Pool, flash: str) -> None:
             Problem("SAN-CACHE-009", f"{flash} is not this pool's flash", "take another device")
         )
     if bcache.cache_set_folder(flash) is not None:
-        bcache.detach_flash(flash, within_s=_STEP_S)
+        bcache.detach_flash(flash, within_s=STEP_S)
     bcache.format_flash(flash, label_of(pool))
 
 
@@ -194,7 +90,7 @@ def stop(pool: Pool) -> None:
         seen = bcache.observe(str(cache.origin))
         if seen is None:
             return
-        bcache.stop(str(cache.origin), within_s=_STEP_S)
+        bcache.stop(str(cache.origin), within_s=STEP_S)
         written = None
         with contextlib.suppress(OSError):  # Not known to be clean: flash begins cold.
             written = superblock_or_none(str(cache.origin))
@@ -241,7 +137,7 @@ def _step(
         if wanted is CacheMode.NONE:
             return ""
         return _attach_again(pool, cache)
-    _state_file(pool, _ATTACHED).write()
+    note_attached(pool)
     if wanted is CacheMode.WRITE_BACK:
         if seen.mode is not CacheMode.WRITE_BACK or not has_write_back_note(pool):
             pool_notes.write(pool.name, pool_notes.WRITE_BACK)
@@ -255,7 +151,7 @@ def _step(
     if not is_over and not _leave(pool, disk, seen, at):
         return FLUSHING
     if wanted is CacheMode.NONE:
-        bcache.detach_flash(flash, within_s=_STEP_S)
+        bcache.detach_flash(flash, within_s=STEP_S)
         _state_file(pool, _ATTACHED).remove()
         log(pool, "none: the flash is free", step="none")
     return ""
@@ -270,10 +166,10 @@ def _leave(pool: Pool, disk: str, seen: bcache.OriginState, at: Callable[[str], 
         at("pool-cache-mode")
     now = seen
     while not now.is_clean:
-        if time.monotonic() - begun > _STEP_S:
+        if time.monotonic() - begun > STEP_S:
             _record_rate(pool, before - now.dirty_bytes, time.monotonic() - begun)
             return False
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
         now = bcache.observe(disk) or now
         if not now.has_flash:
             raise CommandError(pool_problems.flash_missing_problem(pool))
@@ -333,11 +229,16 @@ def attach_flash(pool: Pool) -> None:
     bcache.register(str(cache.flash))
     bcache.attach(str(cache.origin), str(cache.flash))
     # At once, not with the next monitor: flash that fails before that must not be attached again.
-    _state_file(pool, _ATTACHED).write()
+    note_attached(pool)
     bcache.set_mode(str(cache.origin), CacheMode.WRITE_THROUGH)
     bcache.tune(str(cache.origin), str(cache.flash))
     _state_file(pool, _LOST).remove()
     log(pool, "an empty flash is attached", step="attach")
+
+
+def note_attached(pool: Pool) -> None:
+    """Note until the boot that flash is attached: if it is missing later, it has failed."""
+    _state_file(pool, _ATTACHED).write()
 
 
 def clear_flash_lost(pool: Pool) -> None:
@@ -415,32 +316,6 @@ def _is_ours(pool: Pool, device: str) -> bool:
 def has_write_back_note(pool: Pool) -> bool:
     """Whether sanctl's note says that data may be on flash alone."""
     return pool_notes.exists(pool.name, pool_notes.WRITE_BACK)
-
-
-def _await_devices(cache: PoolCache, patience_s: float) -> None:
-    """Wait for both devices at boot, for `patience_s` seconds at most."""
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        if exists(cache.origin) and exists(cache.flash):
-            return
-        time.sleep(_POLL_S)
-
-
-def _await_disk(pool: Pool, cache: PoolCache) -> None:
-    deadline = time.monotonic() + _STEP_S
-    while True:
-        seen = bcache.observe(str(cache.origin))
-        if seen is not None and seen.disk and exists(f"/dev/{seen.disk}"):
-            return
-        if time.monotonic() > deadline:
-            raise CommandError(
-                Problem(
-                    "SAN-CACHE-007",
-                    f"pool {pool.name}: bcache does not run {cache.origin}",
-                    "'dmesg' says why",
-                )
-            )
-        time.sleep(_POLL_S)
 
 
 def _record_rate(pool: Pool, written_bytes: int, took_s: float) -> None:

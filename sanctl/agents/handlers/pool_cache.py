@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from sanctl.agents.replica import parts
-from sanctl.drivers import flash_cache
+from sanctl.drivers import flash_assembly, flash_cache
 from sanctl.errors import ConfigError, Problem, SanctlError
 from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
@@ -25,7 +25,7 @@ def main() -> int:
         if action == "stop":
             flash_cache.stop(pool)
         else:
-            flash_cache.start(LocalRunner(), pool, patience_s=_BOOT_WAIT_S)
+            flash_assembly.start(LocalRunner(), pool, patience_s=_BOOT_WAIT_S)
     except (SanctlError, OSError) as error:
         journal.write(f"pool {name}: {error}", priority=journal.ERROR, action="pool-cache")
         return 1

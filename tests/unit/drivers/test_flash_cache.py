@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.drivers import bcache, flash_cache, pool_notes
+from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_notes
 from sanctl.errors import CommandError, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
@@ -85,7 +85,7 @@ class Devices:
         monkeypatch.setattr(bcache, "register", self.done.append)
         monkeypatch.setattr(bcache, "run_without_flash", lambda _device: self.done.append("alone"))
         monkeypatch.setattr(bcache, "format_flash", lambda *_: self.done.append("format"))
-        monkeypatch.setattr(flash_cache, "_await_disk", lambda *_: None)
+        monkeypatch.setattr(flash_assembly, "_await_disk", lambda *_: None)
 
     def read(self, device: str) -> Superblock | None:
         if device in self.errors:
@@ -102,12 +102,12 @@ def test_a_disk_that_cannot_be_read_is_not_another_pools(
     pool_notes.write("main", pool_notes.STOPPED, "5e7")
     devices.errors["/dev/slow"] = OSError(number, os.strerror(number))
     with pytest.raises(CommandError, match="SAN-POOL-027: pool main: /dev/slow cannot be read"):
-        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+        flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
     assert devices.done == []
     assert pool_notes.read("main", pool_notes.STOPPED) == "5e7", "it begins warm when it is back"
     devices.errors["/dev/slow"] = FileNotFoundError(errno.ENOENT, "No such file or directory")
     with pytest.raises(CommandError, match="SAN-POOL-022: /dev/slow is not there"):
-        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+        flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -120,10 +120,10 @@ def test_flash_that_cannot_be_read_counts_as_missing(
     if needed:
         pool_notes.write("main", pool_notes.WRITE_BACK)
         with pytest.raises(Refused, match="SAN-POOL-016"):
-            flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+            flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
         assert devices.done == []
     else:
-        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+        flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
         assert devices.done == ["/dev/slow", "alone"]
 
 
@@ -136,7 +136,7 @@ def test_a_note_that_cannot_be_read_permits_nothing(
     devices.flash = None
     Faults(monkeypatch).at(pool_notes._path("main", pool_notes.WRITE_BACK), number)
     with pytest.raises(OSError, match=os.strerror(number)):
-        flash_cache.start(FakeRunner(), POOL, patience_s=0.0)
+        flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
     assert devices.done == []
 
 

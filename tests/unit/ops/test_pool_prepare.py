@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.drivers import bcache, flash_cache, pool_notes
+from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_notes
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.topology import PoolCache, Topology
@@ -106,7 +106,7 @@ class World:
 
     def start(self) -> None:
         self.step("start")
-        flash_cache._refuse_unfinished(self.pool)
+        flash_assembly._refuse_unfinished(self.pool)
         act = choose_assembly(
             label=flash_cache.label_of(self.pool),
             origin=bcache.read_superblock(str(self.origin)),
@@ -394,7 +394,7 @@ def test_a_pool_that_is_half_made_anew_does_not_start(world: World) -> None:
     world.steps.clear()
     refused(world, "SAN-POOL-028")
     with pytest.raises(Refused, match="SAN-POOL-028"):
-        flash_cache._refuse_unfinished(world.pool)
+        flash_assembly._refuse_unfinished(world.pool)
 
 
 def test_what_has_no_effect_is_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

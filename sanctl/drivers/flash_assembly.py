@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Assembles a pool's disk and flash before the mount, as plan.pool.flash_assembly says."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from sanctl.drivers import bcache, flash_cache, pool_notes, pool_problems
+from sanctl.errors import CommandError, Problem, Refused
+from sanctl.model.cache_policy import CacheMode
+from sanctl.model.pool_cache import Superblock
+from sanctl.plan.pool.flash_assembly import AssemblyAction, choose_assembly
+from sanctl.system import journal
+from sanctl.system.files import exists
+from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    from sanctl.model.topology import Pool, PoolCache
+
+
+def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
+    """Assemble disk and flash, for the mount that follows.
+
+    Raises:
+        Refused: data is on flash that is not here, or the disk is not this pool's, or its
+            formatting was interrupted.
+        SanctlError: a step failed.
+    """
+    cache = flash_cache.cache_of(pool)
+    bcache.load_module(runner)
+    with flash_cache.locked(pool):
+        _await_devices(cache, patience_s)
+        seen = bcache.observe(str(cache.origin))
+        if seen is not None and seen.disk:
+            # In use: this is a second start, and the superblocks decide nothing.
+            pool_notes.clear(pool.name, pool_notes.STOPPED)
+            return
+        _refuse_unfinished(pool)
+        origin, flash = _origin(pool, cache), _flash(pool, cache)
+        stopped = pool_notes.read(pool.name, pool_notes.STOPPED)
+        pool_notes.clear(pool.name, pool_notes.STOPPED)
+        act = choose_assembly(
+            label=flash_cache.label_of(pool),
+            origin=origin,
+            flash=flash,
+            is_noted_write_back=flash_cache.has_write_back_note(pool),
+            stopped_with=stopped,
+        )
+        _carry_out(pool, cache, act)
+        _await_disk(pool, cache)
+        bcache.tune(str(cache.origin), str(cache.flash))
+    flash_cache.log(pool, _DONE[act], step=act.value)
+
+
+def _refuse_unfinished(pool: Pool) -> None:
+    if pool_notes.is_of(pool.name, pool_notes.MADE, pool.uuid) and pool_notes.is_of(
+        pool.name, pool_notes.MAKING, pool.uuid
+    ):
+        raise Refused(pool_problems.unfinished_preparation_problem(pool))
+
+
+def _origin(pool: Pool, cache: PoolCache) -> Superblock | None:
+    try:
+        return bcache.read_superblock(str(cache.origin))
+    except OSError as error:
+        raise CommandError(
+            pool_problems.unreadable_problem(pool, str(cache.origin), error)
+        ) from error
+
+
+def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:
+    """Return the flash's superblock; flash that cannot be read counts as flash that is not here.
+
+    The note `write-back` says whether the disk may be used alone then.
+    """
+    try:
+        return flash_cache.superblock_or_none(str(cache.flash))
+    except OSError as error:
+        flash_cache.log(
+            pool,
+            f"{cache.flash} cannot be read: {error.strerror}",
+            step="flash-unread",
+            priority=journal.WARNING,
+        )
+        return None
+
+
+_DONE = {
+    AssemblyAction.ATTACH: "disk and flash are together; what is on flash is right",
+    AssemblyAction.RENEW: "flash may have been away and was emptied: it begins cold",
+    AssemblyAction.ALONE: "the disk is used without flash",
+}
+
+
+def _carry_out(pool: Pool, cache: PoolCache, act: AssemblyAction) -> None:
+    disk, flash = str(cache.origin), str(cache.flash)
+    match act:
+        case AssemblyAction.FOREIGN:
+            raise Refused(
+                Problem(
+                    "SAN-POOL-017",
+                    f"pool {pool.name}: {disk} is not the disk of this pool",
+                    f"right disk? 'sanctl pool prepare {pool.name} --anew' makes a blank one it",
+                )
+            )
+        case AssemblyAction.REFUSE:
+            raise Refused(pool_problems.flash_missing_problem(pool))
+        case AssemblyAction.ATTACH:
+            bcache.register(flash)
+            bcache.register(disk)
+            flash_cache.note_attached(pool)
+        case AssemblyAction.RENEW:
+            flash_cache.format_flash(pool, flash)
+            bcache.register(flash)
+            bcache.register(disk)
+            bcache.attach(disk, flash)
+            bcache.set_mode(disk, CacheMode.WRITE_THROUGH)
+            flash_cache.note_attached(pool)
+        case AssemblyAction.ALONE:
+            bcache.register(disk)
+            bcache.run_without_flash(disk)
+
+
+def _await_devices(cache: PoolCache, patience_s: float) -> None:
+    """Wait for both devices at boot, for `patience_s` seconds at most."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        if exists(cache.origin) and exists(cache.flash):
+            return
+        time.sleep(flash_cache.POLL_S)
+
+
+def _await_disk(pool: Pool, cache: PoolCache) -> None:
+    deadline = time.monotonic() + flash_cache.STEP_S
+    while True:
+        seen = bcache.observe(str(cache.origin))
+        if seen is not None and seen.disk and exists(f"/dev/{seen.disk}"):
+            return
+        if time.monotonic() > deadline:
+            raise CommandError(
+                Problem(
+                    "SAN-CACHE-007",
+                    f"pool {pool.name}: bcache does not run {cache.origin}",
+                    "'dmesg' says why",
+                )
+            )
+        time.sleep(flash_cache.POLL_S)
