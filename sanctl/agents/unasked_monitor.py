@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from sanctl.agents import ocf
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, gate, lio
@@ -21,6 +22,7 @@ _EXIT = {
     KernelRole.STANDBY: ocf.SUCCESS,
     KernelRole.ABSENT: ocf.NOT_RUNNING,
 }
+_log = DeviceLog("monitor", priority=journal.ERROR)
 
 
 def report(runner: Runner, device: Device, error: CommandError) -> int:
@@ -44,12 +46,9 @@ def report(runner: Runner, device: Device, error: CommandError) -> int:
     )
     if role is KernelRole.UNKNOWN:
         raise error
-    journal.write(
-        f"{device.name}: monitor: DRBD could not be asked; the kernel shows without it:"
-        f" {role}: {error}",
-        priority=journal.ERROR,
-        device=device.name,
-        action="monitor",
+    _log(
+        device.name,
+        f"monitor: DRBD could not be asked; the kernel shows without it: {role}: {error}",
         step="unasked",
     )
     if role is KernelRole.STANDBY and _MISSING in codes:

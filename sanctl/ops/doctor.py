@@ -31,8 +31,19 @@ _MUST_RUN = ("corosync.service", "pacemaker.service")
 # Pulls Corosync in, which need not be enabled itself.
 _STARTED_AT_BOOT = "pacemaker.service"
 # Units that act at an orderly shutdown: the first stops before Pacemaker, the second after.
-_SHUTDOWN_UNITS = ("sanctl-drain.service", "sanctl-replicas.service")
-_ACTIONS_UNIT = "sanctl-actions.service"
+# Units that are active on each storage node: the finding, their names, what it means where not.
+_ACTIVE_UNITS = (
+    (
+        "SAN-DOC-005",
+        ("sanctl-drain.service", "sanctl-replicas.service"),
+        "it acts when the node stops: without it a reboot is a long pause, or a crash",
+    ),
+    (
+        "SAN-DOC-006",
+        ("sanctl-actions.service",),
+        "each action starts an interpreter of its own: right, but several times slower",
+    ),
+)
 # Either unit restores a stored target configuration over sanctl's at boot, and clears it at
 # shutdown.
 _MUST_NOT_RUN = ("target.service", "rtslib-fb-targetctl.service")
@@ -90,8 +101,7 @@ def examine(
     # A witness has no targets; a machine of unknown role may have some.
     findings.extend(_service_findings(host, () if is_witness else _MUST_NOT_RUN))
     if is_storage:
-        findings.extend(_shutdown_unit_findings(host))
-        findings.extend(_actions_unit_findings(host))
+        findings.extend(_inactive_unit_findings(host))
         findings.extend(_kernel_findings(host))
         findings.extend(_file_findings(host))
     if topology is not None:
@@ -223,31 +233,18 @@ def _service_findings(host: NodeFactsPort, must_not_run: tuple[str, ...]) -> Ite
             )
 
 
-def _shutdown_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
-    units = host.units(_SHUTDOWN_UNITS) or {}
-    for name, unit in units.items():
-        if unit.active != "active":
-            yield Finding(
-                code="SAN-DOC-005",
-                severity=Severity.WARNING,
-                subject=name,
-                what=f"the unit is {unit.active} on this node",
-                why="it acts when the node stops: without it a reboot is a long pause, or a crash",
-                do=f"systemctl start {name}; if there is no such unit, run the rollout again",
-            )
-
-
-def _actions_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
-    for name, unit in (host.units((_ACTIONS_UNIT,)) or {}).items():
-        if unit.active != "active":
-            yield Finding(
-                code="SAN-DOC-006",
-                severity=Severity.WARNING,
-                subject=name,
-                what=f"the service is {unit.active} on this node",
-                why="each action starts an interpreter of its own: right, but several times slower",
-                do=f"systemctl start {name}; if there is no such unit, run the rollout again",
-            )
+def _inactive_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
+    for code, names, why in _ACTIVE_UNITS:
+        for name, unit in (host.units(names) or {}).items():
+            if unit.active != "active":
+                yield Finding(
+                    code=code,
+                    severity=Severity.WARNING,
+                    subject=name,
+                    what=f"the unit is {unit.active} on this node",
+                    why=why,
+                    do=f"systemctl start {name}; if there is no such unit, run the rollout again",
+                )
 
 
 def _kernel_findings(host: NodeFactsPort) -> Iterator[Finding]:

@@ -142,6 +142,19 @@ class FakeNode(FakeRunner):
             (journal, "write", lambda text, **_: self.journal.append(text)),
         ]
 
+    def ask_for_monitor(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Set the environment as Pacemaker does for a monitor of vol1."""
+        monkeypatch.setenv("OCF_RESOURCE_INSTANCE", "vol1")
+        for key, value in (
+            ("uuid", "a" * 32),
+            ("size", "1048576"),
+            ("pool", "main"),
+            ("nodes", "n1 n2"),
+            ("minor", "3"),
+            ("CRM_meta_interval", "10000"),
+        ):
+            monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
+
     def observe(self, runner: Runner, name: str) -> ResourceState | None:
         """Return what DRBD says of a replica; a model of DRBD has a method of its own."""
         return self.states[name] if name in self.states else _observe(runner, name)

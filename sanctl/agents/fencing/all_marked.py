@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, outdated_marks
@@ -20,6 +21,8 @@ from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
 from sanctl.system import journal
 from sanctl.system.runner import Runner
+
+_log = DeviceLog("unmark")
 
 
 def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
@@ -50,19 +53,17 @@ def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
             outdated_marks.remove_at_version(runner, seen, device.name, peer)
         except CommandError as error:
             # Mostly that the CIB was changed first, for another device: the next monitor reads it.
-            journal.write(
-                f"{device.name}: the mark of {peer} is not removed yet: {error}",
-                device=device.name,
-                action="unmark",
+            _log(
+                device.name,
+                f"the mark of {peer} is not removed yet: {error}",
                 step="refused",
+                priority=journal.INFO,
             )
             return False
-    journal.write(
-        f"{device.name}: every replica was marked as outdated, and all are in contact and in sync: "
+    _log(
+        device.name,
+        "every replica was marked as outdated, and all are in contact and in sync: "
         f"the mark of {peer} is removed, so that {peer} may be promoted",
-        priority=journal.NOTICE,
-        device=device.name,
-        action="unmark",
         step="removed",
     )
     return True

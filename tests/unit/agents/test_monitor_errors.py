@@ -41,16 +41,7 @@ ERRORS: tuple[Exception, ...] = (
 @pytest.fixture
 def serving(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     """A node that serves vol1, whose monitor finds nothing to do."""
-    monkeypatch.setenv("OCF_RESOURCE_INSTANCE", "vol1")
-    for key, value in (
-        ("uuid", "a" * 32),
-        ("size", "1048576"),
-        ("pool", "main"),
-        ("nodes", "n1 n2"),
-        ("minor", "3"),
-        ("CRM_meta_interval", "10000"),
-    ):
-        monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
+    fake_node.ask_for_monitor(monkeypatch)
     fake_node.states["vol1"] = PRIMARY
     monkeypatch.setattr(gate, "gate_table", lambda _name: "drbd3")
     monkeypatch.setattr(gate, "is_suspended", lambda _name: False)

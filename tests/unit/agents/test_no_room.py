@@ -99,16 +99,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 @pytest.fixture
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setenv("OCF_RESOURCE_INSTANCE", "vol1")
-    for key, value in (
-        ("uuid", "a" * 32),
-        ("size", "1048576"),
-        ("pool", "main"),
-        ("nodes", "n1 n2"),
-        ("minor", "3"),
-        ("CRM_meta_interval", "10000"),
-    ):
-        monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
+    fake_node.ask_for_monitor(monkeypatch)
     monkeypatch.setattr(drbd_environment, "resource", lambda: "vol1")
     monkeypatch.setattr(drbd_environment, "peer", lambda: "n2")
     made = Node(fake_node, monkeypatch)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,20 +14,20 @@ import pytest
 
 from sanctl.drivers import space_reservation
 from sanctl.errors import CommandError, Problem
-from sanctl.system.runner import CommandResult
+from tests.fakes.runner import Answer, FakeRunner
 
 MIB = 1 << 20
 BLOCK = 4096
 
 
-class Filesystem:
+class Filesystem(FakeRunner):
     """A file's blocks, as FS_IOC_FIEMAP tells them and fallocate(1) changes them."""
 
     def __init__(self, path: str, size: int, free: int, written: Sequence[tuple[int, int]]) -> None:
         """Make the file, with blocks in the ranges `written` (begin, end)."""
+        super().__init__(self._fallocate)
         self.path, self.size, self.free = path, size, free
         self.mapped = {block for a, b in written for block in range(a // BLOCK, b // BLOCK)}
-        self.calls: list[tuple[int, int]] = []
 
     def extents(self) -> list[tuple[int, int]]:
         """Return begin and length of each run of blocks."""
@@ -55,26 +55,16 @@ class Filesystem:
         """Tell what is free."""
         return SimpleNamespace(f_bavail=self.free // BLOCK, f_frsize=BLOCK)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        stdin: str | None = None,
-        ok: Collection[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> CommandResult:
+    def _fallocate(self, argv: Sequence[str]) -> Answer:
         """Carry out fallocate(1)."""
-        del timeout_s, stdin, ok, env
         assert argv[:2] == ["fallocate", "--keep-size"] and argv[-1] == self.path
         at, length = int(argv[3]), int(argv[5])
         new = set(range(at // BLOCK, (at + length) // BLOCK)) - self.mapped
         if len(new) * BLOCK > self.free:
-            raise CommandError(Problem("SAN-CMD-003", "No space left on device"))
-        self.calls.append((at, length))
+            return CommandError(Problem("SAN-CMD-003", "No space left on device"))
         self.mapped |= new
         self.free -= len(new) * BLOCK
-        return CommandResult(tuple(argv), 0, "", "", 0.0)
+        return ""
 
 
 def filesystem(
