@@ -122,7 +122,10 @@ def _rounds_key(state: Sharing) -> tuple[tuple[object, ...], ...]:
 
 
 def _exchanged(led: Round | None) -> Round | None:
-    return None if led is None else led._replace(tokens=(led.tokens[1], led.tokens[0]))
+    if led is None:
+        return None
+    stage, (first, second), has_lock = led
+    return Round(stage, (second, first), has_lock)
 
 
 def broken_sharing(state: Sharing) -> str | None:
@@ -308,13 +311,13 @@ def _aged(led: Round, i: int) -> Round:
 
 
 def _with(state: Sharing, i: int, device: Device) -> Sharing:
-    x, y = state.devices
-    return state._replace(devices=(device, y) if i == 0 else (x, device))
+    (x, y), rounds, is_quorate = state
+    return Sharing((device, y) if i == 0 else (x, device), rounds, is_quorate)
 
 
 def _with_round(state: Sharing, i: int, led: Round | None) -> Sharing:
-    x, y = state.rounds
-    return state._replace(rounds=(led, y) if i == 0 else (x, led))
+    devices, (x, y), is_quorate = state
+    return Sharing(devices, (led, y) if i == 0 else (x, led), is_quorate)
 
 
 class BrokenSharing(NamedTuple):
