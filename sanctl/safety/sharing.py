@@ -3,8 +3,8 @@
 
 The model of one device (sanctl/safety/world.py) says why a mark that was read back with quorum is
 enough. This one says that sharing hands out no other: a device goes on alone only with such a mark,
-and no mark is set for a device that its handler has let go. What decides is not copied but called:
-sanctl/plan/failover/shared_marks.py.
+and no replica that serves is marked, however late a change comes. What decides is not copied but
+called: sanctl/plan/failover/shared_marks.py.
 
 Any number of links lost, moves, deaths of handlers and losses of quorum: nothing is counted, and
 the states are finite. A leader may pause for as long as it takes between its last look at the
