@@ -20,3 +20,12 @@ def test_a_witness_node_has_one_of_three_votes(scenario: Scenario) -> None:
     data = json.loads(scenario.sanctl("cluster", "show", "--output", "json"))["data"]
     assert (data["counts_by"], data["qdevice"]) == ("nodes", None)
     assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
+
+
+def test_every_node_shows_the_strategy(scenario: Scenario) -> None:
+    for node in scenario.bed.cluster:
+        words = ("cluster", "strategy", "show")
+        assert scenario.sanctl(*words, node=node.name) == "node-majority, counts by nodes\n"
+        shown = json.loads(scenario.sanctl(*words, "--output", "json", node=node.name))
+        assert (shown["schema"], shown["status"], shown["problems"]) == (1, "ok", [])
+        assert shown["data"] == {"strategy": "node-majority", "counts_by": "nodes"}

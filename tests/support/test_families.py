@@ -18,6 +18,7 @@ FAMILIES = {
         "test_action_service",
         "test_device_agent",
         "test_drbdadm_one_resource",
+        "test_reload_killed",
         "test_resource_files",
     ),
     "Disks that fail": (
@@ -39,6 +40,7 @@ FAMILIES = {
     ),
     "Fencing levels": ("test_fence_fallback",),
     "Flash": ("test_bcache", "test_pool_cache"),
+    "Hosts and commands": ("test_target_access", "test_two_creators"),
     "Laboratory and rollout": ("test_hostile_superblocks", "test_laboratory", "test_rollout"),
     "Number of replicas": (
         "test_drbd9_added_replica",
@@ -52,11 +54,16 @@ FAMILIES = {
         "test_standby_returns_alone",
     ),
     "Planned stops": ("test_planned_stops",),
-    "Resync and verify": ("test_resync_and_verify",),
+    "Resync and verify": ("test_resync_and_verify", "test_sync_watch"),
     "SBD": ("test_sbd", "test_sbd_disks"),
     "Stale reads": ("test_stale_read",),
     "Three storage nodes": ("test_three_nodes",),
-    "Votes": ("test_qnetd_tls", "test_strategy", "test_votes", "test_witness"),
+    "Votes": (
+        "test_qnetd_tls",
+        "test_strategy",
+        "test_votes",
+        "test_witness",
+    ),
 }
 
 
