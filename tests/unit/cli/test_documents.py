@@ -67,6 +67,7 @@ _LIFE = (
 _IN_THE_LAB = {
     "bench cache",
     "bench cost",
+    "bench failover",
     "bench levels",
     "bench partner",
     "cluster show",
