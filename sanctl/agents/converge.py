@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from sanctl.agents import ocf
 from sanctl.agents.cache import flush_unit, read_cache, write_cache
 from sanctl.agents.connections import peers
-from sanctl.agents.replica import parts, resource_file, sync_policy
+from sanctl.agents.replica import listed_portals, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import tracking, unit, verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, lio
@@ -53,6 +53,9 @@ def converge(
             steps.done(
                 "initiators", f"access list: {', '.join(device.initiators) or 'no initiator'}"
             )
+    with _log_failure(device, "list of other nodes' portals"):
+        if listed_portals.update(device):
+            steps.done("listing", "portals of the other replica nodes listed")
     if not is_frozen and peers.apply_replica_nodes(runner, device):
         steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
         state = drbdsetup.observe(runner, device.name) or state

@@ -38,12 +38,19 @@ from sanctl.agents.node import failure_cleanup
 from sanctl.agents.promotion import compared_data, first_activation, set_role
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
-from sanctl.agents.replica import lost_writes, parts, resource_file, sync_policy
+from sanctl.agents.replica import (
+    listed_portals,
+    lost_writes,
+    parts,
+    resource_file,
+    sync_policy,
+)
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cache_policy import parse_cache_policy
+from sanctl.plan.device import discovery
 from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
@@ -140,22 +147,20 @@ def _start(device: Device) -> int:
             iqn=f"{topology.iqn_prefix}.{device.name}",
             node_id=here.id,
             uuid=device.uuid,
-            portals=tuple(_portal(str(address)) for address in here.iscsi),
+            portals=tuple(map(discovery.portal, here.iscsi)),
             initiators=device.initiators,
             offers_unmap=read_cache.offers_unmap(device),
         ),
         gate.target_device(device.name),
     )
     steps.done("target", "target exported, Standby")
+    listed_portals.list_anew(device)
+    steps.done("listing", "portals of the other replica nodes listed")
     verify.publish(_RUNNER, device)
     state = parts.wait_until_settled(_RUNNER, device, _SETTLE_S)
     replica_state.publish(_RUNNER, device, state)
     steps.ended(f"standby, {replica_state.published_value(state)}")
     return ocf.SUCCESS
-
-
-def _portal(address: str) -> str:
-    return f"[{address}]:3260" if ":" in address else f"{address}:3260"
 
 
 def promote() -> int:

@@ -8,6 +8,7 @@ rtslib: the failover path has to start quickly, and every order here matters. Th
   a group. So the group exists, is Standby, and holds the LUN before the TPG is enabled; on the way
   out the TPG is disabled first.
 * Access lists are explicit. `generate_node_acls` is 0: an empty list admits no initiator.
+* Of a target's TPGs that of this node has the LUN. Those of other nodes (lio_listing.py) have none.
 * Everything can be run again: a part that is there is left, a part that is missing is created.
 """
 
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from sanctl.drivers import configfs
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
@@ -64,41 +66,6 @@ class Target(NamedTuple):
     offers_unmap: bool = True
 
 
-def _write(path: str, value: str) -> None:
-    # One write call without a trailing newline: some attributes take the newline for data.
-    handle = os.open(path, os.O_WRONLY)
-    try:
-        os.write(handle, value.encode())
-    except OSError as error:
-        raise CommandError(
-            Problem("SAN-LIO-001", f"the kernel refused {value!r} for {path}: {error.strerror}")
-        ) from error
-    finally:
-        os.close(handle)
-
-
-def _set(path: str, value: str) -> None:
-    """Write an attribute unless it already has the value."""
-    if read_text(path).strip() != value:
-        _write(path, value)
-
-
-def _link(target: str, path: str) -> None:
-    with contextlib.suppress(FileExistsError):
-        os.symlink(target, path)
-
-
-def _entries(path: str) -> list[str]:
-    try:
-        return sorted(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _folders(path: str) -> list[str]:
-    return [entry for entry in _entries(path) if is_folder(f"{path}/{entry}")]
-
-
 def backstore_folder(name: str, minor: int) -> str:
     """Return the configfs folder of a device's backstore."""
     return f"{_ROOT}/core/iblock_{minor}/sanctl-{name}"
@@ -111,7 +78,7 @@ def find_targets(name: str) -> list[str]:
     """
     return [
         f"{_ROOT}/iscsi/{iqn}"
-        for iqn in _folders(f"{_ROOT}/iscsi")
+        for iqn in configfs.folders(f"{_ROOT}/iscsi")
         if iqn.rpartition(".")[2] == name and iqn.startswith("iqn.") and _is_ours(iqn, name)
     ]
 
@@ -124,10 +91,10 @@ def _is_ours(iqn: str, name: str) -> bool:
     folder = f"{_ROOT}/iscsi/{iqn}"
     entries = {
         entry
-        for tpg in _folders(folder)
+        for tpg in configfs.folders(folder)
         if tpg.startswith("tpgt_")
-        for lun in _folders(f"{folder}/{tpg}/lun")
-        for entry in _entries(f"{folder}/{tpg}/lun/{lun}")
+        for lun in configfs.folders(f"{folder}/{tpg}/lun")
+        for entry in configfs.entries(f"{folder}/{tpg}/lun/{lun}")
         if is_link(f"{folder}/{tpg}/lun/{lun}/{entry}")
     }
     if entries:
@@ -137,7 +104,7 @@ def _is_ours(iqn: str, name: str) -> bool:
 
 def _alua_group(name: str, minor: int) -> str | None:
     folder = f"{backstore_folder(name, minor)}/alua"
-    for entry in _folders(folder):
+    for entry in configfs.folders(folder):
         if entry.startswith("sanctl-"):
             return f"{folder}/{entry}"
     return None
@@ -163,17 +130,16 @@ def set_alua_state(name: str, minor: int, state: int) -> None:
         raise CommandError(
             Problem("SAN-LIO-002", f"{name}: the target has no ALUA group of this node")
         )
-    _set(f"{group}/alua_access_state", str(state))
+    configfs.set_value(f"{group}/alua_access_state", str(state))
 
 
 def is_exported(name: str) -> bool:
     """Whether a target of this device exists and is enabled."""
-    return any(
-        read_text_or(f"{folder}/{tpg}/enable", "0").strip() == "1"
-        for folder in find_targets(name)
-        for tpg in _folders(folder)
-        if tpg.startswith("tpgt_")
-    )
+    return any(_is_enabled(tpg) for tpg in tpgs(find_targets(name)) if has_lun(tpg))
+
+
+def _is_enabled(tpg: str) -> bool:
+    return read_text_or(f"{tpg}/enable", "0").strip() == "1"
 
 
 def exists_any(name: str, minor: int) -> bool:
@@ -191,38 +157,45 @@ def create(target: Target, block_device: str) -> None:
     group = f"{backstore}/alua/sanctl-{target.node_id}"
     os.makedirs(group, exist_ok=True)
     if read_text(f"{group}/tg_pt_gp_id").strip() != str(target.node_id):
-        _write(f"{group}/tg_pt_gp_id", str(target.node_id))
+        configfs.write(f"{group}/tg_pt_gp_id", str(target.node_id))
     # Implicit only: an explicit change by a host would not move DRBD.
-    _write(f"{group}/alua_access_type", "1")
+    configfs.write(f"{group}/alua_access_type", "1")
     if not is_exported(target.name):
-        _write(f"{group}/alua_access_state", str(STANDBY))
+        configfs.write(f"{group}/alua_access_state", str(STANDBY))
     state_files.of_device(target.name, _TARGET).write(target.iqn)
     tpg = f"{_ROOT}/iscsi/{target.iqn}/tpgt_{target.node_id}"
     os.makedirs(tpg, exist_ok=True)
     if read_text(f"{tpg}/enable").strip() != "1":
-        _set(f"{tpg}/attrib/authentication", "0")
-        _set(f"{tpg}/attrib/generate_node_acls", "0")
-        _set(f"{tpg}/attrib/demo_mode_write_protect", "1")
-        _set(f"{tpg}/attrib/demo_mode_discovery", "0")
+        configfs.set_value(f"{tpg}/attrib/authentication", "0")
+        configfs.set_value(f"{tpg}/attrib/generate_node_acls", "0")
+        configfs.set_value(f"{tpg}/attrib/demo_mode_write_protect", "1")
+        configfs.set_value(f"{tpg}/attrib/demo_mode_discovery", "0")
         _set_relative_port_id(tpg, target.minor, target.node_id)
     lun = f"{tpg}/lun/lun_0"
     os.makedirs(lun, exist_ok=True)
-    _link(backstore, f"{lun}/sanctl-{target.name}")
+    configfs.link(backstore, f"{lun}/sanctl-{target.name}")
     _bind_group(lun, f"sanctl-{target.node_id}")
     set_initiators(target.name, target.initiators)
     for portal in target.portals:
-        _make_portal(f"{tpg}/np/{portal}")
-    _set(f"{tpg}/enable", "1")
+        for other in tpgs(find_targets(target.name)):
+            # Another node's until cluster.toml changed: the kernel wants it in one TPG of a target.
+            if other != tpg and is_folder(f"{other}/np/{portal}"):
+                os.rmdir(f"{other}/np/{portal}")
+        make_portal(f"{tpg}/np/{portal}")
+    configfs.set_value(f"{tpg}/enable", "1")
 
 
-def _make_portal(path: str) -> None:
+def make_portal(path: str, *, wait_s: float = _PORTAL_FREE_S) -> None:
     """Create a portal, also in the moment in which another device's stop removes its own.
 
     All targets with a portal share one listening socket. While a stop resets or closes the socket,
     the kernel does not find it and binds the address once more, which is still taken
     (iscsi_target.c, iscsit_get_np, iscsit_add_np and iscsit_del_np).
+
+    Raises:
+        OSError: the kernel refused; it did so for `wait_s` if the address was taken.
     """
-    deadline = time.monotonic() + _PORTAL_FREE_S
+    deadline = time.monotonic() + wait_s
     while True:
         try:
             os.makedirs(path, exist_ok=True)
@@ -238,17 +211,17 @@ def _create_backstore(target: Target, block_device: str) -> str:
     backstore = backstore_folder(target.name, target.minor)
     os.makedirs(backstore, exist_ok=True)
     if read_text(f"{backstore}/enable").strip() != "1":
-        _write(f"{backstore}/control", f"udev_path={block_device}")
-        _write(f"{backstore}/udev_path", block_device)
-        _write(f"{backstore}/enable", "1")
+        configfs.write(f"{backstore}/control", f"udev_path={block_device}")
+        configfs.write(f"{backstore}/udev_path", block_device)
+        configfs.write(f"{backstore}/enable", "1")
     serial = read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip()
     if serial != target.uuid:
         # Identity first, while nothing is exported: it can only be set then.
-        _write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
-        _write(f"{backstore}/wwn/vendor_id", "SANCTL")
+        configfs.write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
+        configfs.write(f"{backstore}/wwn/vendor_id", "SANCTL")
         # VMware distinguishes disks by the first eight characters.
-        _write(f"{backstore}/wwn/product_id", target.uuid[:8])
-        _write(f"{backstore}/wwn/revision", "1")
+        configfs.write(f"{backstore}/wwn/product_id", target.uuid[:8])
+        configfs.write(f"{backstore}/wwn/revision", "1")
     for attribute, value in (
         ("max_unmap_lba_count", str(_DISCARD_BLOCKS_MAX)),
         ("max_unmap_block_desc_count", "1"),
@@ -264,9 +237,9 @@ def _create_backstore(target: Target, block_device: str) -> str:
         # FUA support flushes after such a write instead.
         ("emulate_fua_write", "0"),
     ):
-        _set(f"{backstore}/attrib/{attribute}", value)
+        configfs.set_value(f"{backstore}/attrib/{attribute}", value)
     if has_full_block_limits_page(backstore):
-        _set(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
+        configfs.set_value(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
     offer_unmap(target.name, target.minor, on=target.offers_unmap)
     return backstore
 
@@ -301,7 +274,7 @@ def offer_unmap(name: str, minor: int, *, on: bool) -> None:
     """
     folder, value = f"{backstore_folder(name, minor)}/attrib", "1" if on else "0"
     for attribute in _UNMAP:
-        _set(f"{folder}/{attribute}", value)
+        configfs.set_value(f"{folder}/{attribute}", value)
 
 
 def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:
@@ -311,14 +284,14 @@ def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:
     # Settable since Linux 6.4; before that the kernel counts them itself.
     for path in (f"{tpg}/rtpi", f"{tpg}/attrib/rtpi"):
         if exists(path):
-            _set(path, str(minor * 32 + node_id))
+            configfs.set_value(path, str(minor * 32 + node_id))
             return
 
 
 def _bind_group(lun: str, group: str) -> None:
     path = f"{lun}/alua_tg_pt_gp"
     if f"Alias: {group}\n" not in read_text(path):
-        _write(path, group)
+        configfs.write(path, group)
     # Read back: some writers have had this fail without an error.
     if group not in read_text(path):
         raise CommandError(
@@ -326,16 +299,29 @@ def _bind_group(lun: str, group: str) -> None:
         )
 
 
-def _tpgs(targets: Iterable[str]) -> Iterable[str]:
-    for folder in targets:
-        for entry in _folders(folder):
-            if entry.startswith("tpgt_"):
-                yield f"{folder}/{entry}"
+def tpgs(targets: Iterable[str]) -> list[str]:
+    """Return the folders of all TPGs of these targets."""
+    return [
+        f"{folder}/{entry}"
+        for folder in targets
+        for entry in configfs.folders(folder)
+        if entry.startswith("tpgt_")
+    ]
+
+
+def has_lun(tpg: str) -> bool:
+    """Whether a TPG has a LUN: this node's has, also while it is disabled."""
+    return bool(configfs.folders(f"{tpg}/lun"))
 
 
 def initiators(name: str) -> tuple[str, ...]:
     """Return the initiators that the target of the device admits now."""
-    return tuple(entry for tpg in _tpgs(find_targets(name)) for entry in _folders(f"{tpg}/acls"))
+    return tuple(
+        entry
+        for tpg in tpgs(find_targets(name))
+        if has_lun(tpg)
+        for entry in configfs.folders(f"{tpg}/acls")
+    )
 
 
 def set_initiators(name: str, wanted: Iterable[str]) -> None:
@@ -344,28 +330,35 @@ def set_initiators(name: str, wanted: Iterable[str]) -> None:
     A removed initiator's session ends at once.
     """
     keep = set(wanted)
-    for tpg in _tpgs(find_targets(name)):
-        for entry in _folders(f"{tpg}/acls"):
+    for tpg in filter(has_lun, tpgs(find_targets(name))):
+        for entry in configfs.folders(f"{tpg}/acls"):
             if entry not in keep:
-                _remove_acl(f"{tpg}/acls/{entry}")
+                remove_acl(f"{tpg}/acls/{entry}")
         for initiator in sorted(keep):
             mapped = f"{tpg}/acls/{initiator}/lun_0"
             os.makedirs(mapped, exist_ok=True)
-            _link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
+            configfs.link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
 
 
-def _remove_acl(acl: str) -> None:
-    for mapped in _folders(acl):
+def remove_acl(acl: str) -> None:
+    """Remove an initiator from an access list, with the LUNs that are mapped for it."""
+    for mapped in configfs.folders(acl):
         if mapped.startswith("lun_"):
-            _remove_links(f"{acl}/{mapped}")
+            configfs.remove_links(f"{acl}/{mapped}")
             os.rmdir(f"{acl}/{mapped}")
     os.rmdir(acl)
 
 
-def _remove_links(folder: str) -> None:
-    for entry in _entries(folder):
-        if is_link(f"{folder}/{entry}"):
-            os.unlink(f"{folder}/{entry}")
+def remove_tpg(tpg: str) -> None:
+    """Remove a disabled TPG with all that is in it."""
+    for portal in configfs.folders(f"{tpg}/np"):
+        os.rmdir(f"{tpg}/np/{portal}")
+    for acl in configfs.folders(f"{tpg}/acls"):
+        remove_acl(f"{tpg}/acls/{acl}")
+    for lun in configfs.folders(f"{tpg}/lun"):
+        configfs.remove_links(f"{tpg}/lun/{lun}")
+        os.rmdir(f"{tpg}/lun/{lun}")
+    os.rmdir(tpg)
 
 
 def remove(name: str, minor: int) -> None:
@@ -380,22 +373,16 @@ def remove(name: str, minor: int) -> None:
     with contextlib.suppress(OSError):
         if note.read() != names:
             note.write(names)
-    for tpg in _tpgs(targets):
-        if read_text_or(f"{tpg}/enable", "0").strip() == "1":
-            _write(f"{tpg}/enable", "0")
-        for portal in _folders(f"{tpg}/np"):
-            os.rmdir(f"{tpg}/np/{portal}")
-        for acl in _folders(f"{tpg}/acls"):
-            _remove_acl(f"{tpg}/acls/{acl}")
-        for lun in _folders(f"{tpg}/lun"):
-            _remove_links(f"{tpg}/lun/{lun}")
-            os.rmdir(f"{tpg}/lun/{lun}")
-        os.rmdir(tpg)
+    # The enabled one first: no host may wait for what other nodes' portals take.
+    for tpg in sorted(tpgs(targets), key=_is_enabled, reverse=True):
+        if _is_enabled(tpg):
+            configfs.write(f"{tpg}/enable", "0")
+        remove_tpg(tpg)
     for folder in targets:
         os.rmdir(folder)
     state_files.of_device(name, _TARGET).remove()
     backstore = backstore_folder(name, minor)
-    for group in _folders(f"{backstore}/alua"):
+    for group in configfs.folders(f"{backstore}/alua"):
         if group != "default_tg_pt_gp":
             os.rmdir(f"{backstore}/alua/{group}")
     if is_folder(backstore):

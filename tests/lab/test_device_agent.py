@@ -50,7 +50,7 @@ _PARAMETERS = {
 _AGENTS = "/usr/lib/ocf/resource.d/sanctl"
 _OCF_1_1 = "/usr/share/pacemaker/api/ocf-ra-1.1.rng"
 
-START_STEPS = ("files", "drbd", "gate", "target")
+START_STEPS = ("files", "drbd", "gate", "target", "listing")
 PROMOTE_STEPS = ("primary", "gate", "alua")
 DEMOTE_STEPS = ("alua", "gate", "secondary")
 STOP_STEPS = ("secondary", "target", "gate", "drbd")

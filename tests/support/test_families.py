@@ -21,6 +21,7 @@ FAMILIES = {
         "test_reload_killed",
         "test_resource_files",
     ),
+    "Discovery": ("test_discovery",),
     "Disks that fail": (
         "test_hung_io",
         "test_pools_full",

@@ -153,6 +153,15 @@ def load_topology() -> Topology:
     return parse(read_text_or(_CLUSTER, ""), source=_CLUSTER)
 
 
+def topology_version() -> str:
+    """Return a text that changes with cluster.toml, without reading the file."""
+    try:
+        found = os.stat(_CLUSTER)
+    except FileNotFoundError:
+        return "none"
+    return f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}"
+
+
 def load_modules(runner: Runner) -> None:
     """Load the kernel modules of the data path that are not loaded yet.
 

@@ -62,15 +62,25 @@ class Initiator:
 
     def discover(self, portal: str) -> tuple[str, ...]:
         """Ask a portal for the targets it shows this host."""
+        return tuple(dict.fromkeys(target for target, _ in self.discovered_paths(portal)))
+
+    def discovered_paths(self, portal: str) -> list[tuple[str, str]]:
+        """Ask a portal for targets; return each target with one of its portals, `ADDRESS:PORT,TAG`.
+
+        The host's records are afterwards what the answer says.
+        """
         out = self.sh(
             # 21: no records found, the answer to a host that is in no target's access list.
             f"iscsiadm -m discovery -t sendtargets -p {portal}",
             ok=(0, 21),
         )
-        return tuple(line.split()[1] for line in out.splitlines() if len(line.split()) == 2)
+        lines = [line.split() for line in out.splitlines()]
+        return [(line[1], line[0]) for line in lines if len(line) == 2]
 
     def login(self, target: str, portals: Sequence[str]) -> str:
-        """Log in to every portal and return the path of the multipath device.
+        """Log in to these portals and return the path of the multipath device.
+
+        The target names the portals of all replica nodes, also of those that are away.
 
         Raises:
             NotConverged: the device does not appear with all its paths.
@@ -81,7 +91,12 @@ class Initiator:
                 partial(self._has_records, portal),
                 within_s=30,
             )
-        self.sh(f"iscsiadm -m node -T {target} --login", ok=(0, 15))  # 15: has a session already
+        logins = [f"login {portal}" for portal in portals]
+        self.sh(
+            # 15: has a session already.
+            f"login() {{ iscsiadm -m node -T {target} -p $1 --login || [ $? = 15 ]; }};"
+            f" {' && '.join(logins)}"
+        )
 
         def all_paths() -> str | None:
             found = self.paths(target, portals)

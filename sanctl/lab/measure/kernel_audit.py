@@ -53,6 +53,13 @@ for lun in iscsi/iqn.*/tpgt_*/lun/lun_*; do
     iqn=${tpg%/*}
     read -r enabled <"$tpg/enable" && echo "lun ${iqn##*.} ${group:-none} $enabled"
 done
+for tpg in iscsi/iqn.*/tpgt_*; do
+    # Asked twice: a start enables what has a LUN, a stop removes the LUN of what is disabled.
+    read -r before <"$tpg/enable" && set -- "$tpg"/lun/lun_* && [ ! -d "$1" ] \
+        && read -r after <"$tpg/enable" || continue
+    iqn=${tpg%/*}
+    echo "listed ${iqn##*.} ${tpg##*/tpgt_} $((before & after))"
+done 2>/dev/null
 true
 """
 
@@ -70,6 +77,7 @@ class DeviceView:
     alua: dict[str, str] = field(default_factory=dict)
     lun_groups: list[str] = field(default_factory=list)
     is_enabled: bool = False
+    enabled_without_lun: list[str] = field(default_factory=list)  # tags of TPGs
 
     @property
     def is_active(self) -> bool:
@@ -102,6 +110,9 @@ def parse_view(text: str) -> View:
             case "lun", [group, enable]:
                 device.lun_groups.append(group)
                 device.is_enabled = device.is_enabled or enable == "1"
+            case "listed", [tag, enabled]:
+                if enabled == "1":
+                    device.enabled_without_lun.append(tag)
             case _:
                 raise ValueError(f"the audit does not understand {line!r}")
     return view
@@ -111,7 +122,9 @@ def violations(views: Mapping[str, View]) -> list[str]:
     """Return a sentence for each broken invariant; the views are by node name.
 
     At most one node serves a device, Active/Optimized implies Primary there, and a device that is
-    not Primary has a gate of type `error` beneath its target, which takes and gives no data.
+    not Primary has a gate of type `error` beneath its target, which takes and gives no data. Of a
+    target's TPGs one has the LUN, and no other, which only lists another node's portals, takes
+    logins.
     """
     wrong: list[str] = []
     for name in sorted({name for view in views.values() for name in view}):
@@ -132,6 +145,13 @@ def violations(views: Mapping[str, View]) -> list[str]:
             for node, device in here.items()
             if device.role != "Primary" and device.table not in ("", "error")
         )
+        for node, device in here.items():
+            if len(device.lun_groups) > 1:
+                wrong.append(f"{name}: {node} has LUNs in {len(device.lun_groups)} TPGs")
+            wrong.extend(
+                f"{name}: {node} has enabled the TPG {tag}, which has no LUN"
+                for tag in device.enabled_without_lun
+            )
     return wrong
 
 

@@ -58,7 +58,7 @@ def test_a_portal_waits_for_another_devices_stop(monkeypatch: pytest.MonkeyPatch
     """Without it a start that meets another device's stop fails for good."""
     listener = Listener(free_at_s=2.0)
     listener.takes_over(monkeypatch)
-    lio._make_portal("np/10.0.0.1:3260")
+    lio.make_portal("np/10.0.0.1:3260")
     assert listener.made == ["np/10.0.0.1:3260"]
     assert listener.now_s == pytest.approx(2.0, abs=0.2)
 
@@ -74,7 +74,7 @@ def test_a_portal_whose_address_stays_taken_fails(
     listener = Listener(free_at_s=60.0, refusal=refusal)
     listener.takes_over(monkeypatch)
     with pytest.raises(OSError, match="np/10") as raised:
-        lio._make_portal("np/10.0.0.1:3260")
+        lio.make_portal("np/10.0.0.1:3260")
     assert raised.value.errno == refusal
     assert listener.now_s == pytest.approx(waits_s, abs=0.2)
 
@@ -123,3 +123,18 @@ def test_a_whole_target_is_ours_without_a_note(configfs: Path) -> None:
     assert lio.find_targets("vm1") == [str(configfs / OURS)]
     assert lio.is_exported("vm1")
     assert lio.find_targets("vm2") == []
+
+
+def test_a_tpg_of_another_node_is_not_this_nodes(configfs: Path) -> None:
+    """It lists that node's portals: its hosts are admitted nowhere here, and it exports nothing."""
+    make_target(configfs, OURS, "sanctl-vm1")
+    own, other = configfs / OURS / "tpgt_1", configfs / OURS / "tpgt_2"
+    (other / "acls" / "iqn.listed").mkdir(parents=True)
+    (own / "acls" / "iqn.admitted").mkdir(parents=True)
+    (other / "enable").write_text("1\n")
+    assert lio.initiators("vm1") == ("iqn.admitted",)
+    (own / "enable").write_text("0\n")
+    assert not lio.is_exported("vm1")
+    lio.set_initiators("vm1", ["iqn.new"])
+    assert (own / "acls" / "iqn.new" / "lun_0" / "lun_0").is_symlink()
+    assert not (other / "acls" / "iqn.new").exists()

@@ -20,6 +20,7 @@ disk vol0 UpToDate
 table vol0 error 0
 alua vol0 sanctl-2 2
 lun vol0 sanctl-2 1
+listed vol0 1 0
 """
 
 
@@ -49,8 +50,18 @@ def test_a_node_without_devices_says_nothing() -> None:
             "table vol0 linear 0",
             "vol0: n2 is Secondary, yet its gate leads onto a linear table",
         ),
+        ("listed vol0 1 0", "lun vol0 sanctl-2 0", "vol0: n2 has LUNs in 2 TPGs"),
+        ("listed vol0 1 0", "listed vol0 1 1", "vol0: n2 has enabled the TPG 1, which has no LUN"),
     ],
-    ids=["two-primaries", "two-active", "active-secondary", "default-group", "linear-standby"],
+    ids=[
+        "two-primaries",
+        "two-active",
+        "active-secondary",
+        "default-group",
+        "linear-standby",
+        "foreign-lun",
+        "foreign-enabled",
+    ],
 )
 def test_a_broken_invariant_is_named(old: str, new: str, broken: str) -> None:
     assert old in STANDBY
