@@ -49,7 +49,7 @@ def await_paths(scenario: Scenario, node: str, target: str, wanted: set[str]) ->
     wait_for(
         f"{node} to name {', '.join(sorted(wanted)) or 'nothing'}",
         lambda: paths_at(scenario, portal, target) == wanted,
-        within_s=60,
+        within_s=120,
     )
 
 
@@ -115,7 +115,7 @@ def test_dropped_and_added_replicas_are_followed(scenario: Scenario, target: str
     scenario.sanctl("device", "replicas", NAME, "1", "--drop", "n2", "--yes", timeout_s=CHANGE_S)
     await_paths(scenario, "n1", target, of_nodes(bed, "n1"))
     # No portal is left where no target is: a discovery there would be refused.
-    wait_for(f"no {NAME} on n2", lambda: target not in targets_of(bed, "n2"), within_s=60)
+    wait_for(f"no {NAME} on n2", lambda: target not in targets_of(bed, "n2"), within_s=120)
     scenario.sanctl("device", "replicas", NAME, "2", "--add", "n2", timeout_s=CHANGE_S)
     for node in ("n1", "n2"):
         await_paths(scenario, node, target, of_nodes(bed, "n1", "n2"))
@@ -165,7 +165,7 @@ def test_one_discovery_is_enough_to_log_in_everywhere(scenario: Scenario, target
     wait_for(
         "a multipath device of both paths",
         lambda: len(host.paths(target, portals)) == len(portals),
-        within_s=60,
+        within_s=120,
     )
     assert collect.active_node(scenario.bed, NAME) == "n1"
 

@@ -62,9 +62,11 @@ def test_rtslib_reads_what_the_agents_wrote(scenario: Scenario) -> None:
     try:
         for number, node in enumerate(("n1", "n2"), start=1):
             shown = scenario.bed.sh(node, "python3 -", stdin=_RTSLIB).stdout
-            ((iqn, tag, is_enabled, initiators, luns),) = json.loads(shown)
-            assert iqn == f"{scenario.iqn_prefix()}.rtsview"
-            assert (tag, is_enabled, initiators) == (number, True, [scenario.host.iqn])
-            assert luns == [[0, "sanctl-rtsview", f"sanctl-{number}"]]
+            iqn, initiators = f"{scenario.iqn_prefix()}.rtsview", [scenario.host.iqn]
+            own, listed = sorted(json.loads(shown), key=lambda tpg: tpg[1] != number)
+            luns = [[0, "sanctl-rtsview", f"sanctl-{number}"]]
+            assert own == [iqn, number, True, initiators, luns]
+            # Of the other node: discovery names it, and nobody can log in to it.
+            assert listed == [iqn, 3 - number, False, initiators, []]
     finally:
         scenario.sanctl("device", "delete", "rtsview", "--yes", timeout_s=120)
