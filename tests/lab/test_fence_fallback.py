@@ -123,6 +123,7 @@ def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(
     failover.await_healthy(bed, "n2")
 
 
+@pytest.mark.quick  # The tests after these need the nodes without it.
 @pytest.mark.timeout(900)
 def test_without_it_in_the_inventory_nothing_of_it_is_left(
     bed: LabSession, load: LedgerLoad
