@@ -104,7 +104,7 @@ def test_the_tutorial(bed: LabSession, reader: dict[str, str]) -> None:
         if sample.command.startswith("sanctl lab power"):
             # "The clock stands still, and goes on."
             await_clock(bed)
-    assert typed >= 15
+    assert typed >= 10, "the page has lost its samples"
     await_clock(bed)
 
 
