@@ -21,9 +21,7 @@ from sanctl.system import journal, process_start, state_files
 
 SUCCESS = 0
 ERR_GENERIC = 1
-ERR_ARGS = 2
 ERR_UNIMPLEMENTED = 3
-ERR_INSTALLED = 5
 ERR_CONFIGURED = 6
 NOT_RUNNING = 7
 RUNNING_PROMOTED = 8
@@ -132,8 +130,7 @@ def remaining_s(default_s: float) -> float:
     Pacemaker counts from its begin of the action's process: what the service and the wait for a
     former action took is gone.
 
-    Args:
-        default_s: the answer where Pacemaker has set no timeout.
+    `default_s` is the answer where Pacemaker has set no timeout.
     """
     text = meta("timeout")
     if not text.isdigit():
@@ -233,14 +230,7 @@ def _lock_in_time(lock: int, resource: str) -> bool:
 
 
 def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata: str) -> int:
-    """Carry out the action named on the command line and return its OCF exit code.
-
-    Args:
-        resource: the resource's name in log lines.
-        argv: the process's arguments.
-        actions: the actions by name.
-        metadata: the agent's meta-data XML.
-    """
+    """Carry out the action named on the command line and return its OCF exit code."""
     action = argv[1] if len(argv) == 2 else ""
     if action in {"meta-data", "metadata"}:
         sys.stdout.write(metadata)

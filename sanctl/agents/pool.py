@@ -135,9 +135,8 @@ def _pools_here() -> list[Pool]:
 def _check_pools(*, may_mount: bool = True) -> None:
     """Do what is due for each pool and for the node.
 
-    Args:
-        may_mount: also mount filesystems again and clean up failures, which may take longer than a
-            start has.
+    With `may_mount` also mount filesystems again and clean up failures, which may take longer than
+    a start has.
     """
     usable: dict[str, str] = {}
     published: list[str] = []

@@ -53,10 +53,8 @@ def reserve_device_files(
 
     An error is logged: what is not reserved may still be written while the pool has room.
 
-    Args:
-        runner: starts fallocate.
-        usable: the paths of the pools that can be used, by name.
-        without: `NAME.UUID` of devices whose files are about to be removed.
+    `usable` has the paths of usable pools by name, `without` `NAME.UUID` of devices whose files are
+    about to be removed.
     """
     deadline_s = time.monotonic() + _LONGEST_S
     for name, path in usable.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -81,6 +81,15 @@ def finish(
         text()
     if status is not ExitStatus.OK:
         raise click.exceptions.Exit(int(status))
+
+
+def finish_change(output: str, data: Mapping[str, object], text: str, then: str = "") -> None:
+    """Write the result of a command that may have had nothing to do: `changed` in its data.
+
+    `then` follows the text where something was changed.
+    """
+    done = then if data["changed"] else ": nothing to do"
+    finish(output, data=data, text=lambda: print(text + done))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -48,10 +48,7 @@ def lower_device(name: str) -> str | None:
 def create(runner: Runner, name: str, *, over: str) -> None:
     """Create the device over a loop device, where it is not there already. Nothing uses it yet.
 
-    Args:
-        runner: starts dmsetup.
-        name: the device's name.
-        over: `/dev/loopN` of the data file.
+    `over` is `/dev/loopN` of the data file.
 
     Raises:
         CommandError: the kernel refused.

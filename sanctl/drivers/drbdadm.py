@@ -131,11 +131,7 @@ def attach(
 ) -> None:
     """Attach without connecting: for a replica that must not be compared with its peer.
 
-    Args:
-        runner: starts drbdadm.
-        name: the resource.
-        minor: its minor.
-        bitmaps_for: peers, with their node ids, for each of which DRBD 9 is to have a bitmap.
+    DRBD 9 is to have a bitmap for each peer of `bitmaps_for`, which has their node ids.
 
     Raises:
         CommandError: refused; or the minor belongs to another resource, whose disk this would be.

@@ -125,10 +125,7 @@ def completed_requests(minor: int) -> int:
 def generation_identifiers(runner: Runner, *subject: str, timeout_s: float) -> str | None:
     """Return what `drbdsetup get-gi` prints, None where it refuses (drbdsetup(8)).
 
-    Args:
-        runner: starts drbdsetup.
-        subject: the minor with 8.4; resource, peer's node id and volume with 9.
-        timeout_s: seconds until drbdsetup is killed.
+    `subject` is the minor with 8.4; resource, peer's node id and volume with 9.
     """
     done = runner.run(["drbdsetup", "get-gi", *subject], timeout_s=timeout_s, ok=range(256))
     return done.stdout if done.status == 0 else None
@@ -148,11 +145,7 @@ def set_resync_with_paused(runner: Runner, name: str, peer: int, *, is_paused: b
 
     Also while no resync runs with that peer: one that begins then begins paused.
 
-    Args:
-        runner: starts drbdsetup.
-        name: the resource.
-        peer: the peer's node id.
-        is_paused: whether the resync is to wait.
+    `peer` is the peer's node id.
     """
     word = "pause-sync" if is_paused else "resume-sync"
     runner.run(["drbdsetup", word, name, str(peer), "0"], timeout_s=_TIMEOUT_S, ok=range(256))
@@ -234,10 +227,7 @@ def require_majority(runner: Runner, name: str, *, replica_count: int) -> None:
     DRBD 9.3.3 evaluates that again only where `quorum` changes (drbd_main.c, set_resource_options):
     so `quorum` is the majority's number for a moment, which is never less than the majority.
 
-    Args:
-        runner: starts drbdsetup.
-        name: the resource; one that is not up is fine.
-        replica_count: how many replicas the device has.
+    A resource that is not up is fine.
 
     Raises:
         CommandError: refused, or DRBD did not answer.

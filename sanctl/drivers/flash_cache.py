@@ -102,10 +102,8 @@ def stop(pool: Pool) -> None:
 def apply_mode(pool: Pool, wanted: WantedMode, *, at: Callable[[str], None]) -> CacheState:
     """Take the pool one step towards the wanted mode, and return the state of its cache.
 
-    Args:
-        pool: the pool.
-        wanted: the mode, and the serial that the returned state carries.
-        at: called with the name of each step after which the process may die.
+    The returned state carries the serial of `wanted`. `at` is called with the name of each step
+    after which the process may die.
 
     Raises:
         CommandError: the pool cannot be used: its flash has failed in write-back.

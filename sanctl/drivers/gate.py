@@ -92,13 +92,9 @@ def resume(runner: Runner, name: str) -> None:
 def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
     """Create both devices, with the limits of `shape`, and the gate closed.
 
-    Args:
-        runner: starts dmsetup.
-        name: the device's name.
-        shape: path of an empty block device with the limits that hosts are to see, at least as
-            large. The gate leads onto it for the moment in which the upper device's limits are
-            computed; nothing that a host could reach stands above it yet.
-        size_bytes: the device's size.
+    `shape` is an empty block device with the limits that hosts are to see, at least as large. The
+    gate leads onto it for the moment in which the upper device's limits are computed; nothing that
+    a host could reach stands above it yet.
     """
     gate, upper = _gate(name), _upper(name)
     remove(runner, name)
@@ -119,11 +115,7 @@ def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> N
     The upper device is suspended until the gate is suspended over `shape` and then fails all I/O
     again, so that no I/O can reach `shape`.
 
-    Args:
-        runner: starts dmsetup.
-        name: the device's name.
-        shape: path of an empty block device with the limits to keep, at least as large.
-        size_bytes: the new size.
+    `shape` is an empty block device with the limits to keep, at least as large.
     """
     gate, upper = _gate(name), _upper(name)
     dm.suspend(runner, upper)

@@ -37,10 +37,7 @@ def set_listed(
 ) -> None:
     """Have discovery here name exactly these portals of other nodes to these initiators.
 
-    Args:
-        name: the device's name.
-        portals: other nodes' portals, by TPG tag.
-        initiators: the device's access list.
+    `portals` are by TPG tag.
 
     Raises:
         CommandError: the kernel refused an attribute; a new call goes on.

@@ -161,15 +161,10 @@ def set_marks(
 ) -> None:
     """Mark a peer's replicas of some devices, all in one change or none.
 
-    Args:
-        runner: runs cibadmin.
-        devices: the devices' names, of those that were read.
-        peer: the node's name.
-        seen: the marks, as `read` has returned them.
-        raises_admin_epoch: raise the CIB's admin_epoch in the same change, so that this CIB is
-            newer than any that the peer may bring along, whatever changes the peer made while it
-            was alone. Pacemaker refuses a number that is less than its own: then another node has
-            raised it.
+    The devices are of those that `read` has returned in `seen`. With `raises_admin_epoch` the same
+    change makes this CIB newer than any that the peer may bring along, whatever changes the peer
+    made while it was alone. Pacemaker refuses a number that is less than its own: then another node
+    has raised it.
 
     Raises:
         CommandError: refused, or no answer came; the marks may have been set.

@@ -168,9 +168,7 @@ def set_dirty_limit(limit_bytes: int | None, *, saved_in: state_files.StateFile)
     (`strict_limit` and `max_bytes` of sysfs-class-bdi) does not reach a loop device's writes: 125
     MiB were dirty under a limit of 4 MiB (Linux 7.2).
 
-    Args:
-        limit_bytes: the limit; writing back begins at half of it.
-        saved_in: the file that keeps the former settings.
+    Writing back begins at half of the limit. `saved_in` keeps the former settings.
     """
     if limit_bytes is None:
         before = saved_in.read().split()

@@ -103,12 +103,8 @@ def insert(
 ) -> None:
     """Have a device's reads go through a new read cache; I/O goes on.
 
-    Args:
-        runner: starts dmsetup and losetup.
-        name: the device's name.
-        over: `/dev/loopN` of its data file, the device below DRBD's disk now.
-        size: the size of the cache, in bytes.
-        within_s: how long I/O in flight may take to end.
+    `over` is `/dev/loopN` of the data file, the device below DRBD's disk now; `within_s` is how
+    long I/O in flight may take to end.
 
     Raises:
         CommandError: the kernel refused; reads go to the loop device as before.

@@ -76,11 +76,7 @@ def next_hole(path: str, start: int) -> Hole | None:
 def reserve(runner: Runner, path: str, *, keep_free_bytes: int, deadline_s: float) -> bool:
     """Reserve blocks for the holes of a file, as far as the time and the pool's room allow.
 
-    Args:
-        runner: starts fallocate.
-        path: the file; its size stays.
-        keep_free_bytes: how much of the pool stays free.
-        deadline_s: when to stop, on the monotonic clock.
+    The file's size stays. `deadline_s` is on the monotonic clock.
 
     Returns:
         Whether no hole is left.

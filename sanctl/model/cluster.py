@@ -37,15 +37,6 @@ def clone_id(name: DeviceName | str) -> str:
     return f"sanctl-{name}"
 
 
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class CibVersion:
-    """The version of the CIB; any change of the configuration raises `epoch`."""
-
-    admin_epoch: int
-    epoch: int
-    num_updates: int
-
-
 class NodeState(StrEnum):
     """Pacemaker's view of a node."""
 
@@ -100,7 +91,6 @@ class FencingResource:
 class Cib:
     """The content of one `cibadmin --query`."""
 
-    version: CibVersion
     properties: Mapping[str, str]
     nodes: tuple[CibNode, ...]
     devices: tuple[DeviceSpec, ...]
@@ -108,7 +98,6 @@ class Cib:
     """Resources of sanctl's device agent that cannot be read as a device: id and reason."""
     has_pools_clone: bool
     fencing: tuple[FencingResource, ...]
-    fencing_levels: int
     moves: tuple[MoveConstraint, ...]
     tombstones: tuple[Tombstone, ...]
     outdated: tuple[OutdatedMark, ...]
@@ -164,10 +153,8 @@ class Instance:
     resource: str
     node: str
     role: Role
-    is_failed: bool = False
     is_managed: bool = True
     is_orphaned: bool = False
-    is_blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
@@ -191,14 +178,12 @@ class Fencing:
         status: `success`, `failed` or `pending`.
         completed: the time of its end, as Pacemaker writes times; empty while it is under way.
         reason: why it failed, where Pacemaker says so.
-        by: the node that carried the fencing out.
     """
 
     target: str
     status: str
     completed: str = ""
     reason: str = ""
-    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +192,6 @@ class MonNode:
 
     name: str
     state: NodeState
-    is_dc: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,10 +60,26 @@ _MAX_BYTES = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class DeviceName:
+class _Name:
+    value: str
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value that is no such name."""
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the name, or raise UsageError."""
+        return cls(value=text)
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class DeviceName(_Name):
     """The name of a device: a Pacemaker resource, a DRBD resource and a part of an IQN."""
 
-    value: str
+    __slots__ = ()
 
     def __post_init__(self) -> None:
         text = self.value
@@ -89,20 +105,11 @@ class DeviceName:
                 )
             )
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the name, or raise UsageError."""
-        return cls(value=text)
 
-    def __str__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class NodeName:
+class NodeName(_Name):
     """The name of a cluster node, as `uname -n` and Corosync have it."""
 
-    value: str
+    __slots__ = ()
 
     def __post_init__(self) -> None:
         if not _NODE.fullmatch(self.value):
@@ -114,20 +121,11 @@ class NodeName:
                 )
             )
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the name, or raise UsageError."""
-        return cls(value=text)
 
-    def __str__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class PoolName:
+class PoolName(_Name):
     """The name of a storage pool in cluster.toml."""
 
-    value: str
+    __slots__ = ()
 
     def __post_init__(self) -> None:
         if not _POOL.fullmatch(self.value):
@@ -139,20 +137,11 @@ class PoolName:
                 )
             )
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the name, or raise UsageError."""
-        return cls(value=text)
 
-    def __str__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class Iqn:
+class Iqn(_Name):
     """An iSCSI name (`iqn.` or `eui.`), in lower case as RFC 3720 compares them."""
 
-    value: str
+    __slots__ = ()
 
     def __post_init__(self) -> None:
         text = self.value
@@ -184,9 +173,6 @@ class Iqn:
             # Refused with the spelling of the input, so that an operator recognises it.
             return cls(value=text)
         return cls(value=lowered)
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

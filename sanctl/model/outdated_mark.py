@@ -32,12 +32,7 @@ def mark_attributes(device: str, node: str, uuid: str) -> dict[str, str]:
 
 
 def parse_mark_id(identifier: str, node: str) -> tuple[str, str] | None:
-    """Return the device and the UUID of a constraint's id; None where it is no mark of that node.
-
-    Args:
-        identifier: the constraint's id.
-        node: its attribute `node`.
-    """
+    """Return the device and the UUID of a constraint's id; None where it is no mark of the node."""
     device, dot, rest = identifier.removeprefix(PREFIX).partition(".")
     uuid = rest.removeprefix(f"{node}.")
     if not (identifier.startswith(PREFIX) and device and dot and node) or uuid == rest:

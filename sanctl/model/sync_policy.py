@@ -124,9 +124,7 @@ class SyncPolicy(NamedTuple):
     def changed(self, values: Mapping[str, str], problems: list[Problem] | None = None) -> Self:
         """Return this policy with other values, given as text.
 
-        Args:
-            values: by their keys, as `parse` reads them.
-            problems: problems that were found before.
+        `problems` were found before.
 
         Raises:
             UsageError: a value is invalid, or contradicts another; all problems are listed.

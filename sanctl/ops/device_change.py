@@ -63,14 +63,9 @@ def change_devices(
     A failed action of the devices' agents ends the wait at once, unless Pacemaker had recorded the
     failure before the change.
 
-    Args:
-        session: the cluster.
-        names: the devices.
-        plan: the changes that a state of the cluster calls for; empty: nothing to do.
-        progress: whether a state of the cluster shows the effect.
-        waiting_for: the effect in words.
-        timeout_s: seconds until the wait is given up; the change stays.
-        look: where the operator looks then.
+    `plan` returns no change where nothing is to do; `progress` says whether the effect is there.
+    After `timeout_s` the wait is given up, and the change stays; `look` is where the operator looks
+    then.
 
     Raises:
         SanctlError: what `plan` raises.

@@ -34,14 +34,8 @@ def create_devices(
 ) -> tuple[DeviceOutcome, ...]:
     """Create devices by one change of the CIB; wait until all are served, their replicas in sync.
 
-    Args:
-        session: the cluster.
-        topology: its nodes and pools.
-        wanted: the arguments for each device.
-        new_uuid: makes a UUID of 32 hex digits.
-        drbd_version: the kernel's DRBD, None where that is not known.
-        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
-        timeout_s: seconds until the wait is given up; the devices stay.
+    `new_uuid` makes a UUID of 32 hex digits, `ipc_buffer_bytes` is the IPC buffer of the Pacemaker
+    that runs here. After `timeout_s` the wait is given up, and the devices stay.
 
     Raises:
         UsageError: arguments are malformed, or a name is given twice; all problems are listed.

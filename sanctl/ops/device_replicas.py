@@ -72,13 +72,8 @@ def change_replicas(
 
     Run again after an interruption, the command goes on from where the change is.
 
-    Args:
-        session: the cluster.
-        name: the device.
-        request: what is asked for.
-        context: what else the steps depend on; its time is read again for each step.
-        timeout_s: seconds for all steps together.
-        again: the command to run again, for messages.
+    The time in `context` is read again for each step; `timeout_s` is for all of them. Messages name
+    `again`, the command to run again.
 
     Raises:
         Refused: the change cannot be made, or would endanger data; nothing was changed.

@@ -22,12 +22,7 @@ def change_sync_policy(
 ) -> DeviceOutcome:
     """Change a device's sync policy and wait until its running replicas have the new one.
 
-    Args:
-        session: the cluster.
-        name: the device.
-        values: new values by the keys of the policy (`rate-max`, `verify`, ...).
-        drbd_version: of the DRBD that is loaded here, None where none is.
-        timeout_s: seconds until the wait is given up.
+    `values` are by the keys of the policy (`rate-max`, `verify`, ...).
 
     Raises:
         UsageError: a value has no meaning.

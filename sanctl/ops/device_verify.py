@@ -45,11 +45,8 @@ def verify_device(
 ) -> VerifyOutcome:
     """Compare a device's replicas block by block while hosts use it.
 
-    Args:
-        session: the cluster.
-        name: the device.
-        is_repair: send blocks that differ again, from the replica that serves.
-        timeout_s: seconds until the wait is given up; the verify goes on.
+    A repair sends the blocks that differ again, from the replica that serves. After `timeout_s` the
+    wait is given up, and the verify goes on.
 
     Raises:
         Refused: a replica is absent, or is out of sync already.

@@ -285,12 +285,6 @@ def prepare_pool(runner: Runner, topology: Topology, name: PoolName, node: str) 
     and one that is blank where the pool was. Run again after an interruption, the command goes on
     from what is there.
 
-    Args:
-        runner: starts programs.
-        topology: what cluster.toml says.
-        name: the pool.
-        node: this node.
-
     Returns:
         What was done; empty where all was there.
 

@@ -153,13 +153,8 @@ class Session:
     ) -> Cluster:
         """Observe until the goal is reached.
 
-        Args:
-            goal: judges an observation.
-            waiting_for: what is waited for, in words.
-            timeout_s: seconds until the wait is given up.
-            resources: a failed action of one of these ends the wait at once.
-            known_failures: failures from before the change, which do not end the wait.
-            look: where the operator looks, shown when time runs out.
+        A failed action of one of `resources` ends the wait at once, unless it is one of
+        `known_failures`. When time runs out, the message says where to `look`.
 
         Raises:
             NotConverged: time ran out; says what was seen last.

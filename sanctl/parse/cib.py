@@ -19,7 +19,6 @@ from sanctl.model.cluster import (
     REACH_ATTRIBUTE,
     Cib,
     CibNode,
-    CibVersion,
     FencingResource,
     MoveConstraint,
 )
@@ -106,14 +105,12 @@ def parse_cib(root: ET.Element) -> Cib:
         elif name == REACH_ATTRIBUTE and value.isdecimal():
             reach[node] = int(value)
     return Cib(
-        version=parse_version(root),
         properties=_properties(configuration),
         nodes=nodes,
         devices=tuple(sorted(devices, key=lambda device: device.name)),
         unreadable=tuple(sorted(unreadable)),
         has_pools_clone=configuration.find(f"resources//clone[@id='{POOLS_CLONE}']") is not None,
         fencing=tuple(_fencing(configuration)),
-        fencing_levels=len(configuration.findall("fencing-topology/fencing-level")),
         moves=tuple(_moves(configuration)),
         tombstones=tuple(sorted(_tombstones(nodes))),
         outdated=tuple(sorted(_outdated(configuration, nodes))),
@@ -134,15 +131,6 @@ def parse_cib(root: ET.Element) -> Cib:
                 "resources/clone/primitive[@provider='sanctl']/operations/op"
             )
         },
-    )
-
-
-def parse_version(root: ET.Element) -> CibVersion:
-    """Return the version attributes of a CIB."""
-    return CibVersion(
-        admin_epoch=int(root.get("admin_epoch", "0")),
-        epoch=int(root.get("epoch", "0")),
-        num_updates=int(root.get("num_updates", "0")),
     )
 
 

@@ -42,11 +42,7 @@ def parse_crm_mon(text: str) -> Mon:
         has_quorum=dc is not None and dc.get("with_quorum") == "true",
         has_dc=dc is not None and dc.get("present", "true") == "true",
         nodes=tuple(
-            MonNode(
-                name=node.get("name", ""),
-                state=_node_state(node),
-                is_dc=node.get("is_dc") == "true",
-            )
+            MonNode(name=node.get("name", ""), state=_node_state(node))
             for node in root.findall("nodes/node")
             if node.get("type", "member") == "member"
         ),
@@ -63,7 +59,6 @@ def _fencings(root: ET.Element) -> Iterator[Fencing]:
             status=event.get("status", ""),
             completed=event.get("completed", ""),
             reason=event.get("exit-reason", ""),
-            by=event.get("delegate", ""),
         )
 
 
@@ -98,10 +93,8 @@ def _instances(root: ET.Element) -> Iterator[Instance]:
                 resource=name,
                 node=node.get("name", ""),
                 role=role,
-                is_failed=resource.get("failed") == "true",
                 is_managed=resource.get("managed", "true") == "true",
                 is_orphaned=resource.get("orphaned") == "true",
-                is_blocked=resource.get("blocked") == "true",
             )
 
 

@@ -171,8 +171,7 @@ _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+)
 def parse_out_of_sync_range(line: str) -> tuple[int, int, int] | None:
     """Return minor, first byte and length in bytes of a range that a verify found to differ.
 
-    Args:
-        line: one line of the kernel's log (drbd_int.h, ov_out_of_sync_print).
+    The line is one of the kernel's log (drbd_int.h, ov_out_of_sync_print).
     """
     found = _DIFFERS.search(line)
     return (int(found[1]), int(found[2]) * 512, int(found[3]) * 512) if found else None
@@ -188,9 +187,8 @@ def parse_verify_done(line: str) -> tuple[int, str, int] | None:
 
     DRBD 8.4 leaves out the peer's name. DRBD 9 skips blocks that are being written.
 
-    Args:
-        line: one line of the kernel's log (drbd_resync_finished). DRBD writes the line before the
-            replicas show Established again; a verify that was interrupted has no such line.
+    The line is one of the kernel's log (drbd_resync_finished). DRBD writes it before the replicas
+    show Established again; a verify that was interrupted has no such line.
     """
     found = _COMPARED.search(line)
     if found is None:

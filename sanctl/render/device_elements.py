@@ -93,12 +93,7 @@ def operation_id(device: str, operation: str, interval_s: int) -> str:
 
 
 def short_timeouts(device: str, found: Mapping[str, str]) -> dict[str, str]:
-    """Return today's timeouts, by id, of a device's operations that have a shorter one.
-
-    Args:
-        device: its name.
-        found: the timeouts of operations, by id.
-    """
+    """Return today's timeouts, by id, of a device's operations that have a shorter one."""
     wanted = {
         operation_id(device, operation, interval_s): timeout_s
         for operation, interval_s, _, timeout_s in OPERATIONS

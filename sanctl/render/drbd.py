@@ -114,9 +114,7 @@ def resync_controller(sync: SyncPolicy, link_bytes_s: int | None) -> tuple[tuple
     and write, a source that serves them gives the resync no more than `c-min-rate`. DRBD's own
     defaults (100 MiB/s, 250 KiB/s) suit neither a fast network nor a busy device.
 
-    Args:
-        sync: the device's policy.
-        link_bytes_s: the speed of the sync network, None where it is not known.
+    The speed of the sync network is None where it is not known.
     """
     if link_bytes_s is None:
         ceiling_kib, fill = _UNKNOWN_CEILING_KIB, _UNKNOWN_FILL_BYTES

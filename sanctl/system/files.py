@@ -160,10 +160,8 @@ def file_lock(path: str, *, wait_s: float | None = None, shared: bool = False) -
     A shared lock keeps out only a process that wants it alone. A lock ends with its process,
     whatever ends that.
 
-    Args:
-        path: the file; made where there is none.
-        wait_s: how long to wait for it, 0 for not at all, None for as long as it takes.
-        shared: whether others may hold it, too, in the same way.
+    A file that is not there is made. `wait_s` is 0 for not at all, None for as long as it takes;
+    others may hold a `shared` lock, too, in the same way.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

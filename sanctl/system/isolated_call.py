@@ -14,11 +14,8 @@ def errno_of(
 ) -> int | None:
     """Make a call in a child process, and abandon the child if the call does not return in time.
 
-    Args:
-        call: the function; its changes in memory are lost.
-        within_s: seconds to wait for its end.
-        keep: descriptors that the child keeps open while it lives; it closes all others, so that
-            it keeps no lock of this process.
+    Changes of the call in memory are lost. The child closes all descriptors but `keep`, so that it
+    keeps no lock of this process.
 
     Returns:
         The errno of its OSError, 0 without one; None where the call did not end in time.

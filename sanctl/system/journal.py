@@ -41,13 +41,8 @@ def write(
 ) -> None:
     """Write one message with its fields; empty ones are left out.
 
-    Args:
-        message: one line for people; never holds a secret.
-        priority: syslog priority.
-        device: the device that the message is about.
-        action: the agent's action, handler or command.
-        step: the step of the action.
-        duration_ms: how long the step took.
+    The message is one line for people and never holds a secret; `device` is what it is about,
+    `action` the agent's action, handler or command.
     """
     fields = (
         ("SANCTL_DEVICE", device),

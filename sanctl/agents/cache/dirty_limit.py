@@ -22,9 +22,7 @@ _RAM_DIVISOR = 5
 def set_limit(name: str, limit_bytes: int | None) -> None:
     """Limit this node's dirty memory to the sum of the limits of its devices in write-back.
 
-    Args:
-        name: the device.
-        limit_bytes: the device's limit; None when it has none any more.
+    `limit_bytes` is None when the device has no limit any more.
     """
     file = state_files.of_device(name, _KIND)
     text = "" if limit_bytes is None else str(limit_bytes)

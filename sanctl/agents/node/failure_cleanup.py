@@ -155,9 +155,7 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     That of a start is gone once its pool is usable; that of a monitor once the restarted replica is
     a standby that is in sync.
 
-    Args:
-        runner: starts drbdsetup.
-        usable: the pools that are mounted and take writes.
+    `usable`: the pools that are mounted and take writes.
 
     Raises:
         SanctlError, OSError: DRBD could not be asked.

@@ -22,9 +22,7 @@ _TIMEOUT_S = 20.0
 def drop_or_log(runner: Runner, member: str) -> None:
     """Carry out the order, if there is one; an error is logged, and the next monitor tries again.
 
-    Args:
-        runner: runs Corosync's and Pacemaker's tools.
-        member: the attribute's value, the name of the member; empty without an order.
+    `member` is the value of the attribute, a name; empty without an order.
     """
     here = os.uname().nodename
     if not member or member == here:

@@ -31,9 +31,7 @@ _QDEVICE_SOCKET = "/run/corosync-qdevice/corosync-qdevice.sock"
 def apply(runner: Runner, wanted: str) -> None:
     """Bring this node towards the wanted vote mode, and publish the present one.
 
-    Args:
-        runner: runs corosync's tools.
-        wanted: the node's permanent attribute, empty if there is none.
+    `wanted` is the node's permanent attribute, empty if there is none.
 
     Raises:
         SanctlError: corosync or Pacemaker does not answer; the next monitor tries again.

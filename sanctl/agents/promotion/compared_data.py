@@ -50,11 +50,6 @@ def is_candidate(runner: Runner, state: ResourceState, minor: int) -> bool:
     """Whether a replica may be promoted, as far as a connected peer without a disk decides.
 
     What is not known counts as no.
-
-    Args:
-        runner: starts drbdsetup.
-        state: the resource as DRBD reports it here.
-        minor: the device's minor.
     """
     if drbdsetup.generation() >= 9 or not may_lack_writes(state, bitmap_generation=0):
         return True  # With DRBD 9 its own quorum decides.

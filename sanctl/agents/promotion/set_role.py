@@ -27,11 +27,7 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     (drbd_nl.c, drbd_set_role), and refuses although the peer is outdated by now. One more attempt
     succeeds; only one is made, because a refusal with any other peer is what the handler meant.
 
-    Args:
-        runner: starts DRBD's tools.
-        name: the resource.
-        minor: its DRBD minor.
-        deadline: of the whole action, on the monotonic clock, in seconds.
+    `deadline` is of the whole action, on the monotonic clock.
 
     Raises:
         CommandError: DRBD refuses for good, or did not answer.
@@ -64,11 +60,7 @@ def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     The gate is closed by now: no I/O is held here that a handler, kept waiting for the lock, would
     have to release.
 
-    Args:
-        runner: starts DRBD's tools.
-        name: the resource.
-        minor: its DRBD minor.
-        deadline: of the whole action, on the monotonic clock, in seconds.
+    `deadline` is of the whole action, on the monotonic clock.
 
     Raises:
         CommandError: a handler holds the lock for too long, or DRBD refuses or did not answer.

@@ -28,10 +28,8 @@ from sanctl.system.runner import Runner
 def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
     """Return DRBD's state of this replica as it is published, `key=value` each.
 
-    Args:
-        state: the resource; None when it is not up.
-        nodes: the device's number of replicas. DRBD 8.4 no longer shows a connection that it has
-            given up: a missing connection of a device with several replicas is StandAlone.
+    `nodes` is the number of replicas. DRBD 8.4 no longer shows a connection that it has given up: a
+    missing connection of a device with several replicas is StandAlone.
     """
     if state is None:
         return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
@@ -69,12 +67,8 @@ def publish(
     They are published again after a minute, and after a restart of pacemaker-attrd. An error is
     logged, not raised: the replica's state does not depend on it, and the next monitor tries again.
 
-    Args:
-        runner: starts Pacemaker's tools.
-        device: the device.
-        state: the resource; None when it is not up.
-        no_contact_fields: what a monitor adds for a replica without contact
-            (sanctl/agents/recovery/heal.py).
+    `no_contact_fields` is what a monitor adds for a replica without contact
+    (sanctl/agents/recovery/heal.py).
     """
     try:
         # Each time, and first: pacemaker-attrd may be away when the CIB is not.

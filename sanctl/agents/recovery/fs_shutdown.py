@@ -240,11 +240,8 @@ def trust_only_replica(pool: Pool, device: Device) -> None:
 def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> None:
     """Unmount and mount a pool's filesystem if it is shut down and nothing uses it.
 
-    Args:
-        runner: starts umount and mount.
-        pool: the pool.
-        max_per_day: limit of remounts within 24 hours; None for a replica that is being started,
-            which an operator may have ordered.
+    `max_per_day` limits the remounts within 24 hours; None for a replica that is being started,
+    which an operator may have ordered.
 
     Raises:
         SanctlError, OSError: the filesystem is still shut down; the next call goes on.

@@ -54,10 +54,8 @@ def run_program(argv: list[str]) -> int:
 def run(connection: socket.socket, release: str, program: Program = run_program) -> NoReturn:
     """Carry out the request of a connection in this process, which ends here.
 
-    Args:
-        connection: of the client; all that this process shares with the service.
-        release: the folder name of the release that this process has.
-        program: runs the program.
+    The connection is all that this process shares with the service; `release` is the folder name of
+    the release that this process has.
     """
     status = _KILLED
     try:

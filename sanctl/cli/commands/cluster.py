@@ -9,7 +9,7 @@ import click
 
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.options import output_option, timeout_option
-from sanctl.cli.output import UNKNOWN, finish, print_table
+from sanctl.cli.output import UNKNOWN, finish, finish_change, print_table
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError
 from sanctl.model.cluster import Cluster
@@ -93,17 +93,11 @@ def set_strategy(name: str, timeout_s: float, output: str) -> None:
         changed = strategies.change_strategy(
             session, env.runner, env.topology(), wanted, timeout_s=timeout_s
         )
-    finish(
+    finish_change(
         output,
-        data={"strategy": name, "changed": changed},
-        text=lambda: print(
-            f"the strategy is {name}"
-            + (
-                f"; put 'sanctl_strategy: {name}' into the inventory, too"
-                if changed
-                else ": nothing to do"
-            )
-        ),
+        {"strategy": name, "changed": changed},
+        f"the strategy is {name}",
+        f"; put 'sanctl_strategy: {name}' into the inventory, too",
     )
 
 

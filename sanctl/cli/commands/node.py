@@ -10,7 +10,7 @@ from sanctl.cli.commands.node_replace import replace
 from sanctl.cli.environment import environment
 from sanctl.cli.help_sections import SectionedGroup
 from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
-from sanctl.cli.output import finish, print_table
+from sanctl.cli.output import finish, finish_change, print_table
 from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
 from sanctl.model.names import NodeName
@@ -59,11 +59,8 @@ def standby(name: str, accepted: tuple[str, ...], timeout_s: float, output: str)
     wanted = NodeName.parse(name)
     with env.session() as session, env.logged("standby", command_line=f"node standby {name}"):
         changed = put_in_standby(session, wanted, accepted=accepted, timeout_s=timeout_s)
-    finish(
-        output,
-        data={"name": wanted.value, "changed": changed},
-        text=lambda: print(f"node {wanted} is in standby" + ("" if changed else ": nothing to do")),
-    )
+    data = {"name": wanted.value, "changed": changed}
+    finish_change(output, data, f"node {wanted} is in standby")
 
 
 @node.command()
@@ -76,14 +73,8 @@ def online(name: str, timeout_s: float, output: str) -> None:
     wanted = NodeName.parse(name)
     with env.session() as session, env.logged("online", command_line=f"node online {name}"):
         changed = bring_online(session, wanted, timeout_s=timeout_s)
-    finish(
-        output,
-        data={"name": wanted.value, "changed": changed},
-        text=lambda: print(
-            f"node {wanted} is online, its replicas are up to date"
-            + ("" if changed else ": nothing to do")
-        ),
-    )
+    data = {"name": wanted.value, "changed": changed}
+    finish_change(output, data, f"node {wanted} is online, its replicas are up to date")
 
 
 @node.command(short_help="Power-cycle a node by its fencing device, or test that.")
@@ -215,10 +206,5 @@ def undrain(name: str, timeout_s: float, output: str) -> None:
     wanted = NodeName.parse(name)
     with env.session() as session, env.logged("undrain", command_line=f"node undrain {name}"):
         changed = undrain_node(session, wanted, timeout_s=timeout_s)
-    finish(
-        output,
-        data={"name": wanted.value, "changed": changed},
-        text=lambda: print(
-            f"node {wanted} may serve devices" + ("" if changed else ": nothing to do")
-        ),
-    )
+    data = {"name": wanted.value, "changed": changed}
+    finish_change(output, data, f"node {wanted} may serve devices")

@@ -7,7 +7,7 @@ import click
 
 from sanctl.cli.environment import environment
 from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
-from sanctl.cli.output import finish
+from sanctl.cli.output import finish_change
 from sanctl.model.names import NodeName
 from sanctl.ops.node_remove import remove_node
 
@@ -42,16 +42,10 @@ def remove(
             accepted=accepted,
             timeout_s=timeout_s,
         )
-    finish(
+    finish_change(
         output,
-        data={"name": wanted.value, "changed": changed},
-        text=lambda: print(
-            f"node {wanted} is out of the cluster"
-            + (
-                f"\non {wanted}: rm /etc/corosync/corosync.conf /etc/corosync/authkey\n"
-                "then take it out of the inventory and run site.yml"
-                if changed
-                else ": nothing to do"
-            )
-        ),
+        {"name": wanted.value, "changed": changed},
+        f"node {wanted} is out of the cluster",
+        f"\non {wanted}: rm /etc/corosync/corosync.conf /etc/corosync/authkey\n"
+        "then take it out of the inventory and run site.yml",
     )

@@ -50,10 +50,7 @@ def allowed_mode(
 ) -> tuple[CacheMode, ModeReason]:
     """Return the mode a replica is to be in, and why that is not the wanted one.
 
-    Args:
-        wanted: the policy's mode.
-        state: the resource as DRBD reports it here; None when it is not up.
-        is_suspect: the replica lost what was in RAM.
+    `state` is None when DRBD has no such resource here. A suspect replica lost what was in RAM.
     """
     if wanted is not CacheMode.WRITE_BACK:
         return wanted, ModeReason.NONE

@@ -44,10 +44,8 @@ def allowed_read_cache(
 
     Only on the Primary: a standby serves no reads, and what it cached would only take up RAM.
 
-    Args:
-        wanted_bytes: by the policy.
-        state: the resource as DRBD reports it here; None when it is not up.
-        has_place: the backing device of DRBD is one that a cache can be put under.
+    `state` is None when DRBD has no such resource here; `has_place`: the backing device of DRBD is
+    one that a cache can be put under.
     """
     if not wanted_bytes or state is None or not state.is_primary:
         return 0, ReadCacheReason.NONE
@@ -64,10 +62,7 @@ def allowed_read_cache(
 def leaves_enough_ram(needed: int, promised: int, available: int, total: int) -> bool:
     """Whether a quarter of a node's RAM is still available when all read caches are full.
 
-    Args:
-        needed: bytes that another cache takes when it is full.
-        promised: bytes that the existing caches may still take.
-        available: `MemAvailable` of proc_meminfo(5), in bytes.
-        total: `MemTotal`.
+    In bytes: `needed` by another cache when it is full, `promised` to the existing ones,
+    `MemAvailable` and `MemTotal` of proc_meminfo(5).
     """
     return available - promised - needed >= total // 4

@@ -24,8 +24,7 @@ _SENT_IN_PARTS_SINCE = (3, 0, 1)
 def has_size_limit(pacemaker_version: str) -> bool:
     """Whether a Pacemaker of that version limits the CIB's size; an unknown version does.
 
-    Args:
-        pacemaker_version: the property `dc-version`, such as 3.0.0-3+deb13u1-1.
+    The version is the property `dc-version`, such as 3.0.0-3+deb13u1-1.
     """
     words = pacemaker_version.partition("-")[0].partition("+")[0].split(".")
     if len(words) < 3 or not all(word.isascii() and word.isdecimal() for word in words):
@@ -43,11 +42,8 @@ def cib_size_problem(
 ) -> Problem | None:
     """Return why devices cannot be created for the CIB's size; None if they can.
 
-    Args:
-        compressed_bytes: the CIB's size, compressed by bzip2, before the change.
-        new_devices: how many devices are to be created.
-        nodes: how many nodes the cluster has.
-        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs.
+    `compressed_bytes` is the CIB's size by bzip2 before the change; the IPC buffer is that of the
+    Pacemaker that runs.
     """
     expected = compressed_bytes + new_devices * (_DEVICE_BYTES + _DEVICE_BYTES_PER_NODE * nodes)
     limit = usable_bytes(ipc_buffer_bytes)

@@ -59,14 +59,8 @@ def refuse_removal(
 ) -> None:
     """Check that a node may be taken out of the cluster now.
 
-    Args:
-        cluster: the cluster as it is.
-        topology: cluster.toml, which the rollout changes later.
-        name: the node.
-        members: the nodes of Corosync's list.
-        present: those of them that are in this partition.
-        here: the node on which the command runs.
-        accepted: the codes of refusals to go on despite.
+    `members` are Corosync's list, `present` those in this partition. The rollout changes
+    cluster.toml later. Refusals with a code of `accepted` do not count.
 
     Raises:
         Refused: it may not; all reasons are listed.

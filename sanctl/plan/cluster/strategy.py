@@ -54,9 +54,7 @@ class VoteStep:
 def next_vote_step(target: VoteMode, node_votes: Mapping[str, NodeVotes]) -> VoteStep | None:
     """Return what to do next on the way to `target`; None while a node has not published its votes.
 
-    Args:
-        target: the vote mode in the end.
-        node_votes: what each storage node publishes of its votes.
+    `node_votes` is what each storage node publishes of its votes.
     """
     seen = {mode for votes in node_votes.values() for mode in (votes.file, votes.live)}
     if None in seen or not node_votes:

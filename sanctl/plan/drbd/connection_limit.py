@@ -65,10 +65,7 @@ def is_limit_applied(
 def initial_limit(nodes: Collection[str], here: str, serving: str) -> ConnectionLimit:
     """Return which peers a replica connects to when it is started.
 
-    Args:
-        nodes: all nodes with a replica.
-        here: this node.
-        serving: the node that serves the device from a good replica; empty: none does.
+    `serving` serves the device from a good replica; empty: no node does.
     """
     if not is_limit_needed(nodes) or serving not in set(nodes) - {here}:
         return ALL_PEERS
@@ -82,12 +79,8 @@ def next_limit(
 
     Without a node that serves, all replicas are needed for the majority that a promotion takes.
 
-    Args:
-        nodes: all nodes with a replica.
-        here: this node.
-        serving: the node that serves the device from a good replica; empty: none does.
-        state: the resource here.
-        now: the limit in force.
+    `serving` serves the device from a good replica; empty: no node does. `now` is the limit in
+    force.
     """
     first = initial_limit(nodes, here, serving)
     if not is_limit_needed(nodes) or state.is_primary:

@@ -37,9 +37,7 @@ class ResyncCandidate(NamedTuple):
 def wait_reasons(candidates: Iterable[ResyncCandidate], hour: int) -> dict[str, str]:
     """Return what each device's resync waits for, as text; empty for one that may run.
 
-    Args:
-        candidates: all devices whose replica here is a resync target.
-        hour: the hour of the day.
+    The candidates are all devices whose replica here is a resync target.
     """
     result: dict[str, str] = {}
     first = ""
@@ -62,11 +60,8 @@ def choose_resync_kind(
 ) -> tuple[str, str]:
     """Return which kind of resync a device gets, FAST or FULL, and why, as text.
 
-    Args:
-        policy: the device's sync policy.
-        changed_kib: what the bitmap marks as out of sync.
-        size_kib: the device's size.
-        can_widen: whether all of a resync's target can be marked as out of sync; not with DRBD 9.
+    `changed_kib` is what the bitmap marks as out of sync. DRBD 9 cannot widen: mark all of a
+    resync's target as out of sync.
     """
     if changed_kib >= size_kib:
         return FULL, "all of it is marked"
@@ -84,10 +79,6 @@ def peers_to_pause_or_resume(state: ResourceState, *, is_to_wait: bool) -> tuple
 
     All connected peers are paused, whichever is the source now: while the resync with one of them
     waits, DRBD begins to resync from another one.
-
-    Args:
-        state: the resource here.
-        is_to_wait: whether its resync is to wait.
     """
     return tuple(
         peer.node_id

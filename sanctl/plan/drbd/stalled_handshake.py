@@ -30,9 +30,7 @@ def may_reconnect(state: ResourceState, peer: PeerState) -> bool:
     A Primary, and whoever is connected to one, leaves a majority of the replicas connected to it.
     Between two standbys no majority is at stake.
 
-    Args:
-        state: the resource here.
-        peer: a peer with which bitmaps are being exchanged.
+    The peer is one with which bitmaps are being exchanged.
     """
     if state.is_primary:
         good = 1 + sum(other.is_in_sync for other in state.peers if other.name != peer.name)

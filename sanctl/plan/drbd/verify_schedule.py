@@ -50,10 +50,7 @@ def is_order_done_on_peer(
 def is_due(schedule: Schedule | None, latest: VerifyResult | None, now: time.struct_time) -> bool:
     """Whether a scheduled verify is to begin: within its hour, unless one began in that hour.
 
-    Args:
-        schedule: the day and hour, None where none is set.
-        latest: the result of the verify before.
-        now: the local time.
+    `latest` is the verify before, `now` the local time.
     """
     if schedule is None or now.tm_hour != schedule.hour:
         return False

@@ -32,9 +32,8 @@ def full_resync_problem(percent: int | None, drbd_version: str | None) -> Proble
     DRBD 8.4 marks all of a resync's target while it is disconnected. DRBD 9 keeps a bitmap for each
     peer, and refuses to mark a target of which no peer is connected.
 
-    Args:
-        percent: what --full-above asks for; None: never.
-        drbd_version: of the loaded DRBD, None where none is.
+    The percentage is that of --full-above, None: never; the version that of the loaded DRBD, None:
+    none.
     """
     if percent is None or not _is_9(drbd_version):
         return None

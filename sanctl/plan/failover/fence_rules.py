@@ -93,9 +93,7 @@ def may_mark(state: ResourceState | None, *, is_promoting: bool) -> bool:
     peer may be one now: with a mark on that peer no replica could be promoted. Or the connection is
     back, and DRBD ignores the handler's exit code.
 
-    Args:
-        state: the resource as DRBD reports it here; None when it is not up.
-        is_promoting: a promotion is under way here, which needs the peer marked, too.
+    A promotion needs the peer marked, too, before the node is Primary.
     """
     return is_promoting or (state is not None and state.is_primary and not state.is_connected)
 
@@ -142,8 +140,7 @@ def may_mark_without_disk(state: ResourceState | None) -> bool:
     A Primary goes on without the peer's disk, and DRBD 8.4 calls no handler for that. The peer's
     disk lacks what is written from then on, and nothing on it says so.
 
-    Args:
-        state: the resource as DRBD reports it here, with that peer alone; None when it is not up.
+    `state` has that peer alone.
     """
     return (
         state is not None
@@ -158,9 +155,7 @@ def may_mark_without_disk(state: ResourceState | None) -> bool:
 def is_idle_in_sync(state: ResourceState | None, *, peers: int) -> bool:
     """Whether a replica is Secondary, and so are all others, connected and in sync with it.
 
-    Args:
-        state: the resource as DRBD reports it here; None when it is not up.
-        peers: how many other replicas the device has; DRBD 8.4 forgets a peer that it gave up.
+    `peers` is how many other replicas the device has: DRBD 8.4 forgets a peer that it gave up.
     """
     return (
         state is not None
@@ -180,10 +175,7 @@ def peer_to_unmark(*, here: str, others: Sequence[str], marked: Collection[str])
     mark could be promoted while the peer, as the source of the last resync, still took it for
     Inconsistent and would go on without asking (sanctl/safety: `unmarks-itself`).
 
-    Args:
-        here: this node.
-        others: the nodes of the other replicas.
-        marked: the nodes whose replica of the device is marked in the CIB.
+    `others` are the nodes of the other replicas, `marked` those whose replica is marked in the CIB.
     """
     if not others or not {here, *others} <= {*marked}:
         return None

@@ -33,10 +33,8 @@ REBOOT_AFTER_S = 60.0
 def quorum_lost_since(since: float | None, now: float, *, is_alone: bool) -> float | None:
     """Return since when this node has been without quorum, None while it has one.
 
-    Args:
-        since: what this returned the last time.
-        now: seconds of the same clock.
-        is_alone: there is no quorum here, or corosync does not say that there is.
+    `since` is what this returned the last time; `is_alone`: there is no quorum here, or corosync
+    does not say that there is.
     """
     if not is_alone:
         return None

@@ -35,9 +35,7 @@ def is_frozen_for_fencing(state: ResourceState | None) -> bool:
 def must_call_again(state: ResourceState | None, calls: HandlerCalls) -> bool:
     """Whether a Primary is frozen for fencing, and no handler that could end that is under way.
 
-    Args:
-        state: the resource as DRBD reports it here; None when it is not up.
-        calls: the calls of fence-peer that the kernel waits for, read after `state`.
+    The calls that the kernel waits for have to be read after `state`.
     """
     return (
         state is not None

@@ -46,10 +46,7 @@ def choose_action(
 ) -> tuple[HungIoAction, str]:
     """Return what to do about the oldest requests, and what is wrong with them.
 
-    Args:
-        requests: those that have waited longest on this node.
-        state: the resource here.
-        is_silent: no request of the device was answered since the last observation.
+    `is_silent`: no request of the device was answered since the last observation.
     """
     if not state.is_primary or state.suspended != "no":
         return HungIoAction.FINE, ""

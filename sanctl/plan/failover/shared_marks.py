@@ -47,9 +47,7 @@ def open_requests(
     A handler removes its request before it gives its device's lock back; one that was killed
     leaves the request behind, and the lock is free. A mark for it could come after a demotion.
 
-    Args:
-        requests: by device, the token in its request.
-        is_alive: whether the process that has written a token runs.
+    The requests are tokens by device; `is_alive`: the process that has written a token runs.
     """
     return {device: token for device, token in requests.items() if is_alive(token)}
 
@@ -60,9 +58,7 @@ def answer_for(token: str, answer: str) -> str | None:
     An answer that is older than the request says what was true before the handler asked: the mark
     may have been cleared since, the quorum lost.
 
-    Args:
-        token: of the request.
-        answer: what stands in the file of the answer, empty without one.
+    `answer` is what stands in the answer's file, empty without one.
     """
     of, _, said = answer.partition(" ")
     return said if said and of == token else None

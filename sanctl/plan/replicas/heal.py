@@ -218,12 +218,8 @@ def plan_heal(
 ) -> tuple[Change, ...]:
     """Return the change that keeps one replica and gives the other up.
 
-    Args:
-        cluster: as it is now.
-        name: the device.
-        keep: the node whose replica is kept.
-        shown: what the operator was shown; anything else now is refused.
-        accepted: codes of refusals the operator has accepted.
+    Anything else than what the operator was `shown` is refused; refusals with a code of `accepted`
+    are not.
 
     Raises:
         Refused: the state is not what was shown, the replica cannot be kept, or hosts use the

@@ -37,7 +37,7 @@ def test_the_newest_result_that_has_ended_counts() -> None:
     mon = parse_crm_mon(_HISTORY)
     last = mon.last_fencing("n3")
     assert last is not None
-    assert (last.status, last.reason, last.by) == ("failed", "no answer", "n2")
+    assert (last.status, last.reason) == ("failed", "no answer")
     assert mon.last_fencing("n1") is None
 
 
