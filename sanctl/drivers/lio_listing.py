@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Portals of other nodes in a target's answer to discovery: TPGs that serve nothing here.
+"""Writes into configfs the TPGs without LUNs by which LIO lists other nodes' portals.
 
 A target answers SendTargets from its own configuration alone. So on each node it has, for every
 other replica node, a TPG with that node's tag and portals (docs/adr/0051). Such a TPG

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Notes about a pool that survive a reboot and are not on the pool: `/var/lib/sanctl/pools`."""
+"""A node's durable notes on a pool, kept outside it: made once, flash in use, shut down."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `device resize`: grows a device under load, waits for every replica to grow."""
+"""Carries out `device resize`; whether all replicas have grown is plan.cluster.convergence's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The events of the safety model: faults, repairs, the fence-peer handler, the device agent.
+"""The safety model's events: each fault (new ones, too), repair, step of a handler or an agent.
 
 A state is a World (sanctl/safety/world.py, with the invariants in prose); this module says
 which events can follow. The rules that sanctl decides by are not copied here but called:

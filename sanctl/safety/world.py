@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The state of the safety model (two replicas, two or three nodes, links), and its invariants.
+"""The safety model's invariants, and its state as fields (replicas, nodes, links); no events.
 
 One device with two replicas, on `a` and `b`; with node-majority a third node `w` votes. In prose:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reconnects a peer of DRBD 9 whose exchange of bitmaps has not ended for a minute.
+"""Reconnects a DRBD 9 peer whose exchange of bitmaps stalls, as plan.drbd.stalled_handshake says.
 
 Which peers, and why so: sanctl/plan/drbd/stalled_handshake.py. What DRBD's bitmap says of the peer
 stays, and its mark in the CIB, too, until the Primary is in sync with it. Where the next handshake

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Keeps what discovery here says of other nodes' portals as replica nodes, hosts, addresses are.
+"""Keeps LIO's list of other nodes' portals (SendTargets) in step with cluster.toml and the CIB.
 
 A note has what the kernel was given. Monitors compare the note, and read cluster.toml only after a
 change of that file, of the device's replica nodes or of its access list.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Declares the JSON fields of a pool on a node, of `sanctl pool cache` and `prepare`."""
+"""Declares the JSON fields of `sanctl pool list`, `cache` and `prepare`; values: cli.views.node."""
 
 from __future__ import annotations
 

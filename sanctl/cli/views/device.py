@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Builds JSON data and table rows of a device and its replicas, with their caches."""
+"""Builds JSON data and table columns and rows of `device list` and `show`, replicas and caches."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Builds JSON data and table rows of a node and its pools."""
+"""Builds JSON data and table columns and rows of `node list` and `pool list`."""
 
 from __future__ import annotations
 

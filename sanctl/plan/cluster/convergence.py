@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether a command's change (create, move, resize, ...) has taken effect yet."""
+"""Rules: whether a change that a command (ops) made and waits for (resize, ...) is done yet."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which portals of other nodes a device's target names to hosts, beside its node's own.
+"""Rules: which portals of which other nodes SendTargets at a node has to list for a device.
 
 A host that asks any one node finds all paths of the device, also to nodes that are away. Imports
 little: the agents' start uses it.
