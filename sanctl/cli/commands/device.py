@@ -25,6 +25,7 @@ from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.help_sections import SectionedGroup
 from sanctl.cli.options import (
+    SECONDS,
     ask_before_one_replica,
     output_option,
     timeout_option,
@@ -137,7 +138,14 @@ device.add_command(cache)
 @DIRTY_LIMIT_OPTION
 @READ_CACHE_OPTION
 @yes_option
-@timeout_option(180)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    metavar="SECONDS",
+    help="How long to wait for the effect. The change itself stays. Default: 180, and 20 more for"
+    " each device after the first.",
+)
 @output_option
 def create(
     *,
@@ -153,7 +161,7 @@ def create(
     dirty_limit: str | None,
     read_cache: str | None,
     yes: bool,
-    timeout_s: float,
+    timeout_s: float | None,
     output: str,
     **policy: Any,
 ) -> None:
@@ -182,6 +190,8 @@ def create(
     )
     topology = env.topology()
     is_one = len(names) == 1 and names_file is None
+    if timeout_s is None:
+        timeout_s = creation_wait_s(len(names))
     if replicas.strip() == "1":
         ask_before_one_replica(", ".join(names), common.cache.mode, yes=yes)
     with (
@@ -217,6 +227,11 @@ def create(
 
     data = [device_data(each.cluster, each.device, topology) for each in outcomes]
     finish(output, data=data[0] if is_one else data, text=text)
+
+
+def creation_wait_s(devices: int) -> float:
+    """Return how many seconds `create` waits where no --timeout is given: all start together."""
+    return 180.0 + 20.0 * (devices - 1)
 
 
 def _names_in(file: TextIO) -> Iterator[str]:

@@ -87,11 +87,12 @@ class _Devices:
     def create(self) -> None:
         """Create them in one go, and have the host log in to each and write."""
         host = self.scenario.host
+        within_s = _CREATE_S_PER_DEVICE * (len(self.names) + 2)
         await_members_online(self.bed)
         self.scenario.sanctl(
             "device", "create", *self.names, "--size", _SIZE, "--replicas", "2",
             "--nodes", f"{self.serving},{self.standby}", "--prefer", self.serving,
-            "--initiator", host.iqn, timeout_s=_CREATE_S_PER_DEVICE * (len(self.names) + 2),
+            "--initiator", host.iqn, "--timeout", f"{within_s:.0f}", timeout_s=within_s + 60,
         )  # fmt: skip
         portals = self.scenario.portals((self.serving, self.standby))
         for name in self.names:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sanctl.cli.commands.device import creation_wait_s
 from sanctl.cli.main import cli
 from sanctl.cli.options import SECONDS, Number
 
@@ -64,3 +65,9 @@ def test_no_option_takes_what_is_no_number() -> None:
     waits = [o for c in every.values() for o in c.params if o.name == "timeout_s"]
     assert waits
     assert all(isinstance(option.type, Number) for option in waits)
+
+
+def test_twenty_devices_are_waited_for_longer_than_one() -> None:
+    """In a laboratory of two cores the twentieth is served after more than three minutes."""
+    assert creation_wait_s(1) == 180
+    assert creation_wait_s(20) == 560
