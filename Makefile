@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Every target sets up what it needs: on a fresh Debian machine `make demo` is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt lint type check unit model test test-faults chaos demo lab-down docs
+.PHONY: help setup fmt lint type check unit agents test test-faults chaos demo lab-down docs
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -24,15 +24,15 @@ lint: setup ## ruff, import layers, shellcheck, links, ansible-lint, mypy
 type: setup ## mypy --strict
 	@$(BIN)/mypy
 
-check: setup ## All checks that need no laboratory: lint, types, unit tests (under a minute)
-	@$(MAKE) --jobs=2 --output-sync=target lint unit model
+check: setup ## All checks that need no laboratory: lint, types, unit tests (a minute or two)
+	@$(MAKE) --jobs=2 --output-sync=target lint unit agents
 
-# Beside the linters, and the model of safety after these: so two cores are busy for equally long.
+# Beside the linters and the others, which take as long: so two cores are busy.
 unit: setup
-	@timeout 600 $(BIN)/pytest -q tests/unit --ignore=tests/unit/safety
+	@timeout 600 $(BIN)/pytest -q tests/unit --ignore=tests/unit/agents --ignore=tests/unit/safety
 
-model: setup
-	@timeout 600 $(BIN)/pytest -q tests/unit/safety
+agents: setup
+	@timeout 600 $(BIN)/pytest -q tests/unit/agents tests/unit/safety
 
 test: lint ## Everything CI runs: check, then laboratory tests, a slice of the long ones (45 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \

@@ -212,6 +212,10 @@ BROKEN_RULES = (
         begins=(
             "b loses power",
             "corosync forms a",
+            "a fences b",
+            "DRBD on a notices that the link is gone",
+            "the handler of a asks: certain",
+            "the handler of a marks b",
         ),
     ),
     BrokenRule(
@@ -227,6 +231,10 @@ BROKEN_RULES = (
             "b loses power",
             "DRBD on a notices that the link is gone",
             "the handler of a asks: certain",
+            "the handler of a marks b",
+            "a fences b",
+            "b boots",
+            "the handler of a asks again: certain, and returns",
         ),
     ),
     BrokenRule(
@@ -312,6 +320,7 @@ BROKEN_RULES = (
         faults=1,
         finds="no way leads from here",
         steps=12,
+        begins=("b loses all networks",),
         ends=True,
     ),
     BrokenRule(

@@ -69,6 +69,7 @@ def explore(
         OverflowError: there are more states than the limit.
     """
     number: dict[Hashable, int] = {key(first): 0}
+    met: dict[S, int] = {first: 0}
     order: list[S] = [first]
     came: list[tuple[int, str]] = [(-1, "")]
     into: list[list[int]] = [[]]
@@ -88,12 +89,17 @@ def explore(
     while at < len(order):
         for name, state in events(order[at]):
             transitions += 1
-            same = key(state)
-            seen = number.get(same)
+            # Most are come upon again and again: the key of each is made once.
+            seen = met.get(state)
+            if seen is None:
+                same = key(state)
+                seen = number.get(same)
+                if seen is not None:
+                    met[state] = seen
             if seen is None:
                 if len(order) >= limit:
                     raise OverflowError(f"more than {limit} states")
-                seen = number[same] = len(order)
+                seen = met[state] = number[same] = len(order)
                 order.append(state)
                 came.append((at, name))
                 depths.append(depths[at] + 1)

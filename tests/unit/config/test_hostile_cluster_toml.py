@@ -61,7 +61,7 @@ _TREES = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     st.sampled_from(["schema", "cluster", "networks", "nodes", "pools", "qdevice"]),
     st.sampled_from(["", "n1", "main", "iscsi", "name"]),

@@ -87,7 +87,7 @@ def test_a_rendered_device_reads_back(device: DeviceSpec) -> None:
     assert cib.unreadable == ()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(devices)
 def test_adding_and_removing_a_device_leaves_the_cib_unchanged(device: DeviceSpec) -> None:
     cluster = FakePacemaker()
