@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from sanctl.agents import ocf
 from sanctl.agents.cache import flush_unit, read_cache, write_cache
 from sanctl.agents.connections import peers
-from sanctl.agents.replica import listed_portals, parts, resource_file, sync_policy
+from sanctl.agents.replica import access_list, listed_portals, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import tracking, unit, verify
-from sanctl.drivers import backing_device, drbdadm, drbdsetup, lio
+from sanctl.drivers import backing_device, drbdadm, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -48,10 +48,9 @@ def converge(
         write_cache.apply_policy(runner, device, state)
     flush_unit.start_if_needed(runner, device.name, state)
     with _log_failure(device, "access list"):
-        if set(lio.initiators(device.name)) != set(device.initiators) and not is_frozen:
-            lio.set_initiators(device.name, device.initiators)
+        if not is_frozen and access_list.update(device):
             steps.done(
-                "initiators", f"access list: {', '.join(device.initiators) or 'no initiator'}"
+                "initiators", f"access list: {', '.join(device.all_initiators) or 'no initiator'}"
             )
     with _log_failure(device, "list of other nodes' portals"):
         if listed_portals.update(device):

@@ -39,6 +39,7 @@ from sanctl.agents.promotion import compared_data, first_activation, set_role
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import (
+    access_list,
     listed_portals,
     lost_writes,
     parts,
@@ -49,6 +50,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.access import split_host
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.plan.device import discovery
 from sanctl.plan.failover.promotion import are_all_blank
@@ -79,6 +81,7 @@ def _device() -> Device:
         sync=ocf.parameter("sync", ""),
         verify=ocf.parameter("verify", ""),
         cache=ocf.parameter("cache", ""),
+        hosts=tuple(map(split_host, ocf.parameter("hosts", "").split())),
     )
 
 
@@ -148,7 +151,8 @@ def _start(device: Device) -> int:
             node_id=here.id,
             uuid=device.uuid,
             portals=tuple(map(discovery.portal, here.iscsi)),
-            initiators=device.initiators,
+            initiators=device.all_initiators,
+            chap=access_list.chap_logins(device),
             offers_unmap=read_cache.offers_unmap(device),
         ),
         gate.target_device(device.name),
@@ -368,7 +372,7 @@ def validate_all() -> int:
     device = _device()
     DeviceName.parse(device.name)
     ByteSize.parse(str(device.size_bytes))
-    for initiator in device.initiators:
+    for initiator in device.all_initiators:
         Iqn.parse(initiator)
     parse_cache_policy(device.cache)
     drbdsetup.generation()

@@ -49,6 +49,12 @@ all others; both are changed together.</longdesc>
 <shortdesc lang="en">access list</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="hosts" required="0" reloadable="1">
+<longdesc lang="en">Hosts that may log in, separated by spaces, each as
+NAME=IQN,.../chap=USER/mutual; the last two with CHAP. Secrets are in /etc/sanctl/hosts.</longdesc>
+<shortdesc lang="en">hosts</shortdesc>
+<content type="string" default=""/>
+</parameter>
 <parameter name="sync" required="0" reloadable="1">
 <longdesc lang="en">How the replicas are resynced, as words key=value: full-above,
 csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longdesc>

@@ -290,11 +290,36 @@ _CODES = {
     "SAN-HLT-093": "The mode of a pool's flash on a node is not known, and the last known mode "
     "was not the wanted one: the node is in standby, offline, or does not report. The flash alone "
     "may hold data of the pool.",
+    "SAN-HLT-094": "A host logs in with CHAP, and its secret is missing on a node, or cannot be "
+    "used there: the host has no path over that node. Without the secret it is not let in.",
+    "SAN-HOST-001": "There is no host of that name; 'sanctl host list' shows those there are. A "
+    "device may also let an initiator in by its IQN alone: such a host has no name.",
+    "SAN-HOST-002": "A host of that name exists already.",
+    "SAN-HOST-003": "The IQN belongs to another host. Each IQN belongs to one host, so that one "
+    "place says what an initiator may use, and how it logs in.",
+    "SAN-HOST-004": "The host may still use devices. It is taken off them first, so that no "
+    "session ends by surprise.",
+    "SAN-HOST-005": "A device lets one of the host's IQNs in by itself, without authentication. "
+    "CHAP would not hold there.",
+    "SAN-HOST-006": "A host has at least one IQN, by which its initiator logs in.",
+    "SAN-HOST-007": "A CHAP user name has letters, digits and . _ : @ -, begins with a letter or "
+    "digit, has at most 223 characters, and does not begin with NULL, which the kernel takes for "
+    "none.",
+    "SAN-HOST-008": "In mutual CHAP the target authenticates to the host after the host has: there "
+    "is none without CHAP.",
+    "SAN-HOST-009": "An entry of the CIB should be a host and cannot be read as one.",
+    "SAN-HOST-010": "The IQN is one of a host, and hosts are allowed and denied as a whole: with "
+    "--host.",
+    "SAN-HOST-011": "The secret of a host with CHAP is missing on this node, others than root can "
+    "read it, or hosts could not use it. The host does not get in on this node until the playbook "
+    "has put it there (sanctl_host_secrets); sessions that it has go on.",
     "SAN-LIO-001": "The kernel's iSCSI target refused a setting; the message says which and why.",
     "SAN-LIO-002": "A target has no ALUA group of this node: sanctl did not set it up, or only in "
     "part.",
     "SAN-LIO-003": "The kernel did not bind a LUN to this node's ALUA group. Such a LUN would be "
     "reported as active on every node, so this counts as a failure.",
+    "SAN-LIO-004": "This kernel cannot ask one host of a target for authentication and another "
+    "not: the setting came with Linux 5.19. Hosts with CHAP do not get in here.",
     "SAN-NAME-001": "A device's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-002": "The name is one that sanctl, Pacemaker or DRBD uses for something else: "
     "sanctl..., pool..., reach..., all, votes, minor-..., delete-..., outdated-..., fence..., "
@@ -307,6 +332,8 @@ _CODES = {
     "Linux host it is in /etc/iscsi/initiatorname.iscsi.",
     "SAN-NAME-006": "A size is a number and a unit (K, M, G, T, P: binary), and comes to a "
     "positive multiple of 4 KiB.",
+    "SAN-NAME-007": "A host's name is 1 to 63 of a-z, 0-9, '-' and '.', and begins and ends with a "
+    "letter or digit.",
     "SAN-NODE-001": "There is no node of that name in the cluster.",
     "SAN-NODE-002": "A witness votes and holds no data.",
     "SAN-NODE-003": "The node is not in service, so nothing can be created on it now.",

@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "sanctl.cli.commands.explain:explain",
     "device": "sanctl.cli.commands.device:device",
     "target": "sanctl.cli.commands.target:target",
+    "host": "sanctl.cli.commands.host:host",
     "pool": "sanctl.cli.commands.pool:pool",
     "node": "sanctl.cli.commands.node:node",
     "cluster": "sanctl.cli.commands.cluster:cluster",
@@ -37,7 +38,7 @@ LABORATORY_COMMANDS = {
 }
 _SECTIONS = {
     "See how things are": ("status", "sync", "doctor", "explain"),
-    "Manage storage": ("device", "target", "pool"),
+    "Manage storage": ("device", "target", "host", "pool"),
     "Manage the cluster": ("node", "cluster"),
     "Try it out on one machine": ("lab", "demo", "bench", "chaos"),
 }

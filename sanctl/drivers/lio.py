@@ -18,10 +18,10 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from sanctl.drivers import configfs
+from sanctl.drivers import configfs, lio_acl
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
@@ -36,6 +36,8 @@ _UNMAP = ("emulate_tpws", "emulate_tpu")
 # Names of targets that are being made or removed: without a LUN nothing else tells whose they are.
 _TARGET = "target"
 _PORTAL_FREE_S, _POLL_S = 5.0, 0.1
+
+NO_CHAP: Mapping[str, lio_acl.Chap] = {}
 
 ACTIVE_OPTIMIZED = 0
 STANDBY = 2
@@ -54,6 +56,7 @@ class Target(NamedTuple):
         portals: this node's portals as `address:port`, IPv6 addresses in brackets.
         initiators: the initiators that may log in.
         offers_unmap: the target reports to hosts that UNMAP is supported.
+        chap: how initiators authenticate, for those that have to.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Target(NamedTuple):
     portals: tuple[str, ...]
     initiators: tuple[str, ...]
     offers_unmap: bool = True
+    chap: Mapping[str, lio_acl.Chap] = NO_CHAP
 
 
 def backstore_folder(name: str, minor: int) -> str:
@@ -175,7 +179,7 @@ def create(target: Target, block_device: str) -> None:
     os.makedirs(lun, exist_ok=True)
     configfs.link(backstore, f"{lun}/sanctl-{target.name}")
     _bind_group(lun, f"sanctl-{target.node_id}")
-    set_initiators(target.name, target.initiators)
+    set_initiators(target.name, target.initiators, target.chap)
     for portal in target.portals:
         for other in tpgs(find_targets(target.name)):
             # Another node's until cluster.toml changed: the kernel wants it in one TPG of a target.
@@ -314,39 +318,43 @@ def has_lun(tpg: str) -> bool:
     return bool(configfs.folders(f"{tpg}/lun"))
 
 
-def initiators(name: str) -> tuple[str, ...]:
-    """Return the initiators that the target of the device admits now."""
-    return tuple(
-        entry
-        for tpg in tpgs(find_targets(name))
-        if has_lun(tpg)
-        for entry in configfs.folders(f"{tpg}/acls")
+def access(name: str) -> tuple[str, ...]:
+    """Return the entries of the access list in force, as text (sanctl/model/access.py)."""
+    return tuple(map(lio_acl.read_word, _acls(name)))
+
+
+def has_credentials(name: str, chap: Mapping[str, lio_acl.Chap]) -> bool:
+    """Whether the entries of initiators ask for just these secrets."""
+    return not chap or all(
+        iqn not in chap or lio_acl.has_credentials(acl, chap[iqn])
+        for acl in _acls(name)
+        for iqn in (acl.rpartition("/")[2],)
     )
 
 
-def set_initiators(name: str, wanted: Iterable[str]) -> None:
+def _acls(name: str) -> list[str]:
+    return [
+        f"{tpg}/acls/{entry}"
+        for tpg in tpgs(find_targets(name))
+        if has_lun(tpg)
+        for entry in configfs.folders(f"{tpg}/acls")
+    ]
+
+
+def set_initiators(
+    name: str, wanted: Iterable[str], chap: Mapping[str, lio_acl.Chap] = NO_CHAP
+) -> None:
     """Make the access list exactly these initiators: first remove, then add.
 
-    A removed initiator's session ends at once.
+    A removed initiator's session ends at once. Those in `chap` have to authenticate.
     """
     keep = set(wanted)
     for tpg in filter(has_lun, tpgs(find_targets(name))):
         for entry in configfs.folders(f"{tpg}/acls"):
             if entry not in keep:
-                remove_acl(f"{tpg}/acls/{entry}")
+                lio_acl.remove(f"{tpg}/acls/{entry}")
         for initiator in sorted(keep):
-            mapped = f"{tpg}/acls/{initiator}/lun_0"
-            os.makedirs(mapped, exist_ok=True)
-            configfs.link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
-
-
-def remove_acl(acl: str) -> None:
-    """Remove an initiator from an access list, with the LUNs that are mapped for it."""
-    for mapped in configfs.folders(acl):
-        if mapped.startswith("lun_"):
-            configfs.remove_links(f"{acl}/{mapped}")
-            os.rmdir(f"{acl}/{mapped}")
-    os.rmdir(acl)
+            lio_acl.allow(tpg, initiator, chap.get(initiator))
 
 
 def remove_tpg(tpg: str) -> None:
@@ -354,7 +362,7 @@ def remove_tpg(tpg: str) -> None:
     for portal in configfs.folders(f"{tpg}/np"):
         os.rmdir(f"{tpg}/np/{portal}")
     for acl in configfs.folders(f"{tpg}/acls"):
-        remove_acl(f"{tpg}/acls/{acl}")
+        lio_acl.remove(f"{tpg}/acls/{acl}")
     for lun in configfs.folders(f"{tpg}/lun"):
         configfs.remove_links(f"{tpg}/lun/{lun}")
         os.rmdir(f"{tpg}/lun/{lun}")

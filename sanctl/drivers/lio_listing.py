@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from sanctl.drivers import configfs, lio
+from sanctl.drivers import configfs, lio, lio_acl
 
 _ATTRIBUTES = (
     ("generate_node_acls", "0"),
@@ -70,7 +70,7 @@ def _remove_unwanted(tpg: str, portals: list[str] | None, initiators: Collection
             os.rmdir(f"{tpg}/np/{portal}")
     for initiator in configfs.folders(f"{tpg}/acls"):
         if initiator not in initiators:
-            lio.remove_acl(f"{tpg}/acls/{initiator}")
+            lio_acl.remove(f"{tpg}/acls/{initiator}")
 
 
 def _add(tpg: str, portals: list[str], initiators: Collection[str]) -> None:

@@ -38,6 +38,7 @@ _FAMILIES = {
     "DOC": "findings of `sanctl doctor` on a node",
     "DRBD": "DRBD",
     "HLT": "findings of `sanctl status` and `sanctl doctor`",
+    "HOST": "hosts",
     "LAB": "the laboratory",
     "LIO": "the iSCSI target",
     "LOOP": "loop devices",

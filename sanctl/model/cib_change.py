@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sanctl.model.device import DeviceSpec
+from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName
 
 
@@ -131,6 +132,20 @@ class RemoveMark:
     node: NodeName
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetHost:
+    """Add a host, or change the one of that name."""
+
+    host: Host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveHost:
+    """Remove a host."""
+
+    name: HostName
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -147,4 +162,6 @@ Change = (
     | RemoveFencing
     | SetMark
     | RemoveMark
+    | SetHost
+    | RemoveHost
 )

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Self
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
+from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
@@ -30,6 +31,17 @@ REACH_RESOURCE = "sanctl-reached"
 #: a node that has rebooted is in full service again. The playbook's constraint
 #: `drained-serves-nothing` acts on it. Not `sanctl-…`: those are devices' attributes.
 DRAINED_ATTRIBUTE = "sanctl.drained"
+
+
+#: The id of the cluster_property_set that has the hosts, and the beginning of their properties'
+#: names and ids. Pacemaker ignores properties that it does not know. Devices' ids have no dot.
+HOSTS_ID = "sanctl.hosts"
+HOST_PREFIX = "sanctl-host."
+
+
+def host_id(name: HostName) -> str:
+    """The id of a host's property."""
+    return f"{HOST_PREFIX}{name}"
 
 
 def clone_id(name: DeviceName | str) -> str:
@@ -117,6 +129,12 @@ class Cib:
     """All ids in the configuration: a new id must not be among them."""
     operation_timeouts: Mapping[str, str]
     """By id: the timeouts of devices' operations, as they are written."""
+    hosts: tuple[Host, ...] = ()
+    """The hosts that have been created, by name; those who use a device by IQN alone are none."""
+
+    def host(self, name: HostName) -> Host | None:
+        """Return the host of that name, if there is one."""
+        return next((host for host in self.hosts if host.name == name), None)
 
     def device(self, name: DeviceName | str) -> DeviceSpec | None:
         """Return the device of that name, if there is one."""

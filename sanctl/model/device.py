@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from sanctl.model.access import access_word
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.drbd import PORT_BASE
+from sanctl.model.host import Host, HostName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
 from sanctl.model.resync_record import ResyncRecord
@@ -41,11 +43,15 @@ SYNCING_CONNECTIONS = frozenset(
 CONNECTED_STATES = SYNCING_CONNECTIONS | {CONNECTED, "Established"}
 
 
-def access_digest(initiators: Iterable[Iqn]) -> str:
-    """Return the short digest by which agents report the access list that is in force."""
+def access_digest(words: Iterable[str]) -> str:
+    """Return the short digest by which agents report the access list that is in force.
+
+    Args:
+        words: its entries (access_word in model/host.py).
+    """
     from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and few commands need it
 
-    text = " ".join(sorted(iqn.value for iqn in initiators))
+    text = " ".join(sorted(words))
     return sha256(text.encode()).hexdigest()[:8]
 
 
@@ -62,12 +68,33 @@ class DeviceSpec:
     nodes: tuple[NodeName, ...]
     minor: int
     initiators: tuple[Iqn, ...]
+    """Initiators that may log in by their IQN alone."""
     prefer: NodeName | None = None
     sync: SyncPolicy = DEFAULT_SYNC_POLICY
     is_stopping: bool = False
     is_managed: bool = True
     is_new: bool = False
     cache: CachePolicy = NO_CACHE
+    hosts: tuple[Host, ...] = ()
+    """Hosts that may use it, sorted: the same as Cib.hosts has under their names."""
+
+    def host(self, name: HostName) -> Host | None:
+        """Return the host of that name, if it may use the device."""
+        return next((host for host in self.hosts if host.name == name), None)
+
+    @property
+    def access(self) -> frozenset[str]:
+        """The entries of the access list."""
+        return frozenset(
+            {
+                *(iqn.value for iqn in self.initiators),
+                *(
+                    access_word(iqn.value, host.chap_user, is_mutual=host.is_mutual)
+                    for host in self.hosts
+                    for iqn in host.iqns
+                ),
+            }
+        )
 
     @property
     def serial(self) -> str:
@@ -160,6 +187,8 @@ class ReplicaState:
     """The share of reads that the read cache has answered since it exists."""
     was_last_primary: bool = False
     """The node was Primary when the resource was last up; published only while disconnected."""
+    hosts_without_secret: tuple[str, ...] = ()
+    """Hosts with CHAP that are not let in on the node, as their secret is missing there."""
     is_suspect: bool = False
     """The replica has lost writes that it had acknowledged."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `target allow` and `deny`: which hosts (IQNs) may log in to a device's target."""
+"""Carries out `target allow` and `deny`: which hosts and IQNs may log in to a device's target."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import access_digest
+from sanctl.model.host import HostName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.ops.device_change import DeviceOutcome, change_device
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.device.alteration import plan_allow, plan_deny
+from sanctl.plan.host.access import plan_allow, plan_allow_host, plan_deny, plan_deny_host
 
 
 def allow_initiator(
@@ -30,6 +31,20 @@ def deny_initiator(
     return _change_access(session, name, lambda seen: plan_deny(seen, name, iqn), timeout_s)
 
 
+def allow_host(
+    session: Session, name: DeviceName, host: HostName, *, timeout_s: float
+) -> DeviceOutcome:
+    """Let a host use a device by all its IQNs."""
+    return _change_access(session, name, lambda seen: plan_allow_host(seen, name, host), timeout_s)
+
+
+def deny_host(
+    session: Session, name: DeviceName, host: HostName, *, timeout_s: float
+) -> DeviceOutcome:
+    """Keep a host from a device; its sessions end."""
+    return _change_access(session, name, lambda seen: plan_deny_host(seen, name, host), timeout_s)
+
+
 def _change_access(
     session: Session,
     name: DeviceName,
@@ -37,7 +52,7 @@ def _change_access(
     timeout_s: float,
 ) -> DeviceOutcome:
     def progress(cluster: Cluster) -> Progress:
-        wanted = existing_device(cluster, name).initiators
+        wanted = existing_device(cluster, name).access
         return access_progress(cluster, name, access_digest(wanted))
 
     return change_device(

@@ -7,6 +7,7 @@ own resources: a resource that cannot be read as a device is reported by id, nev
 
 from __future__ import annotations
 
+import contextlib
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.cluster import (
     DRAINED_ATTRIBUTE,
+    HOST_PREFIX,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
     Cib,
@@ -30,6 +32,7 @@ from sanctl.model.device import (
     ReplicaState,
     Tombstone,
 )
+from sanctl.model.host import Host, parse_hosts
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
@@ -125,6 +128,7 @@ def parse_cib(root: ET.Element) -> Cib:
             for element in configuration.iter()
             if (identifier := element.get("id")) is not None
         ),
+        hosts=tuple(sorted(_hosts(_properties(configuration)))),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -176,6 +180,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_hit_percent=_number(pairs.get("read-hit")),
         was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
+        hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
 
 
@@ -246,6 +251,14 @@ def _properties(configuration: ET.Element) -> dict[str, str]:
     return {} if crm_config is None else _pairs_of(crm_config, "cluster_property_set")
 
 
+def _hosts(properties: dict[str, str]) -> Iterator[Host]:
+    for name, value in properties.items():
+        if name.startswith(HOST_PREFIX):
+            # A malformed one is none: its name stays taken, as its id is.
+            with contextlib.suppress(SanctlError):
+                yield Host.parse(f"{name.removeprefix(HOST_PREFIX)}={value}")
+
+
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
     for element in configuration.findall("nodes/node"):
         # Remote and ping nodes have a type; only full members count here.
@@ -306,6 +319,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         and meta.get("maintenance", "false").lower() not in _TRUE,
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
         cache=parse_cache_policy(parameters.get("cache", "")),
+        hosts=parse_hosts(parameters.get("hosts", "")),
     )
 
 

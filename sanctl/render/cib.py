@@ -23,18 +23,21 @@ from sanctl.model.cib_change import (
     CompleteDevice,
     RemoveDevice,
     RemoveFencing,
+    RemoveHost,
     RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
     RemovePreference,
+    SetHost,
     SetMark,
     SetNodeAttribute,
     SetNodes,
     SetParameter,
     SetStopped,
 )
-from sanctl.model.cluster import clone_id
+from sanctl.model.cluster import HOST_PREFIX, HOSTS_ID, clone_id, host_id
 from sanctl.model.device import DeviceSpec
+from sanctl.model.host import Host
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, parse_mark_id
 from sanctl.render.device_elements import (
@@ -118,6 +121,11 @@ class _Writer:
                 self._create("constraints", element)
             case RemoveMark(name=name, node=node):
                 self._remove_mark(name, node)
+            case SetHost(host=host):
+                self._set_host(host)
+            case RemoveHost(name=host_name):
+                path = f"crm_config/cluster_property_set[@id='{HOSTS_ID}']"
+                self._delete(path, "nvpair", host_id(host_name))
             case _:
                 assert_never(change)
 
@@ -295,6 +303,23 @@ class _Writer:
         node = self._find(f"nodes/node[@uname='{name}']")
         for group, pair in _node_pairs(node, attribute):
             self._delete_pair(node, group, pair)
+
+    def _set_host(self, host: Host) -> None:
+        identifier = host_id(host.name)
+        value = str(host).removeprefix(f"{host.name}=")
+        group = f"crm_config/cluster_property_set[@id='{HOSTS_ID}']"
+        found = self._configuration.find(f"{group}/nvpair[@id='{identifier}']")
+        if found is not None:
+            path = f"{_CONFIGURATION}/{group}/nvpair[@id='{identifier}']"
+            self._modify(path, found, value)
+            return
+        pair = new_nvpair(identifier, f"{HOST_PREFIX}{host.name}", value)
+        if self._configuration.find(group) is not None:
+            self._create(group, pair)
+            return
+        made = ET.Element("cluster_property_set", id=HOSTS_ID)
+        made.append(pair)
+        self._create("crm_config", made)
 
     def _remove_fencing(self, node: NodeName) -> None:
         made = {f"fence-{node}", f"fence-{node}_fallback"}

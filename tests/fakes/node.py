@@ -137,7 +137,7 @@ class FakeNode(FakeRunner):
             (loop, "detach", lambda path: self.loops.pop(path, None)),
             (loop, "grow", lambda *_: None),
             (bcache, "observe", lambda _origin: self.flash_cache),
-            (lio, "initiators", lambda _name: ()),
+            (lio, "access", lambda _name: ()),
             (self_fence, "reboot", self._reboot),
             (journal, "write", lambda text, **_: self.journal.append(text)),
         ]

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from sanctl.drivers.pacemaker import StaleCib
 from sanctl.errors import Problem, Refused, Unreachable
+from sanctl.model.access import access_word
 from sanctl.model.cache_policy import CacheMode, parse_cache_policy
 from sanctl.model.cluster import Role
 from sanctl.model.device import access_digest
-from sanctl.model.names import Iqn
+from sanctl.model.host import parse_hosts
 from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, VerifyRequest, VerifyResult
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
@@ -318,7 +319,16 @@ class FakePacemaker:
             alone = "None" if len(parameters["nodes"].split()) == 1 else "StandAlone"
             disk = self.disks.get(node, "UpToDate")
             drbd = "Primary" if self.active(name) == [node] else "Secondary"
-            access = access_digest(Iqn.parse(i) for i in parameters.get("initiators", "").split())
+            access = access_digest(
+                {
+                    *parameters.get("initiators", "").split(),
+                    *(
+                        access_word(iqn.value, host.chap_user, is_mutual=host.is_mutual)
+                        for host in parse_hosts(parameters.get("hosts", ""))
+                        for iqn in host.iqns
+                    ),
+                }
+            )
             policy = parameters.get("sync", "").replace(" ", "+") or "default"
             self.attribute(
                 node,

@@ -12,7 +12,7 @@ from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.fencing.outdate import clear_marks, mark_without_disk
 from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache
-from sanctl.agents.replica import lost_writes, sync_policy
+from sanctl.agents.replica import access_list, lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
 from sanctl.drivers import lio, node_attributes
 from sanctl.errors import SanctlError
@@ -52,11 +52,11 @@ def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
     )
 
 
-def access_list_digest(initiators: Iterable[str]) -> str:
+def access_list_digest(words: Iterable[str]) -> str:
     """Return eight hex digits that identify an access list."""
     from hashlib import sha256  # noqa: PLC0415
 
-    return sha256(" ".join(sorted(initiators)).encode()).hexdigest()[:8]
+    return sha256(" ".join(sorted(words)).encode()).hexdigest()[:8]
 
 
 def publish(
@@ -146,10 +146,12 @@ def _publish(
         )
     ):
         score = None
-    access = access_list_digest(lio.initiators(device.name))
+    access = access_list_digest(lio.access(device.name))
     policy = str(sync_policy.in_force(device.name)).replace(" ", "+") or "default"
     value = published_value(state, nodes=len(device.nodes))
     value += f" acl={access} policy={policy}{no_contact_fields}"
+    outside = access_list.hosts_without_secret(device)
+    value += f" no-secret={','.join(outside)}" if outside else ""
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None
     if latest is not None:

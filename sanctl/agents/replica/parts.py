@@ -24,6 +24,7 @@ from sanctl.drivers import (
     ram_cache,
 )
 from sanctl.errors import CommandError, Problem
+from sanctl.model.access import HostAccess
 from sanctl.model.drbd import ResourceState
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, read_text_or
@@ -48,10 +49,11 @@ class Device(NamedTuple):
         pool: the pool's name.
         nodes: the replica nodes.
         minor: the DRBD minor.
-        initiators: the initiators that may log in.
+        initiators: the initiators that may log in by their IQN alone.
         sync: its sync policy as text (sanctl/model/sync_policy.py).
         verify: the latest order to verify its replicas (sanctl/model/verify_result.py).
         cache: the cache policy, as the CIB holds it; empty: none.
+        hosts: the hosts that may log in.
     """
 
     name: str
@@ -64,6 +66,17 @@ class Device(NamedTuple):
     sync: str = ""
     verify: str = ""
     cache: str = ""
+    hosts: tuple[HostAccess, ...] = ()
+
+    @property
+    def all_initiators(self) -> tuple[str, ...]:
+        """The initiators that may log in, by themselves or as one of a host."""
+        return tuple(dict.fromkeys((*self.initiators, *(i for h in self.hosts for i in h.iqns))))
+
+    @property
+    def access(self) -> set[str]:
+        """The entries of the access list, as they are published."""
+        return {*self.initiators, *(word for host in self.hosts for word in host.words)}
 
     @property
     def drbd_device(self) -> str:

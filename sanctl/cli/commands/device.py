@@ -45,7 +45,8 @@ from sanctl.model.cache_policy import NO_CACHE
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import PORT_BASE
-from sanctl.model.names import ByteSize, DeviceName, NodeName
+from sanctl.model.host import HostName
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.model.topology import Topology
 from sanctl.ops.device_complete import complete_devices
 from sanctl.ops.device_create import create_devices
@@ -126,6 +127,13 @@ device.add_command(cache)
     metavar="IQN",
     help="A host that may use the device; may be given several times. Default: no host.",
 )
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="The same by its name, see 'sanctl host'; may be given several times.",
+)
 @sync_policy_options
 @click.option(
     "--cache",
@@ -157,6 +165,7 @@ def create(
     nodes: str | None,
     prefer: str | None,
     initiators: tuple[str, ...],
+    hosts: tuple[str, ...],
     cache_mode: str,
     dirty_limit: str | None,
     read_cache: str | None,
@@ -185,6 +194,7 @@ def create(
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
         prefer=prefer,
         initiators=initiators,
+        hosts=hosts,
         sync=given_sync_options(policy),
         cache=parse_cache_change(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
     )
@@ -242,9 +252,13 @@ def _names_in(file: TextIO) -> Iterator[str]:
             yield name
 
 
+def _users_of(found: DeviceSpec) -> tuple[HostName | Iqn, ...]:
+    return (*(host.name for host in found.hosts), *found.initiators)
+
+
 def _print_access(made: DeviceSpec, topology: Topology) -> None:
     print(f"target {topology.target_iqn(made.name)}, LUN 0, WWID {made.wwid}")
-    if not made.initiators:
+    if not made.initiators and not made.hosts:
         print(f"no host may use the device yet: 'sanctl target allow {made.name} IQN' allows one")
 
 
@@ -300,7 +314,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         *(("", line) for line in cache_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
-        ("hosts", ", ".join(map(str, found.initiators)) or "none may use it"),
+        ("hosts", ", ".join(map(str, _users_of(found))) or "none may use it"),
         ("sync", sync_policy_text(found.sync)),
         ("drbd", f"minor {found.minor}, port {PORT_BASE + found.minor}"),
         ("uuid", found.uuid),

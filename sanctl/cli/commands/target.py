@@ -14,11 +14,17 @@ from sanctl.cli.output import finish, print_table
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.host import HostName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.model.topology import Topology
 from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.session import Session
-from sanctl.ops.target_access import allow_initiator, deny_initiator
+from sanctl.ops.target_access import (
+    allow_host,
+    allow_initiator,
+    deny_host,
+    deny_initiator,
+)
 from sanctl.plan.cluster.preconditions import existing_device
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ def show(name: str | None, output: str) -> None:
                         entry["target"],
                         str(entry["lun"]),
                         entry["active_node"] or "?",
-                        str(len(entry["initiators"])) if entry["initiators"] else "none",
+                        str(len(entry["initiators"]) + len(entry["hosts"]) or "none"),
                     )
                     for entry in data
                 ),
@@ -89,6 +95,7 @@ def _target_data(
             if (entry := topology.node(node)) is not None
         ],
         "initiators": [iqn.value for iqn in device.initiators],
+        "hosts": [host.name.value for host in device.hosts],
     }
 
 
@@ -107,67 +114,78 @@ def _print_target(entry: target_documents.Target) -> None:
         ),
         ("serial", entry["serial"]),
         ("wwid", entry["wwid"]),
-        *(("host", iqn) for iqn in entry["initiators"]),
+        *(("host", name) for name in entry["hosts"]),
+        *(("initiator" if entry["hosts"] else "host", iqn) for iqn in entry["initiators"]),
     ]
     for label, value in lines:
         print(f"{label + ':':<14}{value}")
-    if not entry["initiators"]:
+    if not entry["initiators"] and not entry["hosts"]:
         print(f"no host may use the device: 'sanctl target allow {entry['device']} IQN' allows one")
 
 
 def _change(
     name: str,
-    iqn: str,
+    iqn: str | None,
+    host: str | None,
     output: str,
     timeout_s: float,
     *,
     action: str,
-    operation: Callable[..., DeviceOutcome],
+    by_iqn: Callable[..., DeviceOutcome],
+    by_host: Callable[..., DeviceOutcome],
     done: str,
     already: str,
 ) -> None:
     env = environment()
+    if (iqn is None) == (host is None):
+        raise click.UsageError("Give either an IQN or --host.")
     problems: list[Problem] = []
-    wanted = host = None
+    wanted: DeviceName | None = None
+    who: Iqn | HostName | None = None
     try:
         wanted = DeviceName.parse(name)
     except UsageError as error:
         problems.extend(error.problems)
     try:
-        host = Iqn.parse(iqn)
+        who = Iqn.parse(iqn) if iqn is not None else HostName.parse(host or "")
     except UsageError as error:
         problems.extend(error.problems)
-    if wanted is None or host is None:
+    if wanted is None or who is None:
         raise UsageError(*problems)
-    command_line = f"target {action} {name} {iqn}"
+    command_line = f"target {action} {name} {iqn or f'--host {host}'}"
+    operation = by_iqn if iqn is not None else by_host
     session: Session
     with env.session() as session, env.logged(action, device=name, command_line=command_line):
-        outcome = operation(session, wanted, host, timeout_s=timeout_s)
+        outcome = operation(session, wanted, who, timeout_s=timeout_s)
     finish(
         output,
         data={
             "changed": outcome.changed,
             "device": wanted.value,
             "initiators": [entry.value for entry in outcome.device.initiators],
+            "hosts": [entry.name.value for entry in outcome.device.hosts],
         },
-        text=lambda: print(f"{host} {done if outcome.changed else already}".format(device=wanted)),
+        text=lambda: print(f"{who} {done if outcome.changed else already}".format(device=wanted)),
     )
 
 
 @target.command()
 @click.argument("name")
-@click.argument("iqn")
+@click.argument("iqn", required=False)
+@click.option("--host", metavar="HOST", help="A host of 'sanctl host', with all its IQNs.")
 @timeout_option(60)
 @output_option
-def allow(name: str, iqn: str, timeout_s: float, output: str) -> None:
-    """Let the host with this IQN use device NAME."""
+def allow(name: str, iqn: str | None, host: str | None, timeout_s: float, output: str) -> None:
+    """Let the host with this IQN, or the host of a name, use device NAME."""
     _change(
         name,
         iqn,
+        host,
         output,
         timeout_s,
         action="allow",
-        operation=allow_initiator,
+        by_iqn=allow_initiator,
+        by_host=allow_host,
         done="may use device {device}",
         already="may use device {device} already: nothing to do",
     )
@@ -175,18 +193,21 @@ def allow(name: str, iqn: str, timeout_s: float, output: str) -> None:
 
 @target.command()
 @click.argument("name")
-@click.argument("iqn")
+@click.argument("iqn", required=False)
+@click.option("--host", metavar="HOST", help="A host of 'sanctl host', with all its IQNs.")
 @timeout_option(60)
 @output_option
-def deny(name: str, iqn: str, timeout_s: float, output: str) -> None:
-    """Keep the host with this IQN from using device NAME; its sessions end."""
+def deny(name: str, iqn: str | None, host: str | None, timeout_s: float, output: str) -> None:
+    """Keep the host with this IQN, or the host of a name, from device NAME; its sessions end."""
     _change(
         name,
         iqn,
+        host,
         output,
         timeout_s,
         action="deny",
-        operation=deny_initiator,
+        by_iqn=deny_initiator,
+        by_host=deny_host,
         done="may no longer use device {device}",
         already="was not on the list of device {device}: nothing to do",
     )

@@ -25,6 +25,7 @@ from sanctl.cli.documents.device import (
 from sanctl.cli.documents.device_heal import HealCase, Healed
 from sanctl.cli.documents.doctor import Examination
 from sanctl.cli.documents.explain import Meaning
+from sanctl.cli.documents.host import Host, HostChanged, HostDeleted
 from sanctl.cli.documents.node import (
     Drained,
     Fenced,
@@ -59,6 +60,12 @@ DOCUMENTS: Mapping[str, object] = {
     "device verify": Verified | PolicyChanged,
     "doctor": Examination,
     "explain": Meaning,
+    "host create": HostChanged,
+    "host delete": HostDeleted,
+    "host list": list[Host],
+    "host rename": HostChanged,
+    "host set": HostChanged,
+    "host show": Host,
     "node drain": Drained,
     "node fence": FenceTest | Fenced,
     "node list": list[Node],

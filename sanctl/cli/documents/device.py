@@ -81,7 +81,8 @@ class Device(TypedDict):
     prefer: Annotated[str | None, "the node that serves it at first"]
     moving_to: Annotated[str | None, "the node to which it is being moved"]
     target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
-    initiators: Annotated[list[str], "the hosts that may use it"]
+    initiators: Annotated[list[str], "the initiators that may use it by their IQN alone"]
+    hosts: Annotated[list[str], "the names of the hosts that may use it"]
     sync: Annotated[SyncPolicy, "how its replicas are resynced and verified"]
     replicas_wanted: Annotated[int, "how many replicas are wanted"]
     unfinished: Annotated[

@@ -24,7 +24,8 @@ class Target(TypedDict):
     wwid: Annotated[str, "as in `Device`"]
     active_node: Annotated[str | None, "as in `Device`"]
     portals: Annotated[list[Portals], "for each node with a replica"]
-    initiators: Annotated[list[str], "the hosts that may use it"]
+    initiators: Annotated[list[str], "the initiators that may use it by their IQN alone"]
+    hosts: Annotated[list[str], "the names of the hosts that may use it"]
 
 
 class Access(TypedDict):
@@ -32,4 +33,5 @@ class Access(TypedDict):
 
     changed: Annotated[bool, "false: the list was like that already"]
     device: Annotated[str, "the device"]
-    initiators: Annotated[list[str], "the hosts that may use it now"]
+    initiators: Annotated[list[str], "the initiators that may use it now by their IQN alone"]
+    hosts: Annotated[list[str], "the names of the hosts that may use it now"]

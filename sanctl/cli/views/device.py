@@ -66,6 +66,7 @@ def device_data(
         "moving_to": move.node if move else None,
         "target": topology.target_iqn(device.name).value if topology else None,
         "initiators": [iqn.value for iqn in device.initiators],
+        "hosts": [host.name.value for host in device.hosts],
         "sync": sync_policy_data(device.sync),
         "replicas_wanted": device.replicas,
         "unfinished": left[0] if left else None,

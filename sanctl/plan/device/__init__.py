@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decisions about one device: create, place, resize, allow, move, upgrade, delete."""
+"""Decisions about one device: create, place, resize, move, upgrade, delete."""

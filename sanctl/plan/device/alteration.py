@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether a resize, move, allow, deny or sync policy is refused; else its CIB change."""
+"""Rules: whether a resize, move or sync policy is refused; else its CIB change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import AddMove, Change, ClearParameter, RemoveMove, SetParameter
 from sanctl.model.cluster import Cluster, NodeState, Role
 from sanctl.model.device import DeviceSpec
-from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, format_bytes
+from sanctl.model.names import ByteSize, DeviceName, NodeName, format_bytes
 from sanctl.plan.cluster.preconditions import (
     existing_device,
     existing_node,
@@ -93,32 +93,6 @@ def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...
                 )
             )
     return tuple(problems)
-
-
-def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
-    """Return the change that allows an initiator; nothing when it is on the list already."""
-    device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
-    if iqn in device.initiators:
-        return ()
-    return (_set_initiators(device, {*device.initiators, iqn}),)
-
-
-def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
-    """Return the change that denies an initiator; nothing when it is not on the list."""
-    device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
-    if iqn not in device.initiators:
-        return ()
-    return (_set_initiators(device, {*device.initiators} - {iqn}),)
-
-
-def _set_initiators(device: DeviceSpec, initiators: set[Iqn]) -> Change:
-    return SetParameter(
-        name=device.name,
-        parameter="initiators",
-        value=" ".join(iqn.value for iqn in sorted(initiators)),
-    )
 
 
 def plan_sync_policy(

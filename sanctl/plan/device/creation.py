@@ -15,6 +15,7 @@ from sanctl.model.device import (
     REPLICAS_RANGE,
     DeviceSpec,
 )
+from sanctl.model.host import HostName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.model.topology import Topology
@@ -32,6 +33,8 @@ from sanctl.plan.device.placement import (
 )
 from sanctl.plan.device.reserved_names import reserved_name_problem
 from sanctl.plan.drbd.version_limits import drbd_version_problem, full_resync_problem
+from sanctl.plan.host.access import host_iqn_problems
+from sanctl.plan.host.definition import no_host_problem
 from sanctl.render.device_elements import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
@@ -48,6 +51,7 @@ class DeviceArguments:
     nodes: tuple[str, ...] = ()
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     sync: Mapping[str, str] = field(default_factory=dict)
     cache: CachePolicy = NO_CACHE
 
@@ -68,6 +72,7 @@ class DeviceRequest:
     is_pool_given: bool = False
     are_nodes_given: bool = False
     cache: CachePolicy = NO_CACHE
+    hosts: tuple[HostName, ...] = ()
 
 
 @dataclass(slots=True)
@@ -120,6 +125,7 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
         iqn = reader.read(Iqn.parse, text)
         if iqn is not None and iqn not in initiators:
             initiators.append(iqn)
+    hosts = {reader.read(HostName.parse, text) for text in arguments.hosts}
     sync = DEFAULT_SYNC_POLICY
     try:
         sync = DEFAULT_SYNC_POLICY.changed(arguments.sync)
@@ -141,6 +147,7 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
         is_pool_given=arguments.pool is not None,
         are_nodes_given=bool(arguments.nodes),
         cache=arguments.cache,
+        hosts=tuple(sorted(each for each in hosts if each is not None)),
     )
 
 
@@ -174,6 +181,10 @@ def creation_problems(
         problems += [lacking] if lacking is not None else []
     unable = full_resync_problem(request.sync.full_above_percent, drbd_version)
     problems += [unable] if unable is not None else []
+    problems.extend(host_iqn_problems(cluster, request.initiators))
+    problems.extend(
+        no_host_problem(cluster, host) for host in request.hosts if cluster.cib.host(host) is None
+    )
     pool = _pool_of(request, topology, problems)
     named = tuple(dict.fromkeys((*request.nodes, *((request.prefer,) if request.prefer else ()))))
     sound = [node for node in named if is_storage_node(node, topology, problems)]
@@ -295,6 +306,7 @@ def plan_creation(
         sync=request.sync,
         is_new=True,
         cache=request.cache,
+        hosts=tuple(host for host in cluster.cib.hosts if host.name in request.hosts),
     )
     clash = sorted(cluster.cib.ids.intersection(_identifiers(device)))
     if clash:

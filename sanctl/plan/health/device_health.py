@@ -96,7 +96,24 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         )
     yield from _replica_findings(cluster, device)
     yield from _verify_findings(cluster, device)
+    yield from _secret_findings(cluster, device)
     yield from device_cache_findings(cluster, device)
+
+
+def _secret_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    for node in device.nodes:
+        for host in cluster.replica(device.name, node).hosts_without_secret:
+            yield Finding(
+                code="SAN-HLT-094",
+                severity=WARNING,
+                subject=f"device {device.name}",
+                what=f"host {host} cannot log in on {node}: its CHAP secret cannot be used there",
+                why="it has one path less, and none when the device moves there; without the "
+                "secret it is not let in",
+                do=f"put it into sanctl_host_secrets and run the playbook; journalctl "
+                f"SANCTL_DEVICE={device.name} SANCTL_ACTION=access-list on {node} says what is "
+                f"wrong with /etc/sanctl/hosts/{host}",
+            )
 
 
 def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for module, function, outcome in (
         (backing_device, "resume", None),
         (write_cache, "apply_policy", None),
-        (lio, "initiators", ()),
+        (lio, "access", ()),
         (lio, "set_initiators", None),
         (listed_portals, "update", False),
         (peers, "apply_replica_nodes", False),

@@ -132,7 +132,7 @@ def test_a_tpg_of_another_node_is_not_this_nodes(configfs: Path) -> None:
     (other / "acls" / "iqn.listed").mkdir(parents=True)
     (own / "acls" / "iqn.admitted").mkdir(parents=True)
     (other / "enable").write_text("1\n")
-    assert lio.initiators("vm1") == ("iqn.admitted",)
+    assert lio.access("vm1") == ("iqn.admitted",)
     (own / "enable").write_text("0\n")
     assert not lio.is_exported("vm1")
     lio.set_initiators("vm1", ["iqn.new"])

@@ -26,7 +26,7 @@ STANDBY = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (PEER,), mi
 @pytest.fixture
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
-    monkeypatch.setattr(lio, "initiators", lambda _name: ())
+    monkeypatch.setattr(lio, "access", lambda _name: ())
     monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
     monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
     monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The access list of a replica's target: initiators by IQN alone, hosts, and hosts with CHAP.
+
+Secrets are in files of the node, one for each host (docs/adr/0052). A host whose secret is missing
+here, or cannot be used, is not let in; the others are.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import lio
+from sanctl.drivers.lio_acl import Chap
+from sanctl.model.access import HostAccess
+from sanctl.system import journal, state_files
+from sanctl.system.files import read_text
+
+FOLDER = "/etc/sanctl/hosts"
+# Of which hosts the secret cannot be used, and why: as last logged.
+_NOTE = "unusable-secrets"
+
+
+def chap_logins(device: Device) -> dict[str, Chap]:
+    """Return how initiators log in with CHAP, by IQN; the problems with secrets are logged once."""
+    logins: dict[str, Chap] = {}
+    problems: list[str] = []
+    for host in device.hosts:
+        if host.chap_user:
+            found = _login(host)
+            if isinstance(found, str):
+                problems.append(f"host {host.name}: {FOLDER}/{host.name}: {found}")
+                found = Chap(host.chap_user, is_mutual=host.is_mutual)
+            logins |= dict.fromkeys(host.iqns, found)
+    if logins:
+        _log_once(device, problems)
+    return logins
+
+
+def hosts_without_secret(device: Device) -> tuple[str, ...]:
+    """Return the hosts that are not let in here, as their secrets cannot be used."""
+    return tuple(
+        host.name for host in device.hosts if host.chap_user and isinstance(_login(host), str)
+    )
+
+
+def _login(host: HostAccess) -> Chap | str:
+    from sanctl.plan.host.secret import read_host_secrets  # noqa: PLC0415 - with CHAP alone
+
+    path = f"{FOLDER}/{host.name}"
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o077:
+            return "it is not a file that root alone can read"
+        secrets = read_host_secrets(read_text(path), is_mutual=host.is_mutual)
+    except OSError as error:
+        return error.strerror or str(error)
+    if isinstance(secrets, str):
+        return secrets
+    return Chap(host.chap_user, secrets.secret, host.is_mutual, secrets.mutual)
+
+
+def _log_once(device: Device, problems: list[str]) -> None:
+    note = state_files.of_device(device.name, _NOTE)
+    text = "\n".join(problems)
+    if note.read() == text:
+        return
+    for problem in problems:
+        journal.write(
+            f"{device.name}: not let in here with CHAP: {problem} (SAN-HOST-011)",
+            priority=journal.ERROR,
+            device=device.name,
+            action="access-list",
+        )
+    note.write(text)
+
+
+def update(device: Device) -> bool:
+    """Bring the access list of a target that runs up to date; return whether anything changed.
+
+    Raises:
+        CommandError: the kernel refused.
+        OSError: the same.
+    """
+    logins = chap_logins(device)
+    before = set(lio.access(device.name))
+    had_credentials = lio.has_credentials(device.name, logins)
+    if before == device.access and had_credentials:
+        return False
+    lio.set_initiators(device.name, device.all_initiators, logins)
+    # A host without a secret has stayed out, say.
+    return set(lio.access(device.name)) != before or not had_credentials

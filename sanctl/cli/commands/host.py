@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options and output of `sanctl host create`, `list`, `show`, `set`, `rename`, `delete`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import finish, print_table
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import Cluster
+from sanctl.model.host import Host, HostName
+from sanctl.model.names import Iqn
+from sanctl.ops.host import change_host
+from sanctl.plan.host.definition import (
+    devices_of,
+    existing_host,
+    plan_host_change,
+    plan_host_creation,
+    plan_host_deletion,
+    plan_host_rename,
+)
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import host as host_documents
+
+
+@click.group(no_args_is_help=False)
+def host() -> None:
+    """Hosts by name: their IQNs, and whether they log in with CHAP."""
+
+
+_CHAP_HELP = (
+    "Log in with CHAP by this user name, often the IQN. The secret is no part of the command: "
+    "the playbook puts it on the nodes (sanctl_host_secrets)."
+)
+_MUTUAL_HELP = "The target authenticates to the host, too, by the same user name."
+
+
+@host.command()
+@click.argument("name")
+@click.option(
+    "--iqn",
+    "iqns",
+    multiple=True,
+    required=True,
+    metavar="IQN",
+    help="An initiator of the host; may be given several times.",
+)
+@click.option("--chap", metavar="USER", default="", help=_CHAP_HELP)
+@click.option("--mutual", is_flag=True, help=_MUTUAL_HELP)
+@output_option
+def create(name: str, iqns: tuple[str, ...], chap: str, mutual: bool, output: str) -> None:
+    """Create host NAME, which may use no device yet."""
+    made = Host(
+        name=HostName.parse(name),
+        iqns=tuple(sorted({Iqn.parse(iqn) for iqn in iqns})),
+        chap_user=chap,
+        is_mutual=mutual,
+    )
+    cluster, changed = _change(
+        made.name, lambda seen: plan_host_creation(seen, made), f"host create {name}"
+    )
+    _finish_change(cluster, made.name, changed=changed, output=output)
+
+
+@host.command("list")
+@output_option
+def list_hosts(output: str) -> None:
+    """List all hosts."""
+    with environment().session() as session:
+        cluster = session.observe()
+
+    def text() -> None:
+        if not cluster.cib.hosts:
+            print("there are no hosts; devices may still let initiators in by their IQN")
+            return
+        print_table(
+            ("HOST", "IQNS", "LOGIN", "DEVICES"),
+            (
+                (
+                    each.name.value,
+                    each.iqns[0].value + (" ..." if len(each.iqns) > 1 else ""),
+                    _login_text(each),
+                    str(len(devices_of(cluster, each.name)) or "none"),
+                )
+                for each in cluster.cib.hosts
+            ),
+        )
+
+    finish(output, data=[_host_data(cluster, each) for each in cluster.cib.hosts], text=text)
+
+
+@host.command()
+@click.argument("name")
+@output_option
+def show(name: str, output: str) -> None:
+    """Show one host: its IQNs, how it logs in, which devices it may use."""
+    wanted = HostName.parse(name)
+    with environment().session() as session:
+        cluster = session.observe()
+    found = existing_host(cluster, wanted)
+    finish(output, data=_host_data(cluster, found), text=lambda: _print_host(cluster, found))
+
+
+@host.command("set")
+@click.argument("name")
+@click.option("--add-iqn", "more", multiple=True, metavar="IQN", help="One more initiator.")
+@click.option(
+    "--remove-iqn", "fewer", multiple=True, metavar="IQN", help="One less; its sessions end."
+)
+@click.option("--chap", metavar="USER", help=_CHAP_HELP)
+@click.option("--no-chap", is_flag=True, help="Log in without CHAP from now on.")
+@click.option("--mutual/--no-mutual", default=None, help=_MUTUAL_HELP)
+@timeout_option(60)
+@output_option
+def set_host(
+    *,
+    name: str,
+    more: tuple[str, ...],
+    fewer: tuple[str, ...],
+    chap: str | None,
+    no_chap: bool,
+    mutual: bool | None,
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Change the IQNs of host NAME, or how it logs in.
+
+    Sessions of the host go on, and log in anew as is set then.
+    """
+    if chap is not None and no_chap:
+        raise click.UsageError("Give either --chap or --no-chap.")
+    wanted = HostName.parse(name)
+    added, removed = tuple(map(Iqn.parse, more)), tuple(map(Iqn.parse, fewer))
+    user = "" if no_chap else chap
+    cluster, changed = _change(
+        wanted,
+        lambda seen: plan_host_change(
+            seen, wanted, more=added, fewer=removed, chap_user=user, is_mutual=mutual
+        ),
+        f"host set {name}",
+        timeout_s,
+    )
+    _finish_change(cluster, wanted, changed=changed, output=output)
+
+
+@host.command()
+@click.argument("name")
+@click.argument("new_name")
+@timeout_option(60)
+@output_option
+def rename(name: str, new_name: str, timeout_s: float, output: str) -> None:
+    """Give host NAME another name; its sessions stay.
+
+    The secret of a host with CHAP is under its name: run the playbook with the secret under the new
+    name first.
+    """
+    old, new = HostName.parse(name), HostName.parse(new_name)
+    cluster, changed = _change(
+        new,
+        lambda seen: plan_host_rename(seen, old, new),
+        f"host rename {name} {new_name}",
+        timeout_s,
+    )
+    _finish_change(cluster, new, changed=changed, output=output)
+
+
+@host.command()
+@click.argument("name")
+@output_option
+def delete(name: str, output: str) -> None:
+    """Delete host NAME, which may use no device any more."""
+    wanted = HostName.parse(name)
+    _change(wanted, lambda seen: plan_host_deletion(seen, wanted), f"host delete {name}")
+    finish(output, data={"name": wanted.value}, text=lambda: print(f"host {wanted} is deleted"))
+
+
+def _change(
+    name: HostName,
+    plan: Callable[[Cluster], tuple[Change, ...]],
+    command_line: str,
+    timeout_s: float = 0.0,
+) -> tuple[Cluster, bool]:
+    env = environment()
+    action = command_line.split()[1]
+    with env.session() as session, env.logged(action, command_line=command_line):
+        return change_host(session, name, plan, timeout_s=timeout_s)
+
+
+def _finish_change(cluster: Cluster, name: HostName, *, changed: bool, output: str) -> None:
+    found = existing_host(cluster, name)
+
+    def text() -> None:
+        if not changed:
+            print("it was like that already: nothing to do")
+        _print_host(cluster, found)
+
+    finish(output, data={**_host_data(cluster, found), "changed": changed}, text=text)
+
+
+def _host_data(cluster: Cluster, found: Host) -> host_documents.Host:
+    return {
+        "name": found.name.value,
+        "iqns": [iqn.value for iqn in found.iqns],
+        "chap_user": found.chap_user or None,
+        "mutual": found.is_mutual,
+        "devices": [device.name.value for device in devices_of(cluster, found.name)],
+    }
+
+
+def _login_text(found: Host) -> str:
+    if not found.chap_user:
+        return "IQN alone"
+    return "mutual CHAP" if found.is_mutual else "CHAP"
+
+
+def _print_host(cluster: Cluster, found: Host) -> None:
+    user = f", user {found.chap_user}" if found.chap_user else ""
+    devices = ", ".join(device.name.value for device in devices_of(cluster, found.name))
+    for label, value in (
+        ("host", found.name.value),
+        *(("iqn", iqn.value) for iqn in found.iqns),
+        ("login", _login_text(found) + user),
+        ("devices", devices or "none"),
+    ):
+        print(f"{label + ':':<14}{value}")

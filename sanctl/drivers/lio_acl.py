@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One entry of a LIO target's access list: mapped LUN, CHAP names and secrets.
+
+Whether a login has to authenticate is the ACL's `attrib/authentication` (Linux 5.19 and later;
+iscsi_target_nego.c, iscsi_conn_auth_required); -1, with which it begins, is the TPG's. The TPG's is
+0: with 1 the kernel offers no host to log in without. So between the folder and its attribute an
+ACL of a host with CHAP would let the host in unasked. For that moment the TPG's is 1.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from sanctl.drivers import configfs
+from sanctl.errors import CommandError, Problem
+from sanctl.model.access import access_word
+from sanctl.system.files import is_folder, read_text, read_text_or
+
+_NONE = "NULL"  # The kernel's word for no name and no secret.
+
+
+class Chap(NamedTuple):
+    """How an initiator logs in with CHAP.
+
+    Attributes:
+        user: its user name.
+        secret: its secret; empty: not known here.
+        is_mutual: the target authenticates, too, by the same user name.
+        mutual: the target's secret.
+    """
+
+    user: str
+    secret: str = ""
+    is_mutual: bool = False
+    mutual: str = ""
+
+    def __repr__(self) -> str:
+        return f"Chap({self.user}, …)"  # Neither in a log nor in a traceback.
+
+
+def read_word(acl: str) -> str:
+    """Return an entry as text (sanctl/model/access.py), as it is in force."""
+    iqn = acl.rpartition("/")[2]
+    if read_text_or(f"{acl}/attrib/authentication", "-1").strip() != "1":
+        return iqn
+    user = _name(f"{acl}/auth/userid")
+    is_mutual = read_text(f"{acl}/auth/authenticate_target").strip() == "1"
+    # No user of CHAP is called so: an entry that lets nobody in is not one without CHAP.
+    return access_word(iqn, user or "?", is_mutual=is_mutual)
+
+
+def has_credentials(acl: str, chap: Chap) -> bool:
+    """Whether an entry asks for just these secrets; also where they are not known here."""
+    if not chap.secret:
+        return True
+    return {attribute: _name(f"{acl}/auth/{attribute}") for attribute in _values(chap)} == {
+        attribute: value.replace(_NONE, "") for attribute, value in _values(chap).items()
+    }
+
+
+def allow(tpg: str, initiator: str, chap: Chap | None = None) -> None:
+    """Let an initiator log in to a TPG and use its LUN 0: with CHAP, or without.
+
+    An initiator whose secret is not known here gets no entry. One that has an entry keeps it, and
+    its sessions, and has to authenticate from now on.
+
+    Raises:
+        CommandError: the kernel refused, or cannot ask one initiator alone to authenticate.
+    """
+    acl = f"{tpg}/acls/{initiator}"
+    if chap is not None:
+        if not chap.secret and not is_folder(acl):
+            return
+        _require_chap(tpg, acl)
+        _set_credentials(acl, chap)
+    elif is_folder(acl) and read_text_or(f"{acl}/attrib/authentication", "-1").strip() == "1":
+        configfs.write(f"{acl}/attrib/authentication", "-1")
+    mapped = f"{acl}/lun_0"
+    os.makedirs(mapped, exist_ok=True)
+    configfs.link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
+
+
+def _require_chap(tpg: str, acl: str) -> None:
+    attribute = f"{acl}/attrib/authentication"
+    try:
+        if not is_folder(acl):
+            configfs.set_value(f"{tpg}/attrib/authentication", "1")
+            os.mkdir(acl)
+        configfs.set_value(attribute, "1")
+    except FileNotFoundError as error:
+        remove(acl)
+        raise CommandError(
+            Problem(
+                "SAN-LIO-004",
+                f"{acl}: this kernel cannot ask one initiator alone to authenticate",
+                "run Linux 5.19 or later on this node, or let the host in without CHAP",
+            )
+        ) from error
+    finally:
+        # Also what a killed process has left.
+        configfs.set_value(f"{tpg}/attrib/authentication", "0")
+
+
+def _set_credentials(acl: str, chap: Chap) -> None:
+    if not chap.secret:
+        return
+    # Readable by everyone else.
+    os.chmod(f"{acl}/auth", 0o700)
+    for attribute, value in _values(chap).items():
+        if _name(f"{acl}/auth/{attribute}") != value.replace(_NONE, ""):
+            _write_unnamed(f"{acl}/auth/{attribute}", value)
+
+
+def _write_unnamed(path: str, value: str) -> None:
+    """Write an attribute; no error names the value, which may be a secret."""
+    try:
+        configfs.write(path, value)
+    except CommandError:
+        raise CommandError(
+            Problem("SAN-LIO-001", f"the kernel refused the value for {path}")
+        ) from None
+
+
+def _values(chap: Chap) -> dict[str, str]:
+    return {
+        "userid": chap.user,
+        "password": chap.secret,
+        "userid_mutual": chap.user if chap.is_mutual else _NONE,
+        "password_mutual": chap.mutual if chap.is_mutual else _NONE,
+    }
+
+
+def _name(path: str) -> str:
+    text = read_text(path).rstrip("\n")
+    return "" if text == _NONE else text
+
+
+def remove(acl: str) -> None:
+    """Remove an initiator from an access list, with the LUNs that are mapped for it."""
+    for mapped in configfs.folders(acl):
+        if mapped.startswith("lun_"):
+            configfs.remove_links(f"{acl}/{mapped}")
+            os.rmdir(f"{acl}/{mapped}")
+    os.rmdir(acl)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out `host create`, `set`, `rename`, `delete`: changes the CIB, waits for devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import access_digest
+from sanctl.model.host import HostName
+from sanctl.ops.session import Session
+from sanctl.plan.cluster.convergence import Progress, access_progress
+from sanctl.plan.host.definition import devices_of
+
+
+def change_host(
+    session: Session,
+    name: HostName,
+    plan: Callable[[Cluster], tuple[Change, ...]],
+    *,
+    timeout_s: float = 0.0,
+) -> tuple[Cluster, bool]:
+    """Make the planned change of a host and wait until its devices' access lists are in force.
+
+    Args:
+        session: the cluster.
+        name: the host's name after the change.
+        plan: the changes that a state of the cluster calls for; empty: nothing to do.
+        timeout_s: seconds until the wait is given up; the change stays.
+
+    Returns:
+        The cluster after that, and whether there was anything to do.
+
+    Raises:
+        SanctlError: what `plan` raises.
+        NotConverged: the change is stored, and not in force on every node yet.
+    """
+    changes = session.change(plan)
+
+    def progress(cluster: Cluster) -> Progress:
+        for device in devices_of(cluster, name):
+            found = access_progress(cluster, device.name, access_digest(device.access))
+            if not found.is_done:
+                return Progress(is_done=False, seen=f"device {device.name}: {found.seen}")
+        return Progress(is_done=True, seen="applied")
+
+    cluster = session.wait(
+        progress,
+        waiting_for=f"the access lists of the devices of host {name} to be in force",
+        timeout_s=timeout_s,
+        look="the change is stored; 'sanctl status' shows where a CHAP secret is missing, and "
+        "'journalctl SYSLOG_IDENTIFIER=sanctl' on the devices' nodes why a list is not in force",
+    )
+    return cluster, bool(changes)

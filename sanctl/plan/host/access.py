@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: which hosts and initiators may use a device: the CIB's changes of allow and deny."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import Change, SetParameter
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.host import HostName
+from sanctl.model.names import DeviceName, Iqn
+from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.host.definition import existing_host, hosts_parameter
+
+
+def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
+    """Return the change that allows an initiator; nothing when it is on the list already.
+
+    Raises:
+        Refused: the IQN is a host's, which is allowed as a whole.
+    """
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    if iqn in device.initiators:
+        return ()
+    problems = host_iqn_problems(cluster, (iqn,))
+    if problems:
+        raise Refused(*problems)
+    return (_set_initiators(device, {*device.initiators, iqn}),)
+
+
+def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
+    """Return the change that denies an initiator; nothing when it is not on the list.
+
+    Raises:
+        Refused: the initiator is let in as one of a host, which is denied as a whole.
+    """
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    if iqn in device.initiators:
+        return (_set_initiators(device, {*device.initiators} - {iqn}),)
+    if any(iqn in host.iqns for host in device.hosts):
+        raise Refused(*host_iqn_problems(cluster, (iqn,)))
+    return ()
+
+
+def plan_allow_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> tuple[Change, ...]:
+    """Return the changes that let a host use a device; nothing when it may already.
+
+    IQNs of the host that are on the device's list by themselves are its from then on: their
+    sessions stay.
+    """
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    host = existing_host(cluster, host_name)
+    if host in device.hosts:
+        return ()
+    others = tuple(each for each in device.hosts if each.name != host_name)
+    changes: list[Change] = [hosts_parameter(device, (*others, host))]
+    if not {*device.initiators}.isdisjoint(host.iqns):
+        changes.append(_set_initiators(device, {*device.initiators} - {*host.iqns}))
+    return tuple(changes)
+
+
+def plan_deny_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> tuple[Change, ...]:
+    """Return the change that keeps a host from a device; nothing when it may not use it."""
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    if device.host(host_name) is None:
+        existing_host(cluster, host_name)
+        return ()
+    return (hosts_parameter(device, (each for each in device.hosts if each.name != host_name)),)
+
+
+def host_iqn_problems(cluster: Cluster, iqns: Collection[Iqn]) -> tuple[Problem, ...]:
+    """Return which of some IQNs are a host's, so that they are not used by themselves."""
+    return tuple(
+        Problem(
+            "SAN-HOST-010",
+            f"{iqn} is an IQN of host {host.name}",
+            f"name the host instead: --host {host.name}",
+        )
+        for host in cluster.cib.hosts
+        for iqn in iqns
+        if iqn in host.iqns
+    )
+
+
+def _set_initiators(device: DeviceSpec, initiators: set[Iqn]) -> Change:
+    return SetParameter(
+        name=device.name,
+        parameter="initiators",
+        value=" ".join(iqn.value for iqn in sorted(initiators)),
+    )

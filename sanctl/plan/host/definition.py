@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: whether a host may be created, changed, renamed or deleted; else the CIB's changes.
+
+A device's parameters repeat what they need of its hosts, as agents get nothing else. So every
+change of a host is one change of the CIB with that of each device that the host uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import Change, ClearParameter, RemoveHost, SetHost, SetParameter
+from sanctl.model.cluster import Cluster, host_id
+from sanctl.model.device import DeviceSpec
+from sanctl.model.host import Host, HostName
+from sanctl.model.names import Iqn
+from sanctl.plan.cluster.preconditions import refuse_unless_changeable, refuse_without_quorum
+
+
+def existing_host(cluster: Cluster, name: HostName) -> Host:
+    """Return the host of that name.
+
+    Raises:
+        Refused: there is none.
+    """
+    host = cluster.cib.host(name)
+    if host is not None:
+        return host
+    raise Refused(no_host_problem(cluster, name))
+
+
+def no_host_problem(cluster: Cluster, name: HostName) -> Problem:
+    """Return that there is no host of that name."""
+    known = ", ".join(host.name.value for host in cluster.cib.hosts[:8])
+    more = " ..." if len(cluster.cib.hosts) > 8 else ""
+    return Problem(
+        "SAN-HOST-001",
+        f"there is no host {name}",
+        f"hosts are: {known}{more}" if known else "'sanctl host create' makes one",
+    )
+
+
+def devices_of(cluster: Cluster, name: HostName) -> tuple[DeviceSpec, ...]:
+    """Return the devices that a host may use."""
+    return tuple(device for device in cluster.cib.devices if device.host(name) is not None)
+
+
+def plan_host_creation(cluster: Cluster, host: Host) -> tuple[Change, ...]:
+    """Return the change that creates a host; nothing where it is there just so.
+
+    Raises:
+        Refused: the name or an IQN is another host's, or there is no quorum.
+    """
+    refuse_without_quorum(cluster)
+    found = cluster.cib.host(host.name)
+    if found == host:
+        return ()
+    problems = [_taken_problem(host.name)] if found is not None else []
+    if found is None and host_id(host.name) in cluster.cib.ids:
+        problems.append(
+            Problem(
+                "SAN-HOST-009",
+                f"the CIB has an entry {host_id(host.name)} that cannot be read as a host",
+                f"see: cibadmin --query --xpath \"//*[@id='{host_id(host.name)}']\"",
+            )
+        )
+    _refuse([*problems, *_iqn_problems(cluster, host), *_bypass_problems(cluster, host)])
+    return (SetHost(host=host),)
+
+
+def plan_host_deletion(cluster: Cluster, name: HostName) -> tuple[Change, ...]:
+    """Return the change that deletes a host.
+
+    Raises:
+        Refused: there is none, or it may still use a device.
+    """
+    refuse_without_quorum(cluster)
+    existing_host(cluster, name)
+    devices = devices_of(cluster, name)
+    if devices:
+        first = devices[0].name
+        raise Refused(
+            Problem(
+                "SAN-HOST-004",
+                f"host {name} may use {', '.join(device.name.value for device in devices)}",
+                f"take it off first, device by device: 'sanctl target deny {first} --host {name}'",
+            )
+        )
+    return (RemoveHost(name=name),)
+
+
+def plan_host_rename(cluster: Cluster, name: HostName, new: HostName) -> tuple[Change, ...]:
+    """Return the changes that give a host another name; its sessions stay.
+
+    Raises:
+        Refused: there is no such host, or one with the new name.
+    """
+    refuse_without_quorum(cluster)
+    if name == new:
+        existing_host(cluster, name)
+        return ()
+    host = existing_host(cluster, name)
+    if cluster.cib.host(new) is not None or host_id(new) in cluster.cib.ids:
+        raise Refused(_taken_problem(new))
+    return (
+        RemoveHost(name=name),
+        SetHost(host=replace(host, name=new)),
+        *_in_devices(cluster, name, replace(host, name=new)),
+    )
+
+
+def plan_host_change(
+    cluster: Cluster,
+    name: HostName,
+    *,
+    more: Collection[Iqn] = (),
+    fewer: Collection[Iqn] = (),
+    chap_user: str | None = None,
+    is_mutual: bool | None = None,
+) -> tuple[Change, ...]:
+    """Return the changes of a host's IQNs and of how it logs in; nothing where it is just so.
+
+    Args:
+        cluster: as observed.
+        name: the host.
+        more: IQNs that it gets.
+        fewer: IQNs that it loses: sessions of these end.
+        chap_user: the user name of CHAP; empty: without CHAP; None: as it is.
+        is_mutual: whether the target authenticates, too; None: as it is, and not without CHAP.
+
+    Raises:
+        UsageError: what is left is no host: it has no IQN, or mutual CHAP without CHAP.
+        Refused: there is no such host, or an IQN is another host's.
+    """
+    refuse_without_quorum(cluster)
+    found = existing_host(cluster, name)
+    user = found.chap_user if chap_user is None else chap_user
+    mutual = (found.is_mutual and bool(user)) if is_mutual is None else is_mutual
+    host = Host(
+        name=name,
+        iqns=tuple(sorted({*found.iqns, *more} - {*fewer})),
+        chap_user=user,
+        is_mutual=mutual,
+    )
+    if host == found:
+        return ()
+    _refuse([*_iqn_problems(cluster, host), *_bypass_problems(cluster, host)])
+    return (SetHost(host=host), *_in_devices(cluster, name, host))
+
+
+def hosts_parameter(device: DeviceSpec, hosts: Iterable[Host]) -> Change:
+    """Return the change that gives a device these hosts."""
+    value = " ".join(map(str, sorted(hosts)))
+    if not value:
+        return ClearParameter(name=device.name, parameter="hosts")
+    return SetParameter(name=device.name, parameter="hosts", value=value)
+
+
+def _in_devices(cluster: Cluster, name: HostName, host: Host) -> tuple[Change, ...]:
+    devices = devices_of(cluster, name)
+    for device in devices:
+        refuse_unless_changeable(cluster, device)
+    return tuple(
+        hosts_parameter(device, (*(each for each in device.hosts if each.name != name), host))
+        for device in devices
+    )
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise Refused(*problems)
+
+
+def _taken_problem(name: HostName) -> Problem:
+    return Problem(
+        "SAN-HOST-002",
+        f"host {name} exists already",
+        f"choose another name; 'sanctl host show {name}' shows what is there",
+    )
+
+
+def _iqn_problems(cluster: Cluster, host: Host) -> list[Problem]:
+    return [
+        Problem(
+            "SAN-HOST-003",
+            f"{iqn} is an IQN of host {other.name}",
+            f"an initiator belongs to one host: 'sanctl host set {other.name} --remove-iqn {iqn}' "
+            "takes it from there",
+        )
+        for other in cluster.cib.hosts
+        if other.name != host.name
+        for iqn in host.iqns
+        if iqn in other.iqns
+    ]
+
+
+def _bypass_problems(cluster: Cluster, host: Host) -> list[Problem]:
+    """Return where an IQN of a host with CHAP is let in by itself, without authentication."""
+    if not host.chap_user:
+        return []
+    return [
+        Problem(
+            "SAN-HOST-005",
+            f"device {device.name} lets {iqn} in by its IQN alone, without CHAP",
+            f"give the device to the host first, without CHAP: 'sanctl target allow {device.name} "
+            f"--host {host.name}' takes the IQN's place; or 'sanctl target deny {device.name} "
+            f"{iqn}'",
+        )
+        for device in cluster.cib.devices
+        for iqn in host.iqns
+        if iqn in device.initiators
+    ]
