@@ -53,6 +53,14 @@ for lun in iscsi/iqn.*/tpgt_*/lun/lun_*; do
     iqn=${tpg%/*}
     read -r enabled <"$tpg/enable" && echo "lun ${iqn##*.} ${group:-none} $enabled"
 done
+# Entries of access lists that ask for CHAP; a process is started only where there is one.
+asking=
+for acl in iscsi/iqn.*/tpgt_*/acls/*; do
+    read -r user <"$acl/auth/userid" && [ -n "$user" ] && asking="$asking $acl/auth"
+done 2>/dev/null
+[ -z "$asking" ] || find $asking -maxdepth 0 -perm /077 | while IFS=/ read -r _ iqn _ _ acl _; do
+    echo "readable ${iqn##*.} $acl"
+done
 for tpg in iscsi/iqn.*/tpgt_*; do
     # Asked twice: a start enables what has a LUN, a stop removes the LUN of what is disabled.
     read -r before <"$tpg/enable" && set -- "$tpg"/lun/lun_* && [ ! -d "$1" ] \
@@ -78,6 +86,7 @@ class DeviceView:
     lun_groups: list[str] = field(default_factory=list)
     is_enabled: bool = False
     enabled_without_lun: list[str] = field(default_factory=list)  # tags of TPGs
+    readable_secrets: list[str] = field(default_factory=list)  # of these initiators
 
     @property
     def is_active(self) -> bool:
@@ -113,6 +122,8 @@ def parse_view(text: str) -> View:
             case "listed", [tag, enabled]:
                 if enabled == "1":
                     device.enabled_without_lun.append(tag)
+            case "readable", [initiator]:
+                device.readable_secrets.append(initiator)
             case _:
                 raise ValueError(f"the audit does not understand {line!r}")
     return view
@@ -124,7 +135,7 @@ def violations(views: Mapping[str, View]) -> list[str]:
     At most one node serves a device, Active/Optimized implies Primary there, and a device that is
     not Primary has a gate of type `error` beneath its target, which takes and gives no data. Of a
     target's TPGs one has the LUN, and no other, which only lists another node's portals, takes
-    logins.
+    logins. The kernel shows CHAP secrets to root alone.
     """
     wrong: list[str] = []
     for name in sorted({name for view in views.values() for name in view}):
@@ -151,6 +162,10 @@ def violations(views: Mapping[str, View]) -> list[str]:
             wrong.extend(
                 f"{name}: {node} has enabled the TPG {tag}, which has no LUN"
                 for tag in device.enabled_without_lun
+            )
+            wrong.extend(
+                f"{name}: {node} shows the CHAP secret of {initiator} to every user"
+                for initiator in device.readable_secrets
             )
     return wrong
 

@@ -52,6 +52,11 @@ def test_a_node_without_devices_says_nothing() -> None:
         ),
         ("listed vol0 1 0", "lun vol0 sanctl-2 0", "vol0: n2 has LUNs in 2 TPGs"),
         ("listed vol0 1 0", "listed vol0 1 1", "vol0: n2 has enabled the TPG 1, which has no LUN"),
+        (
+            "listed vol0 1 0",
+            "readable vol0 iqn.i1",
+            "vol0: n2 shows the CHAP secret of iqn.i1 to every user",
+        ),
     ],
     ids=[
         "two-primaries",
@@ -61,6 +66,7 @@ def test_a_node_without_devices_says_nothing() -> None:
         "linear-standby",
         "foreign-lun",
         "foreign-enabled",
+        "readable-secret",
     ],
 )
 def test_a_broken_invariant_is_named(old: str, new: str, broken: str) -> None:

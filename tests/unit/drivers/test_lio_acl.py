@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An entry for CHAP: never in force before it asks, not made without a secret, closed to others."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from sanctl.drivers import configfs, lio_acl
+from sanctl.drivers.lio_acl import Chap
+from sanctl.errors import CommandError
+
+IQN = "iqn.2026-11.net.example:a"
+KNOWN = Chap("user", "abcdefghijkl")
+
+
+class Tpg:
+    """A TPG that takes logins, in configfs's place; `asked` is its attribute as an ACL appears."""
+
+    def __init__(self, folder: Path, *, is_old_kernel: bool = False) -> None:
+        self.folder = folder
+        self.asked: list[str] = []
+        self._is_old_kernel = is_old_kernel
+        self._mkdir = os.mkdir
+        (folder / "attrib").mkdir(parents=True)
+        (folder / "attrib/authentication").write_text("0\n")
+        (folder / "acls").mkdir()
+        (folder / "lun/lun_0").mkdir(parents=True)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> Tpg:
+        monkeypatch.setattr(os, "mkdir", self.mkdir)
+        # In configfs a write is the whole value.
+        monkeypatch.setattr(configfs, "write", lambda path, text: Path(path).write_text(text))
+        return self
+
+    @property
+    def acl(self) -> Path:
+        return self.folder / "acls" / IQN
+
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        self._mkdir(path, mode)
+        if path == str(self.acl) and not self._is_old_kernel:
+            self.asked.append((self.folder / "attrib/authentication").read_text().strip())
+            for name, value in (
+                ("attrib/authentication", "-1\n"),
+                ("auth/authenticate_target", "0\n"),
+                *((f"auth/{each}{end}", "\n") for each in ("userid", "password")
+                  for end in ("", "_mutual")),
+            ):  # fmt: skip
+                (self.acl / name).parent.mkdir(exist_ok=True)
+                (self.acl / name).write_text(value)
+
+    def attribute(self, name: str) -> str:
+        return (self.folder / name).read_text().strip()
+
+
+@pytest.fixture
+def tpg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tpg:
+    return Tpg(tmp_path / "tpgt_1").install(monkeypatch)
+
+
+def test_an_entry_asks_from_its_first_moment(tpg: Tpg) -> None:
+    """A login between the folder and its attribute would be asked for nothing."""
+    lio_acl.allow(str(tpg.folder), IQN, KNOWN)
+    assert tpg.asked == ["1"]
+    assert tpg.attribute("attrib/authentication") == "0"  # Others log in without.
+    assert lio_acl.read_word(str(tpg.acl)) == f"{IQN}+chap=user"
+    assert lio_acl.has_credentials(str(tpg.acl), KNOWN)
+    assert not lio_acl.has_credentials(str(tpg.acl), Chap("user", "another-one!"))
+    assert stat.S_IMODE((tpg.acl / "auth").stat().st_mode) == 0o700
+    assert (tpg.acl / "lun_0/lun_0").is_symlink()
+
+
+def test_without_a_secret_there_is_no_entry(tpg: Tpg) -> None:
+    lio_acl.allow(str(tpg.folder), IQN, Chap("user"))
+    assert not tpg.acl.exists()
+
+
+def test_an_entry_that_is_there_asks_though_its_secret_is_missing(tpg: Tpg) -> None:
+    """Its sessions stay, and without a secret no new one comes."""
+    os.mkdir(str(tpg.acl))
+    assert lio_acl.read_word(str(tpg.acl)) == IQN
+    lio_acl.allow(str(tpg.folder), IQN, Chap("user"))
+    assert tpg.attribute(f"acls/{IQN}/attrib/authentication") == "1"
+    # Not taken for one that lets in without CHAP, nor for the wanted one.
+    assert lio_acl.read_word(str(tpg.acl)) == f"{IQN}+chap=?"
+
+
+def test_an_older_kernel_lets_nobody_in_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Tpg(tmp_path / "tpgt_1", is_old_kernel=True).install(monkeypatch)
+    with pytest.raises(CommandError) as raised:
+        lio_acl.allow(str(old.folder), IQN, KNOWN)
+    assert raised.value.problems[0].code == "SAN-LIO-004"
+    assert not old.acl.exists()
+    assert old.attribute("attrib/authentication") == "0"
+
+
+def test_no_text_has_a_secret() -> None:
+    assert KNOWN.secret not in f"{KNOWN} {KNOWN!r} {[KNOWN]}"
