@@ -205,7 +205,7 @@ def test_a_node_without_the_secret_lets_the_host_in_by_no_means(
         scenario.portals([standby]),
         scenario.portals([node for node in NODES if node != standby]),
     )
-    bed.sh(standby, f"rm {_FILE}")
+    began = bed.sh(standby, f"date +%s; rm {_FILE}").stdout.strip()
     scenario.sanctl("node", "standby", standby, timeout_s=300)
     scenario.sanctl("node", "online", standby, timeout_s=300)
     wait_for(
@@ -223,7 +223,8 @@ def test_a_node_without_the_secret_lets_the_host_in_by_no_means(
         within_s=MONITOR_S,
     )
     log = bed.sh(
-        standby, f"journalctl -o cat SANCTL_DEVICE={NAME} SANCTL_ACTION=access-list"
+        standby,
+        f"journalctl -o cat --since @{began} SANCTL_DEVICE={NAME} SANCTL_ACTION=access-list",
     ).stdout
     print(log)
     # By the monitor that found it missing, maybe, and by the start: not with each monitor.
