@@ -50,7 +50,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.access import split_host
+from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.plan.device import discovery
 from sanctl.plan.failover.promotion import are_all_blank
@@ -70,6 +70,7 @@ def _device() -> Device:
     name = instance.partition(":")[0]
     if not name:
         raise ocf.MissingParameter("OCF_RESOURCE_INSTANCE")
+    hosts, unreadable_hosts = split_hosts(ocf.parameter("hosts", ""))
     return Device(
         name=name,
         uuid=ocf.parameter("uuid"),
@@ -81,7 +82,8 @@ def _device() -> Device:
         sync=ocf.parameter("sync", ""),
         verify=ocf.parameter("verify", ""),
         cache=ocf.parameter("cache", ""),
-        hosts=tuple(map(split_host, ocf.parameter("hosts", "").split())),
+        hosts=hosts,
+        unreadable_hosts=unreadable_hosts,
     )
 
 

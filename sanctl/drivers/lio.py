@@ -343,18 +343,34 @@ def _acls(name: str) -> list[str]:
 
 def set_initiators(
     name: str, wanted: Iterable[str], chap: Mapping[str, lio_acl.Chap] = NO_CHAP
-) -> None:
+) -> list[str]:
     """Make the access list exactly these initiators: first remove, then add.
 
-    A removed initiator's session ends at once. Those in `chap` have to authenticate.
+    A removed initiator's session ends at once. Those in `chap` have to authenticate. One of them
+    that the kernel refuses keeps out itself and nobody else.
+
+    Returns:
+        What the kernel refused, as text.
+
+    Raises:
+        CommandError: the kernel refused an initiator without CHAP.
+        OSError: the same.
     """
+    refused = []
     keep = set(wanted)
     for tpg in filter(has_lun, tpgs(find_targets(name))):
         for entry in configfs.folders(f"{tpg}/acls"):
             if entry not in keep:
                 lio_acl.remove(f"{tpg}/acls/{entry}")
         for initiator in sorted(keep):
-            lio_acl.allow(tpg, initiator, chap.get(initiator))
+            try:
+                lio_acl.allow(tpg, initiator, chap.get(initiator))
+            except (CommandError, OSError) as error:
+                if initiator not in chap:
+                    raise
+                refused.append(f"{initiator}: {error}")
+        lio_acl.let_others_in(tpg, chap)
+    return refused
 
 
 def remove_tpg(tpg: str) -> None:

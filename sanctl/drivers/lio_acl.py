@@ -10,12 +10,13 @@ ACL of a host with CHAP would let the host in unasked. For that moment the TPG's
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import NamedTuple
 
 from sanctl.drivers import configfs
 from sanctl.errors import CommandError, Problem
 from sanctl.model.access import access_word
-from sanctl.system.files import is_folder, read_text, read_text_or
+from sanctl.system.files import exists, is_folder, read_text, read_text_or
 
 _NONE = "NULL"  # The kernel's word for no name and no secret.
 
@@ -55,7 +56,7 @@ def has_credentials(acl: str, chap: Chap) -> bool:
     if not chap.secret:
         return True
     return {attribute: _name(f"{acl}/auth/{attribute}") for attribute in _values(chap)} == {
-        attribute: value.replace(_NONE, "") for attribute, value in _values(chap).items()
+        attribute: _named(value) for attribute, value in _values(chap).items()
     }
 
 
@@ -81,25 +82,50 @@ def allow(tpg: str, initiator: str, chap: Chap | None = None) -> None:
     configfs.link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
 
 
-def _require_chap(tpg: str, acl: str) -> None:
-    attribute = f"{acl}/attrib/authentication"
-    try:
-        if not is_folder(acl):
-            configfs.set_value(f"{tpg}/attrib/authentication", "1")
-            os.mkdir(acl)
-        configfs.set_value(attribute, "1")
-    except FileNotFoundError as error:
-        remove(acl)
-        raise CommandError(
-            Problem(
-                "SAN-LIO-004",
-                f"{acl}: this kernel cannot ask one initiator alone to authenticate",
-                "run Linux 5.19 or later on this node, or let the host in without CHAP",
-            )
-        ) from error
-    finally:
-        # Also what a killed process has left.
+def let_others_in(tpg: str, chap: Collection[str]) -> None:
+    """Have the TPG ask nobody whose own entry does not: a killed process may have left it asking.
+
+    Not while an entry that has to ask does not yet.
+    """
+    for initiator in chap:
+        acl = f"{tpg}/acls/{initiator}"
+        if is_folder(acl) and read_text_or(f"{acl}/attrib/authentication", "-1").strip() != "1":
+            return
+    if read_text_or(f"{tpg}/attrib/authentication", "0").strip() != "0":
         configfs.set_value(f"{tpg}/attrib/authentication", "0")
+
+
+def _require_chap(tpg: str, acl: str) -> None:
+    attribute, of_all = f"{acl}/attrib/authentication", f"{tpg}/attrib/authentication"
+    if is_folder(acl):
+        # A kernel that cannot refuses, and the host's sessions go on as they are.
+        if not exists(attribute):
+            raise _too_old(acl)
+        configfs.set_value(attribute, "1")
+        return
+    configfs.set_value(of_all, "1")
+    try:
+        os.mkdir(acl)
+        if not exists(attribute):
+            raise _too_old(acl)
+        configfs.set_value(attribute, "1")
+    except (CommandError, OSError):
+        # The TPG goes on to ask where the entry cannot be removed: it would ask nobody.
+        if is_folder(acl):
+            remove(acl)
+        configfs.set_value(of_all, "0")
+        raise
+    configfs.set_value(of_all, "0")
+
+
+def _too_old(acl: str) -> CommandError:
+    return CommandError(
+        Problem(
+            "SAN-LIO-004",
+            f"{acl}: this kernel cannot ask one initiator alone to authenticate",
+            "run Linux 5.19 or later on this node, or let the host in without CHAP",
+        )
+    )
 
 
 def _set_credentials(acl: str, chap: Chap) -> None:
@@ -108,7 +134,7 @@ def _set_credentials(acl: str, chap: Chap) -> None:
     # Readable by everyone else.
     os.chmod(f"{acl}/auth", 0o700)
     for attribute, value in _values(chap).items():
-        if _name(f"{acl}/auth/{attribute}") != value.replace(_NONE, ""):
+        if _name(f"{acl}/auth/{attribute}") != _named(value):
             _write_unnamed(f"{acl}/auth/{attribute}", value)
 
 
@@ -132,8 +158,11 @@ def _values(chap: Chap) -> dict[str, str]:
 
 
 def _name(path: str) -> str:
-    text = read_text(path).rstrip("\n")
-    return "" if text == _NONE else text
+    return _named(read_text(path).rstrip("\n"))
+
+
+def _named(value: str) -> str:
+    return "" if value == _NONE else value
 
 
 def remove(acl: str) -> None:

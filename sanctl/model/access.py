@@ -34,6 +34,17 @@ class HostAccess(NamedTuple):
         )
 
 
+def split_hosts(text: str) -> tuple[tuple[HostAccess, ...], tuple[str, ...]]:
+    """Return a device's hosts, and the names of those that cannot be read: they are not let in."""
+    hosts, unreadable = [], []
+    for word in text.split():
+        try:
+            hosts.append(split_host(word))
+        except ValueError:
+            unreadable.append(word.partition("=")[0])
+    return tuple(hosts), tuple(unreadable)
+
+
 def split_host(text: str) -> HostAccess:
     """Read a host such as `web1=iqn.a,iqn.b/chap=web1/mutual`.
 

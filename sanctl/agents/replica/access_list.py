@@ -7,8 +7,10 @@ here, or cannot be used, is not let in; the others are.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Collection
 
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
@@ -20,12 +22,14 @@ from sanctl.system.files import read_text
 FOLDER = "/etc/sanctl/hosts"
 # Of which hosts the secret cannot be used, and why: as last logged.
 _NOTE = "unusable-secrets"
+# Which entries the kernel refused, and why: as last logged.
+_REFUSED_NOTE = "refused-entries"
 
 
 def chap_logins(device: Device) -> dict[str, Chap]:
     """Return how initiators log in with CHAP, by IQN; the problems with secrets are logged once."""
     logins: dict[str, Chap] = {}
-    problems: list[str] = []
+    problems = [f"host {name}: not known to this release" for name in device.unreadable_hosts]
     for host in device.hosts:
         if host.chap_user:
             found = _login(host)
@@ -33,14 +37,14 @@ def chap_logins(device: Device) -> dict[str, Chap]:
                 problems.append(f"host {host.name}: {FOLDER}/{host.name}: {found}")
                 found = Chap(host.chap_user, is_mutual=host.is_mutual)
             logins |= dict.fromkeys(host.iqns, found)
-    if logins:
-        _log_once(device, problems)
+    if logins or problems:
+        _log_once(device, _NOTE, problems)
     return logins
 
 
 def hosts_without_secret(device: Device) -> tuple[str, ...]:
     """Return the hosts that are not let in here, as their secrets cannot be used."""
-    return tuple(
+    return device.unreadable_hosts + tuple(
         host.name for host in device.hosts if host.chap_user and isinstance(_login(host), str)
     )
 
@@ -61,11 +65,13 @@ def _login(host: HostAccess) -> Chap | str:
     return Chap(host.chap_user, secrets.secret, host.is_mutual, secrets.mutual)
 
 
-def _log_once(device: Device, problems: list[str]) -> None:
-    note = state_files.of_device(device.name, _NOTE)
+def _log_once(device: Device, note_name: str, problems: Collection[str]) -> None:
+    note = state_files.of_device(device.name, note_name)
     text = "\n".join(problems)
-    if note.read() == text:
-        return
+    # Without room for the note the problems are logged by each monitor; nothing depends on it.
+    with contextlib.suppress(OSError):
+        if note.read() == text:
+            return
     for problem in problems:
         journal.write(
             f"{device.name}: not let in here with CHAP: {problem} (SAN-HOST-011)",
@@ -73,14 +79,15 @@ def _log_once(device: Device, problems: list[str]) -> None:
             device=device.name,
             action="access-list",
         )
-    note.write(text)
+    with contextlib.suppress(OSError):
+        note.write(text)
 
 
 def update(device: Device) -> bool:
     """Bring the access list of a target that runs up to date; return whether anything changed.
 
     Raises:
-        CommandError: the kernel refused.
+        CommandError: the kernel refused an initiator without CHAP.
         OSError: the same.
     """
     logins = chap_logins(device)
@@ -88,6 +95,7 @@ def update(device: Device) -> bool:
     had_credentials = lio.has_credentials(device.name, logins)
     if before == device.access and had_credentials:
         return False
-    lio.set_initiators(device.name, device.all_initiators, logins)
+    refused = lio.set_initiators(device.name, device.all_initiators, logins)
+    _log_once(device, _REFUSED_NOTE, refused)
     # A host without a secret has stayed out, say.
-    return set(lio.access(device.name)) != before or not had_credentials
+    return set(lio.access(device.name)) != before or not (had_credentials or refused)

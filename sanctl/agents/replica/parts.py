@@ -54,6 +54,7 @@ class Device(NamedTuple):
         verify: the latest order to verify its replicas (sanctl/model/verify_result.py).
         cache: the cache policy, as the CIB holds it; empty: none.
         hosts: the hosts that may log in.
+        unreadable_hosts: names of hosts that are not let in, as this release cannot read how.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Device(NamedTuple):
     verify: str = ""
     cache: str = ""
     hosts: tuple[HostAccess, ...] = ()
+    unreadable_hosts: tuple[str, ...] = ()
 
     @property
     def all_initiators(self) -> tuple[str, ...]:

@@ -51,21 +51,28 @@ _MUTUAL_HELP = "The target authenticates to the host, too, by the same user name
     metavar="IQN",
     help="An initiator of the host; may be given several times.",
 )
-@click.option("--chap", metavar="USER", default="", help=_CHAP_HELP)
+@click.option("--chap", metavar="USER", help=_CHAP_HELP)
 @click.option("--mutual", is_flag=True, help=_MUTUAL_HELP)
 @output_option
-def create(name: str, iqns: tuple[str, ...], chap: str, mutual: bool, output: str) -> None:
+def create(name: str, iqns: tuple[str, ...], chap: str | None, mutual: bool, output: str) -> None:
     """Create host NAME, which may use no device yet."""
+    _refuse_empty(chap)
     made = Host(
         name=HostName.parse(name),
         iqns=tuple(sorted({Iqn.parse(iqn) for iqn in iqns})),
-        chap_user=chap,
+        chap_user=chap or "",
         is_mutual=mutual,
     )
     cluster, changed = _change(
         made.name, lambda seen: plan_host_creation(seen, made), f"host create {name}"
     )
     _finish_change(cluster, made.name, changed=changed, output=output)
+
+
+def _refuse_empty(chap: str | None) -> None:
+    """Refuse a user name that a script has left empty: it would be a host without CHAP."""
+    if chap == "":
+        raise click.UsageError("--chap needs a user name.")
 
 
 @host.command("list")
@@ -135,6 +142,9 @@ def set_host(
     """
     if chap is not None and no_chap:
         raise click.UsageError("Give either --chap or --no-chap.")
+    _refuse_empty(chap)
+    if {*more} & {*fewer}:
+        raise click.UsageError("Give an IQN either to --add-iqn or to --remove-iqn.")
     wanted = HostName.parse(name)
     added, removed = tuple(map(Iqn.parse, more)), tuple(map(Iqn.parse, fewer))
     user = "" if no_chap else chap

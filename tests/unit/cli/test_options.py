@@ -7,6 +7,7 @@ import math
 
 import click
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +72,24 @@ def test_twenty_devices_are_waited_for_longer_than_one() -> None:
     """In a laboratory of two cores the twentieth is served after more than three minutes."""
     assert creation_wait_s(1) == 180
     assert creation_wait_s(20) == 560
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "create web1 --iqn iqn.2026-11.net.example:a --chap",
+        "set web1 --chap",
+    ],
+)
+def test_an_empty_user_name_does_not_switch_chap_off(words: str) -> None:
+    done = CliRunner().invoke(cli, ["host", *words.split(), ""])
+    assert done.exit_code != 0
+    assert "needs a user name" in f"{done.output}{done.exception!r}"
+
+
+def test_an_iqn_is_not_added_and_removed_at_once() -> None:
+    iqn = "iqn.2026-11.net.example:a"
+    words = ["host", "set", "web1", "--add-iqn", iqn, "--remove-iqn", iqn]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code != 0
+    assert "either to --add-iqn" in f"{done.output}{done.exception!r}"

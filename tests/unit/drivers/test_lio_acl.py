@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from sanctl.drivers import configfs, lio_acl
 from sanctl.drivers.lio_acl import Chap
-from sanctl.errors import CommandError
+from sanctl.errors import CommandError, Problem
 
 IQN = "iqn.2026-11.net.example:a"
 KNOWN = Chap("user", "abcdefghijkl")
@@ -98,6 +99,52 @@ def test_an_older_kernel_lets_nobody_in_unasked(
     assert raised.value.problems[0].code == "SAN-LIO-004"
     assert not old.acl.exists()
     assert old.attribute("attrib/authentication") == "0"
+
+
+def test_sessions_from_before_go_on_where_the_kernel_is_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Tpg(tmp_path / "tpgt_1", is_old_kernel=True).install(monkeypatch)
+    lio_acl.allow(str(old.folder), IQN)
+    with pytest.raises(CommandError):
+        lio_acl.allow(str(old.folder), IQN, KNOWN)
+    assert (old.acl / "lun_0/lun_0").is_symlink()
+
+
+def test_an_entry_that_cannot_ask_is_taken_away_before_others_are_let_in(
+    tpg: Tpg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the host would be in unasked, and given the LUN by the next monitor."""
+
+    def write(path: str, text: str) -> None:
+        if path.startswith(str(tpg.acl)):
+            raise CommandError(Problem("SAN-LIO-001", "no memory"))
+        if path == f"{tpg.folder}/attrib/authentication" and text == "0":
+            assert not tpg.acl.exists()
+        Path(path).write_text(text)
+
+    monkeypatch.setattr(configfs, "write", write)
+    monkeypatch.setattr(lio_acl, "remove", shutil.rmtree)
+    with pytest.raises(CommandError):
+        lio_acl.allow(str(tpg.folder), IQN, KNOWN)
+    assert not tpg.acl.exists()
+    assert tpg.attribute("attrib/authentication") == "0"
+
+
+def test_a_target_that_a_killed_process_left_asking_lets_others_in_again(tpg: Tpg) -> None:
+    (tpg.folder / "attrib/authentication").write_text("1\n")
+    os.mkdir(str(tpg.acl))
+    lio_acl.let_others_in(str(tpg.folder), {IQN})
+    assert tpg.attribute("attrib/authentication") == "1"  # The entry asks for nothing yet.
+    lio_acl.allow(str(tpg.folder), IQN, KNOWN)
+    lio_acl.let_others_in(str(tpg.folder), {IQN})
+    assert tpg.attribute("attrib/authentication") == "0"
+
+
+def test_null_within_a_name_is_part_of_it(tpg: Tpg) -> None:
+    odd = Chap("aNULLb", "abcNULLdefghij")
+    lio_acl.allow(str(tpg.folder), IQN, odd)
+    assert lio_acl.has_credentials(str(tpg.acl), odd)
 
 
 def test_no_text_has_a_secret() -> None:

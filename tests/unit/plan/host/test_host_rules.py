@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.errors import SanctlError
-from sanctl.model.access import split_host
+from sanctl.model.access import HostAccess, split_host, split_hosts
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName, parse_hosts
@@ -208,3 +208,10 @@ def test_secrets(text: str, mutual: bool, found: HostSecrets | str) -> None:
         assert read == found and GOOD not in repr(read)
     else:
         assert isinstance(read, str) and found in read and GOOD not in read
+
+
+def test_a_host_that_cannot_be_read_keeps_out_itself_alone() -> None:
+    """An option of a later release, or a typing error: the others, and each action, go on."""
+    hosts, unreadable = split_hosts("web1=iqn.a db=iqn.b/chap=db/lock lone x=")
+    assert hosts == (HostAccess("web1", ("iqn.a",)),)
+    assert unreadable == ("db", "lone", "x")
