@@ -16,6 +16,7 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.measure import kernel_audit
+from sanctl.model.outdated_mark import PREFIX
 
 NAME = "amid"
 FOLDER = "/run/sanctl/drbd.d"
@@ -60,10 +61,16 @@ def test_a_life_beside_a_file_that_cannot_be_read(
     def has_told() -> bool:
         return bool(bed.sh(first, reported).stdout.strip())
 
+    def is_unmarked() -> bool:
+        constraints = bed.sh(first, "cibadmin --query --scope constraints").stdout
+        return f'<rsc_location id="{PREFIX}{NAME}.{second}.' not in constraints
+
     wait_for("the handler's journal line", has_told, within_s=30)
     # As the agents do it, with the one file.
     bed.sh(second, f"drbdadm {CONFIGURATION} adjust {NAME}")
     wait_for("the replicas", lambda: collect.is_in_sync(bed, first, NAME), within_s=60)
+    # The mark from before the resync goes a moment after it; until then a move is refused.
+    wait_for("the end of the mark", is_unmarked, within_s=60)
     scenario.sanctl("device", "move", NAME, "--to", second, timeout_s=90)
     assert collect.active_node(bed, NAME) == second
     assert kernel_audit.violations(collect.kernel_views(bed)) == []
