@@ -292,6 +292,7 @@ _CODES = {
     "may hold data of the pool.",
     "SAN-HLT-094": "A host logs in with CHAP, and its secret is missing on a node, or cannot be "
     "used there: the host has no path over that node. Without the secret it is not let in.",
+    "SAN-HLT-095": "The entry of a host in the CIB cannot be read by this release, or by none.",
     "SAN-HOST-001": "There is no host of that name; 'sanctl host list' shows those there are. A "
     "device may also let an initiator in by its IQN alone: such a host has no name.",
     "SAN-HOST-002": "A host of that name exists already.",
@@ -313,6 +314,9 @@ _CODES = {
     "SAN-HOST-011": "The secret of a host with CHAP is missing on this node, others than root can "
     "read it, or hosts could not use it. The host does not get in on this node until the playbook "
     "has put it there (sanctl_host_secrets); sessions that it has go on.",
+    "SAN-HOST-012": "An entry of the CIB that is a host, or a device, cannot be read by this "
+    "release. Until it can, no IQN is given to a host or a device, and no host is changed: the IQN "
+    "could be one that logs in as another host, with CHAP. What is served goes on.",
     "SAN-LIO-001": "The kernel's iSCSI target refused a setting; the message says which and why.",
     "SAN-LIO-002": "A target has no ALUA group of this node: sanctl did not set it up, or only in "
     "part.",

@@ -131,6 +131,8 @@ class Cib:
     """By id: the timeouts of devices' operations, as they are written."""
     hosts: tuple[Host, ...] = ()
     """The hosts that have been created, by name; those who use a device by IQN alone are none."""
+    unreadable_hosts: tuple[str, ...] = ()
+    """Names of entries that should be hosts and cannot be read: each may have any IQN."""
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if there is one."""

@@ -9,6 +9,7 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import access_digest
 from sanctl.model.host import HostName
+from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.host.definition import devices_of
@@ -19,6 +20,7 @@ def change_host(
     name: HostName,
     plan: Callable[[Cluster], tuple[Change, ...]],
     *,
+    ipc_buffer_bytes: int,
     timeout_s: float = 0.0,
 ) -> tuple[Cluster, bool]:
     """Make the planned change of a host and wait until its devices' access lists are in force.
@@ -27,6 +29,7 @@ def change_host(
         session: the cluster.
         name: the host's name after the change.
         plan: the changes that a state of the cluster calls for; empty: nothing to do.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
         timeout_s: seconds until the wait is given up; the change stays.
 
     Returns:
@@ -34,9 +37,10 @@ def change_host(
 
     Raises:
         SanctlError: what `plan` raises.
+        Refused: the CIB would be too large for Pacemaker's messages.
         NotConverged: the change is stored, and not in force on every node yet.
     """
-    changes = session.change(plan)
+    changes = session.change(within_room(session, plan, ipc_buffer_bytes))
 
     def progress(cluster: Cluster) -> Progress:
         for device in devices_of(cluster, name):

@@ -54,11 +54,14 @@ class Session:
         root = parse_document(self._cib_text)
         return Cluster.seen(parse_cib(root), parse_crm_mon(self._pacemaker.monitor()))
 
-    def compressed_cib_bytes(self) -> int:
-        """Return the size of the CIB that was read last, compressed as Pacemaker compresses it."""
+    def compressed_cib_bytes(self, added: str = "") -> int:
+        """Return the size of the CIB that was read last, compressed as Pacemaker compresses it.
+
+        `added` is text that is to come into it.
+        """
         import bz2  # noqa: PLC0415 - few commands ask
 
-        return len(bz2.compress(self._cib_text.encode()))
+        return len(bz2.compress((self._cib_text + added).encode()))
 
     def clean_up_failures(self, name: DeviceName) -> None:
         """Make Pacemaker forget a device's failures.

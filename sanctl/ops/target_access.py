@@ -10,6 +10,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import access_digest
 from sanctl.model.host import HostName
 from sanctl.model.names import DeviceName, Iqn
+from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import DeviceOutcome, change_device
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress, access_progress
@@ -18,37 +19,46 @@ from sanctl.plan.host.access import plan_allow, plan_allow_host, plan_deny, plan
 
 
 def allow_initiator(
-    session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float
+    session: Session, name: DeviceName, iqn: Iqn, *, ipc_buffer_bytes: int, timeout_s: float
 ) -> DeviceOutcome:
     """Let an initiator use a device."""
-    return _change_access(session, name, lambda seen: plan_allow(seen, name, iqn), timeout_s)
+    return _change_access(
+        session, name, lambda seen: plan_allow(seen, name, iqn), ipc_buffer_bytes, timeout_s
+    )
 
 
 def deny_initiator(
-    session: Session, name: DeviceName, iqn: Iqn, *, timeout_s: float
+    session: Session, name: DeviceName, iqn: Iqn, *, ipc_buffer_bytes: int, timeout_s: float
 ) -> DeviceOutcome:
     """Keep an initiator from a device; its sessions end."""
-    return _change_access(session, name, lambda seen: plan_deny(seen, name, iqn), timeout_s)
+    return _change_access(
+        session, name, lambda seen: plan_deny(seen, name, iqn), ipc_buffer_bytes, timeout_s
+    )
 
 
 def allow_host(
-    session: Session, name: DeviceName, host: HostName, *, timeout_s: float
+    session: Session, name: DeviceName, host: HostName, *, ipc_buffer_bytes: int, timeout_s: float
 ) -> DeviceOutcome:
     """Let a host use a device by all its IQNs."""
-    return _change_access(session, name, lambda seen: plan_allow_host(seen, name, host), timeout_s)
+    return _change_access(
+        session, name, lambda seen: plan_allow_host(seen, name, host), ipc_buffer_bytes, timeout_s
+    )
 
 
 def deny_host(
-    session: Session, name: DeviceName, host: HostName, *, timeout_s: float
+    session: Session, name: DeviceName, host: HostName, *, ipc_buffer_bytes: int, timeout_s: float
 ) -> DeviceOutcome:
     """Keep a host from a device; its sessions end."""
-    return _change_access(session, name, lambda seen: plan_deny_host(seen, name, host), timeout_s)
+    return _change_access(
+        session, name, lambda seen: plan_deny_host(seen, name, host), ipc_buffer_bytes, timeout_s
+    )
 
 
 def _change_access(
     session: Session,
     name: DeviceName,
     plan: Callable[[Cluster], tuple[Change, ...]],
+    ipc_buffer_bytes: int,
     timeout_s: float,
 ) -> DeviceOutcome:
     def progress(cluster: Cluster) -> Progress:
@@ -58,7 +68,7 @@ def _change_access(
     return change_device(
         session,
         name,
-        plan,
+        within_room(session, plan, ipc_buffer_bytes),
         progress,
         waiting_for=f"the access list of device {name} to be in force on its nodes",
         timeout_s=timeout_s,

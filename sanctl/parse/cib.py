@@ -7,7 +7,6 @@ own resources: a resource that cannot be read as a device is reported by id, nev
 
 from __future__ import annotations
 
-import contextlib
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -88,6 +87,7 @@ def parse_cib(root: ET.Element) -> Cib:
             devices.append(_device(clone, primitive, preferred.get(clone.get("id", ""))))
         except (SanctlError, ValueError) as error:
             unreadable.append((primitive.get("id", "?"), str(error)))
+    hosts, unreadable_hosts = _hosts(_properties(configuration))
     replicas: dict[tuple[str, str], ReplicaState] = {}
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
@@ -128,7 +128,8 @@ def parse_cib(root: ET.Element) -> Cib:
             for element in configuration.iter()
             if (identifier := element.get("id")) is not None
         ),
-        hosts=tuple(sorted(_hosts(_properties(configuration)))),
+        hosts=hosts,
+        unreadable_hosts=unreadable_hosts,
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -251,12 +252,17 @@ def _properties(configuration: ET.Element) -> dict[str, str]:
     return {} if crm_config is None else _pairs_of(crm_config, "cluster_property_set")
 
 
-def _hosts(properties: dict[str, str]) -> Iterator[Host]:
-    for name, value in properties.items():
-        if name.startswith(HOST_PREFIX):
-            # A malformed one is none: its name stays taken, as its id is.
-            with contextlib.suppress(SanctlError):
-                yield Host.parse(f"{name.removeprefix(HOST_PREFIX)}={value}")
+def _hosts(properties: dict[str, str]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
+    """Return the hosts, and the names of those that cannot be read."""
+    hosts, unreadable = [], []
+    for key, value in properties.items():
+        if key.startswith(HOST_PREFIX):
+            name = key.removeprefix(HOST_PREFIX)
+            try:
+                hosts.append(Host.parse(f"{name}={value}"))
+            except SanctlError:
+                unreadable.append(name)
+    return tuple(sorted(hosts)), tuple(sorted(unreadable))
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

@@ -199,7 +199,13 @@ def _change(
     env = environment()
     action = command_line.split()[1]
     with env.session() as session, env.logged(action, command_line=command_line):
-        return change_host(session, name, plan, timeout_s=timeout_s)
+        return change_host(
+            session,
+            name,
+            plan,
+            ipc_buffer_bytes=env.ipc_buffer_bytes(),
+            timeout_s=timeout_s,
+        )
 
 
 def _finish_change(cluster: Cluster, name: HostName, *, changed: bool, output: str) -> None:

@@ -156,7 +156,9 @@ def _change(
     operation = by_iqn if iqn is not None else by_host
     session: Session
     with env.session() as session, env.logged(action, device=name, command_line=command_line):
-        outcome = operation(session, wanted, who, timeout_s=timeout_s)
+        outcome = operation(
+            session, wanted, who, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
+        )
     finish(
         output,
         data={

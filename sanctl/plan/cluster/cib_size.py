@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether the CIB, with devices that are to be created, still fits Pacemaker's messages.
+"""Rules: whether the CIB, with devices or hosts that are added, still fits Pacemaker's messages.
 
 Pacemaker hands the CIB as one message to each command, agent and daemon that asks for it. A message
 that exceeds the IPC buffer (`PCMK_ipc_buffer`, 128 KiB) is compressed by bzip2 each time, and one
@@ -9,7 +9,11 @@ that exceeds it compressed is not sent at all (lib/common/ipc_server.c, pcmk__ip
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sanctl.errors import Problem
+from sanctl.model.cib_change import Change, SetHost, SetParameter
+from sanctl.model.cluster import Cluster
 
 #: PCMK_ipc_buffer where it is not set.
 DEFAULT_IPC_BUFFER_BYTES = 128 << 10
@@ -40,7 +44,7 @@ def usable_bytes(ipc_buffer_bytes: int) -> int:
 def cib_size_problem(
     *, compressed_bytes: int, new_devices: int, nodes: int, ipc_buffer_bytes: int
 ) -> Problem | None:
-    """Return why devices cannot be created for the CIB's size; None if they can.
+    """Return why the CIB would be too large, with devices that are to be created; None if not.
 
     `compressed_bytes` is the CIB's size by bzip2 before the change; the IPC buffer is that of the
     Pacemaker that runs.
@@ -57,3 +61,30 @@ def cib_size_problem(
         "node by node: 'sanctl node standby NODE', 'systemctl restart pacemaker' there, "
         "'sanctl node online NODE'",
     )
+
+
+def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
+    """Return what a change of hosts and access lists adds to the CIB; empty: nothing grows.
+
+    Values that grow are returned whole, as if the old ones stayed: an upper bound.
+    """
+    values = []
+    for change in changes:
+        if isinstance(change, SetHost):
+            found = cluster.cib.host(change.host.name)
+            old, new = "" if found is None else str(found), str(change.host)
+        elif isinstance(change, SetParameter):
+            device = cluster.cib.device(change.name)
+            new = change.value
+            old = (
+                ""
+                if device is None
+                else " ".join(map(str, device.hosts))
+                if change.parameter == "hosts"
+                else " ".join(iqn.value for iqn in device.initiators)
+            )
+        else:
+            continue
+        if len(new) > len(old):
+            values.append(new)
+    return "\n".join(values)

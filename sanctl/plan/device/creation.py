@@ -34,7 +34,7 @@ from sanctl.plan.device.placement import (
 from sanctl.plan.device.reserved_names import reserved_name_problem
 from sanctl.plan.drbd.version_limits import drbd_version_problem, full_resync_problem
 from sanctl.plan.host.access import host_iqn_problems
-from sanctl.plan.host.definition import no_host_problem
+from sanctl.plan.host.definition import no_host_problem, unreadable_host_problems
 from sanctl.render.device_elements import constraint_elements, device_element
 
 _Parsed = TypeVar("_Parsed")
@@ -182,6 +182,7 @@ def creation_problems(
     unable = full_resync_problem(request.sync.full_above_percent, drbd_version)
     problems += [unable] if unable is not None else []
     problems.extend(host_iqn_problems(cluster, request.initiators))
+    problems.extend(unreadable_host_problems(cluster) if request.initiators else ())
     problems.extend(
         no_host_problem(cluster, host) for host in request.hosts if cluster.cib.host(host) is None
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
+from sanctl.model.cluster import HOST_PREFIX, MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology
@@ -81,6 +81,17 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             what=f"its entry in the CIB cannot be read: {reason}",
             why="sanctl cannot check a device whose entry it cannot read",
             do=f"cibadmin --query --xpath \"//primitive[@id='{identifier}']\"",
+        )
+    for name in cluster.cib.unreadable_hosts:
+        yield Finding(
+            code="SAN-HLT-095",
+            severity=WARNING,
+            subject=f"host {name}",
+            what="its entry in the CIB cannot be read",
+            why="its IQNs are not known: until they are no host can be changed, and no IQN given "
+            "to a device (SAN-HOST-012)",
+            do="upgrade sanctl on this node if a later release made it; else correct it: "
+            f"cibadmin --query --xpath \"//nvpair[@name='{HOST_PREFIX}{name}']\"",
         )
 
 

@@ -12,20 +12,21 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.host import HostName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
-from sanctl.plan.host.definition import existing_host, hosts_parameter
+from sanctl.plan.host.definition import existing_host, hosts_parameter, unreadable_host_problems
 
 
 def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
     """Return the change that allows an initiator; nothing when it is on the list already.
 
     Raises:
-        Refused: the IQN is a host's, which is allowed as a whole.
+        Refused: the IQN is a host's, which is allowed as a whole, or may be that of a host whose
+            entry cannot be read.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     if iqn in device.initiators:
         return ()
-    problems = host_iqn_problems(cluster, (iqn,))
+    problems = (*host_iqn_problems(cluster, (iqn,)), *unreadable_host_problems(cluster))
     if problems:
         raise Refused(*problems)
     return (_set_initiators(device, {*device.initiators, iqn}),)

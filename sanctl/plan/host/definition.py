@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, ClearParameter, RemoveHost, SetHost, SetParameter
-from sanctl.model.cluster import Cluster, host_id
+from sanctl.model.cluster import HOST_PREFIX, Cluster, host_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import Iqn
@@ -42,6 +42,41 @@ def no_host_problem(cluster: Cluster, name: HostName) -> Problem:
     )
 
 
+def unreadable_host_problems(cluster: Cluster) -> list[Problem]:
+    """Return which hosts cannot be read: an IQN of theirs would look free.
+
+    Given away, it would log in as another host, or without CHAP.
+    """
+    return [
+        Problem(
+            "SAN-HOST-012",
+            f"the CIB's entry of host {name} cannot be read: it may have any IQN",
+            "upgrade sanctl on this node if a later release made it; else correct it: "
+            f"cibadmin --query --xpath \"//nvpair[@name='{HOST_PREFIX}{name}']\"",
+        )
+        for name in cluster.cib.unreadable_hosts
+    ]
+
+
+def _unreadable_problems(cluster: Cluster) -> list[Problem]:
+    """Return which hosts and devices cannot be read.
+
+    Such a device may let any IQN in by itself, and its hosts would not change with the others.
+    """
+    return [
+        *unreadable_host_problems(cluster),
+        *(
+            Problem(
+                "SAN-HOST-012",
+                f"the CIB's entry of device {name} cannot be read: it may have any host or IQN",
+                f"upgrade sanctl on this node if a later release made it; else correct it: "
+                f"cibadmin --query --xpath \"//clone[@id='sanctl-{name}']\"",
+            )
+            for name, _ in cluster.cib.unreadable
+        ),
+    ]
+
+
 def devices_of(cluster: Cluster, name: HostName) -> tuple[DeviceSpec, ...]:
     """Return the devices that a host may use."""
     return tuple(device for device in cluster.cib.devices if device.host(name) is not None)
@@ -51,7 +86,7 @@ def plan_host_creation(cluster: Cluster, host: Host) -> tuple[Change, ...]:
     """Return the change that creates a host; nothing where it is there just so.
 
     Raises:
-        Refused: the name or an IQN is another host's, or there is no quorum.
+        Refused: the name or an IQN is another host's or may be, or there is no quorum.
     """
     refuse_without_quorum(cluster)
     found = cluster.cib.host(host.name)
@@ -66,7 +101,14 @@ def plan_host_creation(cluster: Cluster, host: Host) -> tuple[Change, ...]:
                 f"see: cibadmin --query --xpath \"//*[@id='{host_id(host.name)}']\"",
             )
         )
-    _refuse([*problems, *_iqn_problems(cluster, host), *_bypass_problems(cluster, host)])
+    _refuse(
+        [
+            *problems,
+            *_unreadable_problems(cluster),
+            *_iqn_problems(cluster, host),
+            *_bypass_problems(cluster, host),
+        ]
+    )
     return (SetHost(host=host),)
 
 
@@ -74,10 +116,11 @@ def plan_host_deletion(cluster: Cluster, name: HostName) -> tuple[Change, ...]:
     """Return the change that deletes a host.
 
     Raises:
-        Refused: there is none, or it may still use a device.
+        Refused: there is none, or it may still use a device, as far as can be read.
     """
     refuse_without_quorum(cluster)
     existing_host(cluster, name)
+    _refuse(_unreadable_problems(cluster))
     devices = devices_of(cluster, name)
     if devices:
         first = devices[0].name
@@ -95,7 +138,7 @@ def plan_host_rename(cluster: Cluster, name: HostName, new: HostName) -> tuple[C
     """Return the changes that give a host another name; its sessions stay.
 
     Raises:
-        Refused: there is no such host, or one with the new name.
+        Refused: there is no such host, or one with the new name, or an entry cannot be read.
     """
     refuse_without_quorum(cluster)
     if name == new:
@@ -104,6 +147,7 @@ def plan_host_rename(cluster: Cluster, name: HostName, new: HostName) -> tuple[C
     host = existing_host(cluster, name)
     if cluster.cib.host(new) is not None or host_id(new) in cluster.cib.ids:
         raise Refused(_taken_problem(new))
+    _refuse(_unreadable_problems(cluster))
     return (
         RemoveHost(name=name),
         SetHost(host=replace(host, name=new)),
@@ -132,7 +176,7 @@ def plan_host_change(
 
     Raises:
         UsageError: what is left is no host: it has no IQN, or mutual CHAP without CHAP.
-        Refused: there is no such host, or an IQN is another host's.
+        Refused: there is no such host, or an IQN is another host's or may be.
     """
     refuse_without_quorum(cluster)
     found = existing_host(cluster, name)
@@ -146,7 +190,13 @@ def plan_host_change(
     )
     if host == found:
         return ()
-    _refuse([*_iqn_problems(cluster, host), *_bypass_problems(cluster, host)])
+    _refuse(
+        [
+            *_unreadable_problems(cluster),
+            *_iqn_problems(cluster, host),
+            *_bypass_problems(cluster, host),
+        ]
+    )
     return (SetHost(host=host), *_in_devices(cluster, name, host))
 
 

@@ -33,6 +33,7 @@ from tests.fakes.topology import topology
 
 VM1 = DeviceName.parse("vm1")
 I1 = "iqn.2026-11.net.example:i1"
+ROOM = {"ipc_buffer_bytes": 128 << 10}
 _SERIAL = count(1)
 
 
@@ -365,11 +366,11 @@ def test_allow_and_deny_are_idempotent() -> None:
     bench = Bench()
     bench.create()
     iqn = Iqn.parse(I1)
-    assert allow_initiator(bench.session, VM1, iqn, timeout_s=30).changed
-    assert not allow_initiator(bench.session, VM1, iqn, timeout_s=30).changed
+    assert allow_initiator(bench.session, VM1, iqn, **ROOM, timeout_s=30).changed
+    assert not allow_initiator(bench.session, VM1, iqn, **ROOM, timeout_s=30).changed
     assert bench.cluster.devices()["vm1"]["initiators"] == I1
-    assert deny_initiator(bench.session, VM1, iqn, timeout_s=30).changed
-    assert not deny_initiator(bench.session, VM1, iqn, timeout_s=30).changed
+    assert deny_initiator(bench.session, VM1, iqn, **ROOM, timeout_s=30).changed
+    assert not deny_initiator(bench.session, VM1, iqn, **ROOM, timeout_s=30).changed
     assert bench.cluster.devices()["vm1"]["initiators"] == ""
 
 
@@ -378,8 +379,8 @@ def test_access_that_is_not_in_force_is_not_reported_as_done() -> None:
     bench.create()
     bench.cluster.is_frozen = True
     with pytest.raises(NotConverged) as caught:
-        deny_initiator(bench.session, VM1, Iqn.parse(I1), timeout_s=5) and allow_initiator(
-            bench.session, VM1, Iqn.parse(I1), timeout_s=5
+        deny_initiator(bench.session, VM1, Iqn.parse(I1), **ROOM, timeout_s=5) and allow_initiator(
+            bench.session, VM1, Iqn.parse(I1), **ROOM, timeout_s=5
         )
     assert "not yet applied on n1, n2" in caught.value.problems[0].text
 

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from sanctl.errors import SanctlError
+from sanctl.errors import Refused, SanctlError
 from sanctl.model.access import HostAccess, split_host, split_hosts
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName, parse_hosts
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.ops.host import change_host
+from sanctl.ops.target_access import allow_host, deny_host
+from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.host.access import plan_allow, plan_allow_host, plan_deny, plan_deny_host
 from sanctl.plan.host.definition import (
     plan_host_change,
@@ -20,9 +25,11 @@ from sanctl.plan.host.definition import (
     plan_host_rename,
 )
 from sanctl.plan.host.secret import HostSecrets, read_host_secrets
-from tests.unit.ops.test_device import VM1, Bench
+from tests.fakes.topology import topology
+from tests.unit.ops.test_device import ROOM, VM1, Bench
 
 A, B, C = (Iqn(value=f"iqn.2026-11.net.example:{each}") for each in "abc")
+Plan = Callable[[Cluster], tuple[Change, ...]]
 WEB, DB = HostName(value="web1"), HostName(value="db1.example")
 
 
@@ -146,7 +153,9 @@ def test_devices_follow_their_hosts(bench: Bench) -> None:
     assert vm1(bench).access == {f"{B}+chap=web+mutual", f"{C}+chap=db"}
     new = HostName(value="web2")
     before = vm1(bench).access
-    change_host(bench.session, new, lambda seen: plan_host_rename(seen, WEB, new), timeout_s=20)
+    change_host(
+        bench.session, new, lambda seen: plan_host_rename(seen, WEB, new), **ROOM, timeout_s=20
+    )
     assert vm1(bench).access == before
     assert vm1(bench).hosts == cib(bench).cib.hosts
     bench.session.change(lambda seen: plan_host_change(seen, new, chap_user=""))
@@ -215,3 +224,67 @@ def test_a_host_that_cannot_be_read_keeps_out_itself_alone() -> None:
     hosts, unreadable = split_hosts("web1=iqn.a db=iqn.b/chap=db/lock lone x=")
     assert hosts == (HostAccess("web1", ("iqn.a",)),)
     assert unreadable == ("db", "lone", "x")
+
+
+def spoil(bench: Bench, path: str, value: str) -> None:
+    """Write what this release cannot read into the CIB."""
+    element = bench.cluster.root.find(path)
+    assert element is not None
+    element.set("value", value)
+
+
+def test_no_iqn_is_given_away_while_a_host_cannot_be_read(bench: Bench) -> None:
+    """The IQN c of db1.example looks free then, and would log in without CHAP."""
+    bench.session.change(lambda seen: plan_allow_host(seen, VM1, WEB))
+    spoil(bench, f".//nvpair[@name='sanctl-host.{DB}']", f"{C}/chap=db/kerberos")
+    assert cib(bench).cib.unreadable_hosts == (DB.value,)
+    other = HostName(value="db2")
+    for plan in (
+        lambda s: plan_host_creation(s, host(other, C)),
+        lambda s: plan_host_change(s, WEB, more=(C,)),
+        lambda s: plan_host_change(s, WEB, chap_user="web"),
+        lambda s: plan_host_rename(s, WEB, other),
+        lambda s: plan_allow(s, VM1, C),
+    ):
+        assert refused(bench, plan) == ["SAN-HOST-012"]
+    with pytest.raises(SanctlError) as raised:
+        bench.create("vm2", initiators=(C.value,))
+    assert [p.code for p in raised.value.problems] == ["SAN-HOST-012"]
+    # What takes an IQN away, or gives none, goes on.
+    bench.create("vm2", hosts=("web1",))
+    bench.session.change(lambda seen: plan_deny_host(seen, VM1, WEB))
+    assert vm1(bench).access == set()
+    assert "SAN-HLT-095" in {each.code for each in all_findings(cib(bench), topology(), now_s=0.0)}
+
+
+def test_no_host_is_changed_while_a_device_cannot_be_read(bench: Bench) -> None:
+    """The device would keep what the host was, or lets an IQN in that is to have CHAP."""
+    bench.session.change(lambda seen: plan_allow_host(seen, VM1, WEB))
+    spoil(bench, ".//primitive[@id='vm1']//nvpair[@name='hosts']", f"{WEB}={A}/kerberos")
+    for plan in (
+        lambda s: plan_host_deletion(s, WEB),
+        lambda s: plan_host_change(s, WEB, fewer=(A,)),
+        lambda s: plan_host_rename(s, WEB, HostName(value="db2")),
+        lambda s: plan_host_creation(s, host(HostName(value="db2"), Iqn(value=f"{A}2"))),
+    ):
+        assert refused(bench, plan) == ["SAN-HOST-012"]
+
+
+def test_hosts_that_pacemakers_messages_cannot_hold_are_refused(bench: Bench) -> None:
+    few = bench.session.compressed_cib_bytes() * 5 // 4 + 40
+
+    def change(plan: Plan) -> None:
+        change_host(bench.session, WEB, plan, ipc_buffer_bytes=few, timeout_s=20)
+
+    many = [Iqn(value=f"iqn.2026-11.net.example:{number * 7919:x}") for number in range(99)]
+    before = bench.cluster.query()
+    with pytest.raises(Refused) as raised:
+        change(lambda seen: plan_host_change(seen, WEB, more=many))
+    assert [p.code for p in raised.value.problems] == ["SAN-CLU-006"]
+    with pytest.raises(Refused) as raised:
+        allow_host(bench.session, VM1, WEB, ipc_buffer_bytes=64, timeout_s=20)
+    assert [p.code for p in raised.value.problems] == ["SAN-CLU-006"]
+    assert bench.cluster.query() == before
+    # What takes away is not refused, however large the CIB is.
+    change(lambda seen: plan_host_change(seen, WEB, fewer=(A,)))
+    assert deny_host(bench.session, VM1, WEB, ipc_buffer_bytes=64, timeout_s=20).changed is False
