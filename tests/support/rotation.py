@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The pytest plugin behind `--slice`: adds a slice of the long laboratory tests, at the end.
 
-What is chosen is marked `slice`, for `-m`.
+What may run is marked `slice`, for `-m`; how much of it does is seen while the run goes on, by the
+time that is left and by how fast this machine is.
+
+A long test that has never run green says nothing of the change at hand when it fails: the run
+reports it, and does not fail. Once it has been green it counts, for good.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,10 +21,68 @@ from tests.support import run_recorder, slices
 from tests.support.slices import LabTest, Slice
 from tests.support.test_families import module_of
 
-_BEGAN_S = pytest.StashKey[float]()
-_SLICE = pytest.StashKey[Slice]()
-_SECONDS = pytest.StashKey[int]()
 _FOLDERS = ("tests/lab/", "tests/chaos/")
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What a run has, what of it has begun, and what it has no time for."""
+
+    began_s: float
+    tests: dict[str, LabTest] = field(default_factory=dict)
+    """The laboratory tests that this run may have."""
+    expected_s: dict[str, int] = field(default_factory=dict)
+    """The seconds of each, by the record."""
+    slice: Slice | None = None
+    begun: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
+    never_green: set[str] = field(default_factory=set)
+    """The long tests of which no green run is recorded."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Those of them that failed, and how."""
+    spoilt: set[str] = field(default_factory=set)
+    """The shapes of the laboratories in which they did: a later test would meet what they left."""
+
+    @property
+    def taken_s(self) -> float:
+        """The seconds that the run has taken."""
+        return time.monotonic() - self.began_s
+
+    def has_time_for(self, name: str, pace: float) -> bool:
+        """Return whether a test is run, and note it: units of a slice whole or not at all."""
+        test = self.tests[name]
+        module = [each for each in self.tests.values() if each.module == test.module]
+        if test.shape in self.spoilt:
+            is_run = False
+        elif test.concludes:
+            is_run = any(each.name in self.begun for each in module)
+        elif not test.is_long:
+            is_run = not test.is_quick or self._has_time({name}, module, pace, slices.LATE_S)
+        elif test.needs_order and any(each.name in self.left_out for each in module):
+            is_run = False
+        else:
+            is_run = self._has_time(self._unit_of(name), module, pace, slices.LIMIT_S)
+        (self.begun if is_run else self.left_out).add(name)
+        return is_run
+
+    def _has_time(self, names: set[str], module: list[LabTest], pace: float, until_s: int) -> bool:
+        # Besides those that no run is without; and a slice leaves time for the quick cases.
+        names |= {
+            each.name
+            for each in self.tests.values()
+            if not each.is_long and (not each.is_quick or until_s == slices.LIMIT_S)
+        }
+        seconds = sum(self.expected_s[name] for name in names if name not in self.begun)
+        if module[0].shape and not any(each.name in self.begun for each in module):
+            seconds += slices.BOOT_S
+        return slices.has_time(seconds, taken_s=self.taken_s, pace=pace, until_s=until_s)
+
+    def _unit_of(self, name: str) -> set[str]:
+        units = self.slice.units if self.slice else ()
+        return {each for unit in units if name in unit.tests for each in unit.tests}
+
+
+_PROGRESS = pytest.StashKey[Progress]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,43 +90,62 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slice",
         action="store_true",
-        help="mark as `slice` the long laboratory tests that have not run green for longest, as "
-        "far as the time goes, and run them last",
+        help="mark as `slice` the long laboratory tests that have not run green for longest, and "
+        "run them last, as far as the time goes",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Note when the run began."""
-    config.stash[_BEGAN_S] = time.monotonic()
+    config.stash[_PROGRESS] = Progress(began_s=time.monotonic())
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the slice before `-m` deselects; it runs after all others."""
+    """Mark the slice before `-m` deselects; it runs after all others, in its own order."""
     if not config.option.slice:
         return
     record = run_recorder.read()
-    tests = {
-        item.nodeid: lab_test(item)
+    tests = [
+        lab_test(item)
         for item in items
         if item.nodeid.startswith(_FOLDERS) and not item.get_closest_marker("drbd9")
+    ]
+    chosen = slices.choose(tests, record, config.stash[run_recorder.RECORDER].commit)
+    place_of = {name: place for place, name in enumerate(chosen.tests, start=1)}
+    progress = config.stash[_PROGRESS]
+    progress.slice = chosen
+    progress.tests = {
+        test.name: test for test in tests if not test.is_long or test.name in place_of
     }
-    chosen = slices.choose([*tests.values()], record)
-    config.stash[_SLICE] = chosen
+    progress.expected_s = {
+        name: slices.seconds_of(test, record) for name, test in progress.tests.items()
+    }
+    progress.never_green = {
+        test.name for test in tests if test.is_long and record.last(test.name) is None
+    }
     for item in items:
-        if item.nodeid in chosen.tests:
+        if item.nodeid in place_of:
             item.add_marker(pytest.mark.slice)
-            item.stash[_SECONDS] = slices.seconds_of(tests[item.nodeid], record)
-    items.sort(key=lambda item: item.nodeid in chosen.tests)
+    items.sort(key=lambda item: place_of.get(item.nodeid, 0))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Forget what the command line leaves out: no time is kept for it."""
+    progress = session.config.stash[_PROGRESS]
+    selected = {item.nodeid for item in session.items}
+    progress.tests = {name: test for name, test in progress.tests.items() if name in selected}
 
 
 def lab_test(item: pytest.Item) -> LabTest:
     """Return what the choice of a slice needs to know of a test."""
     module = module_of(item.nodeid)
+    is_quick = item.get_closest_marker("quick") is not None
     return LabTest(
         name=item.nodeid,
         module=module,
-        is_long=bool(item.get_closest_marker("faults")) and not item.get_closest_marker("quick"),
+        is_long=item.get_closest_marker("faults") is not None and not is_quick,
+        is_quick=is_quick,
         shape="" if _uses_shared_laboratory(item) else module,
         needs_order=item.get_closest_marker("in_order") is not None,
         concludes=item.get_closest_marker("concludes") is not None,
@@ -78,26 +161,58 @@ def _uses_shared_laboratory(item: pytest.Item) -> bool:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what would make the run too long: on a busy machine all takes longer."""
-    taken_s = time.monotonic() - item.config.stash[_BEGAN_S]
-    is_quick = item.config.option.slice and item.get_closest_marker("quick") is not None
-    if _SECONDS in item.stash:
-        is_late = taken_s + item.stash[_SECONDS] > slices.LIMIT_S - 60
-    else:
-        is_late = is_quick and taken_s > slices.LATE_S
-    if is_late:
-        pytest.skip(f"no time is left for it: {taken_s / 60:.0f} minutes are gone")
+    progress = item.config.stash[_PROGRESS]
+    if item.nodeid not in progress.tests:
+        return
+    measured_s = item.config.stash[run_recorder.RECORDER].measured_s
+    pace = slices.pace(measured_s, progress.expected_s)
+    if not progress.has_time_for(item.nodeid, pace):
+        if progress.tests[item.nodeid].shape in progress.spoilt:
+            pytest.skip("a test that has never run green failed in this laboratory")
+        pytest.skip(
+            f"no time is left for it: {progress.taken_s / 60:.0f} minutes are gone, and tests take "
+            f"{pace:.1f} times what they took"
+        )
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test that has never run green fail without the run's failing."""
+    report = yield
+    progress = item.config.stash[_PROGRESS]
+    if report.failed and item.nodeid in progress.never_green:
+        progress.failed[item.nodeid] = report.longreprtext
+        progress.spoilt.add(progress.tests[item.nodeid].shape)
+        report.outcome = "skipped"
+        report.wasxfail = "it has never run green"
+    return report
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what the slice was, and in how many runs all long tests would have had their turn."""
-    chosen = config.stash.get(_SLICE, None)
-    if chosen is None:
+    """Say how far the run came, and in how many runs all long tests would have had their turn."""
+    progress = config.stash[_PROGRESS]
+    chosen = progress.slice
+    if chosen is None or config.option.collectonly:
         return
-    runs = -(-chosen.all_s // chosen.seconds) if chosen.seconds else "?"
+    pace = slices.pace(config.stash[run_recorder.RECORDER].measured_s, progress.expected_s)
+    long = [
+        name for name in chosen.tests if name in progress.tests and progress.tests[name].is_long
+    ]
+    ran = [name for name in long if name in progress.begun]
+    ran_s = sum(progress.expected_s[name] for name in ran)
+    runs = -(-chosen.all_s // ran_s) if ran_s else "?"
+    out = [name for name in progress.left_out if not progress.tests[name].is_long]
     terminalreporter.write_line(
-        f"slice: {len(chosen.tests)} long tests, {chosen.seconds / 60:.0f} of"
-        f" {chosen.budget_s / 60:.0f} minutes; all of them take {chosen.all_s / 60:.0f} minutes, or"
-        f" {runs} such runs"
+        f"slice: {len(ran)} long tests of {len(long)}; tests took {pace:.1f} times what they"
+        f" took before; all long tests take {chosen.all_s * pace / 60:.0f} minutes, or {runs} such"
+        " runs"
     )
+    for name, how in progress.failed.items():
+        terminalreporter.write_sep("-", f"failed, and has never run green: {name}")
+        terminalreporter.write_line(how)
+    for name in sorted(out):
+        terminalreporter.write_line(f"{name} was left out, which every run should have")

@@ -48,6 +48,8 @@ class Recorder:
     """The phases of the test under way that have passed, and their seconds."""
     boot_s: float = 0.0
     """The seconds of the test under way that went into booting a laboratory."""
+    measured_s: dict[str, float] = field(default_factory=dict)
+    """The seconds that each test took which has passed, without its laboratory's boot."""
     count: dict[str, int] = field(default_factory=lambda: {"passed": 0, "skipped": 0})
 
 
@@ -84,6 +86,7 @@ def pytest_runtest_makereport(
         if recorder.passed.keys() == _PHASES:
             recorder.count["passed"] += 1
             seconds = sum(recorder.passed.values()) - boot_s
+            recorder.measured_s[item.nodeid] = seconds
             _record(recorder, item.nodeid, _release_of(item), seconds)
     return report
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Which of the long laboratory tests a run of `make test` has: the oldest, while time is left.
 
-Pure: the choice follows from the tests and from the record of green runs, so that the same tree has
-the same slice everywhere. What ran green is the youngest then, and the next run takes others.
+Pure: the order follows from the tests, from the record of green runs and from the commit, so that
+the same tree has the same order everywhere. How far a run comes in it is for the run to see: it
+measures how fast this machine is, and what a record says of another machine is an estimate only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,15 +17,17 @@ from tests.support.last_green import Record
 
 #: What `make test` may take on two processors; CI ends it at twice that.
 LIMIT_S = 45 * 60
-#: From here on, on a slow machine, the quick cases of long families are left out, too: a run that
-#: is ended has shown nothing.
+#: Where the tests that always run would end later than this, on a slow machine, the quick cases of
+#: long families are left out, too: a run that is ended has shown nothing.
 LATE_S = 55 * 60
-#: The linters, the unit tests, and the boot of the shared laboratory beside these.
-OVERHEAD_S = 5 * 60
 #: To boot a laboratory of another shape and to roll out to it.
 BOOT_S = 150
 #: Of a test that was never recorded: of one that runs always, and of a long one.
 ASSUMED_S = {False: 20, True: 100}
+#: So much is prepared for a run: a machine that is faster than the record comes further.
+PREPARED_S = 2 * LIMIT_S
+#: Of a pace that was measured: less says little.
+_MEASURED_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class LabTest:
     module: str
     is_long: bool
     """Whether it is left out of a run that does not choose it."""
+    is_quick: bool = False
+    """Whether it stands for a family of long tests in every run."""
     shape: str = ""
     """The laboratory of its own that it needs; empty: the shared one."""
     needs_order: bool = False
@@ -48,6 +54,7 @@ class Unit:
     """Long tests that run together or not at all."""
 
     tests: tuple[str, ...]
+    module: str
     shape: str
     seconds: int
     number: int
@@ -56,27 +63,27 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The long tests of one run, and what all of them would take."""
+    """The long tests that a run may have, in the order in which it comes to them.
 
-    tests: frozenset[str]
-    seconds: int
-    budget_s: int
+    Those of a module follow one another, as they share what it has made.
+    """
+
+    units: tuple[Unit, ...]
     all_s: int
     """The seconds of all long tests, with their laboratories."""
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The tests in their order; what concludes a module is the last of it."""
+        # A test that several units end with stays where the last of them has it.
+        names = [test for unit in self.units for test in unit.tests]
+        return tuple(reversed(dict.fromkeys(reversed(names))))
 
 
 def seconds_of(test: LabTest, record: Record) -> int:
     """Return how long a test took when it last ran, or what one of its kind takes."""
     last = record.last(test.name)
     return last.seconds if last else ASSUMED_S[test.is_long]
-
-
-def budget_s(tests: Sequence[LabTest], record: Record) -> int:
-    """Return the seconds that the tests which always run leave for a slice."""
-    always = [test for test in tests if not test.is_long]
-    shapes = {test.shape for test in always if test.shape}
-    taken = sum(seconds_of(test, record) for test in always) + BOOT_S * len(shapes)
-    return max(0, LIMIT_S - OVERHEAD_S - taken)
 
 
 def units(tests: Sequence[LabTest], record: Record) -> list[Unit]:
@@ -97,30 +104,57 @@ def units(tests: Sequence[LabTest], record: Record) -> list[Unit]:
     return found
 
 
-def choose(tests: Sequence[LabTest], record: Record) -> Slice:
-    """Return the slice: what has not run green for longest, as far as the time goes."""
-    left = budget = budget_s(tests, record)
+def choose(tests: Sequence[LabTest], record: Record, commit: str) -> Slice:
+    """Return the slice: what has not run green for longest, by modules.
+
+    Of modules as old as each other the commit says which is first: where nobody commits what a run
+    has recorded, the next commit's run has others nevertheless.
+    """
+
+    def age(unit: Unit) -> tuple[int, int]:
+        return unit.number, zlib.crc32(f"{commit} {unit.module}".encode())
+
+    left = PREPARED_S
+    named = {test.name: test for test in tests}
     booted: set[str] = set()
-    chosen: set[str] = set()
-    names = {test.name: test for test in tests}
-    all_units = units(tests, record)
-    for unit in sorted(all_units, key=lambda unit: unit.number):  # stable: then by file
-        boot_s = BOOT_S if unit.shape and unit.shape not in booted else 0
+    taken: set[str] = set()
+    chosen: list[Unit] = []
+    for unit in sorted(units(tests, record), key=age):  # stable: then by file
         # What concludes a module is done once for all of them.
-        again_s = sum(seconds_of(names[name], record) for name in unit.tests if name in chosen)
-        if unit.seconds - again_s + boot_s > left:
+        again_s = sum(seconds_of(named[name], record) for name in unit.tests if name in taken)
+        boot_s = BOOT_S if unit.shape and unit.shape not in booted else 0
+        seconds = unit.seconds - again_s + boot_s
+        if seconds > left:
             continue
-        left -= unit.seconds - again_s + boot_s
+        left -= seconds
         booted.add(unit.shape)
-        chosen.update(unit.tests)
+        taken.update(unit.tests)
+        chosen.append(unit)
+    oldest = {unit.module: place for place, unit in reversed([*enumerate(chosen)])}
+    place_of = {test.name: place for place, test in enumerate(tests)}
+    chosen.sort(key=lambda unit: (oldest[unit.module], place_of[unit.tests[0]]))
     long = [test for test in tests if test.is_long]
     return Slice(
-        tests=frozenset(chosen),
-        seconds=budget - left,
-        budget_s=budget,
+        units=tuple(chosen),
         all_s=sum(seconds_of(test, record) for test in long)
         + BOOT_S * len({test.shape for test in long if test.shape}),
     )
+
+
+def pace(measured_s: Mapping[str, float], expected_s: Mapping[str, int]) -> float:
+    """Return how many times as long as expected the tests that have run took; 1: as expected.
+
+    Of few tests little is believed: one that met a busy moment says nothing of the machine.
+    """
+    known = measured_s.keys() & expected_s.keys()
+    took = sum(measured_s[name] for name in known)
+    expected = sum(expected_s[name] for name in known)
+    return (took + _MEASURED_S) / (expected + _MEASURED_S)
+
+
+def has_time(seconds: float, *, taken_s: float, pace: float, until_s: int = LIMIT_S) -> bool:
+    """Return whether what takes so many seconds by the record ends in time, at this pace."""
+    return taken_s + seconds * pace <= until_s
 
 
 def _unit(tests: Sequence[LabTest], record: Record) -> Unit:
@@ -130,6 +164,7 @@ def _unit(tests: Sequence[LabTest], record: Record) -> Unit:
     lasts = [record.last(test.name) for test in own]
     return Unit(
         tests=tuple(test.name for test in tests),
+        module=tests[0].module,
         shape=tests[0].shape,
         seconds=sum(seconds_of(test, record) for test in tests),
         number=min(last.number if last else 0 for last in lasts),
