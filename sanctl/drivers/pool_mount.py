@@ -7,6 +7,11 @@ read-only. ext4 did so until Linux 6.11, too; since then (and in 5.15 and 6.1 as
 reports nothing, and from 6.15 on `emergency_ro`. So this module tries a write: a file without a
 name starts a transaction, which an aborted journal refuses (fs/ext4/ext4_jbd2.c,
 ext4_journal_check_start).
+
+EIO is the answer of a block that cannot be read, too, such as one of inodes, and that is no
+shutdown: what is to be mounted again, or filled anew, would be whole. So EIO counts only where the
+root of the mount gives it as well, whose inode is in memory for as long as it is mounted: its
+attributes (fs/xfs/xfs_iops.c, xfs_vn_getattr) or its fsync (fs/ext4/fsync.c), which read nothing.
 """
 
 from __future__ import annotations
@@ -100,14 +105,15 @@ def mount_of(path: str) -> Mount | None:
 
 def reports_shut_down(path: str) -> bool:
     """Whether the filesystem at a path reports a shutdown; one that has shut down may not."""
-    try:
-        os.stat(path)
-    except OSError as error:
-        # A path that does not exist is another case: not mounted.
-        return error.errno in {errno.EIO, errno.ESHUTDOWN}
     mounts = parse_mountinfo(read_text(_MOUNTS))
     found = covering_mount(os.path.realpath(path), mounts)
-    if found is None or not found.is_shut_down:
+    if found is None:
+        return False
+    try:
+        os.stat(found.path)
+    except OSError as error:
+        return error.errno in {errno.EIO, errno.ESHUTDOWN}
+    if not found.is_shut_down:
         return False
     # Mounted elsewhere too, and remounted read-only there by hand: `ro` is then a super option too.
     return all(
@@ -126,14 +132,16 @@ def is_shut_down(path: str) -> bool:
     found = mount_of(path)
     if found is None or "ro" in found.options or "ro" in found.super_options:
         return False
-    refused = _try_write(path)
+    refused = _try_write(path, found.path)
     return refused in {errno.EROFS, errno.ESHUTDOWN} or (
         refused == errno.EIO and is_readable(found.source)
     )
 
 
-def _try_write(path: str) -> int | None:
+def _try_write(path: str, root: str) -> int | None:
     """Create a file without a name; return the errno, 0 without one, None without an answer.
+
+    EIO only if the root of the mount gives it, too.
 
     In a child process: a disk that hangs must not hang the caller. While one such child hangs no
     other is started.
@@ -147,13 +155,22 @@ def _try_write(path: str) -> int | None:
         return None
     # The child inherits the lock: it belongs to the open file, and ends with its last holder.
     try:
-        return isolated_call.errno_of(lambda: _make(path), within_s=_TRY_S, keep=(lock,))
+        return isolated_call.errno_of(lambda: _make(path, root), within_s=_TRY_S, keep=(lock,))
     finally:
         os.close(lock)
 
 
-def _make(path: str) -> None:
-    os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+def _make(path: str, root: str) -> None:
+    try:
+        os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def is_damaged(found: Mount) -> bool:

@@ -59,19 +59,51 @@ def test_of_two_mounts_at_one_path_the_last_counts() -> None:
     assert pool_mount.covering_mount("/", []) is None
 
 
-def test_xfs_shut_down_answers_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_mount, "mount_of", lambda _path: None)
+@pytest.mark.parametrize(
+    ("number", "fails", "is_shut"),
+    [
+        (errno.EIO, "/srv/sanctl/main", True),
+        (errno.ESHUTDOWN, "/srv/sanctl/main", True),
+        (errno.ENOENT, "/srv/sanctl/main", False),
+        # A block of inodes that cannot be read; the root's inode is in memory.
+        (errno.EIO, "/srv/sanctl/main/devices", False),
+    ],
+)
+def test_xfs_shut_down_answers_with_an_error_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fails: str, is_shut: bool
+) -> None:
+    listed = tmp_path / "mountinfo"
+    listed.write_text("41 20 253:0 / /srv/sanctl/main rw - xfs /dev/sdb rw\n")
+    monkeypatch.setattr(pool_mount, "_MOUNTS", str(listed))
 
-    def fails_with(number: int) -> None:
-        def stat(_path: str) -> os.stat_result:
+    def stat(path: str) -> None:
+        if path.startswith(fails):
             raise OSError(number, "")
 
-        monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(os, "stat", stat)
+    assert pool_mount.reports_shut_down("/srv/sanctl/main/devices") is is_shut
 
-    fails_with(errno.EIO)
-    assert pool_mount.reports_shut_down("/pool")
-    fails_with(errno.ENOENT)
-    assert not pool_mount.reports_shut_down("/pool")
+
+@pytest.mark.parametrize(("flushes", "refused"), [(True, 0), (False, errno.EIO)])
+def test_a_block_that_cannot_be_read_is_no_shutdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: bool, refused: int
+) -> None:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    real_open, real_fsync = os.open, os.fsync
+
+    def opens(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EIO, "")
+        return real_open(path, flags, mode)
+
+    def fsync(handle: int) -> None:
+        if not flushes:
+            raise OSError(errno.EIO, "")
+        real_fsync(handle)
+
+    monkeypatch.setattr(os, "open", opens)
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert pool_mount._try_write(str(tmp_path), str(tmp_path)) == refused
 
 
 def test_this_machine_has_no_filesystem_that_shut_down(
@@ -115,7 +147,7 @@ def test_a_trial_write_where_the_kernel_reports_nothing(
 ) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: KNOWN)
-    monkeypatch.setattr(pool_mount, "_try_write", lambda _path: refused)
+    monkeypatch.setattr(pool_mount, "_try_write", lambda _path, _root: refused)
     monkeypatch.setattr(pool_mount, "is_readable", lambda _source: answers)
     assert pool_mount.is_shut_down("/pool") is is_shut
 
@@ -134,24 +166,24 @@ def test_a_trial_write_that_hangs_is_abandoned_and_not_repeated(
     """The other process waits for a file, for as long as this lasts."""
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(pool_mount, "_TRY_S", 60.0)
-    assert pool_mount._try_write(str(tmp_path)) == 0
-    assert pool_mount._try_write(str(tmp_path / "none")) == errno.ENOENT
+    assert pool_mount._try_write(str(tmp_path), str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path / "none"), str(tmp_path)) == errno.ENOENT
     until = tmp_path / "until"
     with monkeypatch.context() as patched:
 
-        def hangs(_path: str) -> None:
+        def hangs(_path: str, _root: str) -> None:
             while not until.exists():
                 time.sleep(0.01)
 
         patched.setattr(pool_mount, "_make", hangs)
         patched.setattr(pool_mount, "_TRY_S", 0.05)
-        assert pool_mount._try_write(str(tmp_path)) is None
-    assert pool_mount._try_write(str(tmp_path)) is None, "one is still out"
+        assert pool_mount._try_write(str(tmp_path), str(tmp_path)) is None
+    assert pool_mount._try_write(str(tmp_path), str(tmp_path)) is None, "one is still out"
     until.touch()
     (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
     with held.open() as lock:  # free once that process has gone
         fcntl.flock(lock, fcntl.LOCK_EX)
-    assert pool_mount._try_write(str(tmp_path)) == 0
+    assert pool_mount._try_write(str(tmp_path), str(tmp_path)) == 0
 
 
 def test_damage_is_not_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
