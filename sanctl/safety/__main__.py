@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from sanctl.safety.broken_rules import BROKEN_RULES, explore_cluster
+from sanctl.safety.lone_marks import LoneMarks, explore_lone_marks
 from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.search import Counterexample, Exploration, S
 from sanctl.safety.sharing import BROKEN_SHARING, SharingRules, explore_sharing, sharing_text
@@ -121,6 +122,11 @@ def main(argv: list[str]) -> int:
         "--faults do not apply (default: %(default)s)",
     )
     parser.add_argument(
+        "--lone-marks",
+        action="store_true",
+        help="look closer at marks whose writers could not keep their quorum",
+    )
+    parser.add_argument(
         "--table", action="store_true", help="print each rule and what happens without it"
     )
     options = parser.parse_args(argv)
@@ -137,11 +143,25 @@ def main(argv: list[str]) -> int:
     known: dict[str, Rules] = {"shipped": SHIPPED}
     known |= {variant.name: variant.rules for variant in BROKEN_RULES}
     begin = time.process_time()
+    if options.lone_marks:
+        lone = explore_lone_marks(known[options.rules], options.nodes, options.faults)
+        return _report_lone_marks(lone, f"{options.rules}, {options.nodes} nodes", begin)
     result: Exploration[World] = explore_cluster(
         known[options.rules], options.nodes, options.faults
     )
     about = f"{options.rules}, {options.nodes} nodes, {options.faults} faults"
     return _report(result, about, begin, world_text)
+
+
+def _report_lone_marks(lone: LoneMarks, about: str, begin_s: float) -> int:
+    sys.stdout.write(f"{about}: a lone mark is in every CIB in {lone.everybodys} states\n")
+    worst = _report(lone.exploration, "what comes of them", begin_s, world_text)
+    return worst or _report(
+        lone.ends,
+        "how they end, all repaired",
+        begin_s,
+        lambda world: world_text(world) if world else "",
+    )
 
 
 def _report(result: Exploration[S], about: str, begin_s: float, text_of: Callable[[S], str]) -> int:

@@ -122,6 +122,8 @@ class World(NamedTuple):
         apart: the nodes that the heartbeat networks do not reach.
         ahead: whose generation of the data is the newer: `=`, `a`, `b`, or `!` diverged.
         faults: how many faults may still happen.
+        lone: the replicas whose mark was left by a handler that was not certain when it asked
+            again, or had no answer; noted only by sanctl/safety/lone_marks.py.
     """
 
     replicas: tuple[Replica, Replica]
@@ -130,6 +132,7 @@ class World(NamedTuple):
     apart: int
     ahead: str
     faults: int
+    lone: int = 0
 
     def reach(self, node: int) -> int:
         """Return the nodes that this one can exchange messages with, itself included."""
@@ -284,6 +287,7 @@ def _mirrored(world: World) -> World:
         apart=_MIRRORED[world.apart],
         ahead=_OTHER[world.ahead],
         faults=world.faults,
+        lone=_MIRRORED[world.lone],
     )
 
 

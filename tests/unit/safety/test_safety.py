@@ -10,6 +10,7 @@ import pytest
 
 from sanctl.safety.__main__ import broken_rules_table, trace_text
 from sanctl.safety.broken_rules import BROKEN_RULES, BrokenRule, explore_cluster
+from sanctl.safety.lone_marks import explore_lone_marks
 from sanctl.safety.rules import SHIPPED
 from sanctl.safety.search import explore
 from sanctl.safety.transitions import events
@@ -34,6 +35,25 @@ def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
     assert result.found is not None
     assert result.found.what.startswith(variant.finds)
     assert len(variant.begins) + len(result.found.steps) == variant.steps, trace_text(result.found)
+
+
+def test_a_mark_whose_writer_lost_its_quorum_goes_without_a_reboot() -> None:
+    """It becomes everybody's in many ways; none leads anywhere else than back."""
+    lone = explore_lone_marks(SHIPPED, 2, 1)
+    assert lone.everybodys > 10_000
+    assert lone.exploration.found is None, trace_text(lone.exploration.found)
+    assert lone.ends.found is None, lone.ends.found.steps
+    assert lone.ends.states > 5_000
+
+
+def test_it_stays_where_no_primary_in_sync_takes_it_off() -> None:
+    never = SHIPPED._replace(may_clear=lambda _state: False)
+    lone = explore_lone_marks(never, 2, 1)
+    assert lone.ends.found is not None
+    assert lone.ends.found.what.startswith("no way leads")
+    # And where both are marked, it is no Primary that does it.
+    lone = explore_lone_marks(SHIPPED._replace(unmarks=False), 2, 1)
+    assert lone.ends.found is not None
 
 
 def test_every_rule_is_broken_by_a_variant() -> None:
