@@ -66,6 +66,8 @@ def lab() -> None:
 @click.option("--memory", type=int, metavar="MIB", help=f"Per node. [{spec.DEFAULT_MEMORY_MIB}]")
 @click.option("--disk-size", metavar="SIZE", help="Size of each data disk, such as 4G. [4G]")
 @click.option("--disks", type=int, help="Data disks per storage node. [1]")
+@click.option("--filesystem", type=click.Choice(spec.FILESYSTEMS),
+              help=f"Of the data disks. [{spec.DEFAULT_FILESYSTEM}]")  # fmt: skip
 @click.option("--racks", type=int, help="Racks that the storage nodes are spread over. [none]")
 @click.option(
     "--flash", metavar="SIZE", help="Size of a flash disk before the first data disk. [none]"
@@ -104,6 +106,7 @@ def up(
         "memory_mib": sizes["memory"],
         "disks": sizes["disks"],
         "racks": sizes["racks"],
+        "filesystem": sizes["filesystem"],
         "disk_mib": None if disk_size is None else spec.parse_size_mib(disk_size),
         "flash_mib": None if flash is None else spec.parse_size_mib(flash),
         "shared_mib": None if shared_disk is None else spec.parse_size_mib(shared_disk),

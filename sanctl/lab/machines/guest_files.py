@@ -13,7 +13,14 @@ import tarfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sanctl.lab.machines.spec import PREFIX_LENGTH, LabSpec, Network, NodeSpec, Role
+from sanctl.lab.machines.spec import (
+    DEFAULT_FILESYSTEM,
+    PREFIX_LENGTH,
+    LabSpec,
+    Network,
+    NodeSpec,
+    Role,
+)
 
 INIT = "/usr/lib/sanctl-lab/init"
 SHARED_DISK = 13
@@ -174,11 +181,13 @@ def identity_files(
 ) -> dict[str, GuestFile]:
     """The files that differ from node to node, by path."""
     fstab = ["/dev/ubda / ext4 defaults 0 1"]
+    # systemd-makefs(8): a disk with anything on it is left as it is.
+    makefs = "" if spec.filesystem == DEFAULT_FILESYSTEM else ",x-systemd.makefs"
     disks = {}
     if node.role is Role.STORAGE and spec.disks:
         fstab += [
-            f"/dev/mapper/{DISK_PREFIX}{number} {mount} ext4"
-            " defaults,nofail,x-systemd.requires=lab-disks.service 0 2"
+            f"/dev/mapper/{DISK_PREFIX}{number} {mount} {spec.filesystem}"
+            f" defaults,nofail,x-systemd.requires=lab-disks.service{makefs} 0 2"
             for number, (_label, mount) in enumerate(data_mounts(spec), start=1)
             # A disk with flash in front is mounted by the unit that the rollout installs.
             if number > 1 or not spec.has_flash

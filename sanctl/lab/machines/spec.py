@@ -18,6 +18,9 @@ DEFAULT_DISK_MIB = 4096
 # back before the survivor has finished taking over, which no rack does.
 DEFAULT_POST_DELAY_S = 10.0
 RELEASES = ("trixie", "bookworm")
+DEFAULT_FILESYSTEM = "ext4"
+#: Of the data disks. This machine makes ext4; a node makes another one on a blank disk.
+FILESYSTEMS = (DEFAULT_FILESYSTEM, "xfs")
 MAX_CLUSTER_NODES = 32
 MAX_INITIATORS = 8
 _FIRST_INITIATOR_ID = 101
@@ -138,6 +141,8 @@ class LabSpec:
     post_delay_s: float = DEFAULT_POST_DELAY_S
     witness: str = ""
     """A Witness; empty: a node if the count of nodes is odd, none if it is even."""
+    filesystem: str = DEFAULT_FILESYSTEM
+    """Of each data disk but the one behind flash, which the rollout formats; one of FILESYSTEMS."""
     racks: int = 0
     """Number of racks that the inventory spreads the storage nodes over; 0: it names no rack."""
 
@@ -253,6 +258,8 @@ def check(spec: LabSpec) -> list[Problem]:
         wrong(f"data disks of {spec.disk_mib} MiB", f"at least {_MIN_DISK_MIB}M")
     if not 0 <= spec.disks <= _MAX_DISKS:
         wrong(f"{spec.disks} data disks per storage node", f"from 0 to {_MAX_DISKS}")
+    if spec.filesystem not in FILESYSTEMS:
+        wrong(f"filesystem {spec.filesystem!r}", "one of " + ", ".join(FILESYSTEMS))
     if not 0 <= spec.racks <= spec.nodes:
         wrong(f"{spec.racks} racks for {spec.nodes} nodes", "no more racks than nodes")
     if spec.flash_mib and (spec.flash_mib < _MIN_FLASH_MIB or not spec.disks):

@@ -51,6 +51,14 @@ def test_only_storage_nodes_mount_data_disks() -> None:
         assert b"sanctl" not in identity(name, spec)["/etc/fstab"].content
 
 
+def test_a_node_makes_xfs_on_a_blank_disk_and_nothing_on_one_that_came_with_ext4() -> None:
+    lines = identity("n1", LabSpec(filesystem="xfs"))["/etc/fstab"].content.decode().splitlines()
+    disk = next(line for line in lines if "/srv/sanctl/main" in line)
+    assert disk.split()[2] == "xfs"
+    assert "x-systemd.makefs" in disk.split()[3].split(",")
+    assert b"makefs" not in identity("n1", LabSpec())["/etc/fstab"].content
+
+
 def test_labs_without_data_disks_mount_none() -> None:
     assert guest_files.data_mounts(LabSpec(disks=0)) == ()
 
