@@ -190,8 +190,8 @@ _CODES = {
     "shown. Nothing was done.",
     "SAN-HEAL-006": "The agents have not yet published which data generation each replica has, so "
     "the loss of a choice cannot be computed.",
-    "SAN-HEAL-007": "sanctl computes what discarding a replica would lose for devices with two "
-    "replicas. With three and four, find that out, and heal the device, with DRBD's own tools.",
+    "SAN-HEAL-007": "Of three and four replicas some have diverged. The message says what keeping "
+    "that replica would lose; discarding the others is done with DRBD's own tools.",
     "SAN-HEAL-008": "No node serves the device, and no operator can decide which replica to keep: "
     "a replica may still be promoted, a node has to be fenced or to come back, or an agent has not "
     "published yet which data its replica holds. The message says what is waited for.",

@@ -163,6 +163,9 @@ class ReplicaState:
     """Since when the replica is known to be disconnected, in seconds since 1970."""
     generations: str | None = None
     """DRBD's generation identifiers of its data, published only while disconnected."""
+    bitmaps: tuple[tuple[str, str], ...] = ()
+    """Of several peers: each one's name, and the generation from which DRBD 9 counts what that peer
+    lacks; published with `generations`, whose own says nothing then."""
     peers: tuple[PeerLink, ...] = ()
     """Each of several peers; empty with one peer, which the fields above describe."""
     cache: str | None = None

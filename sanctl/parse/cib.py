@@ -168,6 +168,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         resync=ResyncRecord.parse(pairs.get("resync", "")),
         disconnected_since_s=_number(pairs.get("apart")),
         generations=_known(pairs.get("gi")),
+        bitmaps=_bitmaps(pairs.get("bitmaps", "")),
         peers=links,
         cache=_known(pairs.get("cache")),
         cache_reason=_known(pairs.get("cache-why")),
@@ -183,6 +184,11 @@ def parse_replica_state(text: str) -> ReplicaState:
         is_suspect=pairs.get("suspect") == "1",
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
+
+
+def _bitmaps(text: str) -> tuple[tuple[str, str], ...]:
+    found = (word.partition(":") for word in text.split(",") if word)
+    return tuple((peer, generation) for peer, _, generation in found)
 
 
 def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:

@@ -29,7 +29,7 @@ from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import cib, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
 from sanctl.system import state_files
 from sanctl.system.files import read_text_or, write_atomically
@@ -63,20 +63,36 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
     if held is not None:
         ids = (held.current, held.bitmap, *held.history)
         fields += f" gi={':'.join(f'{each:016X}' for each in ids)}"
+        fields += _bitmap_fields(runner, device, state)
         fields += " last=1" if held.was_primary else ""
     return fields
+
+
+def _bitmap_fields(runner: Runner, device: Device, state: ResourceState) -> str:
+    """Return from which generation DRBD 9 counts what each of several peers lacks."""
+    if len(device.nodes) < 3 or drbdsetup.generation() < 9:
+        return ""
+    found = []
+    for peer in state.peers:
+        held = _generations_towards(runner, device, peer)
+        if held is not None:
+            found.append(f"{peer.name}:{held.bitmap:016X}")
+    return f" bitmaps={','.join(found)}" if found else ""
 
 
 def data_generations(runner: Runner, device: Device, state: ResourceState) -> Generations | None:
     """Return the data generations of this node's replica, None when they are not known.
 
-    DRBD 9 keeps a bitmap generation for each peer: they are read only where there is one peer.
+    DRBD 9 keeps a bitmap generation for each peer: of several it is the first one's.
     """
-    subject = [str(device.minor)]
     if drbdsetup.generation() >= 9:
-        if len(state.peers) != 1:
-            return None
-        subject = [device.name, str(state.peers[0].node_id), "0"]
+        return _generations_towards(runner, device, state.peers[0]) if state.peers else None
+    text = drbdsetup.generation_identifiers(runner, str(device.minor), timeout_s=_QUERY_TIMEOUT_S)
+    return None if text is None else parse_generations(text)
+
+
+def _generations_towards(runner: Runner, device: Device, peer: PeerState) -> Generations | None:
+    subject = [device.name, str(peer.node_id), "0"]
     text = drbdsetup.generation_identifiers(runner, *subject, timeout_s=_QUERY_TIMEOUT_S)
     return None if text is None else parse_generations(text)
 
@@ -134,6 +150,8 @@ def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
 def _discard(
     runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
 ) -> None:
+    if len(device.nodes) > 2:
+        return  # No such order is given: which of several peers would be the source is not tried.
     if state.is_primary:
         return  # The cluster demotes the replica first: the order came together with a mark.
     held = data_generations(runner, device, state)
@@ -210,7 +228,8 @@ def _revive(
         _log(
             device.name, f"{order[0]} is accepted although it lost writes, as ordered", step="trust"
         )
-    if is_meant and state.disk in {"Outdated", "Consistent"}:
+    # DRBD 9 lets none be promoted without a majority, unless it is told that the others are behind.
+    if is_meant and (state.disk in {"Outdated", "Consistent"} or state.has_quorum is False):
         # Without it the handler would wait for a peer that may have newer data, until its timeout.
         quorum_overlap.record_operator_trust(device.name)
         try:

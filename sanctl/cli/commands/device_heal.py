@@ -17,7 +17,8 @@ from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.plan.replicas.diagnosis import Condition, Diagnosis, ReplicaFacts
-from sanctl.plan.replicas.heal import Loss, loss_of_keeping
+from sanctl.plan.replicas.heal import loss_of_keeping
+from sanctl.plan.replicas.loss import Loss
 
 _COLUMNS = ("REPLICA ON", "DISK", "ONLY THERE", "APART SINCE", "GENERATION", "NOTES")
 _CONDITION_TEXTS = {
@@ -69,9 +70,7 @@ def heal(
             with contextlib.redirect_stdout(sys.stderr):
                 _print(shown)
             click.echo(f"\nKeeping the replica on {chosen} loses {lost.text}.", err=True)
-            click.confirm(
-                f"Device {wanted}: discard the replica on {lost.node}?", abort=True, err=True
-            )
+            click.confirm(f"Device {wanted}: discard {_replicas_text(lost)}?", abort=True, err=True)
         command_line = f"device heal {name} --keep {keep} (loses {lost.text})"
         with env.logged("heal", device=name, command_line=command_line):
             heal_device(
@@ -82,7 +81,7 @@ def heal(
         data={**_data(shown), "kept": chosen.value, "lost": _loss_data(lost)},
         text=lambda: print(
             f"device {wanted}: the replica on {chosen} serves; lost: {lost.text}\n"
-            f"'sanctl device show {wanted}' shows how the replica on {lost.node} is replaced"
+            f"'sanctl device show {wanted}' shows how {_replicas_text(lost)} is replaced"
         ),
     )
 
@@ -179,5 +178,15 @@ def _verdict_data(verdict: Loss | Problem) -> dict[str, Any]:
     return {"loses": None, "refused": {"code": verdict.code, "text": verdict.text}}
 
 
+def _replicas_text(lost: Loss) -> str:
+    return f"the replica on {' and on '.join(map(str, lost.nodes))}"
+
+
 def _loss_data(lost: Loss) -> dict[str, Any]:
-    return {"node": lost.node.value, "bytes_at_most": lost.bytes_at_most, "text": lost.text}
+    nodes = [node.value for node in lost.nodes]
+    return {
+        "node": nodes[0],
+        "nodes": nodes,
+        "bytes_at_most": lost.bytes_at_most,
+        "text": lost.text,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
 
 from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
@@ -21,6 +22,7 @@ USABLE_STATES = frozenset({"UpToDate", "Consistent", "Outdated"})
 _GOOD = frozenset({"UpToDate", "Consistent"})
 # Good as far as the replica knows; its knowledge may be old.
 _UNCONFIRMED = "Consistent"
+_FARTHEST = (Relation.DIVERGED, Relation.UNRELATED)
 
 
 class Condition(StrEnum):
@@ -54,10 +56,32 @@ class ReplicaFacts:
         return self.state in MEMBER_STATES
 
     @property
+    def lacks_majority(self) -> bool:
+        """Whether DRBD 9 sees no majority of three or four replicas: it lets none be promoted."""
+        return "quorum" in (self.replica.suspended or "")
+
+    def generations_towards(self, peer: NodeName) -> Generations | None:
+        """Return its generations, with the one from which it counts what that peer lacks."""
+        found = dict(self.replica.bitmaps).get(peer.value)
+        if found is None or self.generations is None:
+            return self.generations if not self.replica.bitmaps else None
+        try:
+            return self.generations._replace(bitmap=int(found, 16))
+        except ValueError:
+            return None
+
+    def is_connected_with(self, other: ReplicaFacts) -> bool:
+        """Whether both replicas are known to be connected to each other."""
+        return self.replica.is_connected_with([other.node]) and other.replica.is_connected_with(
+            [self.node]
+        )
+
+    @property
     def may_serve(self) -> bool:
         """Whether Pacemaker could promote the replica as it is."""
         return (
             self.is_present
+            and not self.lacks_majority
             and not self.is_marked
             and not self.replica.is_suspect
             and self.replica.disk in _GOOD
@@ -106,11 +130,25 @@ class Diagnosis:
                     facts.replica.disk,
                     facts.replica.is_suspect,
                     facts.generations,
+                    facts.replica.bitmaps,
                     facts.serves,
                 )
                 for facts in self.replicas
             ),
         )
+
+
+def relation_of(one: ReplicaFacts, other: ReplicaFacts) -> Relation | None:
+    """Return how one of several replicas relates to another; None: not known.
+
+    None, too, where one is no state of any moment: half filled, or without its disk.
+    """
+    if one.is_connected_with(other):
+        return Relation.SAME
+    if any(not each.is_present or each.replica.disk not in USABLE_STATES for each in (one, other)):
+        return None
+    mine, theirs = one.generations_towards(other.node), other.generations_towards(one.node)
+    return None if mine is None or theirs is None else compare_generations(mine, theirs)
 
 
 def diagnose(cluster: Cluster, device: DeviceSpec) -> Diagnosis:
@@ -187,6 +225,10 @@ def _may_serve(facts: ReplicaFacts, replicas: tuple[ReplicaFacts, ...]) -> bool:
 
 
 def _relation(replicas: tuple[ReplicaFacts, ...]) -> Relation | None:
+    """Return how far apart replicas are: of several, as those two that are the farthest."""
+    if len(replicas) > 2:
+        found = {relation_of(one, other) for one, other in combinations(replicas, 2)}
+        return next((each for each in _FARTHEST if each in found), None)
     if len(replicas) != 2 or any(facts.replica.is_connected for facts in replicas):
         return None
     mine, theirs = (facts.generations if facts.is_present else None for facts in replicas)

@@ -17,8 +17,7 @@ choice that would lose nothing is still a choice: no replica is discarded that w
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveMark, SetMark, SetNodeAttribute
@@ -41,20 +40,12 @@ from sanctl.plan.replicas.diagnosis import (
     ReplicaFacts,
     diagnose,
 )
+from sanctl.plan.replicas.heal_several import loss_among_several
+from sanctl.plan.replicas.loss import Loss
 
 ACCEPT_SERVED = "SAN-HEAL-004"
-# The loss can be told for so many replicas.
+# DRBD 8.4 connects so many replicas; what differs between more is told by heal_several.py.
 _COMPARED = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """What keeping one replica would lose: of which node, as text, and how much at most."""
-
-    node: NodeName
-    text: str
-    bytes_at_most: int | None
-    """None: not known."""
 
 
 def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
@@ -84,15 +75,6 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
                 "'sanctl status' says what to do; look again when that has changed",
             )
         )
-    if len(diagnosis.replicas) > _COMPARED:
-        raise Refused(
-            Problem(
-                "SAN-HEAL-007",
-                f"device {device.name} has {len(diagnosis.replicas)} replicas: sanctl compares two",
-                "'drbdsetup status --verbose --statistics' on each node shows what each has; "
-                "'drbdadm connect --discard-my-data' is for the replicas to be given up",
-            )
-        )
     if not kept.is_present or kept.replica.disk not in USABLE_STATES:
         raise Refused(
             Problem(
@@ -106,10 +88,12 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
                 "start that node, or keep the other replica",
             )
         )
+    if len(diagnosis.replicas) > _COMPARED:
+        return loss_among_several(diagnosis, kept)
     other = next(facts for facts in diagnosis.replicas if facts.node != keep)
     _refuse_if_newer_is_there(diagnosis, kept, other)
     return Loss(
-        node=other.node,
+        nodes=(other.node,),
         text=_loss_text(diagnosis, kept, other),
         bytes_at_most=_loss_bytes(diagnosis, other),
     )
@@ -228,7 +212,7 @@ def plan_heal(
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     now = diagnose(cluster, device)
-    lost = loss_of_keeping(now, keep)
+    loss_of_keeping(now, keep)
     if now.key != shown.key:
         raise Refused(
             Problem(
@@ -237,29 +221,34 @@ def plan_heal(
                 f"look again: 'sanctl device heal {name}'",
             )
         )
-    kept, other = now.replica_on(keep), now.replica_on(lost.node)
+    kept = now.replica_on(keep)
     assert kept is not None
-    assert other is not None
-    if other.serves and ACCEPT_SERVED not in accepted:
+    others = [facts for facts in now.replicas if facts is not kept]
+    serving = next((facts for facts in others if facts.serves), None)
+    if serving is not None and ACCEPT_SERVED not in accepted:
         raise Refused(
             Problem(
                 ACCEPT_SERVED,
-                f"{other.node} serves device {name}: hosts would find other data below what they "
+                f"{serving.node} serves device {name}: hosts would find other data below what they "
                 "have in memory",
                 f"stop its hosts first (unmount, log out), then --accept {ACCEPT_SERVED}",
             )
         )
-    return _changes(now, kept, other)
+    return _changes(now, kept, others)
 
 
-def _changes(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> tuple[Change, ...]:
+def _changes(
+    diagnosis: Diagnosis, kept: ReplicaFacts, others: Sequence[ReplicaFacts]
+) -> tuple[Change, ...]:
     name, uuid = diagnosis.device.name, diagnosis.device.uuid
     changes: list[Change] = []
     if kept.is_marked:
         changes.append(RemoveMark(name=name, node=kept.node))
-    if not other.is_marked:
-        changes.append(SetMark(name=name, node=other.node, uuid=uuid))
+    changes += [
+        SetMark(name=name, node=other.node, uuid=uuid) for other in others if not other.is_marked
+    ]
     if diagnosis.condition in {Condition.DIVERGED, Condition.UNRELATED}:
+        (other,) = others  # Of more the choice is refused.
         assert other.generations is not None
         how = "bitmap" if diagnosis.condition is Condition.DIVERGED else "full"
         changes.append(
@@ -269,7 +258,12 @@ def _changes(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> t
                 value=f"{uuid} {other.generations.name} {how}",
             )
         )
-    if kept.replica.disk == "Outdated" or kept.is_never_connected or kept.replica.is_suspect:
+    if (
+        kept.replica.disk == "Outdated"
+        or kept.is_never_connected
+        or kept.replica.is_suspect
+        or kept.lacks_majority
+    ):
         if kept.generations is None:
             raise Refused(
                 Problem(

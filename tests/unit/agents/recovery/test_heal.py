@@ -205,6 +205,50 @@ def test_the_operators_trust_is_recorded_before_drbd_calls_its_handler(
     assert not trust.exists() and not any("crm_attribute" in act for act in node.acts)
 
 
+THREE = DEVICE._replace(nodes=("n1", "n2", "n3"))
+
+
+def of_three(*, disk: str = "Outdated", has_quorum: bool = False) -> ResourceState:
+    """The replica on n2, with DRBD 9, alone."""
+    peers = tuple(
+        PeerState(name, "Connecting", "Unknown", "Off", "DUnknown", 4, node_id=nr)
+        for nr, name in enumerate(("n1", "n3"), start=1)
+    )
+    return ResourceState("vm1", "Secondary", "quorum", disk, 1024, peers, has_quorum=has_quorum)
+
+
+def test_of_several_peers_each_ones_bitmap_is_published(here: FakeNode) -> None:
+    here.generation = 9
+    node = Node({})
+    text = heal.no_contact_fields(node, THREE, of_three())
+    assert f" gi={GI[:67]} bitmaps=n1:00000000000000C0,n3:00000000000000C0" in text
+    asked = [tuple(argv[2:]) for argv, _ in node.calls if argv[1] == "get-gi"]
+    assert {("vm1", "1", "0"), ("vm1", "2", "0")} == {*asked}
+    node.gi = ""
+    assert "gi=" not in heal.no_contact_fields(node, THREE, of_three())
+
+
+@pytest.mark.parametrize(
+    ("disk", "has_quorum", "is_revived"),
+    [("Outdated", False, True), ("UpToDate", False, True), ("UpToDate", True, False)],
+)
+def test_one_of_three_is_revived_without_a_majority(
+    here: FakeNode, disk: str, has_quorum: bool, is_revived: bool
+) -> None:
+    here.generation = 9
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")})
+    heal.carry_out_order(node, THREE, of_three(disk=disk, has_quorum=has_quorum))
+    assert ("drbdsetup primary vm1" in node.acts) is is_revived
+    assert node.acts[-1].startswith("crm_attribute")
+
+
+def test_none_of_several_is_discarded(here: FakeNode) -> None:
+    here.generation = 9
+    node = Node(order())
+    heal.carry_out_order(node, THREE, of_three(disk="UpToDate"))
+    assert node.acts == []
+
+
 def test_the_time_without_contact_outlives_the_process(here: FakeNode, tmp_path: Path) -> None:
     here.attach(here, f"{tmp_path}/vm1.{UUID}.data")
     node = Node({})
