@@ -8,17 +8,21 @@ stopped, nothing moves, and the host notices nothing.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
+from sanctl.lab.bench import replica_changes
 from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import ledgers
+from tests.support.replica_change_steps import CHANGE_S
 from tests.support.steps import PAUSE_DEADLINE_S, assert_no_error, await_idle, await_writes
 
 pytestmark = pytest.mark.faults
@@ -44,10 +48,29 @@ def _initiators(bed: LabSession, node: str, number: int) -> bool:
     return f"{STRANGER}{number}" in bed.sh(node, acls).stdout.split()
 
 
+def _rate(bed: LabSession, node: str, number: int) -> bool:
+    shown = bed.sh(node, f"drbdsetup show {NAME}").stdout
+    return re.search(rf"c-max-rate\s+{(40 + number) * 1024}k", shown) is not None
+
+
+def _size(bed: LabSession, node: str, number: int) -> bool:
+    found = bed.sh(node, f"blockdev --getsize64 /dev/mapper/sanctl-{NAME}").stdout
+    return int(found) == _size_mib(number) << 20
+
+
+def _size_mib(number: int) -> int:
+    return 64 + 8 * number
+
+
+_RATE = Change(lambda number: ("device", "sync", NAME, "--rate-max", f"{40 + number}M"), _rate)
+_SIZE = Change(lambda number: ("device", "resize", NAME, f"{_size_mib(number)}M"), _size)
 CHANGES = {
     "initiators": Change(
         lambda number: ("target", "allow", NAME, f"{STRANGER}{number}"), _initiators
     ),
+    "policy": _RATE,
+    "files": _SIZE,
+    "grown": _SIZE,
 }
 
 
@@ -120,3 +143,29 @@ def test_killed_after_a_step(
     )
     print(f"  applied on both after {time.time() - began_s:.0f} s")
     assert_left_alone(load, began_s)
+
+
+def _has_replicas_on(bed: LabSession, nodes: tuple[str, ...]) -> bool:
+    return replica_changes.replica_nodes(bed, "n1", NAME) == nodes
+
+
+def test_killed_while_the_other_replica_goes_and_comes(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """The agent of the node that serves dies when DRBD has the changed list of peers."""
+    bed = scenario.bed
+    for words in (("1", "--drop", "n2"), ("2", "--add", "n2")):
+        began_s = change_with_a_kill(bed, "n1", "nodes", "device", "replicas", NAME, *words)
+        wanted = ("n1",) if words[0] == "1" else NODES
+        wait_for(
+            f"replicas on {' and '.join(wanted)}",
+            partial(_has_replicas_on, bed, wanted),
+            within_s=CHANGE_S,
+        )
+        await_idle(bed, "n3")
+        await_writes(load)
+        assert assert_no_error(load, began_s) <= PAUSE_DEADLINE_S
+        assert collect.active_node(bed, NAME) == "n1"
+        assert NAME not in bed.sh("n3", "crm_mon --one-shot --include=none,failures").stdout
+    wait_for("both in sync", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=CHANGE_S)
+    failover.await_healthy(bed, "n1")
