@@ -143,6 +143,6 @@ def _by_hand(diagnosis: Diagnosis, apart: list[NodeName]) -> str:
     name = diagnosis.device.name
     where = " and ".join(map(str, apart))
     return (
-        f"on {where}, one after the other: 'drbdadm --config-file /run/sanctl/drbd.d/{name}.conf "
-        f"disconnect {name}', then the same with 'connect --discard-my-data {name}'"
+        f"on {where}, one after the other: 'drbdadm disconnect {name}', then 'drbdadm connect "
+        f"--discard-my-data {name}', as docs/howto/diverged-data.md says"
     )
