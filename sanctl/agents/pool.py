@@ -4,7 +4,8 @@
 A clone that runs on every storage node. Its monitor publishes the free space of each pool, mounts
 a pool again whose filesystem has shut down, moves a pool's flash cache to the wanted mode, removes
 the files of devices that were deleted (also while this node was away), applies the wanted vote
-mode, cleans up failures that are over, and reserves blocks for the device files.
+mode, cleans up failures that are over, reserves blocks for the device files, and publishes the
+sessions of hosts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf, pool_space
 from sanctl.agents.node import failure_cleanup, members, votes
-from sanctl.agents.publish import attrd_cache
+from sanctl.agents.publish import attrd_cache, host_sessions
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
 from sanctl.drivers import (
@@ -82,6 +83,7 @@ def stop() -> int:
     """End the monitor's work; pools and devices are not touched."""
     _running_note().remove()
     attrd_cache.of_pools().remove()
+    attrd_cache.of_sessions().remove()
     votes.invalidate_published()
     return ocf.SUCCESS
 
@@ -180,6 +182,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
     _publish(published)
     _delete_files_of_deleted_devices(usable, attributes)
     if may_mount:
+        host_sessions.publish(deadline_runner)
         _clean_up(deadline_runner, usable)
     members.drop_or_log(_RUNNER, attributes.get(DROPPED_MEMBER_ATTRIBUTE, ""))
     votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))

@@ -11,6 +11,7 @@ from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import SYNCING_CONNECTIONS
+from sanctl.model.host_session import SESSIONS_ATTRIBUTE, HostSession, parse_sessions
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
 from sanctl.parse.cib import parse_cib, parse_document
@@ -97,6 +98,19 @@ class Session:
         return tuple(
             (node, each) for node in sorted(values) for each in parse_running(values[node])
         )
+
+    def host_sessions(self) -> dict[str, tuple[HostSession, ...]]:
+        """Return the sessions of hosts by node; nodes that do not say are left out.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        values = self._pacemaker.transient_attributes(SESSIONS_ATTRIBUTE)
+        return {
+            node: found
+            for node, text in values.items()
+            if (found := parse_sessions(text)) is not None
+        }
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
         """Make the change that `decide` asks for, planned again each time the CIB has changed.

@@ -41,7 +41,12 @@ FAMILIES = {
     ),
     "Fencing levels": ("test_fence_fallback",),
     "Flash": ("test_bcache", "test_pool_cache"),
-    "Hosts and commands": ("test_chap", "test_target_access", "test_two_creators"),
+    "Hosts and commands": (
+        "test_chap",
+        "test_host_paths",
+        "test_target_access",
+        "test_two_creators",
+    ),
     "Laboratory and rollout": ("test_hostile_superblocks", "test_laboratory", "test_rollout"),
     "Number of replicas": (
         "test_drbd9_added_replica",

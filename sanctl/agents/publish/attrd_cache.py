@@ -60,6 +60,11 @@ def of_votes() -> StateFile:
     return state_files.of_node(f"{_KIND}.votes")
 
 
+def of_sessions() -> StateFile:
+    """Return the record of what the pools' agent has published of the hosts' sessions."""
+    return state_files.of_node(f"{_KIND}.sessions")
+
+
 def is_current(cached: StateFile, pid: str, text: str) -> bool:
     """Whether this text was published to the daemon with this pid within the last minute.
 

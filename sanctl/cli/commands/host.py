@@ -24,6 +24,7 @@ from sanctl.plan.host.definition import (
     plan_host_deletion,
     plan_host_rename,
 )
+from sanctl.plan.host.paths import host_paths
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import host as host_documents
@@ -106,12 +107,51 @@ def list_hosts(output: str) -> None:
 @click.argument("name")
 @output_option
 def show(name: str, output: str) -> None:
-    """Show one host: its IQNs, how it logs in, which devices it may use."""
+    """Show one host: its IQNs, how it logs in, which devices it may use, and its paths to them.
+
+    Each node says about every 10 s which hosts have sessions with it; the kernel shows the latest
+    session of each initiator, and not since when it is there.
+    """
     wanted = HostName.parse(name)
     with environment().session() as session:
         cluster = session.observe()
-    found = existing_host(cluster, wanted)
-    finish(output, data=_host_data(cluster, found), text=lambda: _print_host(cluster, found))
+        found = existing_host(cluster, wanted)
+        sessions = session.host_sessions()
+    paths = host_paths(cluster, found, sessions)
+
+    def text() -> None:
+        _print_host(cluster, found)
+        if paths:
+            print()
+            print_table(
+                ("DEVICE", "NODE", "PATH", "SESSION", "INITIATOR"),
+                (
+                    (
+                        path.device.value,
+                        path.node.value,
+                        path.state,
+                        "?" if path.addresses is None else ", ".join(path.addresses) or "none",
+                        path.iqn.value,
+                    )
+                    for path in paths
+                ),
+            )
+
+    data: host_documents.HostShown = {
+        **_host_data(cluster, found),
+        "paths": [
+            {
+                "device": path.device.value,
+                "node": path.node.value,
+                "iqn": path.iqn.value,
+                "session": None if path.addresses is None else bool(path.addresses),
+                "addresses": list(path.addresses or ()),
+                "state": path.state,
+            }
+            for path in paths
+        ],
+    }
+    finish(output, data=data, text=text)
 
 
 @host.command("set")

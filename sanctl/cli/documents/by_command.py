@@ -25,7 +25,7 @@ from sanctl.cli.documents.device import (
 from sanctl.cli.documents.device_heal import HealCase, Healed
 from sanctl.cli.documents.doctor import Examination
 from sanctl.cli.documents.explain import Meaning
-from sanctl.cli.documents.host import Host, HostChanged, HostDeleted
+from sanctl.cli.documents.host import Host, HostChanged, HostDeleted, HostShown
 from sanctl.cli.documents.node import (
     Drained,
     Fenced,
@@ -65,7 +65,7 @@ DOCUMENTS: Mapping[str, object] = {
     "host list": list[Host],
     "host rename": HostChanged,
     "host set": HostChanged,
-    "host show": Host,
+    "host show": HostShown,
     "node drain": Drained,
     "node fence": FenceTest | Fenced,
     "node list": list[Node],

@@ -16,6 +16,23 @@ class Host(TypedDict):
     devices: Annotated[list[str], "the devices that it may use"]
 
 
+class HostPath(TypedDict):
+    """A path of a host to a device: the sessions of one of its initiators with one node."""
+
+    device: Annotated[str, "the device"]
+    node: Annotated[str, "a node with a replica"]
+    iqn: Annotated[str, "the initiator"]
+    session: Annotated[bool | None, "whether there is a session; null: the node does not say"]
+    addresses: Annotated[list[str], "the host's addresses, as the node sees them"]
+    state: Annotated[str, "`active`: the node serves the device, `standby`, or `unknown`"]
+
+
+class HostShown(Host):
+    """A host with its paths, as the nodes have published them in the last 10 s or so."""
+
+    paths: Annotated[list[HostPath], "for each device, node and initiator"]
+
+
 class HostChanged(Host):
     """A host after `create`, `set` or `rename`."""
 
