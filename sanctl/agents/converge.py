@@ -36,23 +36,23 @@ def converge(
     Raises:
         SanctlError: another change could not be applied; the next monitor tries again.
     """
-    with _log_failure(device, "device below DRBD"):
+    with _log_failure(steps, device, "device below DRBD"):
         backing_device.resume(runner, device.name)
-    with _log_failure(device, "DRBD handlers"):
+    with _log_failure(steps, device, "DRBD handlers"):
         resource_file.register_for_handlers(device)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # the fence-peer handler is at work for a lost peer: the replica nodes must not change now.
     is_frozen = state.suspended != "no"
     # Before the other changes: this ends write-back where that is no longer allowed.
-    with _log_failure(device, "cache policy"):
+    with _log_failure(steps, device, "cache policy"):
         write_cache.apply_policy(runner, device, state)
     flush_unit.start_if_needed(runner, device.name, state)
-    with _log_failure(device, "access list"):
+    with _log_failure(steps, device, "access list"):
         if not is_frozen and access_list.update(device):
             steps.done(
                 "initiators", f"access list: {', '.join(device.all_initiators) or 'no initiator'}"
             )
-    with _log_failure(device, "list of other nodes' portals"):
+    with _log_failure(steps, device, "list of other nodes' portals"):
         if listed_portals.update(device):
             steps.done("listing", "portals of the other replica nodes listed")
     if not is_frozen and peers.apply_replica_nodes(runner, device):
@@ -109,11 +109,12 @@ def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> 
 
 
 @contextlib.contextmanager
-def _log_failure(device: Device, subject: str) -> Iterator[None]:
+def _log_failure(steps: ocf.Steps, device: Device, subject: str) -> Iterator[None]:
     begun = time.monotonic()
     try:
         yield
     except (SanctlError, OSError) as error:
+        steps.is_idle = False
         if time.monotonic() - begun > _SLOW_FAILURE_S:
             raise  # The rest would hang, too, and a monitor that times out is a failed one.
         journal.write(

@@ -20,8 +20,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 
-from sanctl.agents import device_monitor, ocf
+from sanctl.agents import device_monitor, fingerprint, ocf
 from sanctl.agents.cache import read_cache, write_cache, write_cache_steps
 from sanctl.agents.connections import (
     isolation,
@@ -383,17 +385,25 @@ def validate_all() -> int:
 
 def main(argv: list[str]) -> int:
     """Carry out one action and return its OCF exit code."""
+    name = os.environ.get("OCF_RESOURCE_INSTANCE", "device").partition(":")[0]
+    actions = {
+        "start": start,
+        "promote": promote,
+        "demote": demote,
+        "stop": stop,
+        "monitor": monitor,
+        "reload-agent": reload_agent,
+        "validate-all": validate_all,
+    }
     return ocf.run(
-        os.environ.get("OCF_RESOURCE_INSTANCE", "device").partition(":")[0],
+        name,
         argv,
-        {
-            "start": start,
-            "promote": promote,
-            "demote": demote,
-            "stop": stop,
-            "monitor": monitor,
-            "reload-agent": reload_agent,
-            "validate-all": validate_all,
-        },
+        {action: partial(_without_fingerprint, name, run) for action, run in actions.items()},
         METADATA,
     )
+
+
+def _without_fingerprint(name: str, action: Callable[[], int]) -> int:
+    """Run an action; whatever becomes of it, the monitor after it does all of its work."""
+    fingerprint.remove(name)
+    return action()

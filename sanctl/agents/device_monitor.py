@@ -7,7 +7,7 @@ the way: an error of it is logged, and makes no device that serves a failed one.
 
 from __future__ import annotations
 
-from sanctl.agents import ocf, unasked_monitor
+from sanctl.agents import fingerprint, ocf, unasked_monitor
 from sanctl.agents.connections import (
     frozen_primary,
     isolation,
@@ -30,7 +30,19 @@ from sanctl.system.runner import Runner
 
 
 def monitor(runner: Runner, device: Device) -> int:
-    """Report the true role to Pacemaker, apply changed parameters, publish the replica's state."""
+    """Report the true role to Pacemaker, apply changed parameters, publish the replica's state.
+
+    Where the replica is whole, and nothing was to be done, the monitors that follow may be short.
+    """
+    before = fingerprint.read(device)
+    steps = ocf.Steps(device.name, "monitor")
+    status = _monitor(runner, device, steps)
+    if steps.is_idle:
+        fingerprint.leave(device, before, status)
+    return status
+
+
+def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
     try:
         found = first_activation.observe_after_first_promotion(
             runner, device, within_s=ocf.remaining_s(30.0) / 2
@@ -71,7 +83,7 @@ def monitor(runner: Runner, device: Device) -> int:
                 # Not every change reaches every instance by reload-agent: Pacemaker compares
                 # parameters only with those of the last start or promotion. So the monitor, too,
                 # applies changes.
-                state = converge(runner, device, ocf.Steps(device.name, "monitor"), state)
+                state = converge(runner, device, steps, state)
                 state = heal.carry_out_order(runner, device, state)
                 state = isolation.apply_rules(runner, device, state)
                 state = reconnect_dropped.reconnect(runner, device.name, state)
@@ -86,11 +98,13 @@ def monitor(runner: Runner, device: Device) -> int:
                 no_contact_fields = heal.no_contact_fields(runner, device, state)
                 all_marked.unmark_peer(runner, device, state)
         except Exception as error:
+            steps.is_idle = False
             _log_monitor_error(device, "a change could not be applied", error)
         try:
             replica_state.publish(runner, device, state, no_contact_fields=no_contact_fields)
             hung_io_reboot.check(runner, device, found.drbd)
         except Exception as error:
+            steps.is_idle = False
             _log_monitor_error(device, "it could not look for hung I/O", error)
     if found.is_active:
         return ocf.RUNNING_PROMOTED

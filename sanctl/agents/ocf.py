@@ -51,9 +51,12 @@ class Steps:
         self._resource = resource
         self._action = action
         self._begin = self._last = time.monotonic()
+        #: Whether a step was made, or one could not be made.
+        self.is_idle = True
 
     def done(self, step: str, message: str) -> None:
         """Log that a step has ended."""
+        self.is_idle = False
         now = time.monotonic()
         journal.write(
             f"{self._resource}: {self._action}: {message}",

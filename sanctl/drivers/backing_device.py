@@ -24,12 +24,12 @@ _MODULE = "/sys/module/dm_delay"
 
 def path(name: str) -> str | None:
     """Return the path that DRBD attaches, None where there is no such device."""
-    return dm.path(_of(name)) if exists(name) else None
+    return dm.path(dm_name(name)) if exists(name) else None
 
 
 def exists(name: str) -> bool:
     """Whether there is such a device."""
-    return dm.lower_device(_of(name)) is not None
+    return dm.lower_device(dm_name(name)) is not None
 
 
 def refuses_write_zeroes(name: str) -> bool:
@@ -37,12 +37,12 @@ def refuses_write_zeroes(name: str) -> bool:
 
     On a kernel without dm-delay that holds only while a read cache is below.
     """
-    return is_folder(_MODULE) and dm.queue_limit(_of(name), "write_zeroes_max_bytes") == "0"
+    return is_folder(_MODULE) and dm.queue_limit(dm_name(name), "write_zeroes_max_bytes") == "0"
 
 
 def lower_device(name: str) -> str | None:
     """Return the name of the block device below (`loop3`, `dm-7`), None without such a device."""
-    return dm.lower_device(_of(name))
+    return dm.lower_device(dm_name(name))
 
 
 def create(runner: Runner, name: str, *, over: str) -> None:
@@ -53,14 +53,14 @@ def create(runner: Runner, name: str, *, over: str) -> None:
     Raises:
         CommandError: the kernel refused.
     """
-    if lower_device(name) == os.path.basename(over) and not dm.is_suspended(_of(name)):
+    if lower_device(name) == os.path.basename(over) and not dm.is_suspended(dm_name(name)):
         grow(runner, name, over=over)
         return
-    dm.remove(runner, _of(name))
+    dm.remove(runner, dm_name(name))
     if not is_folder(_MODULE):
         # On a kernel without dm-delay, `refuses_write_zeroes` says that the device does not.
         runner.run(["modprobe", "dm-delay"], timeout_s=dm.TIMEOUT_S, ok=range(256))
-    dm.create(runner, _of(name), _table(over, loop.size_bytes(over)))
+    dm.create(runner, dm_name(name), _table(over, loop.size_bytes(over)))
 
 
 def switch(
@@ -78,12 +78,12 @@ def switch(
     Raises:
         CommandError: the kernel refused, or I/O in flight below does not end.
     """
-    dm.swap_table(runner, _of(name), _table(onto, size_bytes), timeout_s=within_s)
+    dm.swap_table(runner, dm_name(name), _table(onto, size_bytes), timeout_s=within_s)
 
 
 def clear_inactive_table(runner: Runner, name: str) -> None:
     """Drop a table that was loaded and never became active."""
-    dm.clear_inactive_table(runner, _of(name))
+    dm.clear_inactive_table(runner, dm_name(name))
 
 
 def grow(runner: Runner, name: str, *, over: str) -> None:
@@ -99,13 +99,13 @@ def grow(runner: Runner, name: str, *, over: str) -> None:
 
 def resume(runner: Runner, name: str) -> None:
     """Resume the device where an interrupted swap has left it suspended."""
-    if dm.is_suspended(_of(name)):
-        dm.resume(runner, _of(name))
+    if dm.is_suspended(dm_name(name)):
+        dm.resume(runner, dm_name(name))
 
 
 def is_too_small(name: str, *, over: str) -> bool:
     """Whether the loop device has become larger than the device above it."""
-    present = dm.size_bytes(_of(name))
+    present = dm.size_bytes(dm_name(name))
     return present is not None and present < loop.size_bytes(over)
 
 
@@ -115,10 +115,11 @@ def remove(runner: Runner, name: str) -> None:
     Raises:
         CommandError: something holds the device open.
     """
-    dm.remove(runner, _of(name))
+    dm.remove(runner, dm_name(name))
 
 
-def _of(name: str) -> str:
+def dm_name(name: str) -> str:
+    """Return the name of the device-mapper device."""
     return f"sanctl-{name}.disk"
 
 

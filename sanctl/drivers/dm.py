@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import struct
+from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
 from sanctl.system.files import read_text_or
@@ -19,6 +20,8 @@ _FOLDER = "/dev/mapper"
 # linux/dm-ioctl.h: DM_TABLE_DEPS; struct dm_ioctl, and the numbers of devices that follow it.
 _TABLE_DEPS, _IOCTL_BYTES = 0xC138FD0B, 1024
 _IOCTL, _COUNT, _DEVICE = struct.Struct("=3I2IIi3IQ128s129s7x"), struct.Struct("=I4x"), "=Q"
+# DM_SUSPEND_FLAG
+_SUSPENDED = 2
 _NO_SUCH_DEVICE = (errno.ENOENT, errno.ENXIO, errno.ENODEV)
 
 
@@ -45,11 +48,26 @@ def kernel_name(dm_name: str) -> str | None:
     return None
 
 
-def lower_device(dm_name: str) -> str | None:
-    """Return the name of the block device below a device; no process, and no open of the device.
+class ActiveTable(NamedTuple):
+    """What the kernel says of a device's active table.
 
-    Empty where the table has no block device; None where there is no such device. The kernel is
-    asked for the active table: sysfs (`slaves`) also shows the devices of an inactive one.
+    Attributes:
+        lower: the name of the block device below (`drbd1`, `loop3`); empty: the table has none.
+        is_suspended: its I/O waits.
+        raw: what of the answer changes when the table, its state or the device does; a load that
+            is not active yet changes it, too. resource-agents/client compares these bytes.
+    """
+
+    lower: str
+    is_suspended: bool
+    raw: bytes
+
+
+def active_table(dm_name: str) -> ActiveTable | None:
+    """Return what the kernel says of a device's active table, None where there is no such device.
+
+    No process, and no open of the device. The kernel is asked for the active table: sysfs
+    (`slaves`) also shows the devices of an inactive one.
 
     Raises:
         CommandError: the kernel did not answer.
@@ -71,12 +89,28 @@ def lower_device(dm_name: str) -> str | None:
         raise _unknown(dm_name, error) from error
     finally:
         os.close(handle)
-    at = _IOCTL.unpack_from(answer)[4]
-    if not _COUNT.unpack_from(answer, at)[0]:
-        return ""
-    (number,) = struct.unpack_from(_DEVICE, answer, at + _COUNT.size)
-    device = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
-    return os.path.basename(os.path.realpath(device))
+    fields = _IOCTL.unpack_from(answer)
+    at, flags = fields[4], fields[7]
+    lower = ""
+    if _COUNT.unpack_from(answer, at)[0]:
+        (number,) = struct.unpack_from(_DEVICE, answer, at + _COUNT.size)
+        device = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+        lower = os.path.basename(os.path.realpath(device))
+    # Flags, number of the device, and the first device below (struct dm_target_deps).
+    raw = answer[28:32] + answer[40:48] + answer[_IOCTL.size : _IOCTL.size + 24]
+    return ActiveTable(lower, bool(flags & _SUSPENDED), raw)
+
+
+def lower_device(dm_name: str) -> str | None:
+    """Return the name of the block device below a device; no process, and no open of the device.
+
+    Empty where the table has no block device; None where there is no such device.
+
+    Raises:
+        CommandError: the kernel did not answer.
+    """
+    found = active_table(dm_name)
+    return None if found is None else found.lower
 
 
 def _unknown(dm_name: str, error: OSError) -> CommandError:

@@ -44,6 +44,11 @@ def _argv(name: str, *words: str) -> list[str]:
     return ["drbdadm", *only, *words, name]
 
 
+def registry_links(name: str, minor: int) -> list[str]:
+    """Return the links by which DRBD's handlers find the file of a resource."""
+    return [f"{_REGISTRY}/drbd-{each}.conf" for each in (f"resource-{name}", f"minor-{minor}")]
+
+
 def register_config(name: str, minor: int) -> None:
     """Have DRBD's handlers read the file of this resource alone, where they do not yet.
 
@@ -56,7 +61,7 @@ def register_config(name: str, minor: int) -> None:
     path = config_path(name)
     if not is_folder(_REGISTRY) or not exists(path):
         return  # drbdadm has registered nothing yet on this node, and does so for the first one.
-    for link in (f"{_REGISTRY}/drbd-{it}.conf" for it in (f"resource-{name}", f"minor-{minor}")):
+    for link in registry_links(name, minor):
         with contextlib.suppress(OSError):
             if os.readlink(link) == path:
                 continue

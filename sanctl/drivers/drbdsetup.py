@@ -104,10 +104,15 @@ def sync_progress() -> dict[int, SyncProgress]:
     return parse_sync_progress(read_text_or("/proc/drbd", ""))
 
 
+def oldest_requests_path(name: str) -> str:
+    """Return where the kernel says which requests of hosts have waited longest."""
+    return f"{_DEBUG}/{name}/volumes/0/oldest_requests"
+
+
 def oldest_requests(name: str) -> tuple[OldRequest, ...]:
     """Return the requests of hosts that have waited longest; none where debugfs is not readable."""
     # Without debugfs, or where a locked-down kernel keeps it shut, nothing is known.
-    return parse_oldest_requests(read_text_or(f"{_DEBUG}/{name}/volumes/0/oldest_requests", ""))
+    return parse_oldest_requests(read_text_or(oldest_requests_path(name), ""))
 
 
 def pending_requests(minor: int) -> PendingRequests | None:

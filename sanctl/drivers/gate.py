@@ -31,6 +31,20 @@ def gate_table(name: str) -> str:
     return below or "error"
 
 
+def tables(name: str) -> tuple[dm.ActiveTable | None, dm.ActiveTable | None]:
+    """Return the active tables of the upper device and of the gate.
+
+    Raises:
+        CommandError: the kernel did not answer.
+    """
+    return dm.active_table(_upper(name)), dm.active_table(_gate(name))
+
+
+def dm_names(name: str) -> tuple[str, str]:
+    """Return the names of the two device-mapper devices, the upper one first."""
+    return _upper(name), _gate(name)
+
+
 def is_complete(name: str) -> bool:
     """Whether both devices exist."""
     return dm.lower_device(_upper(name)) is not None and dm.lower_device(_gate(name)) is not None

@@ -106,7 +106,8 @@ def _is_ours(iqn: str, name: str) -> bool:
     return iqn in state_files.of_device(name, _TARGET).read().split()
 
 
-def _alua_group(name: str, minor: int) -> str | None:
+def alua_group(name: str, minor: int) -> str | None:
+    """Return the configfs folder of this node's ALUA group, None where there is none."""
     folder = f"{backstore_folder(name, minor)}/alua"
     for entry in configfs.folders(folder):
         if entry.startswith("sanctl-"):
@@ -116,7 +117,7 @@ def _alua_group(name: str, minor: int) -> str | None:
 
 def alua_state(name: str, minor: int) -> str:
     """Return the ALUA state of this node's group; `absent` where there is none."""
-    group = _alua_group(name, minor)
+    group = alua_group(name, minor)
     if group is None:
         return "absent"
     text = read_text_or(f"{group}/alua_access_state", "").strip()
@@ -129,7 +130,7 @@ def set_alua_state(name: str, minor: int, state: int) -> None:
     Raises:
         CommandError: there is no such group, or the kernel refused.
     """
-    group = _alua_group(name, minor)
+    group = alua_group(name, minor)
     if group is None:
         raise CommandError(
             Problem("SAN-LIO-002", f"{name}: the target has no ALUA group of this node")
@@ -261,10 +262,14 @@ def has_full_block_limits_page(backstore: str) -> bool:
     return read_text_or(f"{backstore}/attrib/atomic_max_len", "none").strip() != "0"
 
 
+def unmap_attributes(name: str, minor: int) -> list[str]:
+    """Return the paths of the attributes that offer UNMAP to hosts."""
+    return [f"{backstore_folder(name, minor)}/attrib/{each}" for each in _UNMAP]
+
+
 def is_unmap_offered(name: str, minor: int) -> bool | None:
     """Whether the target offers UNMAP; None: half, as a process died between two attributes."""
-    folder = f"{backstore_folder(name, minor)}/attrib"
-    values = {read_text(f"{folder}/{attribute}").strip() == "1" for attribute in _UNMAP}
+    values = {read_text(path).strip() == "1" for path in unmap_attributes(name, minor)}
     return values.pop() if len(values) == 1 else None
 
 
@@ -276,9 +281,8 @@ def offer_unmap(name: str, minor: int, *, on: bool) -> None:
     Raises:
         CommandError: the kernel refused.
     """
-    folder, value = f"{backstore_folder(name, minor)}/attrib", "1" if on else "0"
-    for attribute in _UNMAP:
-        configfs.set_value(f"{folder}/{attribute}", value)
+    for path in unmap_attributes(name, minor):
+        configfs.set_value(path, "1" if on else "0")
 
 
 def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:

@@ -27,7 +27,7 @@ from sanctl.system import isolated_call, state_files
 from sanctl.system.files import is_mount_point, read_text, read_text_or
 from sanctl.system.runner import Runner
 
-_MOUNTS = "/proc/self/mountinfo"
+MOUNTS = "/proc/self/mountinfo"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHUT = frozenset({"ro", "emergency_ro", "shutdown"})
 _TIMEOUT_S = 8.0
@@ -100,12 +100,19 @@ def covering_mount(path: str, mounts: list[Mount]) -> Mount | None:
 
 def mount_of(path: str) -> Mount | None:
     """Return the mount that a path lies on."""
-    return covering_mount(os.path.realpath(path), parse_mountinfo(read_text(_MOUNTS)))
+    return covering_mount(os.path.realpath(path), parse_mountinfo(read_text(MOUNTS)))
+
+
+def line_of(path: str) -> str | None:
+    """Return the line of MOUNTS of the mount that a path lies on."""
+    lines = read_text(MOUNTS).splitlines()
+    wanted = covering_mount(os.path.realpath(path), parse_mountinfo("\n".join(lines)))
+    return next((line for line in lines if parse_mountinfo(line) == [wanted]), None)
 
 
 def reports_shut_down(path: str) -> bool:
     """Whether the filesystem at a path reports a shutdown; one that has shut down may not."""
-    mounts = parse_mountinfo(read_text(_MOUNTS))
+    mounts = parse_mountinfo(read_text(MOUNTS))
     found = covering_mount(os.path.realpath(path), mounts)
     if found is None:
         return False

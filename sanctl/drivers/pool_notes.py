@@ -33,13 +33,13 @@ def write(pool: PoolName | str, kind: str, text: str = "") -> None:
     if not is_folder(_FOLDER):
         os.makedirs(_FOLDER, mode=0o700)
         fsync_folder(os.path.dirname(_FOLDER))
-    write_atomically(_path(pool, kind), text)
+    write_atomically(path(pool, kind), text)
 
 
 def clear(pool: PoolName | str, kind: str) -> None:
     """Remove a note; one that is gone is fine."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(_path(pool, kind))
+        os.unlink(path(pool, kind))
         fsync_folder(_FOLDER)
 
 
@@ -49,7 +49,7 @@ def exists(pool: PoolName | str, kind: str) -> bool:
     Raises:
         OSError: not known; whatever the note forbids stays forbidden.
     """
-    return files.exists(_path(pool, kind))
+    return files.exists(path(pool, kind))
 
 
 def is_of(pool: PoolName | str, kind: str, uuid: str) -> bool:
@@ -63,16 +63,17 @@ def is_of(pool: PoolName | str, kind: str, uuid: str) -> bool:
 
 def read(pool: PoolName | str, kind: str) -> str:
     """Return the text of a note; empty without one."""
-    return read_text_or(_path(pool, kind), "")
+    return read_text_or(path(pool, kind), "")
 
 
 def age_s(pool: PoolName | str, kind: str) -> float:
     """Return how old a note is; 0 without one, or where the clock was put back since."""
     try:
-        return max(time.time() - os.stat(_path(pool, kind)).st_mtime, 0.0)
+        return max(time.time() - os.stat(path(pool, kind)).st_mtime, 0.0)
     except FileNotFoundError:
         return 0.0
 
 
-def _path(pool: PoolName | str, kind: str) -> str:
+def path(pool: PoolName | str, kind: str) -> str:
+    """Return where a note lies."""
     return f"{_FOLDER}/{pool}.{kind}"

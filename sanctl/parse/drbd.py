@@ -165,6 +165,31 @@ def parse_pending_requests(text: str) -> dict[int, PendingRequests]:
     return found
 
 
+class ProcLine(NamedTuple):
+    """What /proc/drbd of DRBD 8.4 says of one device that is connected and does not resync.
+
+    Attributes:
+        state: connection, roles, disks, protocol and the flags of its I/O, as they stand there.
+        write_ordering: how writes that depend on each other are kept in order.
+        out_of_sync_kib: KiB that differ by this node's bitmap.
+    """
+
+    state: str
+    write_ordering: str
+    out_of_sync_kib: int
+
+
+def parse_proc_line(text: str, minor: int) -> ProcLine | None:
+    """Return what /proc/drbd says of a device; None where it says nothing, or more than that.
+
+    resource-agents/client reads the same two lines (drbd_proc.c, drbd_seq_show).
+    """
+    found = re.search(
+        rf"^ *{minor}: (cs:.*?) *\n.*\bap:\d+ ep:\d+ wo:(\S+) oos:(\d+)$", text, re.MULTILINE
+    )
+    return None if found is None else ProcLine(found[1], found[2], int(found[3]))
+
+
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 

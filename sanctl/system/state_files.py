@@ -173,6 +173,16 @@ def of_node(kind: str) -> StateFile:
     return StateFile(_NODE, "", kind)
 
 
+def device_folder(name: str) -> str:
+    """Return the folder of a device's files; resource-agents/client has the same path."""
+    return f"{RUNTIME}/{_DEVICES}/{_checked(name)}"
+
+
+def device_notes(name: str) -> frozenset[str]:
+    """Return the names of a device's files."""
+    return frozenset(_entries(device_folder(name)))
+
+
 def device_suffixes(name: str, kind: str) -> list[str]:
     """Return the suffixes of a device's files of one kind."""
     found = _suffixes(f"{RUNTIME}/{_DEVICES}/{_checked(name)}", f"{kind}.")

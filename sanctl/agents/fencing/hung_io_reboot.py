@@ -80,7 +80,8 @@ def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
 
     Time during which I/O was frozen does not count.
     """
-    now, answered = time.monotonic(), drbdsetup.completed_requests(device.minor)
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    answered = drbdsetup.completed_requests(device.minor)
     counted = drbdsetup.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
     answered_before, _, since = _progress_note(device).read().partition(" ")
@@ -100,5 +101,8 @@ def _sync_pool(runner: Runner, device: Device) -> None:
 
 
 def _progress_note(device: Device) -> state_files.StateFile:
-    """The note: how many requests were answered, since when no more (monotonic clock, seconds)."""
+    """The note: how many requests were answered, since when no more (seconds since the boot).
+
+    resource-agents/client writes it, too, where no request is under way at a short monitor.
+    """
     return state_files.of_device(device.name, "io-progress")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _NOT_CONNECTED_YET = "Consistent"
 # A new folder for each start of the unit; its inode number is not known to be used again.
-_PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
+PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 _FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
@@ -255,7 +255,7 @@ def _cluster_start_id() -> str:
     If empty, a note counts until the node boots or the replica is restarted.
     """
     try:
-        return str(os.stat(_PACEMAKER_CGROUP).st_ino)
+        return str(os.stat(PACEMAKER_CGROUP).st_ino)
     except (FileNotFoundError, NotADirectoryError):
         return ""
 

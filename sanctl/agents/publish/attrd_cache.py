@@ -18,7 +18,7 @@ from sanctl.system.state_files import StateFile
 #: As in /proc/PID/comm, where the kernel keeps 15 characters of a program's name.
 _DAEMON = "pacemaker-attrd"
 _PROC = "/proc"
-_REPEAT_S = 60.0
+REPEAT_S = 60.0
 _IN_CIB_AFTER_S = 5.0
 _KIND = "attrd-cache"
 
@@ -71,7 +71,7 @@ def is_current(cached: StateFile, pid: str, text: str) -> bool:
     A record from the future was written before the clock was set, and does not count.
     """
     age_s = cached.age_s()
-    return age_s is not None and 0 <= age_s < _REPEAT_S and cached.read() == f"{pid} {text}"
+    return age_s is not None and 0 <= age_s < REPEAT_S and cached.read() == f"{pid} {text}"
 
 
 def must_be_in_cib(cached: StateFile, pid: str) -> bool:

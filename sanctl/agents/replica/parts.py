@@ -33,7 +33,7 @@ from sanctl.system.runner import Runner
 if TYPE_CHECKING:
     from sanctl.model.topology import Topology
 
-_CLUSTER = "/etc/sanctl/cluster.toml"
+CLUSTER = "/etc/sanctl/cluster.toml"
 
 
 _PATHS_WITHOUT_SUFFIX: dict[str, str] = {}
@@ -165,13 +165,13 @@ def load_topology() -> Topology:
     """
     from sanctl.config.cluster import parse  # noqa: PLC0415 - monitors do not pay for it
 
-    return parse(read_text_or(_CLUSTER, ""), source=_CLUSTER)
+    return parse(read_text_or(CLUSTER, ""), source=CLUSTER)
 
 
 def topology_version() -> str:
     """Return a text that changes with cluster.toml, without reading the file."""
     try:
-        found = os.stat(_CLUSTER)
+        found = os.stat(CLUSTER)
     except FileNotFoundError:
         return "none"
     return f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}"

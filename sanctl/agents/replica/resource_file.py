@@ -31,7 +31,7 @@ _REQUIRES_TWO = re.compile(r"^ *quorum-minimum-redundancy 2;\n", re.MULTILINE)
 _METADATA = re.compile(r"^    ((?:flexible-)?meta-disk) [^;]+;$", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
-_INCLUDE = "/etc/drbd.d/sanctl.res"
+INCLUDE = "/etc/drbd.d/sanctl.res"
 # As in the drbd.conf of drbd-utils, which includes this file and then all resources.
 _COMMON = "/etc/drbd.d/global_common.conf"
 _HANDLERS = "/usr/lib/sanctl"
@@ -245,7 +245,7 @@ def _write_includes(name: str) -> None:
     """Make an operator's drbdadm read all resource files; sanctl's and the handlers' reads one."""
     os.makedirs(drbdadm.RESOURCE_FILES, mode=0o700, exist_ok=True)
     for path, read in (
-        (_INCLUDE, (f"{drbdadm.RESOURCE_FILES}/*.res",)),
+        (INCLUDE, (f"{drbdadm.RESOURCE_FILES}/*.res",)),
         (drbdadm.config_path(name), (_COMMON, path_of(name))),
     ):
         wanted = "".join(f'include "{each}";\n' for each in read)

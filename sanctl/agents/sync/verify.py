@@ -118,6 +118,12 @@ def _is_done_on_peer(runner: Runner, device: Device, number: int) -> bool:
     return False
 
 
+def is_order_open(device: Device) -> bool:
+    """Whether a verify was ordered that has not been carried out here."""
+    order = VerifyRequest.parse(device.verify)
+    return plan.is_order_open(order, _latest(device), int(time.time()))
+
+
 def needs_tracking(device: Device, state: ResourceState) -> bool:
     """Whether `track` has to be called for a device without a running verify."""
     # With DRBD 9 no standby repairs.

@@ -161,7 +161,7 @@ def test_a_filesystem_that_may_be_shut_down_is_not_promoted(
 ) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     faults = Faults(monkeypatch)
-    faults.at(pool_notes._path("main", pool_notes.SHUT_DOWN), number)
+    faults.at(pool_notes.path("main", pool_notes.SHUT_DOWN), number)
     with pytest.raises(OSError, match=os.strerror(number)):
         fs_shutdown.refuse_promotion(VOL)
     with pytest.raises(OSError, match=os.strerror(number)):
@@ -205,7 +205,7 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
     faults.at(first_activation._active_note(VOL).path, errno.ENOMEM)
     assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
-    faults.at(quorum_overlap._PACEMAKER_CGROUP, errno.ENOMEM)
+    faults.at(quorum_overlap.PACEMAKER_CGROUP, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):
         quorum_overlap._cluster_start_id()
 

@@ -134,7 +134,7 @@ def test_a_note_that_cannot_be_read_permits_nothing(
     """The slow disk was used alone."""
     devices = Devices(monkeypatch)
     devices.flash = None
-    Faults(monkeypatch).at(pool_notes._path("main", pool_notes.WRITE_BACK), number)
+    Faults(monkeypatch).at(pool_notes.path("main", pool_notes.WRITE_BACK), number)
     with pytest.raises(OSError, match=os.strerror(number)):
         flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
     assert devices.done == []

@@ -119,7 +119,7 @@ def test_a_remount_read_only_by_hand_is_not_a_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = tmp_path / "mountinfo"
-    monkeypatch.setattr(pool_mount, "_MOUNTS", str(listed))
+    monkeypatch.setattr(pool_mount, "MOUNTS", str(listed))
     mine = f"41 20 253:0 / {tmp_path} rw - ext4 /dev/sdb ro"
     listed.write_text(f"{mine}\n")
     assert pool_mount.reports_shut_down(str(tmp_path))

@@ -214,7 +214,7 @@ def lives(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found = [fake_node.folder / "first", fake_node.folder / "second"]
     for each in found:
         each.mkdir()
-    monkeypatch.setattr(quorum_overlap, "_PACEMAKER_CGROUP", str(fake_node.folder / "unit"))
+    monkeypatch.setattr(quorum_overlap, "PACEMAKER_CGROUP", str(fake_node.folder / "unit"))
     be_in(fake_node, found[0])
     return found
 

@@ -35,7 +35,7 @@ class Kernel:
 @pytest.fixture
 def kernel(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     (tmp_path / "cluster.toml").write_text("")
-    monkeypatch.setattr(parts, "_CLUSTER", str(tmp_path / "cluster.toml"))
+    monkeypatch.setattr(parts, "CLUSTER", str(tmp_path / "cluster.toml"))
     made = Kernel()
     monkeypatch.setattr(lio_listing, "set_listed", made.set_listed)
     return made

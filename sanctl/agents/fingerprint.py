@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Leaves a whole replica's fingerprint, by which resource-agents/client answers short monitors.
+
+What may have one is in sanctl/plan/device/short_monitor.py. It is read before a monitor does its
+work and again afterwards, and left only if both are the same: so what that monitor has found whole
+is what the fingerprint says. Each action removes the fingerprint before it does anything: one that
+was killed leaves none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from typing import NamedTuple
+
+from sanctl.agents import ocf
+from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.publish import attrd_cache
+from sanctl.agents.replica import access_list, lost_writes, parts, resource_file, sync_policy
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.sync import verify
+from sanctl.drivers import (
+    backing_device,
+    configfs,
+    dm,
+    drbdadm,
+    drbdsetup,
+    gate,
+    lio,
+    loop,
+    pool_mount,
+    pool_notes,
+)
+from sanctl.errors import SanctlError
+from sanctl.parse.drbd import parse_proc_line
+from sanctl.plan.device import short_monitor
+from sanctl.render.fingerprint import Record, environment_text, record, render
+from sanctl.system import state_files
+from sanctl.system.files import exists, read_text, read_text_or
+
+_KIND = "fingerprint"
+_PROGRAM = "drbdsetup"
+_CURRENT = "/opt/sanctl/current"
+
+
+class Fingerprint(NamedTuple):
+    """What a monitor's result depends on, and what of that says whether the replica is whole."""
+
+    seen: short_monitor.Seen
+    records: tuple[Record, ...]
+
+
+def remove(name: str) -> None:
+    """Have the next monitor do all of its work."""
+    with contextlib.suppress(OSError):
+        _file(name).remove()
+
+
+def read(device: Device) -> Fingerprint | None:
+    """Read what this monitor's result depends on; None where a part is not known, or missing."""
+    if ocf.is_probe() or len(device.nodes) != 2 or device.cache:
+        return None
+    try:
+        return _read(device)
+    except (SanctlError, OSError, LookupError):
+        return None
+
+
+def leave(device: Device, before: Fingerprint | None, status: int) -> None:
+    """Leave the fingerprint, if the replica is whole and nothing has changed since `before`."""
+    if before is None or before != read(device) or not _is_settled(device, before, status):
+        return
+    left_s = short_monitor.valid_for_s(
+        tuple(
+            each.age_s() if _is_of_running_attrd(each) else None
+            for each in (attrd_cache.of_score(device.name), attrd_cache.of_device(device.name))
+        ),
+        repeat_s=attrd_cache.REPEAT_S,
+    )
+    if left_s <= 0:
+        return
+    until_s = time.clock_gettime(time.CLOCK_BOOTTIME) + left_s
+    # Without room for it each monitor is a whole one.
+    with contextlib.suppress(OSError):
+        _file(device.name).write(
+            render(
+                (
+                    record("until", f"{until_s:.2f}"),
+                    *before.records,
+                    record("status", str(status)),
+                )
+            )
+        )
+
+
+def _file(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, _KIND)
+
+
+def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
+    return short_monitor.is_whole(
+        found.seen,
+        minor=device.minor,
+        size_bytes=device.size_bytes,
+        is_active=status == ocf.RUNNING_PROMOTED,
+        replicas=len(device.nodes),
+        cache=device.cache,
+    ) and (
+        status in {ocf.SUCCESS, ocf.RUNNING_PROMOTED}
+        and set(lio.access(device.name)) == device.access
+        and not access_list.hosts_without_secret(device)
+        and sync_policy.is_in_force(device)
+        and not verify.is_order_open(device)
+    )
+
+
+def _is_of_running_attrd(cached: state_files.StateFile) -> bool:
+    pid = attrd_cache.attrd_pid()
+    return bool(pid) and attrd_cache.published_fields(cached)[:1] == [pid]
+
+
+def _read(device: Device) -> Fingerprint | None:
+    data = lost_writes.data_file(device.name)
+    drbd = parse_proc_line(read_text_or("/proc/drbd", ""), device.minor)
+    upper, below = gate.tables(device.name)
+    disk = dm.active_table(backing_device.dm_name(device.name))
+    targets = lio.find_targets(device.name)
+    tpgs = [each for each in lio.tpgs(targets) if lio.has_lun(each)]
+    group = lio.alua_group(device.name, device.minor)
+    if (
+        data is None
+        or drbd is None
+        or upper is None
+        or below is None
+        or group is None
+        or (len(targets), len(tpgs)) != (1, 1)
+    ):
+        return None
+    notes = state_files.device_notes(device.name) - {_KIND}
+    size = f"/sys/block/drbd{device.minor}/size"
+    drbd_bytes = int(read_text(size)) * dm.SECTOR_BYTES
+    target_bytes = gate.size_bytes(device.name) or 0
+    requests = drbdsetup.oldest_requests_path(device.name)
+    records = [
+        record("release", os.path.basename(os.readlink(_CURRENT))),
+        record("environment", environment_text(os.environb.items())),
+        record(
+            "drbd",
+            str(device.minor),
+            drbd.state,
+            drbd.write_ordering,
+            requests,
+            str(short_monitor.YOUNG_REQUEST_MS),
+        ),
+        *_of_gate(device, upper, below, disk),
+        _content(size),
+        _content(f"{group}/alua_access_state"),
+        *_of_target(targets[0], tpgs[0]),
+        *(_content(each) for each in lio.unmap_attributes(device.name, device.minor)),
+        # The client's own listing has the fingerprint.
+        record(
+            "folder", state_files.device_folder(device.name), "\n".join(sorted({*notes, _KIND}))
+        ),
+        *_of_files(device, data),
+        *_of_attrd(),
+    ]
+    if drbd.state.startswith("cs:Connected ro:Primary/"):
+        records.append(
+            record(
+                "idle",
+                f"/sys/block/drbd{device.minor}/stat",
+                state_files.of_device(device.name, "io-progress").path,
+            )
+        )
+    seen = short_monitor.Seen(
+        drbd=drbd,
+        lower=below.lower,
+        is_suspended=any(each.is_suspended for each in (upper, below, disk) if each is not None),
+        alua=read_text(f"{group}/alua_access_state").strip(),
+        is_enabled=read_text(f"{tpgs[0]}/enable").strip() == "1",
+        drbd_bytes=drbd_bytes,
+        target_bytes=target_bytes,
+        notes=notes,
+    )
+    return Fingerprint(seen, tuple(records))
+
+
+def _of_gate(
+    device: Device, upper: dm.ActiveTable, below: dm.ActiveTable, disk: dm.ActiveTable | None
+) -> list[Record]:
+    names = gate.dm_names(device.name)
+    found = [record("dm", names[0], upper.raw), record("dm", names[1], below.raw)]
+    found += [_content(f"/sys/block/{dm.kernel_name(name)}/size") for name in names]
+    if disk is not None:
+        found.append(record("dm", backing_device.dm_name(device.name), disk.raw))
+    return found
+
+
+def _of_target(target: str, tpg: str) -> list[Record]:
+    found = [
+        _folder(target),
+        _content(f"{tpg}/enable"),
+        _folder(f"{tpg}/lun"),
+        _folder(f"{tpg}/lun/lun_0"),
+        _content(f"{tpg}/lun/lun_0/alua_tg_pt_gp"),
+        _folder(f"{tpg}/np"),
+        _folder(f"{tpg}/acls"),
+    ]
+    for name in configfs.folders(f"{tpg}/acls"):
+        acl = f"{tpg}/acls/{name}"
+        # The names of CHAP; a secret stands nowhere but in the kernel and in its own file.
+        found += [
+            _content(f"{acl}/{each}")
+            for each in ("attrib/authentication", "auth/userid", "auth/authenticate_target")
+            if exists(f"{acl}/{each}")
+        ]
+    return found
+
+
+def _of_files(device: Device, data: str) -> list[Record]:
+    """Return records of the files on which duties of a monitor depend."""
+    below = data.removesuffix(".data")
+    program = shutil.which(_PROGRAM, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    mount = pool_mount.line_of(data)
+    if program is None or mount is None:
+        raise LookupError(device.name)
+    found = [
+        _stat(program),
+        _stat(parts.CLUSTER),
+        _stat(resource_file.path_of(device.name)),
+        _stat(drbdadm.config_path(device.name)),
+        _stat(resource_file.INCLUDE),
+        record("line", pool_mount.MOUNTS, mount),
+        record("absent", f"{below}.ram"),
+        record("absent", f"{below}.apart"),
+        record("absent", state_files.of_node(f"flush-failed.{device.name}").path),
+        record("absent", pool_notes.path(device.pool, pool_notes.SHUT_DOWN)),
+        *(_stat_or_absent(f"{below}.{kind}") for kind in ("sync", "verify")),
+        *(_stat_or_absent(f"{access_list.FOLDER}/{host.name}") for host in device.hosts),
+    ]
+    links = drbdadm.registry_links(device.name, device.minor)
+    found += [record("link", link, os.readlink(link)) for link in links]
+    for path in (data, f"{below}.meta"):
+        attached = loop.find(path)
+        if attached is None:
+            raise LookupError(path)
+        folder = f"/sys/block/{os.path.basename(attached)}/loop"
+        found += [_content(f"{folder}/backing_file"), _content(f"{folder}/dio")]
+    return found
+
+
+def _of_attrd() -> list[Record]:
+    pid = attrd_cache.attrd_pid()
+    cgroup = quorum_overlap.PACEMAKER_CGROUP
+    return [
+        _content(f"/proc/{pid}/comm"),
+        record("inode", cgroup, str(os.stat(cgroup).st_ino)),
+    ]
+
+
+def _content(path: str) -> Record:
+    return record("file", path, read_text(path))
+
+
+def _folder(path: str) -> Record:
+    return record("folder", path, "\n".join(sorted(os.listdir(path))))
+
+
+def _stat(path: str) -> Record:
+    found = os.stat(path)
+    if 0 <= time.time() - max(found.st_mtime, found.st_ctime) < short_monitor.SETTLED_AFTER_S:
+        raise LookupError(path)
+    words = (found.st_ino, found.st_size, int(found.st_mtime), int(found.st_ctime))
+    return record("stat", path, " ".join(map(str, words)))
+
+
+def _stat_or_absent(path: str) -> Record:
+    return _stat(path) if exists(path) else record("absent", path)

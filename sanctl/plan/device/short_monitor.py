@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: when a monitor that finds nothing changed may be answered without doing all of its work.
+
+A whole monitor leaves a fingerprint: what the kernel and the files say on which its result and its
+duties depend. The client of a later monitor reads the same again, and ends with the same status if
+all of it is as it was (docs/adr/0053). So a fingerprint is left only where all that a monitor has
+to do follows from what is in it, and nothing is left to do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sanctl.parse.drbd import ProcLine
+
+#: How long a fingerprint holds. Monitors come every 10 or 11 s: at least once a minute one is
+#: whole.
+VALID_S = 48.0
+#: A host's request that waits for so long has the next monitor look at all of it. Less than a sixth
+#: of the time after which a request counts as hung (plan/failover/hung_io_reboot.py).
+YOUNG_REQUEST_MS = 5000
+#: A file that was changed just now may be changed again without a trace in its times, which a
+#: fingerprint has in seconds.
+SETTLED_AFTER_S = 2.0
+
+_IN_SYNC = "cs:Connected ro:{} ds:UpToDate/UpToDate C r-----"
+_PRIMARY, _STANDBY = _IN_SYNC.format("Primary/Secondary"), _IN_SYNC.format("Secondary/Primary")
+#: Notes of a device by which nothing is to be done while its replicas are in sync. With any other,
+#: one that this release does not know among them, each monitor is a whole one.
+_HARMLESS_NOTES = frozenset(
+    {
+        "attrd-cache",
+        "connected",
+        "io-progress",
+        "listed-portals",
+        "met-disk",
+        "operator-trust",
+        "refused-entries",
+        "resync-received",
+        "sync-policy",
+        "target",
+        "unmap-offer",
+        "unusable-secrets",
+        "verify-position",
+        "was-active",
+    }
+)
+
+
+class Seen(NamedTuple):
+    """What a fingerprint says, as far as it decides whether the replica is whole.
+
+    Attributes:
+        drbd: what DRBD says; None: not known, or DRBD 9.
+        lower: the block device below the gate; empty: it fails all I/O; None: there is no gate.
+        is_suspended: a device-mapper device of the replica holds I/O back.
+        alua: the text of the ALUA group's state.
+        is_enabled: the target's TPG is enabled.
+        drbd_bytes: the size of the DRBD device.
+        target_bytes: the size of the device that LIO opens.
+        notes: the names of the device's state files.
+    """
+
+    drbd: ProcLine | None
+    lower: str | None
+    is_suspended: bool
+    alua: str
+    is_enabled: bool
+    drbd_bytes: int
+    target_bytes: int
+    notes: frozenset[str]
+
+
+def is_whole(
+    seen: Seen, *, minor: int, size_bytes: int, is_active: bool, replicas: int, cache: str
+) -> bool:
+    """Whether a replica is whole, and nothing is left to do for it, now or after some time.
+
+    Only one of two replicas that are in sync, one of them Primary: a replica that is behind or
+    without contact, and replicas of which none serves, have duties at each monitor (reconnects,
+    orders to heal, marks), and so has a device with a cache policy.
+
+    Args:
+        seen: what the fingerprint says.
+        minor: the DRBD minor.
+        size_bytes: the wanted size.
+        is_active: the monitor has found a replica that serves, rather than a standby.
+        replicas: how many replicas the device has.
+        cache: the cache policy.
+    """
+    if seen.drbd is None or seen.drbd.state != (_PRIMARY if is_active else _STANDBY):
+        return False
+    return (
+        replicas == 2
+        and not cache
+        and not seen.drbd.out_of_sync_kib
+        and seen.lower == (f"drbd{minor}" if is_active else "")
+        and not seen.is_suspended
+        and seen.alua == ("0" if is_active else "2")
+        and seen.is_enabled
+        and size_bytes <= seen.drbd_bytes == seen.target_bytes
+        and {note.partition(".")[0] for note in seen.notes} <= _HARMLESS_NOTES
+    )
+
+
+def valid_for_s(published_ages_s: tuple[float | None, ...], *, repeat_s: float) -> float:
+    """Return for how long a fingerprint holds; 0: none may be left.
+
+    Not beyond the moment in which an attribute is to be published again.
+
+    Args:
+        published_ages_s: how long ago each attribute was published; None: it was not.
+        repeat_s: after how long each is published again.
+    """
+    left_s = VALID_S
+    for age_s in published_ages_s:
+        if age_s is None or not 0 <= age_s < repeat_s:
+            return 0.0
+        left_s = min(left_s, repeat_s - age_s)
+    return left_s
