@@ -83,6 +83,18 @@ class ProgramCost(TypedDict):
     runs: Annotated[int, "how often it was run"]
 
 
+class IdleNode(TypedDict):
+    """What a storage node's processor did while nothing was asked of the laboratory."""
+
+    node: Annotated[str, "the node"]
+    seconds: Annotated[float, "for how long"]
+    cpu_s: Annotated[float, "processor time of all that ran, kernel included"]
+    actions_s: Annotated[float, "of that, in sanctl-actions.service: whole monitors"]
+    pacemaker_s: Annotated[
+        float, "of that, in pacemaker.service: its daemons, and the clients that they start"
+    ]
+
+
 class Costs(TypedDict):
     """What sanctl costs beside what people run today."""
 
@@ -90,7 +102,13 @@ class Costs(TypedDict):
     node: Annotated[str, "where"]
     devices: Annotated[int, "how many devices the status had to show"]
     costs: Annotated[list[ProgramCost], "each program"]
-    monitor_ratio: Annotated[float, "processor time of our monitor by that of the stock one"]
+    monitor_ratio: Annotated[
+        float, "processor time of our monitor, where nothing has changed, by that of the stock one"
+    ]
+    whole_ratio: Annotated[
+        float, "processor time of our monitor that does all of its work by that of the stock one"
+    ]
+    idle: Annotated[list[IdleNode], "each storage node; empty without `--idle`"]
     status_ratio: Annotated[float, "processor time of `sanctl status` by that of `crm_mon -1`"]
 
 

@@ -20,6 +20,7 @@ FAMILIES = {
         "test_drbdadm_one_resource",
         "test_reload_killed",
         "test_resource_files",
+        "test_short_monitor",
     ),
     "Discovery": ("test_discovery",),
     "Disks that fail": (

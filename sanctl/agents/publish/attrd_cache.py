@@ -18,7 +18,8 @@ from sanctl.system.state_files import StateFile
 #: As in /proc/PID/comm, where the kernel keeps 15 characters of a program's name.
 _DAEMON = "pacemaker-attrd"
 _PROC = "/proc"
-REPEAT_S = 60.0
+#: Less than a minute, so that the whole monitor that comes once a minute publishes again.
+REPEAT_S = 55.0
 _IN_CIB_AFTER_S = 5.0
 _KIND = "attrd-cache"
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
@@ -33,12 +34,14 @@ _RUN_DEADLINE_S = 60.0
 # OCF_SUCCESS and OCF_RUNNING_PROMOTED: a healthy standby, a healthy active replica.
 _HEALTHY = frozenset({0, 8})
 
+# A monitor that finds nothing changed since the latest whole one (docs/adr/0053), and a whole one.
 # Our program, and the stock one that does the same work.
 PAIRS = {
+    "whole monitor": ("ocf:sanctl:device monitor, a whole one", "ocf:linbit:drbd monitor"),
     "monitor": ("ocf:sanctl:device monitor", "ocf:linbit:drbd monitor"),
     "status": ("sanctl status", "crm_mon -1"),
 }
-WITHOUT_SERVICE = "ocf:sanctl:device monitor, without its service"
+WITHOUT_SERVICE = "ocf:sanctl:device monitor, a whole one, without its service"
 
 
 @click.group(no_args_is_help=False)
@@ -61,8 +64,18 @@ bench.add_command(partner_command)
 )
 @click.option("--repeat", type=click.IntRange(3), default=20, show_default=True,
               help="Runs of each; medians are shown.")  # fmt: skip
+@click.option(
+    "--idle",
+    "idle_s",
+    type=click.IntRange(10),
+    default=None,
+    metavar="SECONDS",
+    help="Also measure what each storage node does in that time, with all devices.",
+)
 @output_option
-def cost_command(*, name: str, device: str, node: str, repeat: int, output: str) -> None:
+def cost_command(
+    *, name: str, device: str, node: str, repeat: int, idle_s: int | None, output: str
+) -> None:
     """Processor time of a monitor and of `sanctl status`.
 
     Compared, in turns in the same run, with the stock DRBD agent's monitor of the same DRBD
@@ -78,6 +91,7 @@ def cost_command(*, name: str, device: str, node: str, repeat: int, output: str)
     device = device or min(devices)
     node = node or collect.active_node(bed, device)
     programs = _programs(device, devices[device])
+    idle = {} if idle_s is None else measure_idle(bed, idle_s)
     found = measure(bed, node, programs, repeat)
     ratios = {what: found[ours].cpu_s / found[stock].cpu_s for what, (ours, stock) in PAIRS.items()}
 
@@ -89,6 +103,11 @@ def cost_command(*, name: str, device: str, node: str, repeat: int, output: str)
         )
         for what, (ours, stock) in PAIRS.items():
             click.echo(f"{what}: {ours} costs {ratios[what]:.2f} times the CPU of {stock}")
+        if idle:
+            print_table(
+                ("NODE", "SECONDS", "CPU", "ACTIONS", "PACEMAKER"),
+                [(where, *(f"{each:.1f} s" for each in it)) for where, it in idle.items()],
+            )
 
     finish(
         output,
@@ -101,7 +120,9 @@ def cost_command(*, name: str, device: str, node: str, repeat: int, output: str)
                 for what, it in found.items()
             ],
             "monitor_ratio": ratios["monitor"],
+            "whole_ratio": ratios["whole monitor"],
             "status_ratio": ratios["status"],
+            "idle": [{"node": where, **it._asdict()} for where, it in idle.items()],
         },
         text=text,
         status=ExitStatus.OK if ratios["monitor"] < 1 else ExitStatus.DEGRADED,
@@ -131,6 +152,19 @@ def measure(
             ok=range(256),
         )
     return cpu_cost.parse_costs(programs, done.stdout)
+
+
+def measure_idle(bed: LabSession, seconds: int) -> dict[str, cpu_cost.Idle]:
+    """Return what the storage nodes do in some time in which nothing is asked of them.
+
+    Raises:
+        CommandError: a node did not answer.
+    """
+    nodes = [node.name for node in bed.storage]
+    before = {node: bed.sh(node, cpu_cost.IDLE_SCRIPT).stdout for node in nodes}
+    time.sleep(seconds)
+    after = {node: bed.sh(node, cpu_cost.IDLE_SCRIPT).stdout for node in nodes}
+    return {node: cpu_cost.idle_between(before[node], after[node]) for node in nodes}
 
 
 def _devices(bed: LabSession) -> dict[str, dict[str, str]]:
@@ -168,11 +202,19 @@ def _programs(device: str, parameters: Mapping[str, str]) -> dict[str, Program]:
         | {"OCF_RESOURCE_INSTANCE": device, "OCF_RESOURCE_TYPE": "device"}
         | {f"OCF_RESKEY_{key}": value for key, value in parameters.items()}
     )
+    anew = f"rm -f /run/sanctl/devices/{device}/fingerprint"
+    once = shlex.join(["env", *(f"{key}={value}" for key, value in ours.items()), _OURS, "monitor"])
     return {
+        # The cluster's own monitors leave fingerprints by their own parameters.
         PAIRS["monitor"][0]: Program(
-            argv=(_OURS, "monitor"), env=ours, ok=_HEALTHY, service=_SERVICE
+            argv=(_OURS, "monitor"), env=ours, ok=_HEALTHY, service=_SERVICE, before=once
         ),
-        WITHOUT_SERVICE: Program(argv=(_DIRECT, _OURS, "monitor"), env=ours, ok=_HEALTHY),
+        PAIRS["whole monitor"][0]: Program(
+            argv=(_OURS, "monitor"), env=ours, ok=_HEALTHY, service=_SERVICE, before=anew
+        ),
+        WITHOUT_SERVICE: Program(
+            argv=(_DIRECT, _OURS, "monitor"), env=ours, ok=_HEALTHY, before=anew
+        ),
         PAIRS["monitor"][1]: Program(
             argv=(_STOCK, "monitor"),
             env=common

@@ -10,6 +10,7 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
 
@@ -32,6 +33,7 @@ for turn in range(order["repeat"] + 1):
     names = list(order["programs"])
     for name in names[::-1] if turn % 2 else names:
         program = order["programs"][name]
+        subprocess.run(program["before"], shell=True, stdout=null, stderr=null)
         own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **program["env"]}
         before_s = of_service(program["service"])
         begin = time.monotonic()
@@ -46,12 +48,16 @@ for turn in range(order["repeat"] + 1):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to be measured, the exit statuses it may end with, the unit that works for it."""
+    """A program to be measured, the exit statuses it may end with, the unit that works for it.
+
+    `before` is a shell command that is run before each of its runs, and not measured.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     ok: frozenset[int]
     service: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,43 @@ class Cost:
     cpu_s: float
     wall_s: float
     runs: int
+
+
+#: Run on a node: prints seconds since the boot, ticks of all processors that were not idle, and the
+#: microseconds of the two services (proc_stat(5): user, nice, system, then irq and softirq).
+IDLE_SCRIPT = """
+awk '{print $1}' /proc/uptime
+awk '$1 == "cpu" {print $2 + $3 + $4 + $7 + $8}' /proc/stat
+for unit in sanctl-actions pacemaker; do
+    awk '$1 == "usage_usec" {print $2}' /sys/fs/cgroup/system.slice/$unit.service/cpu.stat
+done
+"""
+_TICKS_PER_S = 100
+
+
+class Idle(NamedTuple):
+    """What the processors of a node did in some time, in seconds.
+
+    Attributes:
+        seconds: for how long.
+        cpu_s: all that ran.
+        actions_s: of that, sanctl-actions.service.
+        pacemaker_s: of that, pacemaker.service with the clients that it starts.
+    """
+
+    seconds: float
+    cpu_s: float
+    actions_s: float
+    pacemaker_s: float
+
+
+def idle_between(before: str, after: str) -> Idle:
+    """Return what a node did between two runs of IDLE_SCRIPT."""
+    uptime, ticks, actions, pacemaker = (
+        float(late) - float(early)
+        for early, late in zip(before.split(), after.split(), strict=True)
+    )
+    return Idle(uptime, ticks / _TICKS_PER_S, actions / 1e6, pacemaker / 1e6)
 
 
 def script_argument(programs: Mapping[str, Program], repeat: int) -> str:
@@ -73,6 +116,7 @@ def script_argument(programs: Mapping[str, Program], repeat: int) -> str:
                     "argv": program.argv,
                     "env": dict(program.env),
                     "service": program.service,
+                    "before": program.before,
                 }
                 for name, program in programs.items()
             },

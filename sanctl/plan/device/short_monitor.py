@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from sanctl.parse.drbd import ProcLine
 
-#: How long a fingerprint holds. Monitors come every 10 or 11 s: at least once a minute one is
-#: whole.
-VALID_S = 48.0
+#: How long a fingerprint holds. Monitors come every 10 or 11 s: about once a minute one is whole.
+VALID_S = 58.0
 #: A host's request that waits for so long has the next monitor look at all of it. Less than a sixth
 #: of the time after which a request counts as hung (plan/failover/hung_io_reboot.py).
 YOUNG_REQUEST_MS = 5000

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +54,19 @@ def test_the_median_is_reported() -> None:
     text = "a 0 1.0 2.0\na 0 9.0 9.0\na 8 2.0 3.0\n"
     found = cpu_cost.parse_costs({"a": program("", 0, 8)}, text)["a"]
     assert (found.cpu_s, found.wall_s, found.runs) == (2.0, 3.0, 3)
+
+
+def test_what_comes_before_a_run_is_not_measured(tmp_path: Path) -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    before = shlex.join([sys.executable, "-c", burn]) + f"; echo x >> {tmp_path}/runs"
+    programs = {"a": replace(program(""), before=before)}
+    assert cpu_cost.parse_costs(programs, printed(programs, 3))["a"].cpu_s < 0.25
+    assert (tmp_path / "runs").read_text() == "x\n" * 4
+
+
+def test_what_a_node_does_is_the_difference_of_two_looks() -> None:
+    found = cpu_cost.idle_between("10.0\n100\n1000000\n2000000\n", "40.5\n350\n1500000\n5000000\n")
+    assert found == (30.5, 2.5, 0.5, 3.0)
 
 
 def test_a_failure_is_no_price() -> None:
