@@ -10,6 +10,7 @@ import pytest
 from sanctl.agents import device, device_monitor, fingerprint, ocf
 from sanctl.agents.fingerprint import Fingerprint
 from sanctl.agents.publish import attrd_cache
+from sanctl.drivers import lio
 from sanctl.parse.drbd import ProcLine
 from sanctl.plan.device.short_monitor import Seen
 from sanctl.render.fingerprint import record
@@ -107,7 +108,7 @@ def test_what_is_not_published_to_this_attrd_leaves_none(monitor: Monitor, kind:
 def test_an_access_list_that_is_not_the_wanted_one_leaves_none(
     monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fingerprint.lio, "access", lambda _name: ("iqn.2026-11.net.example:x",))
+    monkeypatch.setattr(lio, "access", lambda _name: ("iqn.2026-11.net.example:x",))
     assert monitor.run() == ""
 
 

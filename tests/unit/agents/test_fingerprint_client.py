@@ -61,8 +61,8 @@ class Node:
         (folder / "list").mkdir()
         (folder / "list/one").write_text("")
         (folder / "link").symlink_to("here")
-        found = os.stat(folder / "state")
-        times = f"{found.st_ino} {found.st_size} {int(found.st_mtime)} {int(found.st_ctime)}"
+        its = os.stat(folder / "state")
+        times = f"{its.st_ino} {its.st_size} {int(its.st_mtime)} {int(its.st_ctime)}"
         self.records = [
             record("until", "1010.00"),
             record("release", "0.1.0-new"),
