@@ -223,8 +223,8 @@ def _of_files(device: Device, data: str) -> list[Record]:
     """Return records of the files on which duties of a monitor depend."""
     below = data.removesuffix(".data")
     program = shutil.which(_PROGRAM, path="/usr/sbin:/usr/bin:/sbin:/bin")
-    mount = pool_mount.line_of(data)
-    if program is None or mount is None:
+    mount, line = pool_mount.mount_of(data), pool_mount.line_of(data)
+    if program is None or mount is None or line is None:
         raise LookupError(device.name)
     found = [
         _stat(program),
@@ -232,7 +232,9 @@ def _of_files(device: Device, data: str) -> list[Record]:
         _stat(resource_file.path_of(device.name)),
         _stat(drbdadm.config_path(device.name)),
         _stat(resource_file.INCLUDE),
-        record("line", pool_mount.MOUNTS, mount),
+        record("line", pool_mount.MOUNTS, line),
+        # A filesystem that has shut itself down says so of its root (pool_mount.reports_shut_down).
+        record("inode", mount.path, str(os.stat(mount.path).st_ino)),
         record("absent", f"{below}.ram"),
         record("absent", f"{below}.apart"),
         record("absent", state_files.of_node(f"flush-failed.{device.name}").path),

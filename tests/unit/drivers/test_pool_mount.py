@@ -74,7 +74,7 @@ def test_xfs_shut_down_answers_with_an_error_everywhere(
 ) -> None:
     listed = tmp_path / "mountinfo"
     listed.write_text("41 20 253:0 / /srv/sanctl/main rw - xfs /dev/sdb rw\n")
-    monkeypatch.setattr(pool_mount, "_MOUNTS", str(listed))
+    monkeypatch.setattr(pool_mount, "MOUNTS", str(listed))
 
     def stat(path: str) -> None:
         if path.startswith(fails):
