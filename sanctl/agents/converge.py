@@ -37,7 +37,7 @@ def converge(
         SanctlError: another change could not be applied; the next monitor tries again.
     """
     with _log_failure(steps, device, "device below DRBD"):
-        backing_device.resume(runner, device.name)
+        backing_device.resume(device.name)
     with _log_failure(steps, device, "DRBD handlers"):
         resource_file.register_for_handlers(device)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
@@ -69,14 +69,14 @@ def converge(
     if has_begun:
         state = drbdsetup.observe(runner, device.name) or state
     if (state.size_kib or 0) * 1024 < device.size_bytes:
-        if parts.grow_files(runner, device):
+        if parts.grow_files(device):
             steps.done("files", "device files grown")
         if state.is_primary:
             # Refused until the peers' files have grown too.
             with contextlib.suppress(SanctlError):
                 drbdsetup.resize(runner, device.minor, has_peers=len(device.nodes) > 1)
         state = drbdsetup.observe(runner, device.name) or state
-    if parts.finish_growth(runner, device, state):
+    if parts.finish_growth(device, state):
         steps.done("grown", "grown to the size that DRBD has")
     if (state.size_kib or 0) * 1024 >= device.size_bytes:
         read_cache.apply_policy(runner, device, state)

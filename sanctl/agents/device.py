@@ -145,7 +145,7 @@ def _start(device: Device) -> int:
     state = drbdsetup.observe(_RUNNER, device.name)
     if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)
-        parts.make_gate(_RUNNER, device, state)
+        parts.make_gate(device, state)
     steps.done("gate", "gate closed")
     lio.create(
         lio.Target(
@@ -196,9 +196,9 @@ def promote() -> int:
         steps.done("primary", "DRBD Primary")
     write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):
-        gate.open_gate(_RUNNER, device.name, below=device.drbd_device, size_bytes=size)
+        gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
-    gate.resume(_RUNNER, device.name)
+    gate.resume(device.name)
     lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
     # Published before the action ends: until then the other node's score is the higher one, and
@@ -258,12 +258,12 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
     if gate.gate_table(device.name) not in {"absent", "error"} or gate.is_suspended(device.name):
         if size is None:
             # Only a gate, nothing above it: an interrupted start.
-            gate.remove(_RUNNER, device.name)
+            gate.remove(device.name)
         else:
             left = max(1.0, deadline - time.monotonic())
-            gate.close_gate(_RUNNER, device.name, size_bytes=size, timeout_s=left)
+            gate.close_gate(device.name, size_bytes=size, timeout_s=left)
             # After the gate is closed: requests that were held back fail here and reach no disk.
-            gate.resume(_RUNNER, device.name)
+            gate.resume(device.name)
         steps.done("gate", "gate closed")
     if drbdsetup.is_loaded():
         set_role.demote(_RUNNER, device.name, device.minor, deadline)
@@ -293,7 +293,7 @@ def take_down(device: Device) -> None:
     _demote(device, steps)
     lio.remove(device.name, device.minor)
     steps.done("target", "target removed")
-    gate.remove(_RUNNER, device.name)
+    gate.remove(device.name)
     steps.done("gate", "gate removed")
     write_cache.before_stop(_RUNNER, device)
     try:
@@ -307,7 +307,7 @@ def take_down(device: Device) -> None:
         drbdsetup.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
     resource_file.let_disk_go(device.name)
-    parts.detach_files(_RUNNER, device)
+    parts.detach_files(device)
     resource_file.remove(device.name)
     replica_state.withdraw(_RUNNER, device)
     # Before remove_device: the device's share of the dirty limit is one of its state files.

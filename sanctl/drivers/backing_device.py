@@ -54,17 +54,16 @@ def create(runner: Runner, name: str, *, over: str) -> None:
         CommandError: the kernel refused.
     """
     if lower_device(name) == os.path.basename(over) and not dm.is_suspended(dm_name(name)):
-        grow(runner, name, over=over)
+        grow(name, over=over)
         return
-    dm.remove(runner, dm_name(name))
+    dm.remove(dm_name(name))
     if not is_folder(_MODULE):
         # On a kernel without dm-delay, `refuses_write_zeroes` says that the device does not.
         runner.run(["modprobe", "dm-delay"], timeout_s=dm.TIMEOUT_S, ok=range(256))
-    dm.create(runner, dm_name(name), _table(over, loop.size_bytes(over)))
+    dm.create(dm_name(name), _table(over, loop.size_bytes(over)))
 
 
 def switch(
-    runner: Runner,
     name: str,
     *,
     onto: str,
@@ -78,29 +77,29 @@ def switch(
     Raises:
         CommandError: the kernel refused, or I/O in flight below does not end.
     """
-    dm.swap_table(runner, dm_name(name), _table(onto, size_bytes), timeout_s=within_s)
+    dm.swap_table(dm_name(name), _table(onto, size_bytes), timeout_s=within_s)
 
 
-def clear_inactive_table(runner: Runner, name: str) -> None:
+def clear_inactive_table(name: str) -> None:
     """Drop a table that was loaded and never became active."""
-    dm.clear_inactive_table(runner, dm_name(name))
+    dm.clear_inactive_table(dm_name(name))
 
 
-def grow(runner: Runner, name: str, *, over: str) -> None:
+def grow(name: str, *, over: str) -> None:
     """Make the device as large as its loop device has become; I/O goes on.
 
     Raises:
         CommandError: the kernel refused, or I/O in flight below does not end.
     """
     if is_too_small(name, over=over):
-        switch(runner, name, onto=over, size_bytes=loop.size_bytes(over))
-    resume(runner, name)
+        switch(name, onto=over, size_bytes=loop.size_bytes(over))
+    resume(name)
 
 
-def resume(runner: Runner, name: str) -> None:
+def resume(name: str) -> None:
     """Resume the device where an interrupted swap has left it suspended."""
     if dm.is_suspended(dm_name(name)):
-        dm.resume(runner, dm_name(name))
+        dm.resume(dm_name(name))
 
 
 def is_too_small(name: str, *, over: str) -> bool:
@@ -109,13 +108,13 @@ def is_too_small(name: str, *, over: str) -> bool:
     return present is not None and present < loop.size_bytes(over)
 
 
-def remove(runner: Runner, name: str) -> None:
+def remove(name: str) -> None:
     """Remove the device, after DRBD has detached; one that is gone is fine.
 
     Raises:
         CommandError: something holds the device open.
     """
-    dm.remove(runner, dm_name(name))
+    dm.remove(dm_name(name))
 
 
 def dm_name(name: str) -> str:

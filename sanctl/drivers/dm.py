@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Any device-mapper device by its name: create, swap its table, suspend, remove (dmsetup(8))."""
+"""Any device-mapper device by its name: create, swap its table, suspend, remove (linux/dm-ioctl.h).
+
+By ioctl, not by dmsetup: these calls are on the failover path, where a process costs more than all
+else. And without the cookie of libdm: with each cookie udev starts dmsetup twice, to read the flags
+in it and to say that it is done (55-dm.rules, 95-dm-notify.rules). Nothing here waits for udev, and
+what it is to leave alone sanctl's own rules say (ansible/roles/sanctl_kernel).
+
+A call may wait for I/O that never ends, so each has a time limit (sanctl/system/timed_call.py).
+"""
 
 from __future__ import annotations
 
@@ -7,21 +15,28 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import struct
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
+from sanctl.system import timed_call
 from sanctl.system.files import read_text_or
-from sanctl.system.runner import Runner
 
 TIMEOUT_S = 20.0
 SECTOR_BYTES = 512
 _FOLDER = "/dev/mapper"
-# linux/dm-ioctl.h: DM_TABLE_DEPS; struct dm_ioctl, and the numbers of devices that follow it.
-_TABLE_DEPS, _IOCTL_BYTES = 0xC138FD0B, 1024
+# linux/dm-ioctl.h: commands; struct dm_ioctl, the numbers of devices that follow it, and
+# struct dm_target_spec, whose parameters follow that.
+_DEV_CREATE, _DEV_REMOVE, _DEV_SUSPEND = 0xC138FD03, 0xC138FD04, 0xC138FD06
+_TABLE_LOAD, _TABLE_CLEAR, _TABLE_DEPS = 0xC138FD09, 0xC138FD0A, 0xC138FD0B
+_IOCTL_BYTES, _SUSPEND_FLAG = 1024, 1 << 1
 _IOCTL, _COUNT, _DEVICE = struct.Struct("=3I2IIi3IQ128s129s7x"), struct.Struct("=I4x"), "=Q"
-# DM_SUSPEND_FLAG
-_SUSPENDED = 2
+_TARGET = struct.Struct("=QQiI16s")
+_BUSY_RETRY_S, _BUSY_POLL_S = 5.0, 0.05
 _NO_SUCH_DEVICE = (errno.ENOENT, errno.ENXIO, errno.ENODEV)
 
 
@@ -78,11 +93,8 @@ def active_table(dm_name: str) -> ActiveTable | None:
         if error.errno in _NO_SUCH_DEVICE:
             return None  # No device-mapper, so no such device.
         raise _unknown(dm_name, error) from error
-    request = _IOCTL.pack(
-        4, 0, 0, _IOCTL_BYTES, _IOCTL.size, 0, 0, 0, 0, 0, 0, dm_name.encode(), b""
-    )
     try:
-        answer = fcntl.ioctl(handle, _TABLE_DEPS, request.ljust(_IOCTL_BYTES, b"\0"))
+        answer = fcntl.ioctl(handle, _TABLE_DEPS, _request(dm_name))
     except OSError as error:
         if error.errno in _NO_SUCH_DEVICE:
             return None
@@ -98,7 +110,7 @@ def active_table(dm_name: str) -> ActiveTable | None:
         lower = os.path.basename(os.path.realpath(device))
     # Flags, number of the device, and the first device below (struct dm_target_deps).
     raw = answer[28:32] + answer[40:48] + answer[_IOCTL.size : _IOCTL.size + 24]
-    return ActiveTable(lower, bool(flags & _SUSPENDED), raw)
+    return ActiveTable(lower, bool(flags & _SUSPEND_FLAG), raw)
 
 
 def lower_device(dm_name: str) -> str | None:
@@ -136,56 +148,129 @@ def queue_limit(dm_name: str, which: str) -> str:
     return read_text_or(f"/sys/block/{kernel_name(dm_name)}/queue/{which}", "").strip()
 
 
-def create(runner: Runner, dm_name: str, table: str) -> None:
+def create(dm_name: str, table: str) -> None:
     """Create a device.
 
     Raises:
         CommandError: there is one of that name, or the kernel refused the table.
     """
-    # No udev rules: they would open and probe the device while its table has a device below.
-    # --verifyudev has libdm make the node itself then, which it otherwise leaves to udev.
-    runner.run(
-        ["dmsetup", "create", dm_name, "--noudevrules", "--verifyudev", "--table", table],
-        timeout_s=TIMEOUT_S,
-    )
+    _call(f"create {dm_name}", partial(_create, dm_name, table))
 
 
-def swap_table(runner: Runner, dm_name: str, table: str, timeout_s: float = TIMEOUT_S) -> None:
+def swap_table(dm_name: str, table: str, timeout_s: float = TIMEOUT_S) -> None:
     """Give a device another table, after the I/O in flight below it has ended.
 
     Raises:
         CommandError: refused, or not done in time; the old table may still be active.
     """
-    runner.run(["dmsetup", "reload", dm_name, "--table", table], timeout_s=TIMEOUT_S)
     try:
-        # Resuming a device with a loaded table suspends it, swaps and resumes: one call, not three.
-        # --noudevsync: nothing here waits for udev's links, and udev must not hold up a failover.
-        runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=timeout_s)
+        _call(f"give {dm_name} another table", partial(_swap, dm_name, table), timeout_s)
     except CommandError:
         # The kernel keeps the inactive table, and with it a reference to the device below.
-        clear_inactive_table(runner, dm_name)
+        clear_inactive_table(dm_name)
         raise
 
 
-def clear_inactive_table(runner: Runner, dm_name: str) -> None:
+def clear_inactive_table(dm_name: str) -> None:
     """Have the kernel drop a device's inactive table (one that was only loaded), if any."""
-    runner.run(["dmsetup", "clear", dm_name], timeout_s=TIMEOUT_S, ok=range(256))
+    with contextlib.suppress(CommandError):
+        _call(f"clear {dm_name}", partial(_ioctls, (_TABLE_CLEAR, _request(dm_name))))
 
 
-def suspend(runner: Runner, dm_name: str) -> None:
-    """Suspend a device: all its I/O waits."""
-    runner.run(["dmsetup", "suspend", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
+def suspend(dm_name: str) -> None:
+    """Suspend a device: all its I/O waits.
+
+    Raises:
+        CommandError: there is no such device, or its I/O in flight does not end.
+    """
+    request = _request(dm_name, flags=_SUSPEND_FLAG)
+    _call(f"suspend {dm_name}", partial(_ioctls, (_DEV_SUSPEND, request)))
 
 
-def resume(runner: Runner, dm_name: str) -> None:
-    """Resume a suspended device."""
-    runner.run(["dmsetup", "resume", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
+def resume(dm_name: str) -> None:
+    """Resume a suspended device.
+
+    Raises:
+        CommandError: there is no such device, or the kernel did not answer.
+    """
+    _call(f"resume {dm_name}", partial(_ioctls, (_DEV_SUSPEND, _request(dm_name))))
 
 
-def remove(runner: Runner, dm_name: str) -> None:
-    """Remove a device; one that is gone is fine."""
+def remove(dm_name: str) -> None:
+    """Remove a device; one that is gone is fine.
+
+    Raises:
+        CommandError: something holds the device open.
+    """
     if kernel_name(dm_name) is not None:
-        # --retry: a probe of udev or blkid may hold it for a moment.
-        runner.run(["dmsetup", "remove", "--retry", "--noudevsync", dm_name], timeout_s=TIMEOUT_S)
+        _call(f"remove {dm_name}", partial(_remove, dm_name))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path(dm_name))
+
+
+def _create(dm_name: str, table: str) -> None:
+    (answer,) = _ioctls((_DEV_CREATE, _request(dm_name)))
+    try:
+        _swap(dm_name, table)
+        _make_node(path(dm_name), _IOCTL.unpack_from(answer)[10])
+    except OSError:
+        with contextlib.suppress(OSError):
+            _ioctls((_DEV_REMOVE, _request(dm_name)))
+        raise
+
+
+def _swap(dm_name: str, table: str) -> None:
+    # Resuming a device with a loaded table suspends it, swaps and resumes: one call, not three.
+    _ioctls((_TABLE_LOAD, _request(dm_name, table=table)), (_DEV_SUSPEND, _request(dm_name)))
+
+
+def _remove(dm_name: str) -> None:
+    # A probe of udev or blkid may hold it for a moment.
+    deadline = time.monotonic() + _BUSY_RETRY_S
+    while True:
+        try:
+            _ioctls((_DEV_REMOVE, _request(dm_name)))
+        except OSError as error:
+            if error.errno in _NO_SUCH_DEVICE:
+                return
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_BUSY_POLL_S)
+        else:
+            return
+
+
+def _request(dm_name: str, *, flags: int = 0, table: str = "") -> bytes:
+    """Return a request about a device; `table` is one line as in dmsetup(8)."""
+    head = (4, 0, 0, _IOCTL_BYTES, _IOCTL.size, 1 if table else 0, 0, flags)
+    request = _IOCTL.pack(*head, 0, 0, 0, dm_name.encode(), b"")
+    if table:
+        start, length, target, *words = table.split(" ", 3)
+        parameters = "".join(words).encode() + b"\0"
+        spec = _TARGET.pack(int(start), int(length), 0, 0, target.encode())
+        request += spec + parameters
+    if len(request) > _IOCTL_BYTES:
+        raise ValueError(f"a request of {len(request)} bytes about {dm_name}")
+    return request.ljust(_IOCTL_BYTES, b"\0")
+
+
+def _ioctls(*calls: tuple[int, bytes]) -> list[bytes]:
+    handle = os.open(f"{_FOLDER}/control", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return [fcntl.ioctl(handle, command, request) for command, request in calls]
+    finally:
+        os.close(handle)
+
+
+def _call(what: str, call: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
+    number = timed_call.errno_of(call, within_s=timeout_s)
+    if number != 0:
+        why = f"no answer within {timeout_s:g} s" if number is None else os.strerror(number)
+        raise CommandError(Problem("SAN-DM-002", f"device-mapper does not {what}: {why}"))
+
+
+def _make_node(node: str, number: int) -> None:
+    """Make the node by which a device is opened, in the place of one that was left over."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(node)
+    os.mknod(node, stat.S_IFBLK | 0o600, number)

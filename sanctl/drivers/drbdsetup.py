@@ -7,6 +7,8 @@ nothing else: commands that need the resource file are in sanctl/drivers/drbdadm
 
 from __future__ import annotations
 
+import time
+
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, ResourceState
 from sanctl.parse.drbd import (
@@ -15,6 +17,7 @@ from sanctl.parse.drbd import (
     parse_events2,
     parse_oldest_requests,
     parse_pending_requests,
+    parse_state_line,
     parse_sync_progress,
 )
 from sanctl.system.files import is_folder, read_text_or
@@ -22,6 +25,8 @@ from sanctl.system.runner import Runner
 from sanctl.system.runner import is_installed as is_program_installed
 
 _TIMEOUT_S = 20.0
+#: Between two looks: by a process with DRBD 9, at /proc/drbd with 8.4, and there by a process, too.
+_POLL_S, _PROC_POLL_S, _LOOK_ANYWAY_S = 0.25, 0.05, 2.0
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
 _DEBUG = "/sys/kernel/debug/drbd/resources"
@@ -97,6 +102,28 @@ def observe_all(runner: Runner, *, timeout_s: float = _TIMEOUT_S) -> dict[str, R
         return {}
     done = runner.run(["drbdsetup", "events2", "--now", "--statistics"], timeout_s=timeout_s)
     return parse_events2(done.stdout)
+
+
+def state_line(minor: int) -> str:
+    """Return what /proc/drbd says of a device's connection, roles and disks; empty with DRBD 9."""
+    return parse_state_line(read_text_or("/proc/drbd", ""), minor)
+
+
+def wait_for_change(minor: int, before: str, deadline_s: float) -> None:
+    """Return when a device's state line may differ from `before`, or at the deadline.
+
+    With DRBD 8.4 that costs no process: with many devices that wait, processes that only look
+    would take the processors from those that do something.
+
+    `before` is from before the state that was found wanting was observed, so that no change is
+    missed; `deadline_s` is on the monotonic clock.
+    """
+    if not before:
+        time.sleep(_POLL_S)
+        return
+    until_s = min(deadline_s, time.monotonic() + _LOOK_ANYWAY_S)
+    while state_line(minor) == before and time.monotonic() < until_s:
+        time.sleep(_PROC_POLL_S)
 
 
 def sync_progress() -> dict[int, SyncProgress]:

@@ -12,7 +12,6 @@ cache" from a standby path would send no flush through it after a failover.
 from __future__ import annotations
 
 from sanctl.drivers import dm
-from sanctl.system.runner import Runner
 
 
 def target_device(name: str) -> str:
@@ -81,12 +80,12 @@ def _linear_table(size_bytes: int, below: str) -> str:
     return f"0 {size_bytes // dm.SECTOR_BYTES} linear {below} 0"
 
 
-def open_gate(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
+def open_gate(name: str, *, below: str, size_bytes: int) -> None:
     """Open the gate onto a block device: from now on I/O reaches that device."""
-    dm.swap_table(runner, _gate(name), _linear_table(size_bytes, below))
+    dm.swap_table(_gate(name), _linear_table(size_bytes, below))
 
 
-def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) -> None:
+def close_gate(name: str, *, size_bytes: int, timeout_s: float) -> None:
     """Make the gate fail all I/O, after the I/O in flight below it has ended.
 
     The swap suspends the gate and waits for its I/O. Where that I/O hangs, so does the swap.
@@ -94,16 +93,16 @@ def close_gate(runner: Runner, name: str, *, size_bytes: int, timeout_s: float) 
     Raises:
         CommandError: not done within `timeout_s` seconds; the gate may still be open.
     """
-    dm.swap_table(runner, _gate(name), _error_table(size_bytes), timeout_s=timeout_s)
+    dm.swap_table(_gate(name), _error_table(size_bytes), timeout_s=timeout_s)
 
 
-def resume(runner: Runner, name: str) -> None:
+def resume(name: str) -> None:
     """Let I/O through the upper device to the gate, where an interrupted growth holds it back."""
     if dm.is_suspended(_upper(name)):
-        dm.resume(runner, _upper(name))
+        dm.resume(_upper(name))
 
 
-def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
+def create(name: str, *, shape: str, size_bytes: int) -> None:
     """Create both devices, with the limits of `shape`, and the gate closed.
 
     `shape` is an empty block device with the limits that hosts are to see, at least as large. The
@@ -111,19 +110,19 @@ def create(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
     a host could reach stands above it yet.
     """
     gate, upper = _gate(name), _upper(name)
-    remove(runner, name)
-    dm.create(runner, gate, _linear_table(size_bytes, shape))
-    dm.create(runner, upper, _linear_table(size_bytes, dm.path(gate)))
-    dm.swap_table(runner, gate, _error_table(size_bytes))
+    remove(name)
+    dm.create(gate, _linear_table(size_bytes, shape))
+    dm.create(upper, _linear_table(size_bytes, dm.path(gate)))
+    dm.swap_table(gate, _error_table(size_bytes))
 
 
-def grow_active(runner: Runner, name: str, *, below: str, size_bytes: int) -> None:
+def grow_active(name: str, *, below: str, size_bytes: int) -> None:
     """Grow both devices on the active node; I/O goes on."""
-    open_gate(runner, name, below=below, size_bytes=size_bytes)
-    dm.swap_table(runner, _upper(name), _linear_table(size_bytes, dm.path(_gate(name))))
+    open_gate(name, below=below, size_bytes=size_bytes)
+    dm.swap_table(_upper(name), _linear_table(size_bytes, dm.path(_gate(name))))
 
 
-def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> None:
+def grow_standby(name: str, *, shape: str, size_bytes: int) -> None:
     """Grow both devices on a standby node, keeping the limits that hosts have seen.
 
     The upper device is suspended until the gate is suspended over `shape` and then fails all I/O
@@ -132,14 +131,14 @@ def grow_standby(runner: Runner, name: str, *, shape: str, size_bytes: int) -> N
     `shape` is an empty block device with the limits to keep, at least as large.
     """
     gate, upper = _gate(name), _upper(name)
-    dm.suspend(runner, upper)
-    dm.swap_table(runner, gate, _linear_table(size_bytes, shape))
-    dm.suspend(runner, gate)
-    dm.swap_table(runner, upper, _linear_table(size_bytes, dm.path(gate)))
-    dm.swap_table(runner, gate, _error_table(size_bytes))
+    dm.suspend(upper)
+    dm.swap_table(gate, _linear_table(size_bytes, shape))
+    dm.suspend(gate)
+    dm.swap_table(upper, _linear_table(size_bytes, dm.path(gate)))
+    dm.swap_table(gate, _error_table(size_bytes))
 
 
-def remove(runner: Runner, name: str) -> None:
+def remove(name: str) -> None:
     """Remove both devices; what is already gone is fine."""
-    dm.remove(runner, _upper(name))
-    dm.remove(runner, _gate(name))
+    dm.remove(_upper(name))
+    dm.remove(_gate(name))

@@ -7,14 +7,14 @@ import errno
 import fcntl
 import os
 import re
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from sanctl.errors import CommandError, Problem
-from sanctl.system import isolated_call
+from sanctl.system import timed_call
 from sanctl.system.files import read_text_or
-from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 _AUTOCLEAR_S = 5.0
@@ -22,8 +22,13 @@ _DELETED = " (deleted)"
 _HINT = "'fuser -v' shows which process has it open, the kernel's log whether its disk hangs"
 #: By file, the loop device that this process saw attached to it; it may have been detached since.
 _seen: dict[str, str] = {}
-# linux/loop.h; struct loop_info64 has that many bytes.
+# linux/loop.h; struct loop_info64 has that many bytes, 40 before its flags.
 _CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
+_SET_CAPACITY, _SET_DIRECT_IO, _CONFIGURE, _CTL_GET_FREE = 0x4C07, 0x4C08, 0x4C0A, 0x4C82
+_DIRECT_IO_FLAG, _NAME_BYTES = 16, 64
+# struct loop_config: descriptor of the file, block size (0: the kernel's choice), loop_info64 with
+# its flags and the file's name, eight reserved numbers.
+_CONFIG = struct.Struct("=2I52xI64s112x64x")
 
 
 def find(path: str) -> str | None:
@@ -82,14 +87,15 @@ def _backing(device: str) -> str:
     return read_text_or(f"/sys/block/{name}/loop/backing_file", "").rstrip("\n")
 
 
-def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
+def attach(path: str, *, direct_io: bool = True) -> str:
     """Attach a loop device to the file unless one is attached; return its path.
 
     Direct I/O for data, because an acknowledged write must be on the disk and not in this node's
     page cache, and because the data would otherwise be cached twice.
 
     Raises:
-        CommandError: losetup refused; or a device that is being detached is held open for too long.
+        CommandError: the kernel refused, or did not answer; or a device that is being detached is
+            held open for too long.
     """
     deadline = time.monotonic() + _AUTOCLEAR_S
     while (present := find(path)) is not None:
@@ -101,11 +107,30 @@ def attach(runner: Runner, path: str, *, direct_io: bool = True) -> str:
                 Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open", _HINT)
             )
         time.sleep(0.05)
-    done = runner.run(
-        ["losetup", "--find", "--show", f"--direct-io={'on' if direct_io else 'off'}", path],
-        timeout_s=_TIMEOUT_S,
+    _call(f"{path} gets no loop device", partial(_attach, path, direct_io))
+    attached = find(path)
+    if attached is None:
+        raise CommandError(Problem("SAN-POOL-025", f"the loop device over {path} is gone", _HINT))
+    return attached
+
+
+def _attach(path: str, direct_io: bool) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    config = _CONFIG.pack(
+        file, 0, _DIRECT_IO_FLAG if direct_io else 0, path.encode()[: _NAME_BYTES - 1]
     )
-    return done.stdout.strip()
+    control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+    while True:
+        device = os.open(f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}", os.O_RDWR)
+        try:
+            fcntl.ioctl(device, _CONFIGURE, config)
+        except OSError as error:
+            if error.errno != errno.EBUSY:  # another process has taken it meanwhile
+                raise
+        else:
+            return
+        finally:
+            os.close(device)
 
 
 def _is_detaching(device: str) -> bool:
@@ -130,9 +155,42 @@ def drain(device: str) -> None:
         os.close(handle)
 
 
-def grow(runner: Runner, device: str) -> None:
-    """Make the loop device as large as its file has become."""
-    runner.run(["losetup", "--set-capacity", device], timeout_s=_TIMEOUT_S)
+def grow(device: str) -> None:
+    """Make the loop device as large as its file has become.
+
+    Raises:
+        CommandError: the kernel refused, or did not answer.
+    """
+    _call(f"{device} does not grow", partial(_ioctl, device, _SET_CAPACITY, 0))
+
+
+def set_direct_io(device: str, *, on: bool, within_s: float) -> None:
+    """Have the loop device read and write its file past the page cache, or through it.
+
+    The kernel writes the file's dirty pages first.
+
+    Raises:
+        CommandError: the kernel refused, or did not answer.
+    """
+    what = f"{device} does not change to {'direct' if on else 'buffered'} I/O"
+    _call(what, partial(_ioctl, device, _SET_DIRECT_IO, int(on)), within_s)
+
+
+def _ioctl(device: str, command: int, argument: int) -> None:
+    handle = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(handle, command, argument)
+    finally:
+        os.close(handle)
+
+
+def _call(
+    what: str, call: Callable[[], object], within_s: float = _TIMEOUT_S, *, but: int = 0
+) -> None:
+    number = timed_call.errno_of(call, within_s=within_s)
+    if number not in {0, but}:
+        why = "no answer" if number is None else os.strerror(number)
+        raise CommandError(Problem("SAN-POOL-025", f"{what}: {why}", _HINT))
 
 
 def is_claimed(device: str) -> bool:
@@ -164,10 +222,9 @@ def detach(path: str) -> None:
     for device, backing in _all():
         if backing.removesuffix(_DELETED) != path:
             continue
-        number = isolated_call.errno_of(partial(_detach_if_over, path, device), within_s=_TIMEOUT_S)
-        if number not in {0, errno.ENXIO}:  # ENXIO: no file any more, or being detached
-            why = "no answer" if number is None else os.strerror(number)
-            raise CommandError(Problem("SAN-POOL-025", f"{device} stays over {path}: {why}", _HINT))
+        what = f"{device} stays over {path}"
+        # ENXIO: no file any more, or being detached.
+        _call(what, partial(_detach_if_over, path, device), but=errno.ENXIO)
 
 
 def _detach_if_over(path: str, device: str) -> None:

@@ -19,7 +19,6 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.system import state_files
 from sanctl.system.files import read_text_or
-from sanctl.system.runner import Runner
 
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, _FS_SYNC_FL = 0x80086601, 0x40086602, 0x8
 _CACHESTAT = 451
@@ -97,7 +96,7 @@ def set_synchronous(path: str, *, on: bool) -> None:
             raise _refused(path, error) from error
 
 
-def set_buffered(runner: Runner, path: str, *, on: bool) -> bool:
+def set_buffered(path: str, *, on: bool) -> bool:
     """Let the loop device write through the page cache, or past it; return which of them it does.
 
     The kernel may refuse direct I/O without an error, as where blocks do not align.
@@ -106,9 +105,7 @@ def set_buffered(runner: Runner, path: str, *, on: bool) -> bool:
     if device is None:
         return False
     if loop.uses_direct_io(device) is on:
-        runner.run(
-            ["losetup", f"--direct-io={'off' if on else 'on'}", device], timeout_s=_LOOP_TIMEOUT_S
-        )
+        loop.set_direct_io(device, on=not on, within_s=_LOOP_TIMEOUT_S)
     return not loop.uses_direct_io(device)
 
 

@@ -109,26 +109,23 @@ def insert(
     Raises:
         CommandError: the kernel refused; reads go to the loop device as before.
     """
-    remove_parts(runner, name)
+    remove_parts(name)
     _mount(runner)
     for path, length in zip(_files(name), (size, _map_bytes(size)), strict=True):
         with open(path, "wb") as file:
             file.truncate(length)
-    blocks, index = (loop.attach(runner, path, direct_io=False) for path in _files(name))
+    blocks, index = (loop.attach(path, direct_io=False) for path in _files(name))
     origin_bytes = loop.size_bytes(over)
     dm.create(
-        runner,
         _of(name),
         f"0 {origin_bytes // dm.SECTOR_BYTES} cache {index} {blocks} {over}"
         f" {_BLOCK_BYTES // dm.SECTOR_BYTES} 1 writethrough default 0",
     )
     _offer_no_discards(name)
-    backing_device.switch(
-        runner, name, onto=dm.path(_of(name)), size_bytes=origin_bytes, within_s=within_s
-    )
+    backing_device.switch(name, onto=dm.path(_of(name)), size_bytes=origin_bytes, within_s=within_s)
 
 
-def remove(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEOUT_S) -> None:
+def remove(name: str, *, over: str, within_s: float = dm.TIMEOUT_S) -> None:
     """Have a device's reads go to its data file again, and free the RAM; I/O goes on.
 
     I/O in flight may take `within_s` seconds to end.
@@ -138,11 +135,11 @@ def remove(runner: Runner, name: str, *, over: str, within_s: float = dm.TIMEOUT
     """
     if size_bytes(name):
         size = loop.size_bytes(over)
-        backing_device.switch(runner, name, onto=over, size_bytes=size, within_s=within_s)
-    remove_parts(runner, name)
+        backing_device.switch(name, onto=over, size_bytes=size, within_s=within_s)
+    remove_parts(name)
 
 
-def remove_parts(runner: Runner, name: str) -> None:
+def remove_parts(name: str) -> None:
     """Remove the parts of a read cache that no reads go through; parts that are gone are fine.
 
     Raises:
@@ -150,8 +147,8 @@ def remove_parts(runner: Runner, name: str) -> None:
     """
     if exists_any(name):
         # A process that died in a swap has left an inactive table, which refers to the cache.
-        backing_device.clear_inactive_table(runner, name)
-    dm.remove(runner, _of(name))
+        backing_device.clear_inactive_table(name)
+    dm.remove(_of(name))
     for path in _files(name):
         loop.detach(path)
         with contextlib.suppress(FileNotFoundError):

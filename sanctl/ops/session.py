@@ -182,6 +182,7 @@ class Session:
         last_answer_s = self.clock.monotonic_s()
         seen = "nothing yet"
         while True:
+            began_s = self.clock.monotonic_s()
             try:
                 cluster = self.observe()
             except Unreachable:
@@ -209,4 +210,5 @@ class Session:
                         look or "'sanctl status' shows the state of the cluster",
                     )
                 )
-            self.clock.sleep(_POLL_S)
+            # What is waited for runs on the same processors as the answers to these questions.
+            self.clock.sleep(max(_POLL_S, self.clock.monotonic_s() - began_s))

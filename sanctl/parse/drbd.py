@@ -115,6 +115,12 @@ _MINOR = re.compile(r"^\s*(\d+): cs:")
 _ADVANCE = re.compile(r"\((\d+)/(\d+)\)([KM])")
 
 
+def parse_state_line(text: str, minor: int) -> str:
+    """Return connection, roles and disks of a device in /proc/drbd of DRBD 8.4; else empty."""
+    found = re.search(rf"^\s*{minor}: (cs:\S+(?: ro:\S+ ds:\S+)?)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
 def parse_sync_progress(text: str) -> dict[int, SyncProgress]:
     """Return the progress of resyncs and verifies, by minor, from /proc/drbd of DRBD 8.4.
 

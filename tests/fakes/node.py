@@ -169,7 +169,7 @@ class FakeNode(FakeRunner):
         """Return the loop device over a file, if there is one."""
         return self.loops.get(path)
 
-    def attach(self, _runner: Runner, path: str, *, direct_io: bool = True) -> str:
+    def attach(self, path: str, *, direct_io: bool = True) -> str:
         """Put a loop device over a file."""
         taken = set(self.loops.values())
         free = (name for number in itertools.count() if (name := f"/dev/loop{number}") not in taken)
@@ -179,7 +179,7 @@ class FakeNode(FakeRunner):
         """Put loop devices over a replica's files in the pool, which need not exist."""
         files = pool_files.files_of(f"{self.folder}/pool", device.name, device.uuid)
         for path in (files.data, files.metadata):
-            self.attach(self, path)
+            self.attach(path)
         return files
 
     def age(self, device: str, kind: str, age_s: float) -> None:

@@ -73,10 +73,10 @@ def _resize(runner: Runner, device: Device, state: ResourceState) -> None:
     present, allowed, reason = _compare(runner, device, state)
     if allowed == present:
         if not present and ram_cache.exists_any(device.name):
-            ram_cache.remove_parts(runner, device.name)  # Left by an agent that was killed.
+            ram_cache.remove_parts(device.name)  # Left by an agent that was killed.
         return
     if present:
-        ram_cache.remove(runner, device.name, over=loop_device, within_s=_SWAP_S)
+        ram_cache.remove(device.name, over=loop_device, within_s=_SWAP_S)
     if allowed:
         ram_cache.insert(runner, device.name, over=loop_device, size=allowed, within_s=_SWAP_S)
     what = (
@@ -128,7 +128,7 @@ def _unmap_offer_changed_at(name: str) -> state_files.StateFile:
     return state_files.of_device(name, "unmap-offer")
 
 
-def remove(runner: Runner, device: Device) -> None:
+def remove(device: Device) -> None:
     """Remove the read cache, so that reads go to the data file; a verify has to read the disk.
 
     Raises:
@@ -138,7 +138,7 @@ def remove(runner: Runner, device: Device) -> None:
     loop_device = loop.find(path) if path else None
     if loop_device is not None and ram_cache.size_bytes(device.name):
         with ram_cache.locked():
-            ram_cache.remove(runner, device.name, over=loop_device)
+            ram_cache.remove(device.name, over=loop_device)
 
 
 def published_fields(runner: Runner, device: Device, state: ResourceState | None) -> str:

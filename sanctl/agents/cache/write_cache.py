@@ -127,7 +127,7 @@ def _apply_mode(
     if target is CacheMode.WRITE_BACK:
         dirty_limit.set_limit(device.name, policy.dirty_bytes)
         if held.mode is not CacheMode.WRITE_BACK:
-            write_cache_steps.enter(runner, device.name, path)
+            write_cache_steps.enter(device.name, path)
             if not _in_sync(drbdsetup.observe(runner, device.name)):
                 write_cache_steps.leave(runner, device.name, path, why=ModeReason.ONE_COPY)
         return

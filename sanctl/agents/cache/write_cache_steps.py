@@ -64,11 +64,11 @@ def refuse_failed_flush(runner: Runner, name: str, path: str) -> None:
         refuse_suspect(name)
 
 
-def enter(runner: Runner, name: str, path: str) -> None:
+def enter(name: str, path: str) -> None:
     """Enter write-back, for a caller who has seen two replicas in sync and looks again after it."""
     begun = time.monotonic()
     lost_writes.set_marker(path)
-    page_cache.set_buffered(runner, path, on=True)
+    page_cache.set_buffered(path, on=True)
     writes_stable(name).remove()
     page_cache.set_synchronous(path, on=False)
     ocf.crash_point("cache-entered")
@@ -103,7 +103,7 @@ def leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
     with contextlib.suppress(OSError):
         # Without room for it the next monitor flushes again: that I/O goes on must not wait.
         writes_stable(name).write()
-    page_cache.set_buffered(runner, path, on=False)
+    page_cache.set_buffered(path, on=False)
     dirty_limit.set_limit(name, None)
     # A flush that succeeds after one that failed proves nothing: I/O stays frozen.
     if not lost_writes.is_suspect(name, path):

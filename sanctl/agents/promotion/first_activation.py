@@ -16,7 +16,7 @@ import time
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import crm_resource
+from sanctl.drivers import crm_resource, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import state_files
@@ -65,6 +65,7 @@ def observe_after_first_promotion(
     nodes have published that.
     """
     deadline = time.monotonic() + min(_MAX_WAIT_S, within_s)
+    before = drbdsetup.state_line(device.minor)
     found = parts.observe(runner, device)
     if ocf.is_probe() or not _is_before_first_promotion(device, found):
         return found
@@ -74,7 +75,8 @@ def observe_after_first_promotion(
     except (SanctlError, OSError):
         return found
     while _is_before_first_promotion(device, found) and time.monotonic() < deadline:
-        time.sleep(0.5)
+        drbdsetup.wait_for_change(device.minor, before, deadline)
+        before = drbdsetup.state_line(device.minor)
         found = parts.observe(runner, device)
     return found
 

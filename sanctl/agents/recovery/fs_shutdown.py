@@ -82,7 +82,7 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Files
         if parts.attached_files(device):
             # An agent was killed after it had released some of the files.
             resource_file.clear_disk(device.name)
-            parts.detach_files(runner, device)
+            parts.detach_files(device)
         return FilesystemState.SHUT_DOWN
     if not _is_shut_down(device, data, is_tried=state.disk == "Diskless"):
         return FilesystemState.HEALTHY
@@ -98,7 +98,7 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Files
         # First: the loop device that the resource file names may be another file's a moment later.
         resource_file.clear_disk(device.name)
         ocf.crash_point("fs-shutdown-disk-cleared")
-        parts.detach_files(runner, device)
+        parts.detach_files(device)
         _log(device.name, "its files are released", step="released")
     return FilesystemState.SHUT_DOWN
 

@@ -221,10 +221,10 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
         pool_files.delete_metadata(files)
     _refuse_truncated(runner, device, files)
     grown = pool_files.allocate(files.data, device.size_bytes)
-    data = loop.attach(runner, files.data)
+    data = loop.attach(files.data)
     if exists(files.metadata):
         pool_files.allocate(files.metadata, pool_files.metadata_bytes(device.size_bytes))
-        metadata = loop.attach(runner, files.metadata)
+        metadata = loop.attach(files.metadata)
     else:
         loop.detach(f"{files.metadata}.new")
         # A new file: the loop device over a left-over one may be held open, and go only later. It
@@ -232,14 +232,14 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{files.metadata}.new")
         pool_files.allocate(f"{files.metadata}.new", pool_files.metadata_bytes(device.size_bytes))
-        metadata = loop.attach(runner, f"{files.metadata}.new")
+        metadata = loop.attach(f"{files.metadata}.new")
     if grown:
-        loop.grow(runner, data)
-        loop.grow(runner, metadata)
-    if drbdsetup.observe(runner, device.name) is None:
+        loop.grow(data)
+        loop.grow(metadata)
+    if not drbdsetup.has_device(device.minor):
         # A replica that is up keeps its backing device: one of an older release, its loop device.
         backing_device.create(runner, device.name, over=data)
-        ram_cache.remove_parts(runner, device.name)
+        ram_cache.remove_parts(device.name)
     return files
 
 
@@ -258,7 +258,7 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
     if not exists(files.metadata):
         return
     recorded = drbdadm.recorded_size_bytes(
-        runner, loop.attach(runner, files.metadata), kernel_generation=drbdsetup.generation()
+        runner, loop.attach(files.metadata), kernel_generation=drbdsetup.generation()
     )
     if present < recorded:
         raise CommandError(
@@ -271,10 +271,10 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
         )
 
 
-def detach_files(runner: Runner, device: Device) -> None:
+def detach_files(device: Device) -> None:
     """Detach every loop device over this device's files, in whichever pool the files are."""
-    backing_device.remove(runner, device.name)
-    ram_cache.remove_parts(runner, device.name)
+    backing_device.remove(device.name)
+    ram_cache.remove_parts(device.name)
     for path in attached_files(device):
         loop.detach(path)
     remove_size_loop_device(device.name)
@@ -316,7 +316,7 @@ def _is_known_to_exist(path: str) -> bool:
         return False  # Not known: the caller reads the loop devices again, which needs no disk.
 
 
-def grow_files(runner: Runner, device: Device) -> bool:
+def grow_files(device: Device) -> bool:
     """Grow this replica's attached files to the wanted size; return whether any was smaller."""
     grown = False
     for path in attached_files(device):
@@ -326,13 +326,13 @@ def grow_files(runner: Runner, device: Device) -> bool:
         grown |= pool_files.allocate(path, wanted, create=False)
         over = loop.find(path)
         if over is not None:
-            loop.grow(runner, over)
+            loop.grow(over)
             if path.endswith(".data"):
                 if backing_device.is_too_small(device.name, over=over) and ram_cache.size_bytes(
                     device.name
                 ):
-                    ram_cache.remove(runner, device.name, over=over)
-                backing_device.grow(runner, device.name, over=over)
+                    ram_cache.remove(device.name, over=over)
+                backing_device.grow(device.name, over=over)
     return grown
 
 
@@ -343,6 +343,7 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
     """
     deadline = time.monotonic() + timeout_s
     while True:
+        before = drbdsetup.state_line(device.minor)
         state = drbdsetup.observe(runner, device.name)
         settled = len(device.nodes) == 1 or (
             state is not None
@@ -353,24 +354,24 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
         )
         if settled or time.monotonic() > deadline:
             return state
-        time.sleep(0.25)
+        drbdsetup.wait_for_change(device.minor, before, deadline)
 
 
-def make_gate(runner: Runner, device: Device, state: ResourceState | None) -> None:
+def make_gate(device: Device, state: ResourceState | None) -> None:
     """Make the two device-mapper devices, closed, in the size that DRBD has."""
     size = (state.size_kib or 0) * 1024 if state else 0
-    with _size_loop_device(runner, device.name, size or device.size_bytes) as shape:
-        gate.create(runner, device.name, shape=shape, size_bytes=size or device.size_bytes)
+    with _size_loop_device(device.name, size or device.size_bytes) as shape:
+        gate.create(device.name, shape=shape, size_bytes=size or device.size_bytes)
 
 
 @contextlib.contextmanager
-def _size_loop_device(runner: Runner, name: str, size_bytes: int) -> Iterator[str]:
+def _size_loop_device(name: str, size_bytes: int) -> Iterator[str]:
     """Make an empty loop device with the limits of a device file; it is removed after use."""
     path = state_files.size_file(name)
     remove_size_loop_device(name)
     pool_files.allocate(path, size_bytes)
     try:
-        yield loop.attach(runner, path, direct_io=False)
+        yield loop.attach(path, direct_io=False)
     finally:
         remove_size_loop_device(name)
 
@@ -382,15 +383,15 @@ def remove_size_loop_device(name: str) -> None:
         os.unlink(state_files.size_file(name))
 
 
-def finish_growth(runner: Runner, device: Device, state: ResourceState) -> bool:
+def finish_growth(device: Device, state: ResourceState) -> bool:
     """Grow the device-mapper devices to DRBD's size; return whether they were smaller."""
     size = (state.size_kib or 0) * 1024
     present = gate.size_bytes(device.name)
     if present is None or size <= present:
         return False
     if gate.gate_table(device.name).startswith("drbd"):
-        gate.grow_active(runner, device.name, below=device.drbd_device, size_bytes=size)
+        gate.grow_active(device.name, below=device.drbd_device, size_bytes=size)
     else:
-        with _size_loop_device(runner, device.name, size) as shape:
-            gate.grow_standby(runner, device.name, shape=shape, size_bytes=size)
+        with _size_loop_device(device.name, size) as shape:
+            gate.grow_standby(device.name, shape=shape, size_bytes=size)
     return True

@@ -76,7 +76,7 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     if not plan.may_start_verify(state) or _is_done_on_peer(runner, device, number):
         return False
     # The disks are compared, not a read cache in RAM.
-    read_cache.remove(runner, device)
+    read_cache.remove(device)
     # Before the verify begins: its lines in the kernel log come after this position.
     before = _log_position_file(device.name).read()
     try:
@@ -224,7 +224,7 @@ def _track_drbd9(
             drbdsetup.resync_differences(runner, device.name, left[0])
             return True
     if len(left) > 1:
-        read_cache.remove(runner, device)
+        read_cache.remove(device)
         _write_log_position(device.name, since, left[1:])
         _record(runner, device, latest._replace(result=RUNNING))
         drbdsetup.start_verify_with(runner, device.name, left[1])

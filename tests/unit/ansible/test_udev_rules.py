@@ -76,7 +76,7 @@ def test_each_rule_hides_from_all_that_interprets() -> None:
 def test_the_rules_are_there_before_each_that_scans() -> None:
     """Before and after what sets device-mapper's flags anew, by the name that sysfs has."""
     tasks = (_TEMPLATE.parents[1] / "tasks/main.yml").read_text()
-    names = re.findall(r"/etc/udev/rules\.d/(\S+)", tasks)
+    names = re.findall(r"/etc/udev/rules\.d/(\S+sanctl\S+)", tasks)
     # EL: 10-dm, 13-dm-disk. Debian: 55-dm, 60-persistent-storage-dm. Both: 60-block, 99-systemd.
     order = sorted([*names, "10-dm", "13-dm-disk", "55-dm", "60-block", "60-persistent-storage"])
     assert [name.partition("-")[0] for name in order] == [

@@ -16,8 +16,7 @@ import pytest
 
 from sanctl.drivers import dm, loop
 from sanctl.errors import CommandError
-from sanctl.system import files, isolated_call
-from sanctl.system.runner import LocalRunner
+from sanctl.system import files, timed_call
 
 VOL, OTHER = "/pool/devices/vol.1.meta", "/pool/devices/other.1.meta"
 CLEARED = [0x4C01]  # LOOP_CLR_FD
@@ -114,7 +113,7 @@ def detach_vol(
             return refusal.errno or errno.EIO
         return 0
 
-    monkeypatch.setattr(isolated_call, "errno_of", error_of)
+    monkeypatch.setattr(timed_call, "errno_of", error_of)
     monkeypatch.setattr(os, "listdir", lambda _: ["loop3"])
     monkeypatch.setattr(files, "read_text", lambda _: f"{next(told)}\n")
     monkeypatch.setattr(os, "open", lambda _, flags: open_file(os.devnull, flags))
@@ -149,7 +148,7 @@ def test_a_device_that_is_gone_is_detached(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_detach_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_all", lambda: iter([("/dev/loop3", VOL)]))
-    monkeypatch.setattr(isolated_call, "errno_of", lambda *_, **__: None)
+    monkeypatch.setattr(timed_call, "errno_of", lambda *_, **__: None)
     with pytest.raises(CommandError, match=r"SAN-POOL-025.*no answer"):
         loop.detach(VOL)
 
@@ -160,7 +159,7 @@ def attached(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     file = tmp_path / "vol.meta"
     file.write_bytes(bytes(1 << 20))
     try:
-        device = loop.attach(LocalRunner(), str(file), direct_io=False)
+        device = loop.attach(str(file), direct_io=False)
     except CommandError as error:
         pytest.skip(f"no loop device to be had: {error}")
     yield file, device
@@ -216,10 +215,10 @@ def test_a_detaching_device_does_not_count_as_attached(
     with monkeypatch.context() as patched:
         patched.setattr(loop, "_AUTOCLEAR_S", 0.1)
         with pytest.raises(CommandError, match=r"SAN-POOL-025.*held open"):
-            loop.attach(LocalRunner(), str(file), direct_io=False)
+            loop.attach(str(file), direct_io=False)
     closing = threading.Timer(0.2, os.close, [handle])
     closing.start()
-    found = loop.attach(LocalRunner(), str(file), direct_io=False)
+    found = loop.attach(str(file), direct_io=False)
     closing.join()
     assert (loop.find(str(file)), loop._is_detaching(found)) == (found, False)
 

@@ -40,7 +40,7 @@ class Node(FakeNode):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.attach(self, f"{folder}/vm1.{UUID}.data")
+        self.attach(f"{folder}/vm1.{UUID}.data")
         self.is_synchronous = self.is_buffered = self.is_dirty = False
         self.file_flushes = self.drbd_flushes = self.is_obedient = True
         self.has_ordinary_zeros = True

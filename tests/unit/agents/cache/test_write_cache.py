@@ -77,7 +77,7 @@ class Kernel:
         self.step("synchronous" if on else "free")
         self.check()
 
-    def set_buffered(self, _: object, __: str, *, on: bool) -> bool:
+    def set_buffered(self, _: str, *, on: bool) -> bool:
         assert self.held is not None
         if on or not self.refuses_direct:
             self.held = self.held._replace(is_buffered=on)

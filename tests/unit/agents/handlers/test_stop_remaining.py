@@ -31,7 +31,7 @@ def taken(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[tuple[st
             raise CommandError(Problem("SAN-CMD-002", "no answer within 50 s"))
 
     monkeypatch.setattr(stop_remaining, "take_down", take_down)
-    fake_node.attach(fake_node, f"/srv/main/devices/vm1.{UUID}.data")
+    fake_node.attach(f"/srv/main/devices/vm1.{UUID}.data")
     return done
 
 

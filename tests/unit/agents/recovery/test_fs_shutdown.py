@@ -56,7 +56,7 @@ class Node(FakeNode):
         for name in ("vol", "other"):
             (devices / f"{name}.{'0' * 32}.data").touch()
         (folder / "pool/.sanctl-pool").write_text(self.pool.uuid)
-        self.attach(self, f"{devices}/vol.{'0' * 32}.data")
+        self.attach(f"{devices}/vol.{'0' * 32}.data")
 
     @property
     def mount(self) -> pool_mount.Mount:

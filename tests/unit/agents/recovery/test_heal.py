@@ -250,7 +250,7 @@ def test_none_of_several_is_discarded(here: FakeNode) -> None:
 
 
 def test_the_time_without_contact_outlives_the_process(here: FakeNode, tmp_path: Path) -> None:
-    here.attach(here, f"{tmp_path}/vm1.{UUID}.data")
+    here.attach(f"{tmp_path}/vm1.{UUID}.data")
     node = Node({})
     first = heal.no_contact_fields(node, DEVICE, state("Connecting"))
     (tmp_path / f"vm1.{UUID}.apart").write_text("1800000000\n")
