@@ -138,6 +138,9 @@ _CODES = {
     "SAN-DM-001": "The kernel's device-mapper did not report which device lies below one of a "
     "replica's devices. sanctl concludes nothing from that; the kernel's log (dmesg) may have "
     "more.",
+    "SAN-DM-002": "The kernel's device-mapper refused to create, change or remove a device, or did "
+    "not answer in time: I/O in flight below the device does not end. The old table stays in force "
+    "then. The kernel's log (dmesg) may have more.",
     "SAN-DOC-001": "Corosync and Pacemaker must run on every node.",
     "SAN-DOC-002": "The service runs, but will not be started at the next boot.",
     "SAN-DOC-003": "target.service restores a stored target configuration at boot and clears the "
@@ -385,7 +388,8 @@ _CODES = {
     "SAN-POOL-024": "The mode of a pool's flash is stored. A node of the pool is in standby or "
     "away and has not been seen in that mode; its data may be on that flash alone, so leave the "
     "flash in until the same command ends with exit status 0.",
-    "SAN-POOL-025": "A loop device could not be detached from its file; the message says why.",
+    "SAN-POOL-025": "A loop device could not be attached to its file, detached from it or changed; "
+    "the message says why.",
     "SAN-POOL-026": "New metadata was to be written to a loop device that is in use. Nothing was "
     "written.",
     "SAN-POOL-027": "A device of a cached pool cannot be read. An unreadable device does not "

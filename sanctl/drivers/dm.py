@@ -209,9 +209,10 @@ def remove(dm_name: str) -> None:
 
 
 def _create(dm_name: str, table: str) -> None:
+    load = _request(dm_name, table=table)
     (answer,) = _ioctls((_DEV_CREATE, _request(dm_name)))
     try:
-        _swap(dm_name, table)
+        _ioctls((_TABLE_LOAD, load), (_DEV_SUSPEND, _request(dm_name)))
         _make_node(path(dm_name), _IOCTL.unpack_from(answer)[10])
     except OSError:
         with contextlib.suppress(OSError):

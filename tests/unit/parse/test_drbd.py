@@ -17,6 +17,7 @@ from sanctl.parse.drbd import (
     parse_oldest_requests,
     parse_out_of_sync_range,
     parse_pending_requests,
+    parse_state_line,
     parse_sync_progress,
     parse_verify_done,
 )
@@ -265,3 +266,19 @@ version: 8.4.11 (api:1/proto:86-101)
         2: PendingRequests(4, 2, 3),
     }
     assert parse_pending_requests("") == {}
+
+
+def test_the_state_line_of_a_device_is_found_by_its_minor() -> None:
+    text = """version: 8.4.11
+ 1: cs:WFConnection ro:Secondary/Unknown ds:Inconsistent/DUnknown C r-----
+    ns:0 nr:0 dw:0
+11: cs:Connected ro:Secondary/Secondary ds:Inconsistent/Inconsistent C r-----
+12: cs:Unconfigured
+"""
+    assert parse_state_line(text, 1) == (
+        "cs:WFConnection ro:Secondary/Unknown ds:Inconsistent/DUnknown"
+    )
+    assert parse_state_line(text, 11).startswith("cs:Connected")
+    assert parse_state_line(text, 12) == "cs:Unconfigured"
+    assert parse_state_line(text, 2) == ""
+    assert parse_state_line("", 1) == ""
