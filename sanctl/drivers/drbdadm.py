@@ -21,6 +21,8 @@ from sanctl.system.files import exists, is_folder
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
+_ADJUST_ATTEMPTS = 3
+_GAVE_UP = "did not terminate within"
 #: Where the agents write resource files.
 RESOURCE_FILES = state_files.drbd_folder()
 # Where drbd-utils keeps which file has which resource (registry.c).
@@ -102,8 +104,25 @@ def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generati
 
 
 def adjust(runner: Runner, name: str) -> None:
-    """Attach and connect, or bring a resource that is up in line with the resource file."""
-    runner.run(_argv(name, "adjust"), timeout_s=_TIMEOUT_S)
+    """Attach and connect, or bring a resource that is up in line with the resource file.
+
+    Tried again where drbdadm gave up a step of it: it allows each drbdsetup five seconds, which is
+    little while many devices are started, and leaves that drbdsetup running (m_system_ex in
+    drbdadm_main.c). The next attempt finds what is done, or fails beside the one that still runs.
+
+    Raises:
+        CommandError: refused, or not done in time.
+    """
+    is_repeated = False
+    for attempts_left in reversed(range(_ADJUST_ATTEMPTS)):
+        try:
+            runner.run(_argv(name, "adjust"), timeout_s=_TIMEOUT_S)
+        except CommandError as error:
+            is_repeated = is_repeated or _GAVE_UP in str(error)
+            if not attempts_left or not is_repeated:
+                raise
+        else:
+            return
 
 
 def adjust_single_replica(runner: Runner, name: str, minor: int) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sanctl.drivers import drbdadm, drbdsetup
-from sanctl.errors import CommandError
-from tests.fakes.runner import FakeRunner
+from sanctl.errors import CommandError, Problem
+from tests.fakes.runner import Answer, FakeRunner
 
 _EVENTS = """\
 exists resource name:vol1 role:Secondary suspended:no
@@ -42,6 +42,32 @@ def test_drbdadm_gets_the_file_of_its_resource_alone(folder: Path) -> None:
         ("drbdadm", "adjust", "vol1"),
         ("drbdadm", "--config-file", str(path), "adjust", "vol1"),
     ]
+
+
+def gave_up(_: Sequence[str]) -> CommandError:
+    return CommandError(
+        Problem("SAN-CMD-003", "drbdadm adjust vol1: exit status 20: did not terminate within 5 s")
+    )
+
+
+def test_an_adjust_that_drbdadm_gave_up_is_tried_again(folder: Path) -> None:
+    """What broke: of eight devices that were created at once on a busy node one did not start."""
+    # The second attempt meets the drbdsetup that the first has left.
+    answers: list[Answer] = [gave_up(()), CommandError(Problem("SAN-CMD-003", "in use")), ""]
+    runner = FakeRunner(lambda _: answers.pop(0))
+    drbdadm.adjust(runner, "vol1")
+    assert len(runner.calls) == 3
+    runner = FakeRunner(gave_up)
+    with pytest.raises(CommandError, match="did not terminate"):
+        drbdadm.adjust(runner, "vol1")
+    assert len(runner.calls) == 3
+
+
+def test_an_adjust_that_drbd_refuses_is_not_repeated(folder: Path) -> None:
+    runner = FakeRunner(CommandError(Problem("SAN-CMD-003", "refused")))
+    with pytest.raises(CommandError):
+        drbdadm.adjust(runner, "vol1")
+    assert len(runner.calls) == 1
 
 
 def test_handlers_read_the_same_file(folder: Path) -> None:
