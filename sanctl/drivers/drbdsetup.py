@@ -27,6 +27,9 @@ from sanctl.system.runner import is_installed as is_program_installed
 _TIMEOUT_S = 20.0
 #: Between two looks: by a process with DRBD 9, at /proc/drbd with 8.4, and there by a process, too.
 _POLL_S, _PROC_POLL_S, _LOOK_ANYWAY_S = 0.25, 0.05, 2.0
+_HANDSHAKE_S = 10.0
+# A code of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
+_TRANSIENT = "(-18)"
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
 _DEBUG = "/sys/kernel/debug/drbd/resources"
@@ -283,8 +286,24 @@ def force_detach(runner: Runner, minor: int) -> None:
 
 
 def down(runner: Runner, name: str) -> None:
-    """Disconnect and detach; a resource that is down already is fine."""
-    runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))
+    """Disconnect and detach; a resource that is down already is fine.
+
+    DRBD 8.4 refuses a disconnect while two replicas are getting to know each other; that is over
+    within a moment (drbd_state.c, SS_IN_TRANSIENT_STATE).
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    deadline_s = time.monotonic() + _HANDSHAKE_S
+    while True:
+        try:
+            runner.run(["drbdsetup", "down", name], timeout_s=_TIMEOUT_S, ok=(0, _NO_SUCH_RESOURCE))
+        except CommandError as error:
+            if _TRANSIENT not in str(error) or time.monotonic() >= deadline_s:
+                raise
+            time.sleep(_POLL_S)
+        else:
+            return
 
 
 def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:

@@ -70,6 +70,8 @@ def test_each_rule_hides_from_all_that_interprets() -> None:
         ):
             assert f'ENV{{{name}}}="1"' in rule
         assert 'ENV{SYSTEMD_READY}="0"' in rule
+        # Debian's 55-scsi-sg3_id.rules starts a program for each disk without one.
+        assert 'ENV{ID_SERIAL}="sanctl"' in rule
         assert rule.endswith('OPTIONS+="nowatch"')
 
 
