@@ -365,6 +365,7 @@ def set_initiators(
     for tpg in filter(has_lun, tpgs(find_targets(name))):
         for entry in configfs.folders(f"{tpg}/acls"):
             if entry not in keep:
+                lio_acl.end_sessions(f"{tpg}/acls/{entry}")
                 lio_acl.remove(f"{tpg}/acls/{entry}")
         for initiator in sorted(keep):
             try:

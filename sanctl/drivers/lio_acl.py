@@ -16,9 +16,13 @@ from typing import NamedTuple
 from sanctl.drivers import configfs
 from sanctl.errors import CommandError, Problem
 from sanctl.model.access import access_word
-from sanctl.system.files import exists, is_folder, read_text, read_text_or
+from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
 
 _NONE = "NULL"  # The kernel's word for no name and no secret.
+_NOBODY = "?"  # No user of CHAP is called so.
+# LIO's default (iscsi_target_core.h, TA_DEFAULT_CMDSN_DEPTH), and another that is as good: it stays
+# where a process is killed before the entry goes.
+_WINDOWS = ("64", "63")
 
 
 class Chap(NamedTuple):
@@ -43,12 +47,15 @@ class Chap(NamedTuple):
 def read_word(acl: str) -> str:
     """Return an entry as text (sanctl/model/access.py), as it is in force."""
     iqn = acl.rpartition("/")[2]
+    if not is_link(f"{acl}/lun_0/lun_0"):
+        # A process was killed half way. No entry is wanted so: the next monitor completes it.
+        return access_word(iqn, _NOBODY, is_mutual=False)
     if read_text_or(f"{acl}/attrib/authentication", "-1").strip() != "1":
         return iqn
     user = _name(f"{acl}/auth/userid")
     is_mutual = read_text(f"{acl}/auth/authenticate_target").strip() == "1"
-    # No user of CHAP is called so: an entry that lets nobody in is not one without CHAP.
-    return access_word(iqn, user or "?", is_mutual=is_mutual)
+    # An entry that lets nobody in is not one without CHAP.
+    return access_word(iqn, user or _NOBODY, is_mutual=is_mutual)
 
 
 def has_credentials(acl: str, chap: Chap) -> bool:
@@ -165,8 +172,23 @@ def _named(value: str) -> str:
     return "" if value == _NONE else value
 
 
+def end_sessions(acl: str) -> None:
+    """End an initiator's sessions, while its LUN is still mapped; it may log in again.
+
+    A session without a LUN 0 is answered by LIO's dummy: reads of its first 32 KiB are GOOD, with
+    whatever the node's memory held (docs/adr/0055). A changed command window ends all sessions of
+    an ACL (target_core_tpg.c, core_tpg_set_initiator_node_queue_depth).
+
+    Raises:
+        CommandError: the kernel refused.
+        OSError: there is no such entry.
+    """
+    path = f"{acl}/cmdsn_depth"
+    configfs.write(path, _WINDOWS[read_text(path).strip() == _WINDOWS[0]])
+
+
 def remove(acl: str) -> None:
-    """Remove an initiator from an access list, with the LUNs that are mapped for it."""
+    """Remove an initiator without sessions from an access list, with the LUNs mapped for it."""
     for mapped in configfs.folders(acl):
         if mapped.startswith("lun_"):
             configfs.remove_links(f"{acl}/{mapped}")

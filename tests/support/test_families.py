@@ -46,6 +46,7 @@ FAMILIES = {
     "Hosts and commands": (
         "test_chap",
         "test_host_paths",
+        "test_reservations",
         "test_target_access",
         "test_two_creators",
     ),

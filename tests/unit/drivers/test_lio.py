@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import lio
+from sanctl.drivers import lio, lio_acl
 from sanctl.system import state_files
 
 
@@ -125,16 +125,30 @@ def test_a_whole_target_is_ours_without_a_note(configfs: Path) -> None:
     assert lio.find_targets("vm2") == []
 
 
-def test_a_tpg_of_another_node_is_not_this_nodes(configfs: Path) -> None:
+def test_a_tpg_of_another_node_is_not_this_nodes(
+    configfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It lists that node's portals: its hosts are admitted nowhere here, and it exports nothing."""
     make_target(configfs, OURS, "sanctl-vm1")
     own, other = configfs / OURS / "tpgt_1", configfs / OURS / "tpgt_2"
     (other / "acls" / "iqn.listed").mkdir(parents=True)
-    (own / "acls" / "iqn.admitted").mkdir(parents=True)
+    mapped = own / "acls" / "iqn.admitted" / "lun_0"
+    mapped.mkdir(parents=True)
+    (mapped / "lun_0").symlink_to("../../../lun/lun_0")
     (other / "enable").write_text("1\n")
     assert lio.access("vm1") == ("iqn.admitted",)
     (own / "enable").write_text("0\n")
     assert not lio.is_exported("vm1")
+    ended = []
+
+    def end_sessions(acl: str) -> None:
+        # A session that outlives its LUN reads from LIO's dummy.
+        assert Path(acl, "lun_0", "lun_0").is_symlink()
+        ended.append(acl)
+
+    monkeypatch.setattr(lio_acl, "end_sessions", end_sessions)
     lio.set_initiators("vm1", ["iqn.new"])
+    assert ended == [str(own / "acls" / "iqn.admitted")]
+    assert not (own / "acls" / "iqn.admitted").exists()
     assert (own / "acls" / "iqn.new" / "lun_0" / "lun_0").is_symlink()
     assert not (other / "acls" / "iqn.new").exists()

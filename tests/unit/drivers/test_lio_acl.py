@@ -82,7 +82,7 @@ def test_without_a_secret_there_is_no_entry(tpg: Tpg) -> None:
 
 def test_an_entry_that_is_there_asks_though_its_secret_is_missing(tpg: Tpg) -> None:
     """Its sessions stay, and without a secret no new one comes."""
-    os.mkdir(str(tpg.acl))
+    lio_acl.allow(str(tpg.folder), IQN)
     assert lio_acl.read_word(str(tpg.acl)) == IQN
     lio_acl.allow(str(tpg.folder), IQN, Chap("user"))
     assert tpg.attribute(f"acls/{IQN}/attrib/authentication") == "1"
@@ -139,6 +139,26 @@ def test_a_target_that_a_killed_process_left_asking_lets_others_in_again(tpg: Tp
     lio_acl.allow(str(tpg.folder), IQN, KNOWN)
     lio_acl.let_others_in(str(tpg.folder), {IQN})
     assert tpg.attribute("attrib/authentication") == "0"
+
+
+def test_an_entry_that_a_killed_process_left_without_lun_is_completed(tpg: Tpg) -> None:
+    """Taken for a whole one, it would stay so: its host would have LIO's dummy for a disk."""
+    os.mkdir(str(tpg.acl))
+    assert lio_acl.read_word(str(tpg.acl)) != IQN
+    lio_acl.allow(str(tpg.folder), IQN)
+    assert lio_acl.read_word(str(tpg.acl)) == IQN
+
+
+def test_sessions_end_each_time(tpg: Tpg) -> None:
+    """The kernel ends them where the value changes."""
+    os.mkdir(str(tpg.acl))
+    window = tpg.acl / "cmdsn_depth"
+    window.write_text("64\n")
+    seen = []
+    for _ in range(3):
+        lio_acl.end_sessions(str(tpg.acl))
+        seen.append(window.read_text())
+    assert seen == ["63", "64", "63"]
 
 
 def test_null_within_a_name_is_part_of_it(tpg: Tpg) -> None:
