@@ -45,6 +45,7 @@ FAMILIES = {
     "Flash": ("test_bcache", "test_pool_cache"),
     "Hosts and commands": (
         "test_chap",
+        "test_conformance",
         "test_host_paths",
         "test_reservations",
         "test_target_access",
