@@ -183,6 +183,57 @@ class DevicesCrashes(TypedDict):
     crashes: Annotated[list[DevicesCrash], "each crash"]
 
 
+class PeerTrial(TypedDict):
+    """A crash or a planned move of all devices of one stack."""
+
+    stack: Annotated[str, "`sanctl` or `stock agents`"]
+    kind: Annotated[str, "`crash` or `planned move`"]
+    pauses_s: Annotated[list[float], "how long the host had no answer of each device, sorted"]
+    errors: Annotated[int, "requests of the host that failed"]
+
+
+class PeerComparison(TypedDict):
+    """Crashes or planned moves of both stacks; with several devices, of the last one served."""
+
+    kind: Annotated[str, "`crash` or `planned move`"]
+    ours_median_s: Annotated[float, "median pause of sanctl"]
+    stock_median_s: Annotated[float, "median pause of the stock agents"]
+    ratio: Annotated[float, "the second by the first"]
+    goal: Annotated[float, "what the ratio should at least be"]
+
+
+class PeerMonitor(TypedDict):
+    """A monitor of an active replica, medians."""
+
+    stack: Annotated[str, "`sanctl` or `stock agents`"]
+    program: Annotated[str, "the agent"]
+    cpu_s: Annotated[float, "processor time of the kernel and of all children"]
+    wall_s: Annotated[float, "from start to end"]
+
+
+class PeerWatching(TypedDict):
+    """What the monitors of one active device cost, each run every 10 s."""
+
+    stack: Annotated[str, "`sanctl` or `stock agents`"]
+    cpu_s_per_minute: Annotated[float, "processor time of all of them"]
+
+
+class Peers(TypedDict):
+    """The stock agents beside sanctl, in turns in one laboratory."""
+
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    devices: Annotated[int, "how many failed over together"]
+    versions: Annotated[list[str], "kernel, DRBD's module and packages of the nodes"]
+    conditions: Annotated[list[str], "what both stacks share, and what the stock one is given"]
+    load_average: Annotated[float, "of this machine, over 15 minutes, at the end"]
+    comparisons: Annotated[list[PeerComparison], "each kind"]
+    trials: Annotated[list[PeerTrial], "each run, in order"]
+    monitors: Annotated[list[PeerMonitor], "each agent's monitor"]
+    watching: Annotated[list[PeerWatching], "of each stack"]
+
+
 class CacheFigures(TypedDict):
     """Random mixed I/O in one mode of the pool's flash, or with a read cache instead."""
 
@@ -227,6 +278,7 @@ ALL_DOCUMENTS: Mapping[str, object] = {
     "bench failover": DevicesCrashes,
     "bench levels": Levels,
     "bench partner": PartnerLosses,
+    "bench peers": Peers,
     "lab kernel-check": KernelCheck,
     "lab list": Labs,
     "lab power": LabPower,

@@ -3,36 +3,24 @@
 
 from __future__ import annotations
 
-import shlex
-import time
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from dataclasses import replace
 
 import click
 
 from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
+from sanctl.lab.bench import monitor_cost
 from sanctl.lab.bench.cache_throughput import cache_command
 from sanctl.lab.bench.many_devices import failover_command
+from sanctl.lab.bench.peers import peers_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.standby_loss import partner_command
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines.spec import DEFAULT_NAME
-from sanctl.lab.measure import cpu_cost
-from sanctl.lab.measure.cpu_cost import Cost, Program
-
-_OURS = "/usr/lib/ocf/resource.d/sanctl/device"
-# What the agent becomes where the service does not answer.
-_DIRECT = "/usr/lib/sanctl/program"
-_SERVICE = "sanctl-actions.service"
-_STOCK = "/usr/lib/ocf/resource.d/linbit/drbd"
-# The stock agent sets a promotion score: for a resource of this name, which the cluster lacks.
-_STOCK_INSTANCE = "sanctl-bench"
-_RUN_DEADLINE_S = 60.0
-# OCF_SUCCESS and OCF_RUNNING_PROMOTED: a healthy standby, a healthy active replica.
-_HEALTHY = frozenset({0, 8})
+from sanctl.lab.measure.cpu_cost import Program
 
 # A monitor that finds nothing changed since the latest whole one (docs/adr/0053), and a whole one.
 # Our program, and the stock one that does the same work.
@@ -53,6 +41,7 @@ bench.add_command(cache_command)
 bench.add_command(failover_command)
 bench.add_command(levels_command)
 bench.add_command(partner_command)
+bench.add_command(peers_command)
 
 
 @bench.command("cost")
@@ -83,7 +72,7 @@ def cost_command(
     Exits with 0 if the monitor costs less than the stock one.
     """
     bed = LabSession(name)
-    devices = _devices(bed)
+    devices = monitor_cost.device_parameters(bed)
     if not devices or (device and device not in devices):
         raise Refused(
             Problem("SAN-DEV-002", f"lab {name} has no device {device}", "create one first")
@@ -91,8 +80,8 @@ def cost_command(
     device = device or min(devices)
     node = node or collect.active_node(bed, device)
     programs = _programs(device, devices[device])
-    idle = {} if idle_s is None else measure_idle(bed, idle_s)
-    found = measure(bed, node, programs, repeat)
+    idle = {} if idle_s is None else monitor_cost.measure_idle(bed, idle_s)
+    found = monitor_cost.measure(bed, node, programs, repeat)
     ratios = {what: found[ours].cpu_s / found[stock].cpu_s for what, (ours, stock) in PAIRS.items()}
 
     def text() -> None:
@@ -129,99 +118,17 @@ def cost_command(
     )
 
 
-def measure(
-    bed: LabSession, node: str, programs: Mapping[str, Program], repeat: int
-) -> dict[str, Cost]:
-    """Run all programs in turns on a node of a laboratory and return their costs.
-
-    Raises:
-        CommandError: a program failed, the node did not answer, or it took too long.
-    """
-    try:
-        done = bed.sh(
-            node,
-            f"python3 -I - {shlex.quote(cpu_cost.script_argument(programs, repeat))}",
-            stdin=cpu_cost.SCRIPT,
-            timeout_s=_RUN_DEADLINE_S * (repeat + 1),
-        )
-    finally:
-        bed.sh(
-            node,
-            f"crm_attribute --node {node} --name master-{_STOCK_INSTANCE} --lifetime reboot"
-            " --delete --quiet",
-            ok=range(256),
-        )
-    return cpu_cost.parse_costs(programs, done.stdout)
-
-
-def measure_idle(bed: LabSession, seconds: int) -> dict[str, cpu_cost.Idle]:
-    """Return what the storage nodes do in some time in which nothing is asked of them.
-
-    Raises:
-        CommandError: a node did not answer.
-    """
-    nodes = [node.name for node in bed.storage]
-    before = {node: bed.sh(node, cpu_cost.IDLE_SCRIPT).stdout for node in nodes}
-    time.sleep(seconds)
-    after = {node: bed.sh(node, cpu_cost.IDLE_SCRIPT).stdout for node in nodes}
-    return {node: cpu_cost.idle_between(before[node], after[node]) for node in nodes}
-
-
-def _devices(bed: LabSession) -> dict[str, dict[str, str]]:
-    """Return the parameters of every device in the CIB."""
-    root = ET.fromstring(bed.sh(bed.storage[0].name, "cibadmin --query").stdout)  # noqa: S314 - our lab
-    return {
-        primitive.get("id", ""): {
-            pair.get("name", ""): pair.get("value", "")
-            for pair in primitive.findall("instance_attributes/nvpair")
-        }
-        for primitive in root.findall("configuration/resources/clone/primitive")
-        if (primitive.get("provider"), primitive.get("type")) == ("sanctl", "device")
-    }
-
-
 def _programs(device: str, parameters: Mapping[str, str]) -> dict[str, Program]:
-    """Return the programs to measure; the agents with the environment that Pacemaker gives them."""
-    common = {
-        "OCF_ROOT": "/usr/lib/ocf",
-        "OCF_RA_VERSION_MAJOR": "1",
-        "OCF_RA_VERSION_MINOR": "1",
-        "OCF_RESKEY_CRM_meta_interval": "10000",
-        "OCF_RESKEY_CRM_meta_timeout": "30000",
-        "OCF_RESKEY_CRM_meta_clone_max": "2",
-        "OCF_RESKEY_CRM_meta_clone_node_max": "1",
-        "OCF_RESKEY_CRM_meta_promoted_max": "1",
-        "OCF_RESKEY_CRM_meta_promoted_node_max": "1",
-        "OCF_RESKEY_CRM_meta_master_max": "1",
-        "OCF_RESKEY_CRM_meta_master_node_max": "1",
-        "OCF_RESKEY_CRM_meta_notify": "true",
-        "__OCF_ACTION": "monitor",
-    }
-    ours = (
-        common
-        | {"OCF_RESOURCE_INSTANCE": device, "OCF_RESOURCE_TYPE": "device"}
-        | {f"OCF_RESKEY_{key}": value for key, value in parameters.items()}
-    )
-    anew = f"rm -f /run/sanctl/devices/{device}/fingerprint"
-    once = shlex.join(["env", *(f"{key}={value}" for key, value in ours.items()), _OURS, "monitor"])
+    """Return the programs to measure."""
+    short = monitor_cost.device_monitor(device, parameters, is_direct=False)
+    direct = monitor_cost.device_monitor(device, parameters, is_direct=True)
+    anew = monitor_cost.without_fingerprint(device)
     return {
         # The cluster's own monitors leave fingerprints by their own parameters.
-        PAIRS["monitor"][0]: Program(
-            argv=(_OURS, "monitor"), env=ours, ok=_HEALTHY, service=_SERVICE, before=once
-        ),
-        PAIRS["whole monitor"][0]: Program(
-            argv=(_OURS, "monitor"), env=ours, ok=_HEALTHY, service=_SERVICE, before=anew
-        ),
-        WITHOUT_SERVICE: Program(
-            argv=(_DIRECT, _OURS, "monitor"), env=ours, ok=_HEALTHY, before=anew
-        ),
-        PAIRS["monitor"][1]: Program(
-            argv=(_STOCK, "monitor"),
-            env=common
-            | {"OCF_RESOURCE_INSTANCE": _STOCK_INSTANCE, "OCF_RESOURCE_TYPE": "drbd"}
-            | {"OCF_RESOURCE_PROVIDER": "linbit", "OCF_RESKEY_drbd_resource": device},
-            ok=_HEALTHY,
-        ),
+        PAIRS["monitor"][0]: replace(short, before=monitor_cost.shell_command(short)),
+        PAIRS["whole monitor"][0]: replace(short, before=anew),
+        WITHOUT_SERVICE: replace(direct, before=anew),
+        PAIRS["monitor"][1]: monitor_cost.drbd_monitor(device),
         PAIRS["status"][0]: Program(
             argv=("/usr/sbin/sanctl", "status"), env={}, ok=frozenset({0, 1})
         ),

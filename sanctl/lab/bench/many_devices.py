@@ -7,7 +7,6 @@ import re
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,12 +16,12 @@ import click
 from sanctl.cli.options import output_option
 from sanctl.errors import NotConverged
 from sanctl.lab.bench.ledger_result import finish_bench
+from sanctl.lab.bench.ledger_set import SILENT_S, TOTALS, LedgerSet
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Initiator, LedgerRun
+from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, await_members_online, require
 from sanctl.lab.machines.spec import DEFAULT_NAME
-from sanctl.lab.measure import ledger_latency
 
 if TYPE_CHECKING:
     from sanctl.lab import documents
@@ -35,11 +34,9 @@ _WRITES_PER_S = 4
 _CREATE_S_PER_DEVICE = 60.0
 _SERVED_S_PER_DEVICE = 30.0
 _WHOLE_DEADLINE_S = 900.0
-# A ledger writes its log some times a second, unless a write is not answered.
-_SILENT_S = 3
 _EPOCH = re.compile(r'\sepoch="(\d+)"')
-_MARK = re.compile(r'<rsc_location id="sanctl-outdated-[^"]*[.]')
-_PEER_DISK = re.compile(r"\bpeer-device name:(\S+) .*\bpeer-disk:(\w+)")
+MARK = re.compile(r'<rsc_location id="sanctl-outdated-[^"]*[.]')
+PEER_DISK = re.compile(r"\bpeer-device name:(\S+) .*\bpeer-disk:(\w+)")
 # Clock ticks of user and system mode of a daemon (proc_pid_stat(5), fields 14 and 15).
 _DAEMON_TICKS = "awk '{print $14 + $15}' /proc/$(pidof pacemaker-based)/stat"
 _TICKS_PER_S = 100
@@ -73,7 +70,7 @@ class Crash:
         return not (self.is_another_fenced or self.errors or self.problem)
 
 
-class _Devices:
+class Devices:
     """Some devices of one host, a ledger on each."""
 
     def __init__(self, scenario: Scenario, count: int, serving: str, standby: str) -> None:
@@ -81,8 +78,7 @@ class _Devices:
         self.bed = scenario.bed
         self.names = tuple(f"{_PREFIX}{number}" for number in range(count))
         self.serving, self.standby = serving, standby
-        self.runs: dict[str, LedgerRun] = {}
-        self._writing: list[LedgerRun] = []
+        self.ledgers = LedgerSet(scenario.host)
 
     def create(self) -> None:
         """Create them in one go, and have the host log in to each and write."""
@@ -97,15 +93,10 @@ class _Devices:
         portals = self.scenario.portals((self.serving, self.standby))
         for name in self.names:
             path = host.login(f"{self.scenario.iqn_prefix()}.{name}", portals)
-            self.runs[name] = host.start_ledger(
+            self.ledgers.start(
                 name, path, "--rate", str(_WRITES_PER_S), "--depth", "1",
                 "--region", str(_REGION_BYTES),
             )  # fmt: skip
-            self._writing.append(self.runs[name])
-
-    def _stop_ledgers(self) -> None:
-        while self._writing:
-            self.scenario.host.stop_ledger(self._writing.pop())
 
     def move_home(self) -> None:
         """Move those that another node serves to the node whose power is to be cut."""
@@ -121,62 +112,33 @@ class _Devices:
         cib = self.bed.sh(self.standby, "cibadmin --query").stdout
         states = self.bed.sh(self.standby, "drbdsetup events2 --now --statistics").stdout
         found = {name: set[str]() for name in self.names}
-        for name, disk in _PEER_DISK.findall(states):
+        for name, disk in PEER_DISK.findall(states):
             found.get(name, set()).add(disk)
-        return not _MARK.search(cib) and all(disks == {"UpToDate"} for disks in found.values())
-
-    def are_written(self) -> bool:
-        """Whether each ledger has written its log within the last seconds."""
-        logs = " ".join(run.log for run in self.runs.values())
-        out = self.scenario.host.sh(f"date +%s; stat -c %Y {logs}").split()
-        return all(int(out[0]) - int(at) <= _SILENT_S for at in out[1:])
-
-    def pauses(self, begin_s: float, end_s: float) -> list[ledger_latency.Pause]:
-        """Return the longest pause of each device."""
-        with ThreadPoolExecutor(2) as pool:
-            return list(
-                pool.map(
-                    lambda name: ledger_latency.find_pause(
-                        self.scenario.host.fetch_log(self.runs[name])[1], begin_s, end_s
-                    ),
-                    self.names,
-                )
-            )
-
-    def check(self) -> dict[str, int]:
-        """End the ledgers and return the checker's results, added up."""
-        host = self.scenario.host
-        total = dict.fromkeys(("acknowledged", "lost", "errors"), 0)
-        self._stop_ledgers()
-        for run in self.runs.values():
-            result = host.check_ledger(run)
-            for key in total:
-                total[key] += result[key]
-        return total
+        return not MARK.search(cib) and all(disks == {"UpToDate"} for disks in found.values())
 
     def delete(self) -> None:
         """Delete them with their data, those that exist."""
-        self._stop_ledgers()
+        self.ledgers.stop()
         for name in self.names:
             if self.scenario.exists(name):
                 self.scenario.delete(name)
 
 
-def crash(devices: _Devices, print_line: Callable[[str], None]) -> Crash:
+def crash(devices: Devices, print_line: Callable[[str], None]) -> Crash:
     """Cut the power of the node that serves them; return when all replicas are in sync again."""
     bed, standby, lost = devices.bed, devices.standby, devices.serving
     others = [node.name for node in bed.cluster if node.name != lost]
-    wait_for("all ledgers to write", devices.are_written, within_s=120)
+    wait_for("all ledgers to write", devices.ledgers.are_written, within_s=120)
     boots = {node: _boot_of(bed, node) for node in others}
     epoch, ticks = _epoch(bed, standby), _ticks(bed, standby)
     cut_s = bed.cut_power(lost)
     print_line(f"power of {lost} cut, which served {len(devices.names)}")
-    time.sleep(_SILENT_S + 1)
+    time.sleep(SILENT_S + 1)
     problem = ""
     try:
         wait_for(
             "all devices served again",
-            devices.are_written,
+            devices.ledgers.are_written,
             within_s=_SERVED_S_PER_DEVICE * (len(devices.names) + 4),
             every_s=1.0,
         )
@@ -187,7 +149,7 @@ def crash(devices: _Devices, print_line: Callable[[str], None]) -> Crash:
         problem = str(error)
         print_line(problem)
     whole_s = time.time() - cut_s
-    pauses = devices.pauses(cut_s - 1.0, time.time())
+    pauses = devices.ledgers.pauses(cut_s - 1.0, time.time())
     return Crash(
         pauses_s=tuple(sorted(pause.seconds for pause in pauses)),
         whole_s=whole_s,
@@ -233,13 +195,13 @@ def failover_command(*, name: str, counts: tuple[int, ...], repeat: int, output:
     standby, serving = (node.name for node in bed.storage[:2])
     require(not scenario.exists(f"{_PREFIX}0"), f"the lab has a device {_PREFIX}0: delete it")
     found: list[tuple[int, Crash]] = []
-    check = dict.fromkeys(("acknowledged", "lost", "errors"), 0)
+    check = dict.fromkeys(TOTALS, 0)
 
     def print_line(text: str) -> None:
         click.echo(f"  {text}", err=True)
 
     for count in counts:
-        devices = _Devices(scenario, count, serving, standby)
+        devices = Devices(scenario, count, serving, standby)
         with ExitStack() as stack:
             stack.callback(devices.delete)
             began_s = time.monotonic()
@@ -250,7 +212,7 @@ def failover_command(*, name: str, counts: tuple[int, ...], repeat: int, output:
                 devices.await_whole()
                 found.append((count, crash(devices, print_line)))
                 print_line(str(found[-1][1]))
-            for key, value in devices.check().items():
+            for key, value in devices.ledgers.check().items():
                 check[key] += value
     finish_bench(
         output,

@@ -79,6 +79,7 @@ _IN_THE_LAB = {
     "bench failover",
     "bench levels",
     "bench partner",
+    "bench peers",
     "cluster show",
     "cluster strategy set",
     "lab list",
