@@ -271,7 +271,14 @@ def _call(what: str, call: Callable[[], object], timeout_s: float = TIMEOUT_S) -
 
 
 def _make_node(node: str, number: int) -> None:
-    """Make the node by which a device is opened, in the place of one that was left over."""
+    """Make the node by which a device is opened, in the place of whatever is there.
+
+    udev makes a link of the same name at the same time (55-dm.rules), and leaves a node that is
+    there alone. So the node takes its name in one step: between a removal and a mknod the link
+    would come in the way.
+    """
+    new = f"{node}.new"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(node)
-    os.mknod(node, stat.S_IFBLK | 0o600, number)
+        os.unlink(new)
+    os.mknod(new, stat.S_IFBLK | 0o600, number)
+    os.rename(new, node)

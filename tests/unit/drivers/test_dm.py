@@ -27,7 +27,6 @@ class Kernel:
         self.folder = folder
         self.asked: list[tuple[int, bytes]] = []
         self.refused: dict[int, list[int]] = {}
-        self.nodes: dict[str, tuple[int, int]] = {}
 
     def ioctl(self, _handle: int, command: int, request: bytes) -> bytes:
         self.asked.append((command, request))
@@ -37,7 +36,22 @@ class Kernel:
         return request[:40] + struct.pack("=Q", DM_7) + request[48:]
 
     def mknod(self, path: str, mode: int, device: int) -> None:
-        self.nodes[path.removeprefix(f"{self.folder}/")] = (mode, device)
+        # udev makes its link at any moment: just before this call, too.
+        link = self.folder / NAME
+        if not link.is_symlink():
+            link.symlink_to("../dm-7")
+        with Path(path).open("x", encoding="ascii") as node:
+            node.write(f"{mode} {device}")
+
+    @property
+    def nodes(self) -> dict[str, tuple[int, int]]:
+        """The nodes that there are, by their names."""
+        found = {}
+        for path in self.folder.iterdir():
+            if path.name != "control" and path.is_file() and not path.is_symlink():
+                mode, device = path.read_text(encoding="ascii").split()
+                found[path.name] = (int(mode), int(device))
+        return found
 
     @property
     def commands(self) -> list[int]:
@@ -76,6 +90,14 @@ def test_a_device_is_created_with_its_table_and_node(kernel: Kernel) -> None:
         0, 2048, 0, 0, b"linear".ljust(16, b"\0"),
     )  # fmt: skip
     assert load[352:].startswith(b"/dev/loop3 0\0")
+    assert kernel.nodes == {NAME: (stat.S_IFBLK | 0o600, DM_7)}
+
+
+def test_a_link_that_udev_makes_meanwhile_is_not_in_the_way(kernel: Kernel) -> None:
+    """A start ended with "File exists" once: udev's link came between the removal and the node."""
+    (kernel.folder / f"{NAME}.new").touch()  # of a process that was killed there
+    (kernel.folder / NAME).symlink_to("../dm-6")
+    dm.create(NAME, "0 8 error")
     assert kernel.nodes == {NAME: (stat.S_IFBLK | 0o600, DM_7)}
 
 
