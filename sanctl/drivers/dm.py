@@ -33,7 +33,7 @@ _FOLDER = "/dev/mapper"
 # struct dm_target_spec, whose parameters follow that.
 _DEV_CREATE, _DEV_REMOVE, _DEV_SUSPEND = 0xC138FD03, 0xC138FD04, 0xC138FD06
 _TABLE_LOAD, _TABLE_CLEAR, _TABLE_DEPS = 0xC138FD09, 0xC138FD0A, 0xC138FD0B
-_IOCTL_BYTES, _SUSPEND_FLAG = 1024, 1 << 1
+_IOCTL_BYTES, _SUSPEND_FLAG, _ACTIVE_PRESENT_FLAG = 1024, 1 << 1, 1 << 5
 _IOCTL, _COUNT, _DEVICE = struct.Struct("=3I2IIi3IQ128s129s7x"), struct.Struct("=I4x"), "=Q"
 _TARGET = struct.Struct("=QQiI16s")
 _BUSY_RETRY_S, _BUSY_POLL_S = 5.0, 0.05
@@ -79,7 +79,7 @@ class ActiveTable(NamedTuple):
 
 
 def active_table(dm_name: str) -> ActiveTable | None:
-    """Return what the kernel says of a device's active table, None where there is no such device.
+    """Return what the kernel says of a device's active table, None where it has no such table.
 
     No process, and no open of the device. The kernel is asked for the active table: sysfs
     (`slaves`) also shows the devices of an inactive one.
@@ -103,6 +103,8 @@ def active_table(dm_name: str) -> ActiveTable | None:
         os.close(handle)
     fields = _IOCTL.unpack_from(answer)
     at, flags = fields[4], fields[7]
+    if not flags & _ACTIVE_PRESENT_FLAG:
+        return None  # A process was killed between the device's creation and its table.
     lower = ""
     if _COUNT.unpack_from(answer, at)[0]:
         (number,) = struct.unpack_from(_DEVICE, answer, at + _COUNT.size)
@@ -202,8 +204,9 @@ def remove(dm_name: str) -> None:
     Raises:
         CommandError: something holds the device open.
     """
-    if kernel_name(dm_name) is not None:
-        _call(f"remove {dm_name}", partial(_remove, dm_name))
+    # Asked of the kernel in any case: sysfs does not show a device that never had a table, which a
+    # process that was killed in `create` leaves, and which would be in the way of the next one.
+    _call(f"remove {dm_name}", partial(_remove, dm_name))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path(dm_name))
 

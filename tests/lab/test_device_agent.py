@@ -243,6 +243,20 @@ def test_a_start_killed_after_each_step_can_be_stopped(
     assert one.left_over() == ""
 
 
+@pytest.mark.parametrize("which", ["", "-gate", ".disk"])
+def test_a_start_goes_on_over_a_device_without_a_table(
+    pair: tuple[Replica, Replica], which: str
+) -> None:
+    """What a process leaves that is killed between a dm device's creation and its table."""
+    one, _ = pair
+    assert one.run("stop") == SUCCESS
+    one.bed.sh(one.node, f"dmsetup create --notable --noudevsync sanctl-{NAME}{which}")
+    assert one.run("start") == SUCCESS
+    assert one.run("monitor") == SUCCESS
+    assert one.run("stop") == SUCCESS
+    assert one.left_over() == ""
+
+
 def test_standby_states(running: tuple[Replica, Replica]) -> None:
     one, _ = running
     assert one.run("start") == SUCCESS

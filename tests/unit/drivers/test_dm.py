@@ -145,6 +145,22 @@ def test_a_device_that_stays_in_use_is_an_error(
         dm.remove(NAME)
 
 
+def test_a_device_without_a_table_is_absent_and_removed(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed in `create` leaves one; sysfs does not show it."""
+    monkeypatch.setattr(dm, "kernel_name", lambda _: None)
+    assert dm.active_table(NAME) is None
+    dm.remove(NAME)
+    assert kernel.commands[-1] == REMOVE
+
+
+def test_a_device_that_is_gone_is_removed_already(kernel: Kernel) -> None:
+    kernel.refused[REMOVE] = [errno.ENXIO]
+    dm.remove(NAME)
+    assert kernel.commands == [REMOVE]
+
+
 def test_a_request_that_is_too_long_is_not_sent(kernel: Kernel) -> None:
     with pytest.raises(ValueError, match="bytes"):
         dm.create(NAME, f"0 8 linear /dev/{'x' * 1000} 0")
