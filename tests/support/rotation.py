@@ -100,11 +100,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_PROGRESS] = Progress(began_s=time.monotonic())
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the slice before `-m` deselects; it runs after all others, in its own order."""
-    if not config.option.slice:
-        return
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
+    """Mark the slice before `-m` deselects; it runs after all others, in its own order.
+
+    Ordered after pytest itself has ordered: it puts tests beside each other that share a parameter
+    of a module, which would take a long test forward to one that always runs.
+    """
+    place_of = mark_slice(config, items) if config.option.slice else {}
+    yield
+    items.sort(key=lambda item: place_of.get(item.nodeid, 0))
+
+
+def mark_slice(config: pytest.Config, items: list[pytest.Item]) -> dict[str, int]:
+    """Choose and mark the slice; return the place, from 1, of each test in it."""
     record = run_recorder.read()
     tests = [
         lab_test(item)
@@ -127,7 +138,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid in place_of:
             item.add_marker(pytest.mark.slice)
-    items.sort(key=lambda item: place_of.get(item.nodeid, 0))
+    return place_of
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
