@@ -15,7 +15,7 @@ from sanctl.parse.corosync import (
     parse_quorumtool,
 )
 from sanctl.system.files import read_text, write_atomically
-from sanctl.system.runner import Runner
+from sanctl.system.runner import Runner, limit_s
 
 CONF = "/etc/corosync/corosync.conf"
 _TIMEOUT_S = 10.0
@@ -28,6 +28,11 @@ def membership(runner: Runner) -> Membership:
     Raises:
         CommandError: corosync does not answer.
     """
+    from sanctl.drivers import quorum_library  # noqa: PLC0415 - a monitor does not ask
+
+    seen = quorum_library.membership(within_s=limit_s(runner, _TIMEOUT_S, "corosync"))
+    if seen is not None:
+        return seen
     # 2: not quorate. 1: could not ask, which reads as not quorate and without members.
     return parse_quorumtool(
         runner.run(["corosync-quorumtool", "-s"], timeout_s=_TIMEOUT_S, ok=range(3)).stdout

@@ -14,6 +14,7 @@ from sanctl.model.drbd import OldRequest, ResourceState
 from sanctl.parse.drbd import (
     PendingRequests,
     SyncProgress,
+    parse_connections,
     parse_events2,
     parse_oldest_requests,
     parse_pending_requests,
@@ -127,6 +128,11 @@ def wait_for_change(minor: int, before: str, deadline_s: float) -> None:
     until_s = min(deadline_s, time.monotonic() + _LOOK_ANYWAY_S)
     while state_line(minor) == before and time.monotonic() < until_s:
         time.sleep(_PROC_POLL_S)
+
+
+def connections() -> dict[int, str]:
+    """Return the states of all connections of this node, by minor; empty with DRBD 9."""
+    return parse_connections(read_text_or("/proc/drbd", ""))
 
 
 def sync_progress() -> dict[int, SyncProgress]:

@@ -11,6 +11,13 @@ from typing import NamedTuple
 
 #: The replicas of a device connect on the TCP port with this number and its minor's.
 PORT_BASE = 7800
+#: States of a connection to a peer that answers, in /proc/drbd of DRBD 8.4 (drbd.h, enum
+#: drbd_conns, from C_CONNECTED on; the names are those of drbd_strings.c).
+IN_CONTACT = frozenset({
+    "Connected", "StartingSyncS", "StartingSyncT", "WFBitMapS", "WFBitMapT", "WFSyncUUID",
+    "SyncSource", "SyncTarget", "VerifyS", "VerifyT", "PausedSyncS", "PausedSyncT", "Ahead",
+    "Behind",
+})  # fmt: skip
 
 
 def uses_quorum(replica_count: int) -> bool:

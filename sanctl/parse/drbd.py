@@ -121,6 +121,12 @@ def parse_state_line(text: str, minor: int) -> str:
     return found[1] if found else ""
 
 
+def parse_connections(text: str) -> dict[int, str]:
+    """Return the state of each device's connection in /proc/drbd of DRBD 8.4, by minor."""
+    found = re.findall(r"^\s*(\d+): cs:(\S+)", text, re.MULTILINE)
+    return {int(minor): state for minor, state in found}
+
+
 def parse_sync_progress(text: str) -> dict[int, SyncProgress]:
     """Return the progress of resyncs and verifies, by minor, from /proc/drbd of DRBD 8.4.
 

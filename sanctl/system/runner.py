@@ -171,7 +171,25 @@ class DeadlineRunner:
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
         """See Runner.run; after the deadline it fails without starting the program."""
-        left_s = self._deadline_s - time.monotonic()
+        left_s = self.limit_s(timeout_s, argv[0])
+        return self._runner.run(argv, timeout_s=left_s, stdin=stdin, ok=ok, env=env)
+
+    def limit_s(self, timeout_s: float, what: str) -> float:
+        """Return how long something may take that may take `timeout_s` by itself.
+
+        Raises:
+            CommandError: no time is left.
+        """
+        left_s = min(timeout_s, self._deadline_s - time.monotonic())
         if left_s <= 0:
-            raise CommandError(Problem("SAN-CMD-002", f"no time was left for {argv[0]}"))
-        return self._runner.run(argv, timeout_s=min(timeout_s, left_s), stdin=stdin, ok=ok, env=env)
+            raise CommandError(Problem("SAN-CMD-002", f"no time was left for {what}"))
+        return left_s
+
+
+def limit_s(runner: Runner, timeout_s: float, what: str) -> float:
+    """Return how long something may take that is done beside a runner, by its deadline.
+
+    Raises:
+        CommandError: no time is left.
+    """
+    return runner.limit_s(timeout_s, what) if isinstance(runner, DeadlineRunner) else timeout_s

@@ -7,6 +7,9 @@ let the resync begin: the peer's report of its resyncs from other nodes arrives 
 begins (9.3.3: "Can not start OV/resync since it is already active", and StandAlone on this side).
 So with DRBD 9 the note stays until the replicas are in sync, and the monitor connects again, once
 for each resync that was to begin.
+
+Not all of a node's connections at the same time (sanctl/plan/drbd/reconnect_pace.py): the rest have
+to wait for a later monitor.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from sanctl.agents.replica import lost_writes
 from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.drbd import reconnect_pace
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
@@ -37,7 +41,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         pair = state.with_only_peer(peer)
         if pair.is_in_sync or (state.peers and not pair.peers):
             _note(device, peer).remove()
-        elif drbdsetup.is_standalone(pair):
+        elif drbdsetup.is_standalone(pair) and _is_its_turn(device, peer):
             dropped.append(peer)
     if dropped:
         if drbdsetup.generation() >= 9:
@@ -60,6 +64,12 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         )
         return drbdsetup.observe(runner, device) or state
     return state
+
+
+def _is_its_turn(device: str, peer: str) -> bool:
+    return reconnect_pace.may_reconnect(
+        drbdsetup.connections().values(), dropped_for_s=_note(device, peer).age_s()
+    )
 
 
 def _note(device: str, peer: str) -> state_files.StateFile:

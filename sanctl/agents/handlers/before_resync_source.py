@@ -32,6 +32,7 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import drbdsetup
+from sanctl.model.drbd import IN_CONTACT
 from sanctl.plan.failover import fence_rules
 from sanctl.system import journal
 from sanctl.system.runner import DeadlineRunner, LocalRunner, Runner
@@ -108,5 +109,10 @@ def _note_peer(device: str, peer: str) -> None:
 
 
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
+    minor = drbd_environment.minor()
+    # With DRBD 8.4 without a process: many devices may ask at the same time.
+    connection = None if minor is None else drbdsetup.connections().get(minor)
+    if connection is not None:
+        return connection in IN_CONTACT
     state = drbdsetup.observe(runner, device)
     return state is not None and state.with_only_peer(peer).is_connected

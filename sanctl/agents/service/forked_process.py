@@ -88,6 +88,10 @@ def _carry_out(connection: socket.socket, release: str, program: Program) -> int
     # client could not know whether it began.
     if connection.recv(1) != request.GO or not _die_with_client(connection):
         return _KILLED
+    # Until here at the service's nice value: where many programs run, a client that was not
+    # answered in time would start one more interpreter.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, pid))
     for own, descriptor in zip(_DESCRIPTORS, descriptors, strict=True):
         os.dup2(descriptor, own)
         os.close(descriptor)
@@ -125,8 +129,6 @@ def _take_over(wanted: Request, client: int) -> None:
     os.environb.update(wanted.environment)
     # The time zone may have changed since the service began.
     time.tzset()
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, client))
     with (
         contextlib.suppress(OSError),
         open(f"/proc/{client}/oom_score_adj", "rb") as of_client,

@@ -25,6 +25,7 @@ import sys
 import time
 
 from sanctl.agents.service import forked_process
+from sanctl.drivers import quorum_library
 from sanctl.system import state_files
 
 CURRENT = "/opt/sanctl/current"
@@ -69,6 +70,7 @@ def main() -> int:
     # The kernel takes finished processes away.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _import_everything()
+    quorum_library.load()
     release = own_release()
     state_files.make_folder()
     listener = listen(state_files.actions_socket())

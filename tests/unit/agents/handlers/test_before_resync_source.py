@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes
+from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
+from sanctl.plan.drbd import reconnect_pace
 from sanctl.system import state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 from tests.fakes.node import Clock, FakeNode
@@ -163,6 +167,42 @@ def test_the_monitor_reconnects_a_peer_that_the_handler_refused() -> None:
     assert reconnect_dropped.reconnect(node, "vol1", alone) == parse_events2(_WAITING)["vol1"]
     assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
     assert _is_noted()
+
+
+def _connections(monkeypatch: pytest.MonkeyPatch, *states: str) -> None:
+    found = dict(enumerate(states, start=1))
+    monkeypatch.setattr(drbdsetup, "connections", lambda: found)
+
+
+def test_few_connections_are_made_again_at_a_time(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers that all run at once on a busy node are all late, and all connections dropped."""
+    node = FakeRunner(_STANDALONE)
+    monkeypatch.setattr(time, "time", lambda: 1000.0 + fake_node.clock.now_s)
+    alone = parse_events2(_STANDALONE)["vol1"]
+    _connections(monkeypatch, "StandAlone", "WFBitMapS", "WFReportParams")
+    reconnect_dropped.write_note("vol1", "n2")
+    note = Path(state_files.of_device("vol1", "outdated-unmarked.n2").path)
+    os.utime(note, (time.time(), time.time()))
+    assert reconnect_dropped.reconnect(node, "vol1", alone) == alone
+    assert node.calls == [] and _is_noted()
+    fake_node.clock.sleep(reconnect_pace.WAITS_S)
+    reconnect_dropped.reconnect(node, "vol1", alone)
+    assert node.calls[0][0] == ("drbdadm", "adjust", "vol1")
+
+
+@pytest.mark.parametrize(
+    ("connection", "status"), [("WFBitMapS", 0), ("WFConnection", 1), ("StandAlone", 1)]
+)
+def test_contact_is_seen_without_a_process(
+    connection: str, status: int, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _source(monkeypatch, fake_node, ["member"], events="")
+    monkeypatch.setenv("DRBD_MINOR", "1")
+    _connections(monkeypatch, connection)
+    assert before_resync_source.main() == status
+    assert fake_node.calls == []
 
 
 _THREE = (
