@@ -26,6 +26,7 @@ from functools import partial
 from sanctl.agents import device_monitor, fingerprint, ocf
 from sanctl.agents.cache import read_cache, write_cache, write_cache_steps
 from sanctl.agents.connections import (
+    connect_turn,
     isolation,
     peers,
 )
@@ -62,6 +63,8 @@ from sanctl.system.runner import LocalRunner
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
 _GROWTH_WAIT_S = 20.0
+#: As long as before-resync-source may take.
+_TURN_S = 15.0
 #: How long an action waits for DRBD or for I/O in flight. Less than its timeout, the rest of which
 #: is for programs that are slow to start beside many others.
 _WAIT_S = 57.0
@@ -137,6 +140,7 @@ def _start(device: Device) -> int:
     outdate.make_lock(device.name)
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
+    connect_turn.await_turn(within_s=min(_TURN_S, ocf.remaining_s(60.0) / 4))
     isolation.bring_up(_RUNNER, device, files, only_peer, is_suspect=is_suspect)
     peers.forget_removed(_RUNNER, device)
     sync_policy.record(device)

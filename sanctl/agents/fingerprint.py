@@ -16,6 +16,7 @@ import time
 from typing import NamedTuple
 
 from sanctl.agents import ocf
+from sanctl.agents.cache import flush_unit
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import access_list, lost_writes, parts, resource_file, sync_policy
@@ -113,6 +114,11 @@ def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
         and not access_list.hosts_without_secret(device)
         and sync_policy.is_in_force(device)
         and not verify.is_order_open(device)
+        and not (
+            found.seen.drbd is not None
+            and short_monitor.is_alone(found.seen.drbd)
+            and flush_unit.is_due(device.name)
+        )
     )
 
 
@@ -124,6 +130,9 @@ def _is_of_running_attrd(cached: state_files.StateFile) -> bool:
 def _read(device: Device) -> Fingerprint | None:
     data = lost_writes.data_file(device.name)
     drbd = parse_proc_line(read_text_or("/proc/drbd", ""), device.minor)
+    is_alone = drbd is not None and short_monitor.is_alone(drbd)
+    if drbd is not None and is_alone:
+        drbd = drbd._replace(out_of_sync_kib=0)  # grows with each write of a host
     upper, below = gate.tables(device.name)
     disk = dm.active_table(backing_device.dm_name(device.name))
     targets = lio.find_targets(device.name)
@@ -163,10 +172,10 @@ def _read(device: Device) -> Fingerprint | None:
         record(
             "folder", state_files.device_folder(device.name), "\n".join(sorted({*notes, _KIND}))
         ),
-        *_of_files(device, data),
+        *_of_files(device, data, is_alone=is_alone),
         *_of_attrd(),
     ]
-    if drbd.state.startswith("cs:Connected ro:Primary/"):
+    if is_alone or drbd.state.startswith("cs:Connected ro:Primary/"):
         records.append(
             record(
                 "idle",
@@ -219,8 +228,12 @@ def _of_target(target: str, tpg: str) -> list[Record]:
     return found
 
 
-def _of_files(device: Device, data: str) -> list[Record]:
-    """Return records of the files on which duties of a monitor depend."""
+def _of_files(device: Device, data: str, *, is_alone: bool) -> list[Record]:
+    """Return records of the files on which duties of a monitor depend.
+
+    A Primary without its peer keeps since when that is, and has its file flushed by a service,
+    which the next monitor has to start again if it ends.
+    """
     below = data.removesuffix(".data")
     program = shutil.which(_PROGRAM, path="/usr/sbin:/usr/bin:/sbin:/bin")
     mount, line = pool_mount.mount_of(data), pool_mount.line_of(data)
@@ -236,12 +249,20 @@ def _of_files(device: Device, data: str) -> list[Record]:
         # A filesystem that has shut itself down says so of its root (pool_mount.reports_shut_down).
         record("inode", mount.path, str(os.stat(mount.path).st_ino)),
         record("absent", f"{below}.ram"),
-        record("absent", f"{below}.apart"),
+        _content(f"{below}.apart") if is_alone else record("absent", f"{below}.apart"),
         record("absent", state_files.of_node(f"flush-failed.{device.name}").path),
         record("absent", pool_notes.path(device.pool, pool_notes.SHUT_DOWN)),
         *(_stat_or_absent(f"{below}.{kind}") for kind in ("sync", "verify")),
         *(_stat_or_absent(f"{access_list.FOLDER}/{host.name}") for host in device.hosts),
     ]
+    if is_alone:
+        cgroup = flush_unit.CGROUP
+        is_running = exists(cgroup)
+        found.append(
+            record("inode", cgroup, str(os.stat(cgroup).st_ino))
+            if is_running
+            else record("absent", cgroup)
+        )
     links = drbdadm.registry_links(device.name, device.minor)
     found += [record("link", link, os.readlink(link)) for link in links]
     for path in (data, f"{below}.meta"):

@@ -22,6 +22,7 @@ FAMILIES = {
         "test_reload_killed",
         "test_resource_files",
         "test_short_monitor",
+        "test_short_monitor_alone",
     ),
     "Discovery": ("test_discovery",),
     "Disks that fail": (
@@ -70,6 +71,7 @@ FAMILIES = {
     "Three storage nodes": ("test_three_nodes",),
     "Votes": (
         "test_qnetd_tls",
+        "test_quorum_library",
         "test_strategy",
         "test_votes",
         "test_witness",

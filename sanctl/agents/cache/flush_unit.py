@@ -18,6 +18,8 @@ from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 _UNIT = "sanctl-flush.service"
+#: There while the service runs.
+CGROUP = f"/sys/fs/cgroup/system.slice/{_UNIT}"
 # The fence-peer handler starts it while I/O is frozen.
 _TIMEOUT_S = 2.0
 
@@ -34,11 +36,19 @@ def start_unless_stable(runner: Runner, name: str) -> None:
     An error is left to the next monitor.
     """
     with contextlib.suppress(SanctlError, OSError):
-        path = lost_writes.data_file(name)
-        held = None if path is None else page_cache.observe(path)
-        if held is None or not waits_for_journal(held.mode) or _is_running():
-            return
-        runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=_TIMEOUT_S)
+        if is_due(name):
+            runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=_TIMEOUT_S)
+
+
+def is_due(name: str) -> bool:
+    """Whether the replica's writes wait for the journal, and the service does not run.
+
+    Raises:
+        SanctlError, OSError: that is not known.
+    """
+    path = lost_writes.data_file(name)
+    held = None if path is None else page_cache.observe(path)
+    return held is not None and waits_for_journal(held.mode) and not _is_running()
 
 
 def lock_path() -> str:

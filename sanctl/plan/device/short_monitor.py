@@ -24,6 +24,11 @@ SETTLED_AFTER_S = 2.0
 
 _IN_SYNC = "cs:Connected ro:{} ds:UpToDate/UpToDate C r-----"
 _PRIMARY, _STANDBY = _IN_SYNC.format("Primary/Secondary"), _IN_SYNC.format("Secondary/Primary")
+#: A Primary that waits for its peer to come back, and whose fence-peer handler has ended.
+_ALONE = frozenset(
+    f"cs:WFConnection ro:Primary/Unknown ds:UpToDate/{peer} C r-----"
+    for peer in ("Outdated", "DUnknown")
+)
 #: Notes of a device by which nothing is to be done while its replicas are in sync. With any other,
 #: one that this release does not know among them, each monitor is a whole one.
 _HARMLESS_NOTES = frozenset(
@@ -73,14 +78,21 @@ class Seen(NamedTuple):
     notes: frozenset[str]
 
 
+def is_alone(drbd: ProcLine) -> bool:
+    """Whether a Primary serves without its peer, and has nothing to do until the peer is back."""
+    return drbd.state in _ALONE
+
+
 def is_whole(
     seen: Seen, *, minor: int, size_bytes: int, is_active: bool, replicas: int, cache: str
 ) -> bool:
     """Whether a replica is whole, and nothing is left to do for it, now or after some time.
 
-    Only one of two replicas that are in sync, one of them Primary: a replica that is behind or
-    without contact, and replicas of which none serves, have duties at each monitor (reconnects,
-    orders to heal, marks), and so has a device with a cache policy.
+    Only one of two replicas, one of them Primary: in sync, or the Primary that waits for its peer.
+    With a node gone, all devices of the other one are such: monitors that do all of their work
+    would take the processor from the handlers that are called when the peers come back. Any other
+    replica that is behind or without contact, and replicas of which none serves, have duties at
+    each monitor (reconnects, orders to heal, marks), and so has a device with a cache policy.
 
     Args:
         seen: what the fingerprint says.
@@ -90,12 +102,15 @@ def is_whole(
         replicas: how many replicas the device has.
         cache: the cache policy.
     """
-    if seen.drbd is None or seen.drbd.state != (_PRIMARY if is_active else _STANDBY):
+    if seen.drbd is None:
+        return False
+    is_waiting = is_active and is_alone(seen.drbd)
+    if not is_waiting and seen.drbd.state != (_PRIMARY if is_active else _STANDBY):
         return False
     return (
         replicas == 2
         and not cache
-        and not seen.drbd.out_of_sync_kib
+        and (is_waiting or not seen.drbd.out_of_sync_kib)
         and seen.lower == (f"drbd{minor}" if is_active else "")
         and not seen.is_suspended
         and seen.alua == ("0" if is_active else "2")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rule: how many dropped connections a node makes again at a time.
+"""Rules: how many connections a node makes at a time, at starts and where DRBD has dropped them.
 
 DRBD calls before-resync-source for each connection whose resync is to begin, and drops the
 connection where the handler cannot make sure of the peer's mark within seconds. Of many handlers at
@@ -18,8 +18,9 @@ AT_A_TIME = 2
 #: never end.
 WAITS_S = 60.0
 
-#: before-resync-source runs, or the handshake before it does (drbd.h, enum drbd_conns).
-_BEGINNING = frozenset({"WFReportParams", "WFBitMapS"})
+#: before-resync-source runs here (WFBitMapS) or at the peer (WFBitMapT, WFSyncUUID), or the
+#: handshake before it does (drbd.h, enum drbd_conns).
+_BEGINNING = frozenset({"WFReportParams", "WFBitMapS", "WFBitMapT", "WFSyncUUID"})
 
 
 def may_reconnect(connections: Collection[str], *, dropped_for_s: float | None) -> bool:
@@ -31,4 +32,9 @@ def may_reconnect(connections: Collection[str], *, dropped_for_s: float | None) 
     """
     if dropped_for_s is None or not 0 <= dropped_for_s < WAITS_S:
         return True
+    return may_connect(connections)
+
+
+def may_connect(connections: Collection[str]) -> bool:
+    """Whether few enough resyncs of the node are about to begin; the states are as above."""
     return sum(state in _BEGINNING for state in connections) < AT_A_TIME

@@ -179,6 +179,25 @@ def test_half_a_fingerprint_is_none(node: Node) -> None:
     assert node.monitor() == WHOLE
 
 
+def test_what_a_peer_lacks_that_is_away_grows(node: Node) -> None:
+    alone = "cs:WFConnection ro:Primary/Unknown ds:UpToDate/Outdated C r-----"
+    node.leave(
+        [
+            Record(kind, tuple(each.replace(STATE.encode(), alone.encode()) for each in fields))
+            for kind, fields in node.records
+        ]
+    )
+    without_peer = DRBD.replace(STATE, alone, 1)
+    for text, status in (
+        (without_peer, 8),
+        (without_peer.replace("oos:0", "oos:4096", 1), 8),
+        (without_peer.replace("Outdated", "DUnknown", 1), WHOLE),
+        (without_peer.replace("r-----", "s-----", 1), WHOLE),
+    ):
+        node.write("drbd", text)
+        assert node.monitor() == status
+
+
 def test_a_request_under_way_has_all_looked_at_unless_the_kernel_calls_it_young(node: Node) -> None:
     node.write("drbd", DRBD.replace("ap:0", "ap:1", 1))
     assert node.monitor() == WHOLE

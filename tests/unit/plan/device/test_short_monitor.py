@@ -25,6 +25,9 @@ STANDBY = ACTIVE._replace(
 )
 
 
+_ALONE = "cs:WFConnection ro:Primary/Unknown ds:UpToDate/{} C {}-----"
+
+
 def whole(
     seen: Seen, *, is_active: bool = True, size: int = 4096, replicas: int = 2, cache: str = ""
 ) -> bool:
@@ -69,6 +72,31 @@ def test_a_replica_that_serves_and_its_standby_are_whole() -> None:
 )
 def test_anything_else_is_looked_at_by_each_monitor(seen: Seen) -> None:
     assert not whole(seen)
+
+
+@pytest.mark.parametrize("peer", ["Outdated", "DUnknown"])
+def test_a_primary_that_waits_for_its_peer_has_nothing_to_do(peer: str) -> None:
+    alone = ACTIVE._replace(drbd=ProcLine(_ALONE.format(peer, "r"), "f", 4096))
+    assert whole(alone)
+    assert not whole(alone, is_active=False)
+    assert not whole(alone._replace(lower=""))
+    assert not whole(alone._replace(notes=NOTES | {"outdated-unmarked.n2"}))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        _ALONE.format("Outdated", "s"),
+        _ALONE.format("Inconsistent", "r"),
+        _ALONE.format("Outdated", "r").replace("WFConnection", "StandAlone"),
+        _ALONE.format("Outdated", "r").replace("UpToDate/", "Inconsistent/"),
+        _ALONE.format("Outdated", "r").replace("Primary", "Secondary"),
+    ],
+)
+def test_frozen_dropped_or_behind_it_has(state: str) -> None:
+    seen = ACTIVE._replace(drbd=ProcLine(state, "f", 0))
+    assert not whole(seen)
+    assert not whole(seen, is_active=False)
 
 
 def test_replicas_of_which_none_serves_may_have_marks_to_remove() -> None:
