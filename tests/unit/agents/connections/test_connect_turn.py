@@ -20,4 +20,4 @@ def test_a_start_waits_for_its_turn(
 
     monkeypatch.setattr(drbdsetup, "connections", connections)
     connect_turn.await_turn(within_s=15.0)
-    assert fake_node.clock.passed_s == pytest.approx(waited_s, abs=0.2)
+    assert fake_node.clock.passed_s == pytest.approx(waited_s, abs=1.5)
