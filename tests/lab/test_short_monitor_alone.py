@@ -49,7 +49,8 @@ def test_it_is_short_until_the_flushing_service_ends(alone: Scenario) -> None:
     alone.bed.sh("n1", f"systemctl kill -s KILL {FLUSH}")
     wait_for(
         "the next monitors to start the service again",
-        lambda: alone.bed.sh("n1", f"systemctl show -P MainPID {FLUSH}").stdout
-        not in {before, "0\n"},
+        lambda: (
+            alone.bed.sh("n1", f"systemctl show -P MainPID {FLUSH}").stdout not in {before, "0\n"}
+        ),
         within_s=30.0,
     )
