@@ -140,7 +140,8 @@ def _start(device: Device) -> int:
     outdate.make_lock(device.name)
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
-    connect_turn.await_turn(within_s=min(_TURN_S, ocf.remaining_s(60.0) / 4))
+    if only_peer is not None and not is_suspect and len(device.nodes) > 1:
+        connect_turn.await_turn(within_s=min(_TURN_S, ocf.remaining_s(60.0) / 4))
     isolation.bring_up(_RUNNER, device, files, only_peer, is_suspect=is_suspect)
     peers.forget_removed(_RUNNER, device)
     sync_policy.record(device)

@@ -71,8 +71,11 @@ def read(device: Device) -> Fingerprint | None:
 
 def leave(device: Device, before: Fingerprint | None, status: int) -> None:
     """Leave the fingerprint, if the replica is whole and nothing has changed since `before`."""
-    if before is None or before != read(device) or not _is_settled(device, before, status):
-        return
+    try:
+        if before is None or before != read(device) or not _is_settled(device, before, status):
+            return
+    except (SanctlError, OSError):
+        return  # not known, as in `read`
     left_s = short_monitor.valid_for_s(
         tuple(
             each.age_s() if _is_of_running_attrd(each) else None
@@ -117,7 +120,7 @@ def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
         and not (
             found.seen.drbd is not None
             and short_monitor.is_alone(found.seen.drbd)
-            and flush_unit.is_due(device.name)
+            and flush_unit.is_unwatched(device.name)
         )
     )
 

@@ -22,7 +22,7 @@ from sanctl.parse.corosync import Membership
 from sanctl.system import timed_call
 
 _QUORUM, _VOTEQUORUM, _CMAP = "libquorum.so.5", "libvotequorum.so.8", "libcmap.so.4"
-_OK, _DISPATCH_ONE, _TRACK_CURRENT = 1, 1, 1
+_OK, _NOT_EXIST, _DISPATCH_ONE, _TRACK_CURRENT = 1, 12, 1, 1
 #: The flags of votequorum_info, in the words of corosync-quorumtool.
 _FLAGS = ((1, "2Node"), (2, "Quorate"), (4, "WaitForAll"), (64, "Qdevice"))
 #: `nodelist.node.N` counts from 0 without gaps; one more than Pacemaker and Corosync support.
@@ -113,10 +113,12 @@ def _ask(libraries: _Libraries) -> Membership:
     info = _votes(libraries.votequorum)
     names = _names(libraries.cmap)
     is_quorate, members = _view(libraries.quorum)
+    if not names.keys() >= set(members):
+        # Not to be taken for a partition without that member.
+        raise _RefusedError(members)
     return Membership(
         is_quorate,
-        # A member without a name in the list is none that is asked for.
-        frozenset(names[node_id] for node_id in members if node_id in names),
+        frozenset(names[node_id] for node_id in members),
         frozenset(word for bit, word in _FLAGS if info.flags & bit),
         info.highest_expected,
         info.total_votes,
@@ -148,22 +150,42 @@ def _view(library: ctypes.CDLL) -> tuple[bool, list[int]]:
 
 
 def _names(library: ctypes.CDLL) -> dict[int, str]:
-    libc = ctypes.CDLL(None)
-    libc.free.argtypes = [ctypes.c_void_p]
     found: dict[int, str] = {}
     with _handle(library, "cmap") as handle:
         for number in range(_MAX_NODES):
-            node_id, name = ctypes.c_uint32(), ctypes.c_char_p()
             key = f"nodelist.node.{number}"
-            if (
-                library.cmap_get_uint32(handle, f"{key}.nodeid".encode(), ctypes.byref(node_id))
-                != _OK
-            ):
+            node_id = _node_id(library, handle, f"{key}.nodeid")
+            if node_id is None:
                 break
-            if library.cmap_get_string(handle, f"{key}.name".encode(), ctypes.byref(name)) == _OK:
-                found[node_id.value] = (name.value or b"").decode()
-                libc.free(name)
+            name = _text(library, handle, f"{key}.name")
+            # A reload of corosync.conf between the two may have given the number to another node.
+            if name is None or _node_id(library, handle, f"{key}.nodeid") != node_id:
+                raise _RefusedError(key)
+            found[node_id] = name
     return found
+
+
+def _node_id(library: ctypes.CDLL, handle: ctypes.c_uint64, key: str) -> int | None:
+    found = ctypes.c_uint32()
+    code = library.cmap_get_uint32(handle, key.encode(), ctypes.byref(found))
+    return found.value if _is_there(code) else None
+
+
+def _text(library: ctypes.CDLL, handle: ctypes.c_uint64, key: str) -> str | None:
+    found = ctypes.c_char_p()
+    if not _is_there(library.cmap_get_string(handle, key.encode(), ctypes.byref(found))):
+        return None
+    text = (found.value or b"").decode()
+    libc = ctypes.CDLL(None)
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.free(found)
+    return text
+
+
+def _is_there(code: int) -> bool:
+    if code != _NOT_EXIST:
+        _require(code)
+    return code == _OK
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.cache.only_replica_flush import is_only_good_replica, waits_for_journal
 from sanctl.system import state_files
+from sanctl.system.files import exists
 from sanctl.system.runner import Runner
 
 _UNIT = "sanctl-flush.service"
@@ -46,9 +47,22 @@ def is_due(name: str) -> bool:
     Raises:
         SanctlError, OSError: that is not known.
     """
+    return _is_needed(name) and not _is_running()
+
+
+def is_unwatched(name: str) -> bool:
+    """Whether the service is needed, and its end would not show: it is due, or has no `CGROUP`.
+
+    Raises:
+        SanctlError, OSError: that is not known.
+    """
+    return _is_needed(name) and not (_is_running() and exists(CGROUP))
+
+
+def _is_needed(name: str) -> bool:
     path = lost_writes.data_file(name)
     held = None if path is None else page_cache.observe(path)
-    return held is not None and waits_for_journal(held.mode) and not _is_running()
+    return held is not None and waits_for_journal(held.mode)
 
 
 def lock_path() -> str:
