@@ -72,8 +72,11 @@ def test_daemons_of_pacemaker_go_before_the_actions_they_start(scenario: Scenari
     for node in scenario.bed.storage:
         nice = scenario.bed.sh(node.name, "ps -o ni= -C pacemaker-based,pacemaker-controld").stdout
         assert nice.split() == ["-10", "-10"]
-        # What systemd starts has 0, and the actions are of that.
-        assert "0" in scenario.bed.sh(node.name, "ps -o ni= -C actions").stdout.split()
+        # What accepts actions goes with them; each action has the value of its client.
+        pid = scenario.bed.sh(
+            node.name, "systemctl show -P MainPID sanctl-actions.service"
+        ).stdout.strip()
+        assert scenario.bed.sh(node.name, f"ps -o ni= -p {pid}").stdout.split() == ["-10"]
 
 
 @pytest.mark.timeout(1500)

@@ -50,6 +50,9 @@ def main(argv):
         from sanctl.agents import ocf
         sys.stdout.write(str(ocf.remaining_s(0.0)))
         return 0
+    if what == "nice":
+        sys.stdout.write(str(os.getpriority(os.PRIO_PROCESS, 0)))
+        return 0
     if what == "kill":
         os.kill(os.getpid(), 9)
     if what == "raise":
@@ -224,6 +227,13 @@ def test_an_action_has_what_its_client_was_started_with(bench: Bench) -> None:
     ((who, pid, group),) = [line.rsplit(" ", 2) for line in bench.log.read_text().splitlines()]
     assert (who, group) == (BY_SERVICE, pid)
     assert int(pid) != service.pid
+
+
+def test_an_action_has_the_nice_value_of_its_client(bench: Bench) -> None:
+    """The service has another one: what it forks answers before actions that run go on."""
+    bench.serve()
+    found = bench.run("nice", preexec_fn=lambda: os.nice(5))
+    assert found == (0, str(os.getpriority(os.PRIO_PROCESS, 0) + 5), "")
 
 
 @pytest.mark.parametrize("status", [0, 1, 7, 8, 137, 255, 256])
