@@ -25,7 +25,7 @@ _QUORUM, _VOTEQUORUM, _CMAP = "libquorum.so.5", "libvotequorum.so.8", "libcmap.s
 _OK, _NOT_EXIST, _DISPATCH_ONE, _TRACK_CURRENT = 1, 12, 1, 1
 #: The flags of votequorum_info, in the words of corosync-quorumtool.
 _FLAGS = ((1, "2Node"), (2, "Quorate"), (4, "WaitForAll"), (64, "Qdevice"))
-#: `nodelist.node.N` counts from 0 without gaps; one more than Pacemaker and Corosync support.
+#: `nodelist.node.N` counts from 0 without gaps. With more nodes a member has no name: refused.
 _MAX_NODES = 64
 _NOTIFY = ctypes.CFUNCTYPE(
     None,
