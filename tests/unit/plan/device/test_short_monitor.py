@@ -79,6 +79,8 @@ def test_a_primary_that_waits_for_its_peer_has_nothing_to_do(peer: str) -> None:
     alone = ACTIVE._replace(drbd=ProcLine(_ALONE.format(peer, "r"), "f", 4096))
     assert whole(alone)
     assert not whole(alone, is_active=False)
+    # A Primary whose gate is closed and whose paths are Standby: no standby.
+    assert not whole(STANDBY._replace(drbd=alone.drbd), is_active=False)
     assert not whole(alone._replace(lower=""))
     assert not whole(alone._replace(notes=NOTES | {"outdated-unmarked.n2"}))
 
