@@ -26,6 +26,8 @@ _seen: dict[str, str] = {}
 _CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
 _SET_CAPACITY, _SET_DIRECT_IO, _CONFIGURE, _CTL_GET_FREE = 0x4C07, 0x4C08, 0x4C0A, 0x4C82
 _DIRECT_IO_FLAG, _NAME_BYTES = 16, 64
+#: What hosts have as a block, whatever a pool's disk has (docs/adr/0058).
+HOST_BLOCK_BYTES = 512
 # struct loop_config: descriptor of the file, block size (0: the kernel's choice), loop_info64 with
 # its flags and the file's name, eight reserved numbers.
 _CONFIG = struct.Struct("=2I52xI64s112x64x")
@@ -87,11 +89,18 @@ def _backing(device: str) -> str:
     return read_text_or(f"/sys/block/{name}/loop/backing_file", "").rstrip("\n")
 
 
-def attach(path: str, *, direct_io: bool = True) -> str:
+def attach(path: str, *, direct_io: bool = True, block_bytes: int = 0) -> str:
     """Attach a loop device to the file unless one is attached; return its path.
 
     Direct I/O for data, because an acknowledged write must be on the disk and not in this node's
-    page cache, and because the data would otherwise be cached twice.
+    page cache, and because the data would otherwise be cached twice. The kernel leaves it away,
+    without an error, where the filesystem asks for larger blocks than `block_bytes`
+    (loop_configure in drivers/block/loop.c; STATX_DIOALIGN of statx(2)).
+
+    Args:
+        path: the file.
+        direct_io: past the page cache, where the kernel can.
+        block_bytes: the loop device's logical block; 0: the smallest that direct I/O can have.
 
     Raises:
         CommandError: the kernel refused, or did not answer; or a device that is being detached is
@@ -107,18 +116,17 @@ def attach(path: str, *, direct_io: bool = True) -> str:
                 Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open", _HINT)
             )
         time.sleep(0.05)
-    _call(f"{path} gets no loop device", partial(_attach, path, direct_io))
+    _call(f"{path} gets no loop device", partial(_attach, path, direct_io, block_bytes))
     attached = find(path)
     if attached is None:
         raise CommandError(Problem("SAN-POOL-025", f"the loop device over {path} is gone", _HINT))
     return attached
 
 
-def _attach(path: str, direct_io: bool) -> None:
+def _attach(path: str, direct_io: bool, block_bytes: int) -> None:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    config = _CONFIG.pack(
-        file, 0, _DIRECT_IO_FLAG if direct_io else 0, path.encode()[: _NAME_BYTES - 1]
-    )
+    flags = _DIRECT_IO_FLAG if direct_io else 0
+    config = _CONFIG.pack(file, block_bytes, flags, path.encode()[: _NAME_BYTES - 1])
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
     while True:
         device = os.open(f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}", os.O_RDWR)
@@ -167,13 +175,15 @@ def grow(device: str) -> None:
 def set_direct_io(device: str, *, on: bool, within_s: float) -> None:
     """Have the loop device read and write its file past the page cache, or through it.
 
-    The kernel writes the file's dirty pages first.
+    The kernel writes the file's dirty pages first. Where it cannot do without the page cache, as
+    the filesystem asks for larger blocks than the loop device has, nothing changes (EINVAL).
 
     Raises:
         CommandError: the kernel refused, or did not answer.
     """
     what = f"{device} does not change to {'direct' if on else 'buffered'} I/O"
-    _call(what, partial(_ioctl, device, _SET_DIRECT_IO, int(on)), within_s)
+    refusal = errno.EINVAL if on else 0
+    _call(what, partial(_ioctl, device, _SET_DIRECT_IO, int(on)), within_s, but=refusal)
 
 
 def _ioctl(device: str, command: int, argument: int) -> None:

@@ -169,7 +169,7 @@ class FakeNode(FakeRunner):
         """Return the loop device over a file, if there is one."""
         return self.loops.get(path)
 
-    def attach(self, path: str, *, direct_io: bool = True) -> str:
+    def attach(self, path: str, *, direct_io: bool = True, block_bytes: int = 0) -> str:
         """Put a loop device over a file."""
         taken = set(self.loops.values())
         free = (name for number in itertools.count() if (name := f"/dev/loop{number}") not in taken)

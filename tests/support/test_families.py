@@ -47,6 +47,7 @@ FAMILIES = {
     "Hosts and commands": (
         "test_chap",
         "test_conformance",
+        "test_host_blocks",
         "test_host_paths",
         "test_reservations",
         "test_target_access",

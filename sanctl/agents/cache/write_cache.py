@@ -131,6 +131,8 @@ def _apply_mode(
             if not _in_sync(drbdsetup.observe(runner, device.name)):
                 write_cache_steps.leave(runner, device.name, path, why=ModeReason.ONE_COPY)
         return
+    if write_cache_steps.is_buffered_for_its_blocks(device.name, path, held, is_marked=is_marked):
+        return
     if held.is_buffered or (is_marked and not lost_writes.is_suspect(device.name, path)):
         write_cache_steps.leave(
             runner, device.name, path, why=decide_mode(policy, device.name, path, state)[1]

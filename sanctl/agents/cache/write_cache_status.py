@@ -41,6 +41,8 @@ def _fields(device: Device, state: ResourceState | None) -> str:
         text += " suspect=1"
     if mode is not policy.mode:
         _, reason = write_cache.decide_mode(policy, device.name, path, state)
+        if policy.mode is CacheMode.NONE and held.is_buffered and held.is_synchronous:
+            reason = reason or ModeReason.BLOCKS
         text += (
             f" cache-wanted={policy.mode.value} cache-why={(reason or ModeReason.CHANGING).value}"
         )

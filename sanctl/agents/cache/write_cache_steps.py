@@ -120,6 +120,23 @@ def leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
     )
 
 
+def is_buffered_for_its_blocks(
+    name: str, path: str, held: page_cache.WriteState, *, is_marked: bool
+) -> bool:
+    """Whether a replica that is out of write-back stays buffered, each write synchronous.
+
+    So it is where the filesystem asks for larger blocks than hosts have: of a file that has shared
+    blocks, or on a disk with blocks of 4096 bytes (docs/adr/0058). Nothing is left to flush then.
+    """
+    return (
+        held.is_buffered
+        and held.is_synchronous
+        and not is_marked
+        and writes_stable(name).exists()
+        and page_cache.set_buffered(path, on=False)
+    )
+
+
 def set_stable(name: str, path: str, target: CacheMode) -> None:
     """Make writes synchronous, or no longer, where the replica is not in write-back."""
     wanted = target is CacheMode.WRITE_THROUGH and not is_power_protected()

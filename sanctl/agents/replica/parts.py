@@ -221,7 +221,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
         pool_files.delete_metadata(files)
     _refuse_truncated(runner, device, files)
     grown = pool_files.allocate(files.data, device.size_bytes)
-    data = loop.attach(files.data)
+    data = loop.attach(files.data, block_bytes=loop.HOST_BLOCK_BYTES)
     if exists(files.metadata):
         pool_files.allocate(files.metadata, pool_files.metadata_bytes(device.size_bytes))
         metadata = loop.attach(files.metadata)

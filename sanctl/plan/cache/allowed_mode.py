@@ -32,6 +32,8 @@ class ModeReason(StrEnum):
     """DRBD was told not to flush the disk between writes that depend on each other."""
     SUSPECT = "suspect"
     """The replica lost writes that it had acknowledged."""
+    BLOCKS = "blocks"
+    """The file cannot be written past the page cache in the blocks that hosts have."""
     CHANGING = "changing"
     """The agent has not changed the mode yet."""
 
@@ -41,6 +43,10 @@ MODE_REASON_TEXTS = {
     ModeReason.COMPARING: "the replicas are being compared",
     ModeReason.NO_FLUSH: "DRBD does not flush its disk",
     ModeReason.SUSPECT: "the replica lost writes that it had acknowledged",
+    ModeReason.BLOCKS: (
+        "its data file takes no direct I/O in blocks of 512 bytes: it shares blocks with a copy, "
+        "or its disk has larger ones"
+    ),
     ModeReason.CHANGING: "the mode is being changed",
 }
 

@@ -91,9 +91,12 @@ def _has_read_cache(device: DeviceSpec, replica: ReplicaState) -> bool:
 def _has_mode(device: DeviceSpec, replica: ReplicaState) -> bool:
     if replica.cache == device.cache.mode.value:
         return True
-    # Write-through where write-back is wanted is safe, and its reason lasts.
+    # Write-through where another mode is wanted is safe, and its reason lasts.
     return (
-        device.cache.mode is CacheMode.WRITE_BACK
-        and replica.cache == CacheMode.WRITE_THROUGH.value
+        replica.cache == CacheMode.WRITE_THROUGH.value
         and replica.cache_reason not in {None, ModeReason.CHANGING.value}
+        and (
+            device.cache.mode is CacheMode.WRITE_BACK
+            or replica.cache_reason == ModeReason.BLOCKS.value
+        )
     )

@@ -60,6 +60,11 @@ def _not_as_wanted(device: DeviceSpec, node: NodeName, replica: ReplicaState) ->
     what = cache_reason_text(reason)
     until = REASON_ENDS.get(reason, REASON_ENDED)
     do = f"the replica goes to {device.cache.mode.value} by itself once {until}"
+    if reason == ModeReason.BLOCKS.value:
+        do = (
+            f"nothing, or 'sanctl device cache {device.name} write-through', which is what it does"
+            " there"
+        )
     if reason == ModeReason.ONE_COPY.value and single_replica_text(device) is not None:
         what = "write-back needs two replicas, and the device has one"
         do = (

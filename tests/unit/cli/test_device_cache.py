@@ -121,6 +121,24 @@ def test_it_says_what_write_back_waits_for(
     assert told is None or lines[1] == f"  {told}"
 
 
+def test_a_replica_that_has_to_be_buffered_is_in_write_through(
+    do: Do, env: FakeEnvironment
+) -> None:
+    env.pacemaker.is_frozen = True
+    said = {"n1": "none", "n2": "write-through cache-wanted=none cache-why=blocks"}
+    for node, words in said.items():
+        env.pacemaker.attribute(node, "sanctl-vm1", f"disk=UpToDate cache={words}")
+    assert do("device cache vm1 none --timeout 5")[0] == 0
+    assert "n2: write-through (its data file takes no direct I/O" in do("device cache vm1")[1]
+    found = [
+        each
+        for each in data_of(do("status --output json")[1])["findings"]
+        if each["code"] == "SAN-HLT-054"
+    ]
+    assert [each["severity"] for each in found] == ["note"]
+    assert "'sanctl device cache vm1 write-through'" in found[0]["do"]
+
+
 def test_a_device_that_runs_nowhere(do: Do, env: FakeEnvironment) -> None:
     for node in ("n1", "n2"):
         env.pacemaker.crash(node)

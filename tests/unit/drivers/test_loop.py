@@ -153,6 +153,17 @@ def test_a_detach_that_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         loop.detach(VOL)
 
 
+def test_direct_io_that_the_file_cannot_have_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would break: a replica that shares blocks never ends leaving write-back."""
+    monkeypatch.setattr(timed_call, "errno_of", lambda *_, **__: errno.EINVAL)
+    loop.set_direct_io("/dev/loop3", on=True, within_s=1.0)
+    with pytest.raises(CommandError, match=r"SAN-POOL-025.*to buffered I/O: Invalid argument"):
+        loop.set_direct_io("/dev/loop3", on=False, within_s=1.0)
+    monkeypatch.setattr(timed_call, "errno_of", lambda *_, **__: errno.EIO)
+    with pytest.raises(CommandError, match=r"SAN-POOL-025.*to direct I/O"):
+        loop.set_direct_io("/dev/loop3", on=True, within_s=1.0)
+
+
 @pytest.fixture
 def attached(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A file, and the loop device of this machine that is over it."""
@@ -221,6 +232,18 @@ def test_a_detaching_device_does_not_count_as_attached(
     found = loop.attach(str(file), direct_io=False)
     closing.join()
     assert (loop.find(str(file)), loop._is_detaching(found)) == (found, False)
+
+
+def test_a_device_has_the_blocks_that_it_was_given(attached: tuple[Path, str]) -> None:
+    file, _ = attached
+    other = file.with_name("blocks.meta")
+    other.write_bytes(bytes(1 << 20))
+    for given in (4096, 512):
+        device = loop.attach(str(other), direct_io=False, block_bytes=given)
+        limits = Path("/sys/block", device.removeprefix("/dev/"), "queue/logical_block_size")
+        assert int(limits.read_text()) == given
+        loop.detach(str(other))
+        assert not stays_attached(other)
 
 
 def test_a_device_open_with_o_excl_is_claimed(attached: tuple[Path, str]) -> None:

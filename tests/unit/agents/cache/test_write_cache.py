@@ -325,6 +325,27 @@ def test_writes_stay_synchronous_where_direct_io_is_refused(
     kernel.refuses_direct = True
     write_cache.apply_policy(runner, device("none"), state())
     assert kernel.held == WriteState(is_buffered=True, is_synchronous=True)
+    assert not lost_writes.has_marker(kernel.path)
+    assert write_cache_status.published_fields(device("none"), state()) == (
+        " cache=write-through cache-wanted=none cache-why=blocks"
+    )
+    for policy in ("none", "write-through"):
+        kernel.done.clear()
+        write_cache.apply_policy(runner, device(policy), state())
+        assert kernel.done == ["direct"], "asked for, and nothing is flushed again"
+    kernel.refuses_direct = False
+    write_cache.apply_policy(runner, device("none"), state())
+    assert kernel.held == WriteState(is_buffered=False, is_synchronous=False)
+
+
+def test_a_start_where_direct_io_is_refused_makes_writes_synchronous(
+    kernel: Kernel, runner: FakeRunner, tmp_path: Path
+) -> None:
+    kernel.held, kernel.refuses_direct = WriteState(is_buffered=True, is_synchronous=False), True
+    files = DeviceFiles(kernel.path, str(tmp_path / "none.meta"))
+    kernel.check = lambda: None  # type: ignore[method-assign]
+    write_cache.prepare_start(runner, device("none"), files, is_protected=True)
+    assert kernel.held == WriteState(is_buffered=True, is_synchronous=True)
 
 
 def test_protected_power_makes_a_disks_own_cache_as_good_as_the_disk(

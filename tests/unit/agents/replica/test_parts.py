@@ -28,7 +28,7 @@ def test_metadata_are_not_made_in_a_left_over_file(
     held = new.open("rb")
     over: list[int] = []
 
-    def attach(path: str) -> str:
+    def attach(path: str, *, block_bytes: int = 0) -> str:
         over.append(Path(path).stat().st_ino)
         return "/dev/loop1"
 
