@@ -84,7 +84,6 @@ def configured(bed: LabSession) -> list[str]:
     return re.findall(r'<(?:primitive|fencing-level) id="(fence-n\d_\w+)"', cib)
 
 
-@pytest.mark.quick
 def test_each_node_has_two_ways_and_both_are_asked(bed: LabSession, load: LedgerLoad) -> None:
     del load
     assert sorted(configured(bed)) == sorted(
@@ -123,7 +122,6 @@ def test_a_bmc_that_dies_with_its_server_costs_time_and_no_takeover(
     failover.await_healthy(bed, "n2")
 
 
-@pytest.mark.quick  # The tests after these need the nodes without it.
 @pytest.mark.timeout(900)
 def test_without_it_in_the_inventory_nothing_of_it_is_left(
     bed: LabSession, load: LedgerLoad

@@ -37,12 +37,12 @@ FAMILIES = {
     "Failover": ("test_each_kind", "test_failover", "test_many_devices"),
     "Fencing": (
         "test_fence_agents",
+        "test_fence_fallback",
         "test_fencing",
         "test_fencing_race",
         "test_handlers_killed",
         "test_iscsi_carrier",
     ),
-    "Fencing levels": ("test_fence_fallback",),
     "Flash": ("test_bcache", "test_pool_cache"),
     "Hosts and commands": (
         "test_chap",
@@ -58,6 +58,7 @@ FAMILIES = {
         "test_drbd9_added_replica",
         "test_drbd9_replicas",
         "test_replica_changes",
+        "test_three_nodes",
     ),
     "Outdated replicas": (
         "test_all_marked",
@@ -69,7 +70,6 @@ FAMILIES = {
     "Resync and verify": ("test_resync_and_verify", "test_sync_watch"),
     "SBD": ("test_sbd", "test_sbd_disks"),
     "Stale reads": ("test_stale_read",),
-    "Three storage nodes": ("test_three_nodes",),
     "Votes": (
         "test_qnetd_tls",
         "test_quorum_library",
