@@ -21,6 +21,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import network
 from sanctl.lab.machines.spec import Network
+from sanctl.model.outdated_mark import mark_attributes
 from sanctl.system.runner import LocalRunner
 
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
@@ -75,9 +76,9 @@ def content(bed: LabSession, node: str) -> tuple[str, str]:
 def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None:
     """Let both nodes write apart from each other, then give them their link back.
 
-    Each marked the other as outdated when it lost the link, so that no node serves, unless
-    `keeps_serving`. Each rotation gives n2 a new data generation, until n2 has forgotten the common
-    one.
+    n1 has marked n2 as outdated when it lost the link. Unless `keeps_serving`, n1 is marked too, so
+    that no node serves. Each rotation gives n2 a new data generation, until n2 has forgotten the
+    common one.
     """
     minor = collect.drbd_minor(bed, "n2", NAME)
     # No agent runs meanwhile: it would put the second Primary away at once, and rightly.
@@ -112,10 +113,16 @@ def diverge(bed: LabSession, *, keeps_serving: bool, rotations: int = 0) -> None
         ),
         within_s=60,
     )
-    if keeps_serving:
-        # n2's own promotion has marked n1, as it must; so both are marked.
-        mark = f"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.n1.')]"
-        bed.sh("n1", f'cibadmin --delete-all --force --xpath "{mark}"')
+    if not keeps_serving:
+        # What a handler of n2 does that is called before the cluster has lost n1.
+        uuid = bed.sh("n1", f"crm_resource --resource {NAME} --get-parameter uuid").stdout.split()
+        attributes = mark_attributes(NAME, "n1", uuid[-1]).items()
+        mark = " ".join(f'{key}="{value}"' for key, value in attributes)
+        bed.sh(
+            "n1",
+            "cibadmin --modify --allow-create --scope constraints --xml-pipe",
+            stdin=f"<constraints><rsc_location {mark}/></constraints>",
+        )
     bed.sh("n1", "crm_attribute --name maintenance-mode --delete")
 
 
