@@ -1,28 +1,43 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Has a start wait for its turn to connect, so that few resyncs of a node begin at a time.
+"""Has a start, or a monitor, wait for its turn to connect: few resyncs of a node begin at a time.
 
-The rule is in sanctl/plan/drbd/reconnect_pace.py. Only DRBD 8.4 is asked, at /proc/drbd: no process
-and no lock. Starts look at different moments, as a connection is seen a moment after it was made:
-those that looked together would go on together.
+The rule is in sanctl/plan/drbd/reconnect_pace.py. Only DRBD 8.4 is asked, at /proc/drbd, without a
+process. A turn that is taken is noted under a lock, as a connection is seen a moment after it was
+made.
 """
 
 from __future__ import annotations
 
-import os
 import time
 
 from sanctl.drivers import drbdsetup
 from sanctl.plan.drbd import reconnect_pace
+from sanctl.system import state_files
 
-_POLL_S, _APART_S, _MOMENTS = 0.2, 0.15, 8
+_POLL_S = 0.2
 
 
 def await_turn(*, within_s: float) -> None:
     """Return when few connections are being made here, or after that time."""
-    deadline_s = time.monotonic() + within_s
-    poll_s = _POLL_S + os.getpid() % _MOMENTS * _APART_S
-    while (
-        not reconnect_pace.may_connect(drbdsetup.connections().values())
-        and time.monotonic() < deadline_s
-    ):
-        time.sleep(poll_s)
+    begin_s = time.monotonic()
+    while not take(waited_s=0.0) and time.monotonic() - begin_s < within_s:
+        time.sleep(_POLL_S)
+
+
+def take(*, waited_s: float | None) -> bool:
+    """Return whether a connection may be made now; if so, that is noted for the next one.
+
+    Args:
+        waited_s: how long it has waited, in seconds; None where that is not known.
+    """
+    last = state_files.of_node("connected")
+    try:
+        with state_files.locked(state_files.node_lock("connect"), wait_s=0.0) as is_mine:
+            if not is_mine or not reconnect_pace.may_connect(
+                drbdsetup.connections().values(), waited_s=waited_s, last_s=last.age_s()
+            ):
+                return False
+            last.write()
+    except OSError:
+        pass  # /run is full, or worse: a replica that connects matters more than the pace.
+    return True

@@ -14,10 +14,10 @@ to wait for a later monitor.
 
 from __future__ import annotations
 
+from sanctl.agents.connections import connect_turn
 from sanctl.agents.replica import lost_writes
 from sanctl.drivers import drbdadm, drbdsetup
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.drbd import reconnect_pace
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
@@ -41,9 +41,9 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         pair = state.with_only_peer(peer)
         if pair.is_in_sync or (state.peers and not pair.peers):
             _note(device, peer).remove()
-        elif drbdsetup.is_standalone(pair) and _is_its_turn(device, peer):
+        elif drbdsetup.is_standalone(pair):
             dropped.append(peer)
-    if dropped:
+    if dropped and connect_turn.take(waited_s=_note(device, dropped[0]).age_s()):
         if drbdsetup.generation() >= 9:
             # If the replicas have diverged, DRBD drops the connection again, and no note is left.
             # Before the attempt: a handler that DRBD calls for it writes a note of its own.
@@ -64,12 +64,6 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         )
         return drbdsetup.observe(runner, device) or state
     return state
-
-
-def _is_its_turn(device: str, peer: str) -> bool:
-    return reconnect_pace.may_reconnect(
-        drbdsetup.connections().values(), dropped_for_s=_note(device, peer).age_s()
-    )
 
 
 def _note(device: str, peer: str) -> state_files.StateFile:

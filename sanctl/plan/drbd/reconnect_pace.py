@@ -10,31 +10,39 @@ to their end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 #: Handlers that run at the same time share one change of the CIB, so two cost little more than one.
 AT_A_TIME = 2
 #: A connection is made all the same once its drop is that long ago: what holds the others up may
-#: never end.
-WAITS_S = 60.0
+#: never end. But one after the other: twenty that have waited are as many as twenty at once.
+WAITS_S, WAITED_APART_S = 60.0, 10.0
+#: /proc/drbd shows a connection a moment after it is made: those that look together would go on
+#: together.
+APART_S = 0.3
 
 #: before-resync-source runs here (WFBitMapS) or at the peer (WFBitMapT, WFSyncUUID), or the
 #: handshake before it does (drbd.h, enum drbd_conns).
 _BEGINNING = frozenset({"WFReportParams", "WFBitMapS", "WFBitMapT", "WFSyncUUID"})
 
 
-def may_reconnect(connections: Collection[str], *, dropped_for_s: float | None) -> bool:
-    """Whether a connection that DRBD has dropped before its resync is to be made again now.
+def may_connect(
+    connections: Collection[str], *, waited_s: float | None, last_s: float | None
+) -> bool:
+    """Whether a node is to make a connection whose resync may begin now.
 
     Args:
         connections: the states of the node's connections, as in /proc/drbd of DRBD 8.4.
-        dropped_for_s: since when it is dropped, in seconds; None where that is not known.
+        waited_s: how long it waits, in seconds; None, or less than 0, where that is not known.
+        last_s: how long ago the node made another one, in the same way.
     """
-    if dropped_for_s is None or not 0 <= dropped_for_s < WAITS_S:
+    apart_s = math.inf if last_s is None or last_s < 0 else last_s
+    has_waited = waited_s is None or not 0 <= waited_s < WAITS_S
+    if has_waited and apart_s >= WAITED_APART_S:
         return True
-    return may_connect(connections)
+    return apart_s >= APART_S and _are_few(connections)
 
 
-def may_connect(connections: Collection[str]) -> bool:
-    """Whether few enough resyncs of the node are about to begin; the states are as above."""
+def _are_few(connections: Collection[str]) -> bool:
     return sum(state in _BEGINNING for state in connections) < AT_A_TIME

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A start waits until few other resyncs are about to begin, and not for ever."""
+"""A start waits until few other resyncs are about to begin, and not for ever; one at a time."""
 
 from __future__ import annotations
+
+import errno
+from typing import NoReturn
 
 import pytest
 
 from sanctl.agents.connections import connect_turn
 from sanctl.drivers import drbdsetup
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 
@@ -21,3 +25,28 @@ def test_a_start_waits_for_its_turn(
     monkeypatch.setattr(drbdsetup, "connections", connections)
     connect_turn.await_turn(within_s=15.0)
     assert fake_node.clock.passed_s == pytest.approx(waited_s, abs=1.5)
+
+
+def test_two_that_look_together_do_not_go_together(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drbdsetup, "connections", dict)
+    assert connect_turn.take(waited_s=1.0)
+    assert not connect_turn.take(waited_s=1.0)
+    assert not connect_turn.take(waited_s=None), "not after a minute either"
+    with state_files.locked(state_files.node_lock("connect")):
+        state_files.of_node("connected").remove()
+        assert not connect_turn.take(waited_s=1.0), "another looks at this moment"
+    assert connect_turn.take(waited_s=1.0)
+
+
+def test_a_pace_that_cannot_be_kept_holds_nobody_up(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drbdsetup, "connections", dict)
+
+    def is_full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(state_files, "locked", is_full)
+    assert connect_turn.take(waited_s=1.0)

@@ -1,32 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How many dropped connections are made again at a time."""
+"""How many connections a node makes at a time."""
 
 from __future__ import annotations
 
 import pytest
 
-from sanctl.plan.drbd.reconnect_pace import WAITS_S, may_connect, may_reconnect
+from sanctl.plan.drbd.reconnect_pace import APART_S, WAITED_APART_S, WAITS_S, may_connect
 
 
 @pytest.mark.parametrize(
-    ("connections", "dropped_for_s", "may"),
+    ("connections", "waited_s", "last_s", "may"),
     [
-        ([], 1.0, True),
-        (["StandAlone", "Connected", "SyncSource", "WFBitMapS"], 1.0, True),
-        (["WFBitMapS", "WFReportParams"], 0.0, False),
-        (["WFBitMapS", "WFBitMapS"], WAITS_S - 1, False),
-        (["WFBitMapS", "WFBitMapS"], WAITS_S, True),
-        (["WFBitMapS", "WFBitMapS"], None, True),
-        (["WFBitMapS", "WFBitMapS"], -5.0, True),
+        ([], 1.0, None, True),
+        ([], 1.0, APART_S, True),
+        ([], 1.0, APART_S / 2, False),
+        ([], 1.0, -3.0, True),
+        (["StandAlone", "Connected", "SyncSource", "WFBitMapS"], 1.0, None, True),
+        (["WFBitMapS", "WFReportParams"], 0.0, None, False),
+        (["WFBitMapS", "WFBitMapS"], WAITS_S - 1, None, False),
+        (["WFBitMapS", "WFBitMapS"], WAITS_S, None, True),
+        (["WFBitMapS", "WFBitMapS"], WAITS_S, WAITED_APART_S, True),
+        (["WFBitMapS", "WFBitMapS"], WAITS_S, WAITED_APART_S - 1, False),
+        (["WFBitMapS"], WAITS_S, WAITED_APART_S - 1, True),
+        ([], WAITS_S, APART_S / 2, False),
+        (["WFBitMapS", "WFBitMapS"], None, None, True),
+        (["WFBitMapS", "WFBitMapS"], -5.0, None, True),
     ],
 )
-def test_few_at_a_time_and_nobody_waits_for_ever(
-    connections: list[str], dropped_for_s: float | None, may: bool
+def test_few_at_a_time_and_none_waits_for_ever(
+    connections: list[str], waited_s: float | None, last_s: float | None, may: bool
 ) -> None:
-    assert may_reconnect(connections, dropped_for_s=dropped_for_s) is may
+    assert may_connect(connections, waited_s=waited_s, last_s=last_s) is may
 
 
 @pytest.mark.parametrize("state", ["WFReportParams", "WFBitMapS", "WFBitMapT", "WFSyncUUID"])
 def test_a_resync_that_is_about_to_begin_counts_at_both_ends(state: str) -> None:
-    assert may_connect([state, "SyncTarget", "Connected", "WFConnection"])
-    assert not may_connect([state, state])
+    rest = ["SyncTarget", "Connected", "WFConnection"]
+    assert may_connect([state, *rest], waited_s=1.0, last_s=None)
+    assert not may_connect([state, state, *rest], waited_s=1.0, last_s=None)
