@@ -40,7 +40,7 @@ def report(runner: Runner, device: Device, error: CommandError) -> int:
         gate=gate.gate_table(device.name),
         alua=lio.alua_state(device.name, device.minor),
         is_exported=lio.is_exported(device.name),
-        is_suspended=gate.is_suspended(device.name),
+        is_suspended=gate.stays_suspended(device.name),
         has_drbd_device=drbdsetup.has_device(device.minor),
         is_probe=ocf.is_probe(),
     )

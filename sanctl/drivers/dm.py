@@ -34,6 +34,8 @@ _FOLDER = "/dev/mapper"
 _DEV_CREATE, _DEV_REMOVE, _DEV_SUSPEND = 0xC138FD03, 0xC138FD04, 0xC138FD06
 _TABLE_LOAD, _TABLE_CLEAR, _TABLE_DEPS = 0xC138FD09, 0xC138FD0A, 0xC138FD0B
 _IOCTL_BYTES, _SUSPEND_FLAG, _ACTIVE_PRESENT_FLAG = 1024, 1 << 1, 1 << 5
+# No filesystem is mounted on a gate.
+_SKIP_LOCKFS_FLAG = 1 << 10
 _IOCTL, _COUNT, _DEVICE = struct.Struct("=3I2IIi3IQ128s129s7x"), struct.Struct("=I4x"), "=Q"
 _TARGET = struct.Struct("=QQiI16s")
 _BUSY_RETRY_S, _BUSY_POLL_S = 5.0, 0.05
@@ -196,6 +198,27 @@ def resume(dm_name: str) -> None:
         CommandError: there is no such device, or the kernel did not answer.
     """
     _call(f"resume {dm_name}", partial(_ioctls, (_DEV_SUSPEND, _request(dm_name))))
+
+
+def hold(dm_name: str) -> None:
+    """Suspend a device as `suspend` does, in this thread: a signal to it ends the wait.
+
+    Returns when no I/O is in flight below the device any more (dm.c, dm_wait_for_completion). After
+    a signal the device is not suspended.
+
+    Raises:
+        OSError: there is no such device, or a signal came.
+    """
+    _ioctls((_DEV_SUSPEND, _request(dm_name, flags=_SUSPEND_FLAG | _SKIP_LOCKFS_FLAG)))
+
+
+def release(dm_name: str) -> None:
+    """Resume a device that `hold` has suspended; one that is not suspended is fine.
+
+    Raises:
+        OSError: there is no such device.
+    """
+    _ioctls((_DEV_SUSPEND, _request(dm_name)))
 
 
 def remove(dm_name: str) -> None:

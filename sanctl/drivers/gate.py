@@ -11,7 +11,13 @@ cache" from a standby path would send no flush through it after a failover.
 
 from __future__ import annotations
 
+import time
+
 from sanctl.drivers import dm
+
+#: RuntimeMaxSec of sanctl-point@.service is 2 s; the rest is for a systemd that is busy.
+LONGEST_HOLD_S = 5.0
+_POLL_S = 0.05
 
 
 def target_device(name: str) -> str:
@@ -52,6 +58,20 @@ def is_complete(name: str) -> bool:
 def is_suspended(name: str) -> bool:
     """Whether one of the two devices is suspended: a growth or a swap was interrupted."""
     return dm.is_suspended(_upper(name)) or dm.is_suspended(_gate(name))
+
+
+def stays_suspended(name: str) -> bool:
+    """Whether one of the two devices is suspended, and not for a restore point alone.
+
+    While a restore point is made the gate is suspended for a moment. A monitor that took that for a
+    failure would have the cluster recover a device that serves.
+    """
+    deadline = time.monotonic() + LONGEST_HOLD_S
+    while is_suspended(name):
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(_POLL_S)
+    return False
 
 
 def exists_any(name: str) -> bool:
@@ -100,6 +120,31 @@ def resume(name: str) -> None:
     """Let I/O through the upper device to the gate, where an interrupted growth holds it back."""
     if dm.is_suspended(_upper(name)):
         dm.resume(_upper(name))
+
+
+def hold(name: str) -> None:
+    """Have all I/O of an open gate wait, once that which is in flight below it has ended.
+
+    In the calling thread, so that a signal to it ends the wait.
+
+    Raises:
+        OSError: there is no gate, or a signal ended the wait; then I/O goes on.
+    """
+    dm.hold(_gate(name))
+
+
+def is_held(name: str) -> bool:
+    """Whether the I/O of the gate waits."""
+    return dm.is_suspended(_gate(name))
+
+
+def release(name: str) -> None:
+    """Let the I/O of a gate go on; one whose I/O does not wait is fine.
+
+    Raises:
+        OSError: there is no gate.
+    """
+    dm.release(_gate(name))
 
 
 def create(name: str, *, shape: str, size_bytes: int) -> None:

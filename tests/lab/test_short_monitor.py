@@ -39,6 +39,9 @@ _CHANGES = {
     "table that is loaded": (f"dmsetup load {_GATE} --table \"0 {_SECTORS} error\"", False,
                              f"dmsetup clear {_GATE}"),
     "gate suspended": (f"dmsetup suspend {_GATE}", True, f"dmsetup resume {_GATE}"),
+    # As for a restore point (ADR 56).
+    "gate held for a moment": (f"dmsetup suspend {_GATE};"
+                               f" (sleep 2; dmsetup resume {_GATE}) >/dev/null 2>&1 &", False, ""),
     "target suspended": (f"dmsetup suspend sanctl-{NAME}", True, f"dmsetup resume sanctl-{NAME}"),
     "ALUA state": (f"echo 2 > $(echo {_ALUA})/alua_access_state", True,
                    f"echo 0 > $(echo {_ALUA})/alua_access_state"),

@@ -55,6 +55,7 @@ class Device(NamedTuple):
         cache: the cache policy, as the CIB holds it; empty: none.
         hosts: the hosts that may log in.
         unreadable_hosts: names of hosts that are not let in, as this release cannot read how.
+        point: the latest order to make a restore point (sanctl/model/restore_point.py).
     """
 
     name: str
@@ -69,6 +70,7 @@ class Device(NamedTuple):
     cache: str = ""
     hosts: tuple[HostAccess, ...] = ()
     unreadable_hosts: tuple[str, ...] = ()
+    point: str = ""
 
     @property
     def all_initiators(self) -> tuple[str, ...]:
@@ -148,12 +150,14 @@ def observe(runner: Runner, device: Device) -> Health:
     Raises:
         CommandError: a part did not answer.
     """
+    # First: a hold for a restore point is waited for, and what is read afterwards is of then.
+    is_suspended = gate.stays_suspended(device.name)
     return Health(
         gate=gate.gate_table(device.name),
         alua=lio.alua_state(device.name, device.minor),
         is_exported=lio.is_exported(device.name),
         drbd=drbdsetup.observe(runner, device.name),
-        is_suspended=gate.is_suspended(device.name),
+        is_suspended=is_suspended,
     )
 
 
