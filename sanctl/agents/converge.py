@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from sanctl.agents import ocf
 from sanctl.agents.cache import flush_unit, read_cache, write_cache
 from sanctl.agents.connections import peers
+from sanctl.agents.points import unit as point_unit
 from sanctl.agents.replica import access_list, listed_portals, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import tracking, unit, verify
@@ -63,6 +64,7 @@ def converge(
     if sync_policy.is_in_force(device):
         sync_policy.record(device)
     read_cache.update_unmap_offer(device)
+    point_unit.start_if_ordered(runner, device, state)
     has_begun = verify.begin(runner, device, state)
     if has_begun or tracking.needs_tracking(device, state):
         unit.start(runner)

@@ -89,6 +89,7 @@ def _device() -> Device:
         cache=ocf.parameter("cache", ""),
         hosts=hosts,
         unreadable_hosts=unreadable_hosts,
+        point=ocf.parameter("point", ""),
     )
 
 

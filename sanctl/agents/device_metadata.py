@@ -66,6 +66,11 @@ csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longd
 <shortdesc lang="en">order to verify</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="point" required="0" reloadable="1">
+<longdesc lang="en">The latest order to make a restore point, by sanctl snapshot create.</longdesc>
+<shortdesc lang="en">order to make a restore point</shortdesc>
+<content type="string" default=""/>
+</parameter>
 <parameter name="cache" required="0" reloadable="1">
 <longdesc lang="en">Where an acknowledged write may be: none, write-through, or write-back, the
 last with ",dirty=BYTES" for how much may be in RAM alone on one node.</longdesc>

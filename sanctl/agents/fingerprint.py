@@ -18,6 +18,7 @@ from typing import NamedTuple
 from sanctl.agents import ocf
 from sanctl.agents.cache import flush_unit
 from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.points import unit as point_unit
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import access_list, lost_writes, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
@@ -122,6 +123,8 @@ def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
             and short_monitor.is_alone(found.seen.drbd)
             and flush_unit.is_unwatched(device.name)
         )
+        # Another node may have carried it out: then it is too old after a minute.
+        and not point_unit.is_due(device)
     )
 
 

@@ -26,11 +26,13 @@ from sanctl.drivers import (
     loop,
     node_attributes,
     outdated_marks,
+    point_files,
     pool_files,
 )
 from sanctl.drivers.corosync import membership
 from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
+from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID
 from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE, VOTES_ATTRIBUTE
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
@@ -167,7 +169,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 continue
             step = max(total // _SPACE_STEPS, 1)
             # Rounded down, too: what is called allocated counts as written of what was promised.
-            allocated = pool_files.allocated_bytes(path) // step * step
+            allocated = pool_space.own_bytes(name, path) // step * step
             daily = pool_space.daily_growth(name, total_bytes=total, free_bytes=free)
             growth = "" if daily is None else f" daily={daily // step * step}"
             published.append(
@@ -182,12 +184,30 @@ def _check_pools(*, may_mount: bool = True) -> None:
     _publish(published)
     _delete_files_of_deleted_devices(usable, attributes)
     if may_mount:
+        _keep_points_up(deadline_runner, usable, attributes)
         host_sessions.publish(deadline_runner)
         _clean_up(deadline_runner, usable)
     members.drop_or_log(_RUNNER, attributes.get(DROPPED_MEMBER_ATTRIBUTE, ""))
     votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))
     if may_mount:
         pool_space.reserve_device_files(deadline_runner, usable, without=_deleted(attributes))
+
+
+def _keep_points_up(
+    runner: DeadlineRunner, usable: dict[str, str], attributes: dict[str, str]
+) -> None:
+    try:
+        if not any(name.startswith(POINT_PREFIX) for name in attributes) and not any(
+            point_files.listed(path) for path in usable.values()
+        ):
+            return
+        # Imported here: nodes without restore points do not need it.
+        from sanctl.agents.points import upkeep  # noqa: PLC0415
+
+        upkeep.keep_up(runner, usable, attributes, is_quorate=_is_quorate())
+    except Exception as error:
+        # No error of restore points makes a pool that works a failed one.
+        journal.write(f"restore points: {error!r}", priority=journal.ERROR, action="restore-points")
 
 
 def _deleted(attributes: dict[str, str]) -> frozenset[str]:
@@ -258,7 +278,8 @@ def _publish(lines: list[str]) -> None:
 def _node_attributes() -> dict[str, str]:
     """Return the node attributes in the CIB that are for this agent, and those of this agent.
 
-    For this agent: tombstones of deleted devices, outdated marks, wanted cache modes and vote mode.
+    For this agent: tombstones of deleted devices, outdated marks, wanted cache modes and vote mode;
+    and the restore points, which are cluster properties.
     """
     here = os.uname().nodename
     pairs = cib.query(
@@ -268,7 +289,8 @@ def _node_attributes() -> dict[str, str]:
         f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}'"
         f" or @name='{DROPPED_MEMBER_ATTRIBUTE}']"
         f"|//status/node_state[@uname='{here}']/transient_attributes"
-        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')]",
+        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')]"
+        f"|//configuration/crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair",
     )
     if pairs is None:
         return {}

@@ -13,7 +13,7 @@ import contextlib
 import os
 import time
 
-from sanctl.drivers import pool_notes, space_reservation
+from sanctl.drivers import point_files, pool_files, pool_notes, reflink, space_reservation
 from sanctl.errors import SanctlError
 from sanctl.model.pool_space import reserve_bytes
 from sanctl.plan.pool.usage_history import (
@@ -22,13 +22,14 @@ from sanctl.plan.pool.usage_history import (
     format_samples,
     parse_samples,
 )
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _USAGE = "usage"
 # For all pools of a node: the monitor has other things to do, and writes wait for each slice.
 _LONGEST_S = 3.0
 _KINDS = (".data", ".meta")
+_SHARED_EVERY_S = 60.0
 
 
 def daily_growth(pool: str, *, total_bytes: int, free_bytes: int) -> int | None:
@@ -44,6 +45,50 @@ def daily_growth(pool: str, *, total_bytes: int, free_bytes: int) -> int | None:
             pool_notes.write(pool, _USAGE, format_samples(samples))
         return daily_growth_bytes(samples)
     return None
+
+
+def own_bytes(pool: str, path: str) -> int:
+    """Return the written and reserved bytes of a pool's device files that need no new block.
+
+    0 where it is not known what restore points share: then all of each device counts as promised.
+
+    Raises:
+        OSError: the pool cannot be read.
+    """
+    allocated = pool_files.allocated_bytes(path)
+    try:
+        return max(0, allocated - _shared_bytes(pool, path))
+    except OSError as error:
+        journal.write(
+            f"pool {pool}: what restore points share: {error}",
+            priority=journal.ERROR,
+            action="restore-points",
+        )
+        return 0
+
+
+def _shared_bytes(pool: str, path: str) -> int:
+    """Return how much of a pool's device files restore points share: a write there needs a block.
+
+    Looked at anew when there is another restore point, or after a minute: the time grows with the
+    files' extents.
+    """
+    points = " ".join(file.token for file in point_files.listed(path))
+    if not points:
+        return 0
+    note = state_files.of_pool(pool, "shared")
+    words = note.read().split("\n")
+    if len(words) == 3 and words[0] == points:
+        age_s = time.monotonic() - float(words[1])
+        if 0 <= age_s < _SHARED_EVERY_S:
+            return int(words[2])
+    shared = 0
+    for entry in _device_files(path):
+        # A file that is removed meanwhile shares nothing any more.
+        with contextlib.suppress(FileNotFoundError):
+            shared += reflink.blocks_of(f"{path}/devices/{entry}").shared
+    note.write("\n".join((points, str(time.monotonic()), str(shared))))
+    return shared
 
 
 def reserve_device_files(

@@ -341,6 +341,8 @@ _CODES = {
     "positive multiple of 4 KiB.",
     "SAN-NAME-007": "A host's name is 1 to 63 of a-z, 0-9, '-' and '.', and begins and ends with a "
     "letter or digit.",
+    "SAN-NAME-008": "A restore point's name is 1 to 40 of a-z, 0-9 and '-', and begins and ends "
+    "with a letter or digit.",
     "SAN-NODE-001": "There is no node of that name in the cluster.",
     "SAN-NODE-002": "A witness votes and holds no data.",
     "SAN-NODE-003": "The node is not in service, so nothing can be created on it now.",
@@ -438,6 +440,33 @@ _CODES = {
     "SAN-RISK-004": "Fewer good replicas than wanted while a replica moves: DRBD 8.4 connects two "
     "nodes, so the old replica is dropped before the new one is filled. If the remaining replica "
     "fails meanwhile, the device is lost. This risk can be accepted by its code (--accept).",
+    "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
+    "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
+    "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "
+    "hosts' writes wait meanwhile. The file has more than would be copied in time.",
+    "SAN-SNAP-003": "After a restore point the blocks of a device are shared with it, and each "
+    "write of a host to one of them needs a new block. The pool has too little room for that: a "
+    "write that finds no block would cost the replica.",
+    "SAN-SNAP-004": "The node that serves the device and a node with another replica could not "
+    "talk to each other about a restore point, over the sync network, TCP port 7799. Nothing is "
+    "kept of a restore point that not every replica in sync takes part in.",
+    "SAN-SNAP-005": "No restore point was made, because the state of the device changed meanwhile "
+    "or does not allow one: it is not served from a good replica, or a replica was lost.",
+    "SAN-SNAP-006": "The order for a restore point was withdrawn or replaced before the restore "
+    "point was there, so it was not made.",
+    "SAN-SNAP-007": "The replicas could not be copied within half a second, and hosts' I/O is not "
+    "held any longer. No restore point was made.",
+    "SAN-SNAP-008": "A restore point is named as DEVICE@POINT.",
+    "SAN-SNAP-009": "The device has no restore point of that name.",
+    "SAN-SNAP-010": "The device has a restore point of that name already.",
+    "SAN-SNAP-011": "A device has at most 64 restore points, all devices together 256.",
+    "SAN-SNAP-012": "One restore point of a device is made at a time.",
+    "SAN-SNAP-013": "A device that has restore points is deleted only if the command says that "
+    "they may go as well.",
+    "SAN-SNAP-014": "A restore point's file is beside a replica, and goes with that. Restore "
+    "points that no other node has would be lost.",
+    "SAN-SNAP-015": "Restore points need DRBD 8.4: while hosts wait, the state of the replicas is "
+    "read from /proc/drbd, which has none with DRBD 9.",
     "SAN-SYNC-001": "A schedule of `sanctl device verify` is a day and an hour.",
     "SAN-SYNC-002": "The device's attribute `sync` in the CIB contains a key that this version of "
     "sanctl does not know. The agents use the defaults.",

@@ -23,6 +23,7 @@ COMMANDS = {
     "doctor": "sanctl.cli.commands.doctor:doctor",
     "explain": "sanctl.cli.commands.explain:explain",
     "device": "sanctl.cli.commands.device:device",
+    "snapshot": "sanctl.cli.commands.snapshot:snapshot",
     "target": "sanctl.cli.commands.target:target",
     "host": "sanctl.cli.commands.host:host",
     "pool": "sanctl.cli.commands.pool:pool",
@@ -38,7 +39,7 @@ LABORATORY_COMMANDS = {
 }
 _SECTIONS = {
     "See how things are": ("status", "sync", "doctor", "explain"),
-    "Manage storage": ("device", "target", "host", "pool"),
+    "Manage storage": ("device", "snapshot", "target", "host", "pool"),
     "Manage the cluster": ("node", "cluster"),
     "Try it out on one machine": ("lab", "demo", "bench", "chaos"),
 }

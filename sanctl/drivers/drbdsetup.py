@@ -13,11 +13,13 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, ResourceState
 from sanctl.parse.drbd import (
     PendingRequests,
+    ProcState,
     SyncProgress,
     parse_connections,
     parse_events2,
     parse_oldest_requests,
     parse_pending_requests,
+    parse_proc_state,
     parse_state_line,
     parse_sync_progress,
 )
@@ -111,6 +113,11 @@ def observe_all(runner: Runner, *, timeout_s: float = _TIMEOUT_S) -> dict[str, R
 def state_line(minor: int) -> str:
     """Return what /proc/drbd says of a device's connection, roles and disks; empty with DRBD 9."""
     return parse_state_line(read_text_or("/proc/drbd", ""), minor)
+
+
+def proc_state(minor: int) -> ProcState | None:
+    """Return what /proc/drbd says of a device, without a process; None with DRBD 9 or unknown."""
+    return parse_proc_state(read_text_or("/proc/drbd", ""), minor)
 
 
 def wait_for_change(minor: int, before: str, deadline_s: float) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 from typing import NamedTuple
 
+from sanctl.drivers import point_files
 from sanctl.errors import CommandError, Problem
 from sanctl.system.files import fsync_folder, read_text
 
@@ -116,13 +117,15 @@ def rename(old: str, new: str) -> None:
 
 
 def delete(files: DeviceFiles) -> None:
-    """Remove a device's files, durably; files that are gone are fine."""
+    """Remove a device's files and its restore points', durably; what is gone is fine."""
     stem = files.data.removesuffix(".data")
     notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify", "ram", "source"))
     for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     fsync_folder(os.path.dirname(files.data))
+    name, uuid = os.path.basename(stem).split(".")
+    point_files.remove_all(os.path.dirname(os.path.dirname(stem)), name, uuid)
 
 
 def allocated_bytes(path: str) -> int:

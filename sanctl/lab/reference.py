@@ -45,6 +45,7 @@ _FAMILIES = {
     "NAME": "names and sizes",
     "NODE": "nodes",
     "POOL": "pools",
+    "SNAP": "restore points",
     "SYNC": "resync and verify",
     "WAIT": "waiting",
 }

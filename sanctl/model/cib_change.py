@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.restore_point import RestorePoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,20 @@ class RemoveHost:
     name: HostName
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPoint:
+    """Add a restore point, or change the one of that device and name."""
+
+    point: RestorePoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePoint:
+    """Remove a restore point."""
+
+    point: RestorePoint
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -164,4 +179,6 @@ Change = (
     | RemoveMark
     | SetHost
     | RemoveHost
+    | SetPoint
+    | RemovePoint
 )

@@ -7,13 +7,14 @@ Unknown is a value here. The replicas of an absent node are unknown, not gone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName, PoolName
+from sanctl.model.restore_point import PointFailure, RestorePoint
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
 
@@ -133,6 +134,16 @@ class Cib:
     """The hosts that have been created, by name; those who use a device by IQN alone are none."""
     unreadable_hosts: tuple[str, ...] = ()
     """Names of entries that should be hosts and cannot be read: each may have any IQN."""
+    points: tuple[RestorePoint, ...] = ()
+    """Restore points, by device and the moment they were made; also those that are deleted now."""
+    point_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By token and node: what a restore point alone holds there; only what has been published."""
+    point_failures: Mapping[tuple[str, str], PointFailure] = field(default_factory=dict)
+    """By device and node: the order for a restore point that failed there last."""
+
+    def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
+        """Return the restore points of a device, the oldest first."""
+        return tuple(point for point in self.points if point.device == str(name))
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if there is one."""

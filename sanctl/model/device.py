@@ -12,6 +12,7 @@ from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
+from sanctl.model.restore_point import PointOrder
 from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 
@@ -77,6 +78,8 @@ class DeviceSpec:
     cache: CachePolicy = NO_CACHE
     hosts: tuple[Host, ...] = ()
     """Hosts that may use it, sorted: the same as Cib.hosts has under their names."""
+    point_order: PointOrder | None = None
+    """The latest order to make a restore point; it may have been carried out, or be too old."""
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""

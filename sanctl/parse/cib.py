@@ -36,6 +36,15 @@ from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
 from sanctl.model.pool_cache import parse_cache_state
+from sanctl.model.restore_point import (
+    FAILED_PREFIX,
+    POINTS_ID,
+    SIZES_ATTRIBUTE,
+    PointFailure,
+    PointOrder,
+    RestorePoint,
+    parse_sizes,
+)
 from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
@@ -94,6 +103,8 @@ def parse_cib(root: ET.Element) -> Cib:
     ballots: dict[str, NodeVotes] = {}
     drained: set[str] = set()
     verifications: dict[tuple[str, str], VerifyResult] = {}
+    point_bytes: dict[tuple[str, str], int] = {}
+    failures: dict[tuple[str, str], PointFailure] = {}
     for node, name, value in _transient_attributes(root):
         if name == VOTES_ATTRIBUTE:
             ballots[node] = NodeVotes.parse(value)
@@ -101,6 +112,10 @@ def parse_cib(root: ET.Element) -> Cib:
             drained.add(node)
         elif name.startswith(VERIFY_PREFIX) and (result := parse_published(value)) is not None:
             verifications[name.removeprefix(VERIFY_PREFIX), node] = result
+        elif name == SIZES_ATTRIBUTE:
+            point_bytes |= {(token, node): size for token, size in parse_sizes(value).items()}
+        elif name.startswith(FAILED_PREFIX) and (failed := PointFailure.parse(value)) is not None:
+            failures[name.removeprefix(FAILED_PREFIX), node] = failed
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
@@ -130,6 +145,11 @@ def parse_cib(root: ET.Element) -> Cib:
         ),
         hosts=hosts,
         unreadable_hosts=unreadable_hosts,
+        points=tuple(
+            sorted(_points(configuration), key=lambda each: (each.device, each.made_s, each.name))
+        ),
+        point_bytes=point_bytes,
+        point_failures=failures,
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -271,6 +291,14 @@ def _hosts(properties: dict[str, str]) -> tuple[tuple[Host, ...], tuple[str, ...
     return tuple(sorted(hosts)), tuple(sorted(unreadable))
 
 
+def _points(configuration: ET.Element) -> Iterator[RestorePoint]:
+    for pair in configuration.findall(f"crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair"):
+        # One of a later release is none here: its files stay, and its name is taken.
+        point = RestorePoint.parse(pair.get("name", ""), pair.get("value", ""))
+        if point is not None:
+            yield point
+
+
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
     for element in configuration.findall("nodes/node"):
         # Remote and ping nodes have a type; only full members count here.
@@ -332,6 +360,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
         cache=parse_cache_policy(parameters.get("cache", "")),
         hosts=parse_hosts(parameters.get("hosts", "")),
+        point_order=PointOrder.parse(parameters.get("point", "")),
     )
 
 

@@ -202,6 +202,42 @@ def parse_proc_line(text: str, minor: int) -> ProcLine | None:
     return None if found is None else ProcLine(found[1], found[2], int(found[3]))
 
 
+class ProcState(NamedTuple):
+    """What /proc/drbd of DRBD 8.4 says of one device, also while it resyncs.
+
+    Attributes:
+        connection: `Connected`, `WFConnection`, `SyncSource`, …
+        role: this node's role.
+        peer_role: the peer's.
+        disk: the state of this node's disk.
+        peer_disk: the state of the peer's.
+        is_suspended: DRBD holds back the device's I/O.
+        out_of_sync_kib: KiB that differ by this node's bitmap.
+    """
+
+    connection: str
+    role: str
+    peer_role: str
+    disk: str
+    peer_disk: str
+    is_suspended: bool
+    out_of_sync_kib: int
+
+
+def parse_proc_state(text: str, minor: int) -> ProcState | None:
+    """Return what /proc/drbd says of a device; None where it says nothing (drbd_seq_show)."""
+    found = re.search(
+        rf"^ *{minor}: cs:(\S+) ro:(\w+)/(\w+) ds:(\w+)/(\w+) \w ([rs])\S* *\n"
+        r".*\boos:(\d+)$",
+        text,
+        re.MULTILINE,
+    )
+    if found is None:
+        return None
+    connection, role, peer_role, disk, peer_disk, io, differs = found.groups()
+    return ProcState(connection, role, peer_role, disk, peer_disk, io == "s", int(differs))
+
+
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 

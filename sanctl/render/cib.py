@@ -27,12 +27,14 @@ from sanctl.model.cib_change import (
     RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
+    RemovePoint,
     RemovePreference,
     SetHost,
     SetMark,
     SetNodeAttribute,
     SetNodes,
     SetParameter,
+    SetPoint,
     SetStopped,
 )
 from sanctl.model.cluster import HOST_PREFIX, HOSTS_ID, clone_id, host_id
@@ -40,6 +42,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, parse_mark_id
+from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID, RestorePoint
 from sanctl.render.device_elements import (
     PRIORITY,
     add_nvpair,
@@ -126,6 +129,10 @@ class _Writer:
             case RemoveHost(name=host_name):
                 path = f"crm_config/cluster_property_set[@id='{HOSTS_ID}']"
                 self._delete(path, "nvpair", host_id(host_name))
+            case SetPoint(point=point):
+                self._set_property(POINTS_ID, point.id, point.id, point.value)
+            case RemovePoint(point=point):
+                self._remove_point(point.id)
             case _:
                 assert_never(change)
 
@@ -135,6 +142,8 @@ class _Writer:
             if location.get("rsc") == clone:
                 self._delete("constraints", location.tag, location.get("id", ""))
         self._delete("resources", "clone", clone)
+        for point in self._points(name):
+            self._remove_point(point.id)
         for node in self._configuration.findall("nodes/node"):
             for kind in ("outdated", "discard", "revive"):
                 for group, pair in _node_pairs(node, f"sanctl-{kind}-{name}"):
@@ -253,6 +262,13 @@ class _Writer:
         for node in nodes:
             if node.value not in held:
                 self._create(f"constraints/{path}", node_expression(clone, node))
+        # The files of restore points go with the replica beside which they are.
+        for point in self._points(name):
+            kept = tuple(node for node in point.nodes if node in wanted)
+            if not kept:
+                self._remove_point(point.id)
+            elif kept != point.nodes:
+                self._set_property(POINTS_ID, point.id, point.id, point._replace(nodes=kept).value)
 
     def _raise_clone_max(self, name: DeviceName, count: int) -> None:
         """Let Pacemaker run at least that many instances.
@@ -305,21 +321,38 @@ class _Writer:
             self._delete_pair(node, group, pair)
 
     def _set_host(self, host: Host) -> None:
-        identifier = host_id(host.name)
         value = str(host).removeprefix(f"{host.name}=")
-        group = f"crm_config/cluster_property_set[@id='{HOSTS_ID}']"
+        self._set_property(HOSTS_ID, host_id(host.name), f"{HOST_PREFIX}{host.name}", value)
+
+    def _set_property(self, set_id: str, identifier: str, name: str, value: str) -> None:
+        """Set a cluster property in a set of sanctl's own."""
+        group = f"crm_config/cluster_property_set[@id='{set_id}']"
         found = self._configuration.find(f"{group}/nvpair[@id='{identifier}']")
         if found is not None:
             path = f"{_CONFIGURATION}/{group}/nvpair[@id='{identifier}']"
             self._modify(path, found, value)
             return
-        pair = new_nvpair(identifier, f"{HOST_PREFIX}{host.name}", value)
+        pair = new_nvpair(identifier, name, value)
         if self._configuration.find(group) is not None:
             self._create(group, pair)
             return
-        made = ET.Element("cluster_property_set", id=HOSTS_ID)
+        made = ET.Element("cluster_property_set", id=set_id)
         made.append(pair)
         self._create("crm_config", made)
+
+    def _points(self, name: DeviceName) -> list[RestorePoint]:
+        found = [
+            RestorePoint.parse(pair.get("name", ""), pair.get("value", ""))
+            for pair in self._configuration.findall(
+                f"crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair"
+            )
+            if pair.get("id", "").startswith(f"{POINT_PREFIX}{name}.")
+        ]
+        return [point for point in found if point is not None]
+
+    def _remove_point(self, identifier: str) -> None:
+        path = f"crm_config/cluster_property_set[@id='{POINTS_ID}']"
+        self._delete(path, "nvpair", identifier)
 
     def _remove_fencing(self, node: NodeName) -> None:
         made = {f"fence-{node}", f"fence-{node}_fallback"}

@@ -15,10 +15,22 @@ from sanctl.drivers.pacemaker import StaleCib
 from sanctl.errors import Problem, Refused, Unreachable
 from sanctl.model.access import access_word
 from sanctl.model.cache_policy import CacheMode, parse_cache_policy
-from sanctl.model.cluster import Role
+from sanctl.model.cib_change import SetPoint
+from sanctl.model.cluster import Cluster, Role
 from sanctl.model.device import access_digest
 from sanctl.model.host import parse_hosts
+from sanctl.model.restore_point import (
+    FAILED_PREFIX,
+    SIZES_ATTRIBUTE,
+    PointFailure,
+    PointOrder,
+    RestorePoint,
+)
 from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, VerifyRequest, VerifyResult
+from sanctl.parse.cib import parse_cib
+from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.device.restore_points import plan_file_removed
+from sanctl.render.cib import render_patchset
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
 NODES = ("n1", "n2", "n3")
@@ -69,6 +81,10 @@ class FakePacemaker:
         # What a verify finds: the ranges.
         self.differences: tuple[str, ...] = ()
         self.on_patch: list[Callable[[], None]] = []
+        # Code and text with which the active node refuses to make a restore point.
+        self.point_failure: tuple[str, str] | None = None
+        self.ignores_points = False
+        self.tried_point = ""
         self.is_frozen = False
         self.has_quorum = True
         self.is_down = False
@@ -276,6 +292,7 @@ class FakePacemaker:
         for name, parameters in self.devices().items():
             self._device_step(name, parameters)
         self._clear_tombstones()
+        self._remove_points()
 
     def _device_step(self, name: str, parameters: dict[str, str]) -> None:
         nodes = [n for n in parameters["nodes"].split() if self.states[n] == "online"]
@@ -314,6 +331,8 @@ class FakePacemaker:
         self._heal(name, nodes)
         self._promote(name, nodes, parameters["uuid"])
         self._verify(name, nodes, parameters.get("verify", ""))
+        if not self.ignores_points:
+            self._make_point(name, nodes, parameters)
         for node in nodes:
             linked = len(nodes) > 1 and not self.disconnected
             alone = "None" if len(parameters["nodes"].split()) == 1 else "StandAlone"
@@ -372,6 +391,39 @@ class FakePacemaker:
             standby = next(n for n in nodes if n not in self.active(name))
             repaired = found_result._replace(result=REPAIRED, ranges=())
             self.attribute(standby, f"sanctl.verify.{name}", repaired.published)
+
+    def _make_point(self, name: str, nodes: list[str], parameters: dict[str, str]) -> None:
+        """Do as the active node does with an order for a restore point."""
+        order = PointOrder.parse(parameters.get("point", ""))
+        points = parse_cib(self.root).points
+        if (
+            order is None
+            or order.token in {self.tried_point, *(p.token for p in points)}
+            or not self.active(name)
+        ):
+            return
+        self.tried_point = order.token
+        if self.point_failure:
+            failure = PointFailure(order.token, *self.point_failure)
+            self.attribute(self.active(name)[0], f"{FAILED_PREFIX}{name}", str(failure))
+            return
+        size = int(parameters["size"])
+        uuid, pool = parameters["uuid"], parameters["pool"]
+        point = RestorePoint(
+            name, order.name, order.token, uuid, pool, order.given_s, size, 40, tuple(sorted(nodes))
+        )
+        self.patch(render_patchset(self.root, (SetPoint(point=point),)))
+        self.attribute(nodes[0], SIZES_ATTRIBUTE, f"{order.token}=1048576")
+
+    def _remove_points(self) -> None:
+        """Do as the pool agents do with restore points that are being deleted."""
+        for node in self.storage:
+            if self.states.get(node) != "online":
+                continue
+            for point in parse_cib(self.root).points:
+                cluster = Cluster.seen(parse_cib(self.root), parse_crm_mon(self.monitor()))
+                if changes := plan_file_removed(cluster, point, node):
+                    self.patch(render_patchset(self.root, changes))
 
     def _heal(self, name: str, nodes: list[str]) -> None:
         """Do as the agents do with an order to discard or to revive."""

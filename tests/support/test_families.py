@@ -23,6 +23,7 @@ FAMILIES = {
         "test_resource_files",
         "test_short_monitor",
         "test_short_monitor_alone",
+        "test_restore_points",
     ),
     "Discovery": ("test_discovery",),
     "Disks that fail": (

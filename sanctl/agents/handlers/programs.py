@@ -21,8 +21,10 @@ MODULES = {
     "clear-marks": "sanctl.agents.handlers.unfence_peer",
     "flush-only-replicas": "sanctl.agents.cache.only_replica_flush",
     "fence-peer": "sanctl.agents.handlers.fence_peer",
+    "point-peer": "sanctl.agents.points.follower",
     "pool-cache": "sanctl.agents.handlers.pool_cache",
     "resync": "sanctl.agents.sync.scheduler",
+    "take-point": "sanctl.agents.points.leader",
     "stop-remaining": "sanctl.agents.handlers.stop_remaining",
     # The name of stop-remaining in releases before 0.1.0: until systemd has read the unit again.
     "put-down": "sanctl.agents.handlers.stop_remaining",

@@ -58,6 +58,7 @@ from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.creation import DeviceArguments
 from sanctl.plan.device.deletion import check_deletion
+from sanctl.plan.device.restore_points import refuse_with_points
 from sanctl.plan.replicas.pending_change import pending_change_of
 
 
@@ -329,18 +330,21 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
 
 @device.command(short_help="Delete a device and its data on every node.")
 @click.argument("name")
+@click.option("--with-points", is_flag=True, help="Delete its restore points, too.")
 @yes_option
 @timeout_option(180)
 @output_option
-def delete(name: str, yes: bool, timeout_s: float, output: str) -> None:
+def delete(name: str, with_points: bool, yes: bool, timeout_s: float, output: str) -> None:
     """Delete a device and its data on every node. Run again, it finishes what it began."""
     env = environment()
     wanted = DeviceName.parse(name)
     with env.session() as session:
         cluster = session.observe()
         check_deletion(cluster, wanted)
+        found = cluster.cib.device(wanted)
+        if not with_points and not (found and found.is_stopping):
+            refuse_with_points(cluster, wanted)
         if not yes:
-            found = cluster.cib.device(wanted)
             size = f" of {found.size}" if found else ""
             click.echo(
                 f"device {wanted}{size}: its data will be lost, and hosts that use it get errors.",

@@ -36,6 +36,7 @@ from sanctl.cli.documents.node import (
     Replaced,
 )
 from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
+from sanctl.cli.documents.snapshot import Point, PointDeleted
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
 from sanctl.cli.documents.target import Access, Target
@@ -77,6 +78,10 @@ DOCUMENTS: Mapping[str, object] = {
     "pool list": list[PoolOnNode],
     "pool prepare": PoolPrepared,
     "node undrain": NodeChanged,
+    "snapshot create": Point,
+    "snapshot delete": PointDeleted,
+    "snapshot list": list[Point],
+    "snapshot show": Point,
     "status": Status,
     "sync status": list[ReplicaSync],
     "target allow": Access,

@@ -48,6 +48,7 @@ from sanctl.plan.cluster.convergence import replicas_text
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.alteration import plan_move
 from sanctl.plan.device.deletion import tombstone
+from sanctl.plan.device.restore_points import only_holder_problems
 from sanctl.plan.drbd.version_limits import drbd_version_problem, replica_limit
 from sanctl.plan.replicas.replica_choice import ReplicaRequest, target_nodes
 from sanctl.plan.replicas.replica_safety import (
@@ -226,7 +227,10 @@ def _drop(
     remaining = sum(is_known_up_to_date(cluster, device, node) for node in kept)
     if loses and filling and remaining < request.replicas:
         return AwaitSync(nodes=filling, seen=replicas_text(cluster, device))
-    problems = list(drop_problems(cluster, device, drops))
+    problems = [
+        *drop_problems(cluster, device, drops),
+        *only_holder_problems(cluster, device, drops),
+    ]
     if loses and 0 < remaining < request.replicas and RISK_FEWER_REPLICAS not in context.accepted:
         problems.append(
             Problem(

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Program of sanctl-point@NAME.service: has all replicas of a device copied at one moment.
+
+The order of its steps, and what holds if the process, its node or another node dies after each:
+
+1. Each replica in sync prepares: room, extents, an empty file, a flush. Nothing is held yet.
+2. systemd is told READY: from now on it kills this process after RuntimeMaxSec, and it resumes the
+   gate whatever this process ends by (ExecStopPost). So the hold has an end also if everything
+   but systemd is killed.
+3. The gate is suspended. When that returns no I/O of hosts is in flight: each write that was
+   acknowledged is on every replica that is UpToDate and connected (DRBD's protocol C), and none is
+   begun.
+4. Each replica is copied. Those of standbys see for themselves that they are in sync, and this
+   node sees in the hold that DRBD on it thinks so, too.
+5. The gate is still suspended: nobody has opened it meanwhile (a demotion would, and the dead man's
+   resume). It is resumed. The copies are of one moment, or nothing is kept.
+6. Each copy is flushed to its disk.
+7. One change of the CIB, which only holds for the order that is still there, adds the restore
+   point. From then on it exists; before, the pool agents remove what is left after a while.
+8. Each copy gets its name; a pool agent does that where nobody else has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from sanctl.agents import ocf
+from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.points import messages, unit
+from sanctl.agents.points.local_copy import LocalCopy
+from sanctl.agents.points.messages import Channel
+from sanctl.agents.replica import parts
+from sanctl.drivers import drbdsetup, gate, node_attributes
+from sanctl.drivers.pacemaker import Pacemaker
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.device import DeviceSpec
+from sanctl.model.restore_point import FAILED_PREFIX, PointFailure, PointOrder, RestorePoint
+from sanctl.ops.session import Session
+from sanctl.plan.device.hold import active_problem, is_standby_in_sync
+from sanctl.plan.device.restore_points import due_order, plan_point_recorded
+from sanctl.system import state_files, timed_call
+from sanctl.system.clock import SystemClock
+from sanctl.system.runner import LocalRunner
+
+#: The longest that this process itself holds I/O; the unit's RuntimeMaxSec is behind that.
+HOLD_S = 0.5
+_CONNECT_S, _PREPARE_S, _FLUSH_S, _SYSTEMD_S = 5.0, 45.0, 30.0, 5.0
+#: How much longer systemd lets this process run after the hold, in microseconds.
+_EXTENSION_US = 60_000_000
+#: Longer than any call in the hold that the end of the hold does not interrupt.
+_CALL_S = 2 * HOLD_S
+_RUNNER = LocalRunner()
+_log = DeviceLog("snapshot")
+
+
+class _HoldOver(Exception):
+    """The longest hold has passed."""
+
+
+class _Silent:
+    def update(self, text: str) -> None:
+        """Nobody watches."""
+
+
+def main() -> int:
+    """Carry out the device's order, if there is one; return the exit status."""
+    state_files.make_folder()
+    try:
+        _main(sys.argv[1])
+    finally:
+        # Where nothing was held systemd has not heard it yet, and would call that a failure.
+        with contextlib.suppress(CommandError, OSError):
+            _notify("READY=1")
+    return 0
+
+
+def _main(name: str) -> None:
+    session = Session(Pacemaker(_RUNNER), SystemClock(), _Silent())
+    due = due_order(session.observe(), name, time.time())
+    if due is None:
+        return
+    device, order = due
+    if unit.tried_note(name).read() == order.token:
+        return
+    unit.tried_note(name).write(order.token)
+    try:
+        _carry_out(session, device, order)
+    except (SanctlError, OSError) as error:
+        problem = error.problems[0] if isinstance(error, SanctlError) else None
+        code, text = (problem.code, problem.text) if problem else ("SAN-SNAP-005", str(error))
+        _log(name, f"restore point {order.name}: {code}: {text}")
+        with contextlib.suppress(SanctlError):
+            failure = PointFailure(order.token, code, text)
+            node_attributes.publish(_RUNNER, f"{FAILED_PREFIX}{name}", str(failure))
+
+
+def _carry_out(session: Session, device: DeviceSpec, order: PointOrder) -> None:
+    name = device.name.value
+    standbys = _standbys(device)
+    with (
+        LocalCopy(device.pool.value, name, device.uuid, order.token) as copy,
+        _channels(standbys) as channels,
+    ):
+        for channel in channels.values():
+            channel.send(
+                "prepare",
+                device=name,
+                minor=device.minor,
+                uuid=device.uuid,
+                pool=device.pool.value,
+                token=order.token,
+            )
+        extents = [copy.prepare()]
+        extents += [
+            channel.receive("ready", within_s=_PREPARE_S)["extents"]
+            for channel in channels.values()
+        ]
+        copy.flush_origin()
+        ocf.crash_point("point-prepared")
+        pause_s = _hold_and_copy(device, copy, channels)
+        made_s = int(time.time())
+        ocf.crash_point("point-copied")
+        for channel in channels.values():
+            channel.send("flush")
+        copy.make_stable()
+        for channel in channels.values():
+            channel.receive("flushed", within_s=_FLUSH_S)
+        ocf.crash_point("point-flushed")
+        point = RestorePoint(
+            device=name,
+            name=order.name,
+            token=order.token,
+            uuid=device.uuid,
+            pool=device.pool.value,
+            made_s=made_s,
+            size_bytes=device.size.bytes,
+            pause_ms=round(pause_s * 1000),
+            nodes=tuple(sorted({os.uname().nodename, *channels})),
+        )
+        copy.may_be_known = True
+        try:
+            session.change(lambda seen: plan_point_recorded(seen, point, order))
+        except CommandError as error:
+            if error.problems[0].code == "SAN-SNAP-006":
+                copy.may_be_known = False
+                for channel in channels.values():
+                    channel.send("drop")
+            # Otherwise it is not known whether the CIB has it: the pool agents find out.
+            raise
+        ocf.crash_point("point-recorded")
+        copy.keep()
+        for channel in channels.values():
+            with contextlib.suppress(SanctlError):
+                channel.send("keep")
+        for channel in channels.values():
+            with contextlib.suppress(SanctlError):
+                channel.receive("kept", within_s=_FLUSH_S)
+    _log(
+        name,
+        f"restore point {order.name} on {', '.join(point.nodes)}: I/O waited for "
+        f"{point.pause_ms} ms, {max(extents)} extents",
+    )
+
+
+def _standbys(device: DeviceSpec) -> tuple[str, ...]:
+    """Return the nodes whose replicas are in sync, as the active node sees them.
+
+    Raises:
+        CommandError: this node does not serve the device from a good disk of its own, or DRBD is 9.
+    """
+    name, here = device.name.value, os.uname().nodename
+    if drbdsetup.generation() >= 9:
+        raise CommandError(
+            Problem(
+                "SAN-SNAP-015",
+                f"{here} has DRBD 9, and restore points need DRBD 8.4 so far",
+                "a backup of the hosts saves what a restore point would",
+            )
+        )
+    _check_active(device, has_standby=False)
+    if not gate.gate_table(name).startswith("drbd") or gate.is_suspended(name):
+        raise CommandError(
+            Problem(
+                "SAN-SNAP-005",
+                f"{here} does not serve {name} at the moment",
+                "'sanctl status' shows why; try again when it does",
+            )
+        )
+    state = drbdsetup.proc_state(device.minor)
+    others = tuple(node.value for node in device.nodes if node.value != here)
+    # With 8.4 there is one peer at most.
+    return others[:1] if state is not None and is_standby_in_sync(state) else ()
+
+
+@contextlib.contextmanager
+def _channels(nodes: tuple[str, ...]) -> Iterator[dict[str, Channel]]:
+    topology = parts.load_topology()
+    own = topology.node(os.uname().nodename)
+    with contextlib.ExitStack() as opened:
+        channels = {}
+        for name in nodes:
+            node = topology.node(name)
+            if node is None or own is None:
+                raise CommandError(Problem("SAN-AGENT-001", f"{name} is not in cluster.toml"))
+            channel = messages.connect(str(node.sync), name, str(own.sync), within_s=_CONNECT_S)
+            opened.callback(channel.close)
+            channels[name] = channel
+        for channel in channels.values():
+            channel.greet(within_s=_CONNECT_S * 2)
+        yield channels
+
+
+def _hold_and_copy(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]) -> float:
+    """Copy all replicas while the gate holds I/O; return how long it held it, in seconds.
+
+    Raises:
+        CommandError: the copies may not be of one moment.
+    """
+    name = device.name.value
+    signal.signal(signal.SIGALRM, _end_hold)
+    # systemd counts from here; it has read this before it acts on the end of this process.
+    _notify("READY=1")
+    begin = time.monotonic()
+    try:
+        _copy_held(device, copy, channels)
+    except (_HoldOver, InterruptedError) as error:
+        raise CommandError(
+            Problem(
+                "SAN-SNAP-007",
+                f"the copies were not made within {HOLD_S:g} s, and hosts are not held up longer",
+                "a node or a disk may be very busy, or a replica was lost; try again later",
+            )
+        ) from error
+    finally:
+        gate.release(name)
+        held_s = time.monotonic() - begin
+        # On the way out of an error, too, there is more to do than RuntimeMaxSec leaves time for.
+        _notify(f"EXTEND_TIMEOUT_USEC={_EXTENSION_US}")
+    return held_s
+
+
+def _copy_held(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]) -> None:
+    name = device.name.value
+    try:
+        signal.setitimer(signal.ITIMER_REAL, HOLD_S)
+        gate.hold(name)
+        ocf.crash_point("point-held")
+        for channel in channels.values():
+            channel.send("copy")
+        # In a thread: a copy that hangs must not keep this one from letting I/O go on.
+        number = timed_call.errno_of(copy.take, within_s=_CALL_S)
+        if number is None:
+            raise _HoldOver
+        if number:
+            raise OSError(number, os.strerror(number), copy.path)
+        _check_active(device, has_standby=bool(channels))
+        for channel in channels.values():
+            channel.receive("copied", within_s=HOLD_S)
+        ocf.crash_point("point-all-copied")
+        if not gate.is_held(name):
+            raise CommandError(Problem("SAN-SNAP-005", f"the gate of {name} was opened meanwhile"))
+    finally:
+        # The caller resumes the gate, also where the signal comes just here.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _check_active(device: DeviceSpec, *, has_standby: bool) -> None:
+    why = active_problem(drbdsetup.proc_state(device.minor), has_standby=has_standby)
+    if why:
+        raise CommandError(
+            Problem(
+                "SAN-SNAP-005",
+                f"{os.uname().nodename} does not copy its replica of {device.name}: {why}",
+                "'sanctl status' shows the replicas; try again when they are in sync",
+            )
+        )
+
+
+def _end_hold(_number: int, _frame: FrameType | None) -> Any:
+    raise _HoldOver
+
+
+def _notify(text: str) -> None:
+    """Tell systemd, and return when it has read that (sd_notify(3), BARRIER=1).
+
+    Raises:
+        CommandError: systemd has not started this process, or does not answer.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        raise CommandError(Problem("SAN-SNAP-005", "systemd, which ends a hold, is not there"))
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.connect(address.replace("@", "\0", 1) if address[0] == "@" else address)
+            channel.sendall(text.encode())
+            socket.send_fds(channel, [b"BARRIER=1"], [write_end])
+        os.close(write_end)
+        write_end = -1
+        waiting = select.poll()
+        waiting.register(read_end, select.POLLHUP)
+        if not waiting.poll(_SYSTEMD_S * 1000):
+            raise CommandError(Problem("SAN-SNAP-005", "systemd does not answer"))
+    finally:
+        for handle in (read_end, write_end):
+            if handle >= 0:
+                os.close(handle)

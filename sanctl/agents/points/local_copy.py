@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The copy of one replica's data file: what is checked before, the copy, and what makes it last."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+
+from sanctl.agents.replica import parts
+from sanctl.drivers import loop, point_files, pool_files, reflink
+from sanctl.errors import CommandError, Problem
+from sanctl.model.names import format_bytes
+from sanctl.plan.device.point_room import DataFile, needed_bytes
+from sanctl.system.files import fsync_folder
+
+#: The most extents of a file that is copied while hosts wait: a copy takes 10 to 40 µs for each.
+MAX_EXTENTS = 8000
+
+
+class LocalCopy:
+    """A file that becomes part of a restore point, or goes.
+
+    Use as a context manager: unless it is to be kept, the file is removed at the end.
+    """
+
+    def __init__(self, pool: str, device: str, uuid: str, token: str) -> None:
+        found = parts.load_topology().pool(pool)
+        if found is None or os.uname().nodename not in {str(node) for node in found.nodes}:
+            raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {pool} here"))
+        self._pool_path = str(found.path)
+        pool_files.check_marker(self._pool_path, found.uuid)
+        self._pool = pool
+        self._data = pool_files.files_of(self._pool_path, device, uuid).data
+        self.path = point_files.taking_path(self._pool_path, device, uuid, token)
+        self._origin = self._copy = -1
+        #: Set once the cluster may know of the restore point: then nobody here may remove it.
+        self.may_be_known = False
+
+    def __enter__(self) -> LocalCopy:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for handle in (self._origin, self._copy):
+            if handle >= 0:
+                os.close(handle)
+        if not self.may_be_known and self._copy >= 0:
+            with contextlib.suppress(OSError):
+                point_files.remove(self.path)
+
+    def prepare(self) -> int:
+        """Check that a copy is possible, make its empty file, flush; return the extents.
+
+        Raises:
+            CommandError: the filesystem cannot share blocks, the file has too many extents, or the
+                pool has no room for what hosts may write to shared blocks.
+            OSError: a file cannot be opened.
+        """
+        point_files.make_folder(self._pool_path)
+        try:
+            is_supported = reflink.is_supported(point_files.folder(self._pool_path))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            is_supported = True  # Not known. That there is no room is said below.
+        if not is_supported:
+            raise CommandError(
+                Problem(
+                    "SAN-SNAP-001",
+                    f"pool {self._pool} has no restore points: its filesystem shares no blocks",
+                    "restore points need an XFS pool; an ext4 pool serves devices without them",
+                )
+            )
+        if loop.find(self._data) is None:
+            raise CommandError(Problem("SAN-AGENT-002", f"{self._data}: its loop device is gone"))
+        extents = reflink.extent_count(self._data)
+        if extents > MAX_EXTENTS:
+            raise CommandError(
+                Problem(
+                    "SAN-SNAP-002",
+                    f"{self._data} has {extents} extents, and hosts would wait for their copy: "
+                    f"at most {MAX_EXTENTS} are copied",
+                    "'xfs_fsr' on the file may join them while the device is a standby there",
+                )
+            )
+        self._check_room()
+        self._origin = os.open(self._data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._copy = os.open(self.path, flags, 0o600)
+        self.flush_origin()
+        return extents
+
+    def flush_origin(self) -> None:
+        """Write the data file's dirty pages out, so that the copy has few of them to wait for."""
+        os.fdatasync(self._origin)
+
+    def take(self) -> float:
+        """Copy; return how long that took, in seconds."""
+        begin = time.monotonic()
+        reflink.clone(self._origin, self._copy)
+        return time.monotonic() - begin
+
+    def make_stable(self) -> None:
+        """Return when the copy outlives a crash of this node."""
+        os.fsync(self._copy)
+        fsync_folder(os.path.dirname(self.path))
+
+    def keep(self) -> None:
+        """Make the copy this node's part of a restore point that the cluster knows of."""
+        point_files.keep(self.path)
+
+    def _check_room(self) -> None:
+        """Check that each device of the pool can write every block it shares, after this copy too.
+
+        A write to a shared block needs a new one. Blocks that points hold alone are in use already.
+        """
+        status = os.statvfs(self._pool_path)
+        total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+        folder = os.path.dirname(self._data)
+        files = {}
+        for name in os.listdir(folder):
+            path = f"{folder}/{name}"
+            if name.endswith(".data"):
+                blocks = reflink.blocks_of(path)
+                size = pool_files.size_bytes(path) or 0
+                files[path] = DataFile(size, blocks.own, blocks.reserved)
+        wanted = files.pop(self._data)
+        needed = needed_bytes(total, wanted, files.values())
+        if free < needed:
+            raise CommandError(
+                Problem(
+                    "SAN-SNAP-003",
+                    f"pool {self._pool} has {format_bytes(free)} free, and {format_bytes(needed)} "
+                    "would be needed: once a restore point shares its blocks, hosts may write "
+                    "each of them anew",
+                    "delete restore points or devices, or make the pool larger",
+                )
+            )

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The pool agent's part in restore points: removes files, names them, publishes what they hold.
+
+A file goes where the CIB says that its restore point is being deleted. One that never became a
+restore point's, because a process or a node died, goes after ten minutes, with quorum: its order
+has long expired by then. Any other file stays, also one that the CIB says nothing of.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from sanctl.drivers import node_attributes, point_files, reflink
+from sanctl.drivers.pacemaker import Pacemaker
+from sanctl.errors import SanctlError
+from sanctl.model.restore_point import POINT_PREFIX, SIZES_ATTRIBUTE, RestorePoint
+from sanctl.ops.session import Session
+from sanctl.plan.device.restore_points import plan_file_removed
+from sanctl.system import journal, state_files
+from sanctl.system.clock import SystemClock
+from sanctl.system.runner import Runner
+
+_LEFT_OVER_S = 600.0
+#: How often it is looked anew what restore points hold; the time grows with their extents.
+_SIZES_EVERY_S = 60.0
+_MIB = 1 << 20
+
+
+class _Silent:
+    def update(self, text: str) -> None:
+        """Nobody watches."""
+
+
+def keep_up(
+    runner: Runner, usable: dict[str, str], properties: dict[str, str], *, is_quorate: bool
+) -> None:
+    """Do what is due for the restore points in the pools of this node.
+
+    An error is logged, and the next monitor tries again.
+
+    Args:
+        runner: runs programs.
+        usable: the paths of the pools that are usable, by name.
+        properties: among them the restore points, as the CIB has them.
+        is_quorate: whether this part of the cluster has quorum.
+    """
+    points = [
+        point
+        for identifier, value in properties.items()
+        if identifier.startswith(POINT_PREFIX)
+        and (point := RestorePoint.parse(identifier, value)) is not None
+    ]
+    try:
+        for pool, path in usable.items():
+            _settle(path, points, is_quorate=is_quorate)
+            if is_quorate:
+                _delete(runner, pool, path, points)
+        _publish_sizes(runner, usable)
+    except (SanctlError, OSError) as error:
+        journal.write(f"restore points: {error}", priority=journal.WARNING, action="restore-points")
+
+
+def _settle(path: str, points: list[RestorePoint], *, is_quorate: bool) -> None:
+    known = {point.token for point in points}
+    for file in point_files.listed(path):
+        if not file.is_taking:
+            continue
+        if file.token in known:
+            point_files.keep(file.path)
+        elif is_quorate and time.time() - os.stat(file.path).st_ctime > _LEFT_OVER_S:
+            point_files.remove(file.path)
+            _log(f"{file.device}: a copy that became no restore point was removed", file.device)
+
+
+def _delete(runner: Runner, pool: str, path: str, points: list[RestorePoint]) -> None:
+    here = os.uname().nodename
+    for point in points:
+        if not point.is_deleting or point.pool != pool or here not in point.nodes:
+            continue
+        final = point_files.final_path(path, point.device, point.uuid, point.token)
+        point_files.remove(final)
+        point_files.remove(point_files.taking_path(path, point.device, point.uuid, point.token))
+        session = Session(Pacemaker(runner), SystemClock(), _Silent())
+        session.change(lambda seen, point=point: plan_file_removed(seen, point, here))  # type: ignore[misc]
+        _log(f"{point.device}: restore point {point.name} is deleted here", point.device)
+
+
+def _publish_sizes(runner: Runner, usable: dict[str, str]) -> None:
+    """Publish how much of the pools each restore point alone holds, in MiB rounded up."""
+    files = [
+        file for path in usable.values() for file in point_files.listed(path) if not file.is_taking
+    ]
+    note = state_files.of_node("point-sizes")
+    names = " ".join(file.token for file in files)
+    before = note.read().split("\n")
+    if before[0] == names and len(before) == 2:
+        age_s = time.monotonic() - float(before[1])
+        if 0 <= age_s < _SIZES_EVERY_S:
+            return
+    value = " ".join(
+        f"{file.token}={-(-reflink.blocks_of(file.path).own // _MIB) * _MIB}" for file in files
+    )
+    # Also where it is as before: the attribute ends with the node's membership.
+    node_attributes.publish(runner, SIZES_ATTRIBUTE, value)
+    note.write(f"{names}\n{time.monotonic()}")
+
+
+def _log(text: str, device: str) -> None:
+    journal.write(text, priority=journal.NOTICE, device=device, action="restore-points")

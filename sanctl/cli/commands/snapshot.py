@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options and output of `sanctl snapshot create`, `list`, `show`, `delete`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from sanctl.cli.environment import environment, topology_or_none
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import finish, print_table
+from sanctl.drivers.point_files import final_path
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import DeviceName, format_bytes
+from sanctl.model.restore_point import PointOrder, RestorePoint, parse_point_name
+from sanctl.model.topology import Topology
+from sanctl.ops.snapshot import create_point, delete_point
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.restore_points import existing_point, split_point
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import snapshot as snapshot_documents
+
+
+@click.group(no_args_is_help=False)
+def snapshot() -> None:
+    """Restore points of devices: what a device held at one moment."""
+
+
+@snapshot.command()
+@click.argument("device")
+@click.option("--name", metavar="POINT", help="Its name. [the time, such as 20261124-133000]")
+@timeout_option(60)
+@output_option
+def create(device: str, name: str | None, timeout_s: float, output: str) -> None:
+    """Make a restore point of DEVICE, on every replica in sync.
+
+    It holds what is on the device at one moment, as after a power cut. Hosts' I/O waits for some
+    milliseconds. The pools must be XFS.
+    """
+    env = environment()
+    wanted = DeviceName.parse(device)
+    now_s = int(env.clock.wall_s())
+    point_name = parse_point_name(name) if name is not None else _name_of(now_s)
+    order = PointOrder(point_name, env.new_uuid()[:16], now_s)
+    command_line = f"snapshot create {device} --name {point_name}"
+    with (
+        env.session() as session,
+        env.logged("snapshot", device=device, command_line=command_line),
+    ):
+        cluster, made = create_point(session, wanted, order, timeout_s=timeout_s)
+    _finish(output, cluster, made, topology_or_none(env))
+
+
+@snapshot.command("list")
+@click.argument("device", required=False)
+@output_option
+def list_points(device: str | None, output: str) -> None:
+    """List the restore points of DEVICE, or of all devices."""
+    env = environment()
+    with env.session() as session:
+        cluster = session.observe()
+    topology = topology_or_none(env)
+    points = cluster.cib.points
+    if device is not None:
+        points = cluster.cib.points_of(existing_device(cluster, DeviceName.parse(device)).name)
+
+    def text() -> None:
+        if not points:
+            print("there are no restore points")
+            return
+        print_table(
+            ("RESTORE POINT", "MADE (UTC)", "SIZE", "HOLDS ALONE", "NODES"),
+            (
+                (
+                    f"{point.device}@{point.name}",
+                    _time_text(point.made_s) + (" (being deleted)" if point.is_deleting else ""),
+                    format_bytes(point.size_bytes),
+                    _held_text(cluster, point),
+                    ", ".join(point.nodes),
+                )
+                for point in points
+            ),
+        )
+
+    finish(output, data=[_point_data(cluster, point, topology) for point in points], text=text)
+
+
+@snapshot.command()
+@click.argument("point", metavar="DEVICE@POINT")
+@output_option
+def show(point: str, output: str) -> None:
+    """Show one restore point: when it was made, where it is, what it alone holds."""
+    device, name = split_point(point)
+    env = environment()
+    with env.session() as session:
+        cluster = session.observe()
+    found = existing_point(cluster, device, name)
+    _finish(output, cluster, found, topology_or_none(env))
+
+
+@snapshot.command()
+@click.argument("point", metavar="DEVICE@POINT")
+@timeout_option(60)
+@output_option
+def delete(point: str, timeout_s: float, output: str) -> None:
+    """Delete a restore point on all nodes; a node that is away does so when it is back."""
+    device, name = split_point(point)
+    env = environment()
+    with (
+        env.session() as session,
+        env.logged("snapshot", device=device.value, command_line=f"snapshot delete {point}"),
+    ):
+        away = delete_point(session, device, name, timeout_s=timeout_s)
+
+    def text() -> None:
+        print(f"restore point {point} is deleted")
+        if away:
+            print(f"on {', '.join(away)}, which is away, as soon as it is back")
+
+    finish(output, data={"device": device.value, "name": name, "away": list(away)}, text=text)
+
+
+def _finish(output: str, cluster: Cluster, point: RestorePoint, topology: Topology | None) -> None:
+    data = _point_data(cluster, point, topology)
+    finish(output, data=data, text=lambda: _print_point(cluster, point, data["file"]))
+
+
+def _file_of(point: RestorePoint, topology: Topology | None) -> str | None:
+    pool = topology.pool(point.pool) if topology else None
+    if pool is None:
+        return None
+    return final_path(str(pool.path), point.device, point.uuid, point.token)
+
+
+def _name_of(moment_s: int) -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(moment_s))
+
+
+def _time_text(moment_s: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment_s))
+
+
+def _held_text(cluster: Cluster, point: RestorePoint) -> str:
+    known = [
+        size
+        for node in point.nodes
+        if (size := cluster.cib.point_bytes.get((point.token, node))) is not None
+    ]
+    return format_bytes(max(known)) if known else "?"
+
+
+def _missing_on(cluster: Cluster, point: RestorePoint) -> list[str]:
+    device = cluster.cib.device(point.device)
+    nodes = device.nodes if device else ()
+    return [node.value for node in nodes if node.value not in point.nodes]
+
+
+def _point_data(
+    cluster: Cluster, point: RestorePoint, topology: Topology | None
+) -> snapshot_documents.Point:
+    return {
+        "device": point.device,
+        "name": point.name,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(point.made_s)),
+        "size_bytes": point.size_bytes,
+        "pause_ms": point.pause_ms,
+        "file": _file_of(point, topology),
+        "deleting": point.is_deleting,
+        "nodes": [
+            {"node": node, "own_bytes": cluster.cib.point_bytes.get((point.token, node))}
+            for node in point.nodes
+        ],
+        "missing_on": _missing_on(cluster, point),
+    }
+
+
+def _print_point(cluster: Cluster, point: RestorePoint, file: str | None) -> None:
+    missing = ", ".join(_missing_on(cluster, point))
+    for label, value in (
+        ("restore point", f"{point.device}@{point.name}"),
+        ("made", f"{_time_text(point.made_s)} UTC; I/O waited for {point.pause_ms} ms"),
+        ("size", format_bytes(point.size_bytes)),
+        ("on", ", ".join(point.nodes)),
+        ("file", file or "?"),
+        *((("not on", f"{missing}: not in sync then, or a later replica"),) if missing else ()),
+        ("holds alone", _held_text(cluster, point)),
+        *((("state", "being deleted"),) if point.is_deleting else ()),
+    ):
+        print(f"{label + ':':<16}{value}")

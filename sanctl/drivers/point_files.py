@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Files of restore points in a pool: paths, copies that are not a restore point yet, removal.
+
+`points/NAME.UUID.TOKEN` is a restore point's file on this node; with `.taking` behind it one that
+is none before the CIB says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import NamedTuple
+
+from sanctl.system.files import exists, fsync_folder, is_folder
+
+_FOLDER = "points"
+_TAKING = ".taking"
+
+
+class PointFile(NamedTuple):
+    """A file in a pool's folder of restore points.
+
+    Attributes:
+        path: its path.
+        device: the name of its device.
+        uuid: the UUID of its device.
+        token: the token of the attempt that made it.
+        is_taking: it may be no restore point yet.
+    """
+
+    path: str
+    device: str
+    uuid: str
+    token: str
+    is_taking: bool
+
+
+def folder(pool_path: str) -> str:
+    """Return the folder of a pool's restore points."""
+    return f"{pool_path}/{_FOLDER}"
+
+
+def final_path(pool_path: str, device: str, uuid: str, token: str) -> str:
+    """Return the path of a restore point's file."""
+    return f"{folder(pool_path)}/{device}.{uuid}.{token}"
+
+
+def taking_path(pool_path: str, device: str, uuid: str, token: str) -> str:
+    """Return the path of a file that is to become a restore point's."""
+    return final_path(pool_path, device, uuid, token) + _TAKING
+
+
+def make_folder(pool_path: str) -> None:
+    """Make the folder of a pool's restore points, durably."""
+    if not is_folder(folder(pool_path)):
+        os.makedirs(folder(pool_path), mode=0o700, exist_ok=True)
+        fsync_folder(pool_path)
+
+
+def listed(pool_path: str) -> list[PointFile]:
+    """Return the files of restore points in a pool.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    try:
+        names = sorted(os.listdir(folder(pool_path)))
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        words = name.removesuffix(_TAKING).split(".")
+        if len(words) == 3:
+            device, uuid, token = words
+            path = f"{folder(pool_path)}/{name}"
+            found.append(PointFile(path, device, uuid, token, name.endswith(_TAKING)))
+    return found
+
+
+def keep(path: str) -> str:
+    """Give a file its final name, durably, and return that; one that has it already is fine.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    final = path.removesuffix(_TAKING)
+    try:
+        os.rename(path, final)
+    except FileNotFoundError:
+        if not exists(final):
+            raise
+    fsync_folder(os.path.dirname(final))
+    return final
+
+
+def remove(path: str) -> None:
+    """Remove a file, durably; one that is gone is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+        fsync_folder(os.path.dirname(path))
+
+
+def remove_all(pool_path: str, device: str, uuid: str) -> None:
+    """Remove the files of all restore points of a device."""
+    for each in listed(pool_path):
+        if each.device == device and each.uuid == uuid:
+            remove(each.path)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A restore point of a device as the CIB holds it, and the order to make one.
+
+NamedTuples, not dataclasses: the agents read them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from sanctl.errors import Problem, UsageError
+
+#: The id of the cluster_property_set that has the restore points, and the beginning of their
+#: properties' names and ids, which end with DEVICE.POINT. Devices' names have no dot.
+POINTS_ID = "sanctl.points"
+POINT_PREFIX = "sanctl-point."
+#: The transient node attribute with the bytes that each restore point alone holds on the node.
+SIZES_ATTRIBUTE = "sanctl.points"
+#: Followed by a device's name: the transient node attribute with the order that failed there.
+FAILED_PREFIX = "sanctl.point."
+#: An order that is older is not carried out: nobody waits for it any more.
+ORDER_LIFE_S = 60
+#: The most restore points of one device.
+MAX_POINTS = 64
+#: The most of all devices: the CIB has to fit Pacemaker's messages (plan/cluster/cib_size.py).
+MAX_ALL_POINTS = 256
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+_UUID = re.compile(r"[0-9a-f]{32}")
+
+
+def parse_point_name(text: str) -> str:
+    """Return the name of a restore point.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not _NAME.fullmatch(text):
+        raise UsageError(
+            Problem(
+                "SAN-NAME-008",
+                f"restore point name {text!r} is not valid",
+                "use 1 to 40 of a-z, 0-9 and '-', the first and last a letter or digit",
+            )
+        )
+    return text
+
+
+class PointOrder(NamedTuple):
+    """The order to make a restore point, as the device's parameter `point` has it.
+
+    Attributes:
+        name: the name of the restore point.
+        token: 16 hex digits that no other order has.
+        given_s: the moment, in seconds since 1970.
+    """
+
+    name: str
+    token: str
+    given_s: int
+
+    @classmethod
+    def parse(cls, text: str) -> PointOrder | None:
+        """Read what `str` wrote; None for anything else."""
+        words = text.split(" ")
+        if (
+            len(words) != 3
+            or not _NAME.fullmatch(words[0])
+            or not _TOKEN.fullmatch(words[1])
+            or not words[2].isdecimal()
+        ):
+            return None
+        return cls(words[0], words[1], int(words[2]))
+
+    def is_open(self, now_s: float) -> bool:
+        """Whether somebody still waits for it; the nodes' clocks may differ by half of that."""
+        return -ORDER_LIFE_S / 2 <= now_s - self.given_s <= ORDER_LIFE_S
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.token} {self.given_s}"
+
+
+class RestorePoint(NamedTuple):
+    """A restore point that is whole on each of its nodes, or is being deleted there.
+
+    Attributes:
+        device: the device's name.
+        name: its own.
+        token: 16 hex digits that name the attempt that made it, and its files.
+        uuid: the device's UUID.
+        pool: the name of the pool with its files.
+        made_s: when it was made, in seconds since 1970.
+        size_bytes: the size of the device then.
+        pause_ms: for how long the device's I/O waited.
+        nodes: the nodes with a file of it.
+        is_deleting: its nodes are removing their files.
+    """
+
+    device: str
+    name: str
+    token: str
+    uuid: str
+    pool: str
+    made_s: int
+    size_bytes: int
+    pause_ms: int
+    nodes: tuple[str, ...]
+    is_deleting: bool = False
+
+    @property
+    def id(self) -> str:
+        """The id and the name of its property."""
+        return f"{POINT_PREFIX}{self.device}.{self.name}"
+
+    @property
+    def value(self) -> str:
+        """The value of its property."""
+        numbers = (self.made_s, self.size_bytes, self.pause_ms)
+        words = (self.token, self.uuid, self.pool, *map(str, numbers), ",".join(self.nodes))
+        return " ".join((*words, *(("deleting",) if self.is_deleting else ())))
+
+    @classmethod
+    def parse(cls, identifier: str, value: str) -> RestorePoint | None:
+        """Read a property; None for one that is no restore point as this release writes them."""
+        device, _, name = identifier.removeprefix(POINT_PREFIX).partition(".")
+        words = value.split(" ")
+        if not identifier.startswith(POINT_PREFIX) or not device or not _NAME.fullmatch(name):
+            return None
+        if len(words) not in {7, 8} or words[7:] not in ([], ["deleting"]):
+            return None
+        token, uuid, pool, made_s, size_bytes, pause_ms, nodes = words[:7]
+        if (
+            not _TOKEN.fullmatch(token)
+            or not _UUID.fullmatch(uuid)
+            or not all(number.isdecimal() for number in (made_s, size_bytes, pause_ms))
+        ):
+            return None
+        return cls(
+            device, name, token, uuid, pool, int(made_s), int(size_bytes), int(pause_ms),
+            tuple(node for node in nodes.split(",") if node), bool(words[7:]),
+        )  # fmt: skip
+
+
+class PointFailure(NamedTuple):
+    """Why an order was not carried out, as a node publishes it."""
+
+    token: str
+    code: str
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> PointFailure | None:
+        """Read what `str` wrote; None for anything else."""
+        token, _, rest = text.partition(" ")
+        code, _, why = rest.partition(" ")
+        return cls(token, code, why) if _TOKEN.fullmatch(token) and why else None
+
+    def __str__(self) -> str:
+        return f"{self.token} {self.code} {self.text}"
+
+
+def parse_sizes(text: str) -> dict[str, int]:
+    """Read the node attribute `sanctl.points`: bytes that each restore point alone holds."""
+    sizes = {}
+    for word in text.split():
+        token, _, number = word.partition("=")
+        if _TOKEN.fullmatch(token) and number.isdecimal():
+            sizes[token] = int(number)
+    return sizes

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The hold ends in time and lets I/O go on, whatever comes in between; then nothing is kept."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from sanctl.agents.points import leader
+from sanctl.agents.points.local_copy import LocalCopy
+from sanctl.agents.points.messages import Channel
+from sanctl.drivers import drbdsetup, gate
+from sanctl.errors import CommandError, Problem
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
+from sanctl.parse.drbd import ProcState
+
+DEVICE = DeviceSpec(
+    name=DeviceName.parse("web"), uuid="a" * 32, minor=1, size=ByteSize(bytes=1 << 20),
+    pool=PoolName.parse("main"), nodes=(NodeName.parse("n1"), NodeName.parse("n2")),
+    initiators=(), replicas=2,
+)  # fmt: skip
+IN_SYNC = ProcState("Connected", "Primary", "Secondary", "UpToDate", "UpToDate", False, 0)
+
+
+class Node:
+    """What the hold does on this node and says to the other one, in order."""
+
+    path = "points/web"
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.state: ProcState | None = IN_SYNC
+        self.is_held = True
+        self.on: dict[str, Callable[[], object]] = {}
+        self.end = threading.Event()
+
+    def hang(self) -> None:
+        self.end.wait(30.0)
+
+    def note(self, step: str) -> None:
+        self.did.append(step)
+        if step in self.on:
+            self.on[step]()
+
+    def take(self) -> None:
+        self.note("take")
+
+    def send(self, kind: str) -> None:
+        self.note(f"send {kind}")
+
+    def receive(self, kind: str, *, within_s: float) -> dict[str, Any]:
+        self.note(f"receive {kind}")
+        return {}
+
+    def hold(self, *, has_standby: bool = True) -> float:
+        channels = {"n2": cast("Channel", self)} if has_standby else {}
+        return leader._hold_and_copy(DEVICE, cast("LocalCopy", self), channels)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    made = Node()
+    monkeypatch.setattr(gate, "hold", lambda _: made.note("hold"))
+    monkeypatch.setattr(gate, "release", lambda _: made.note("release"))
+    monkeypatch.setattr(gate, "is_held", lambda _: made.is_held)
+    monkeypatch.setattr(drbdsetup, "proc_state", lambda _: made.state)
+    monkeypatch.setattr(leader, "_notify", lambda text: made.note(text.partition("=")[0]))
+    yield made
+    made.end.set()
+
+
+def assert_let_go(node: Node) -> None:
+    assert node.did[0] == "READY" and node.did[-2:] == ["release", "EXTEND_TIMEOUT_USEC"]
+    assert node.did.count("release") == 1
+
+
+def test_systemd_knows_first_and_the_gate_is_released_last(node: Node) -> None:
+    assert 0 <= node.hold() < leader.HOLD_S
+    assert node.did == [
+        "READY", "hold", "send copy", "take", "receive copied", "release", "EXTEND_TIMEOUT_USEC",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", ["hold", "take", "receive copied"])
+def test_what_hangs_is_given_up_in_time(node: Node, step: str) -> None:
+    node.on[step] = node.hang
+    begin = time.monotonic()
+    with pytest.raises(CommandError, match="SAN-SNAP-007"):
+        node.hold()
+    assert time.monotonic() - begin < leader.HOLD_S + 5.0
+    assert_let_go(node)
+
+
+def test_a_copy_that_the_filesystem_refuses(node: Node) -> None:
+    def refuse() -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    node.on["take"] = refuse
+    with pytest.raises(OSError, match="points/web") as refused:
+        node.hold()
+    assert refused.value.errno == errno.ENOSPC
+    assert_let_go(node)
+
+
+def test_a_peer_that_refuses(node: Node) -> None:
+    def refuse() -> None:
+        raise CommandError(Problem("SAN-SNAP-005", "n2: not in sync"))
+
+    node.on["receive copied"] = refuse
+    with pytest.raises(CommandError, match="n2: not in sync"):
+        node.hold()
+    assert_let_go(node)
+
+
+def test_a_peer_that_drbd_has_lost_in_the_hold(node: Node) -> None:
+    def lose() -> None:
+        node.state = IN_SYNC._replace(connection="WFConnection", peer_role="Unknown")
+
+    node.on["take"] = lose
+    with pytest.raises(CommandError, match="SAN-SNAP-005"):
+        node.hold()
+    assert_let_go(node)
+    node.did.clear()
+    node.hold(has_standby=False)
+    assert_let_go(node)
+
+
+def test_a_gate_that_somebody_has_opened(node: Node) -> None:
+    node.is_held = False
+    with pytest.raises(CommandError, match="opened meanwhile"):
+        node.hold()
+    assert_let_go(node)
+
+
+def test_nothing_is_held_where_systemd_does_not_answer(node: Node) -> None:
+    def refuse() -> None:
+        raise CommandError(Problem("SAN-SNAP-005", "systemd does not answer"))
+
+    node.on["READY"] = refuse
+    with pytest.raises(CommandError, match="systemd"):
+        node.hold()
+    assert node.did == ["READY"]

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Restore points by order: made, refused, withdrawn, deleted, and what they keep from happening."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+import sanctl.cli.environment
+from sanctl.cli.main import main
+from sanctl.errors import CommandError, NotConverged, Refused, UsageError
+from sanctl.model.cib_change import RemoveDevice, RemovePoint, SetNodes, SetPoint
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.restore_point import (
+    MAX_ALL_POINTS,
+    MAX_POINTS,
+    PointFailure,
+    PointOrder,
+    RestorePoint,
+    parse_point_name,
+    parse_sizes,
+)
+from sanctl.ops.session import Session
+from sanctl.ops.snapshot import create_point, delete_point
+from sanctl.plan.device import restore_points as plan
+from sanctl.render.cib import render_patchset
+from tests.fakes.pacemaker import FakeReporter
+from tests.unit.cli.test_commands import I1, FakeEnvironment
+
+NAME = DeviceName.parse("web")
+
+
+class Bed:
+    def __init__(self) -> None:
+        self.env = FakeEnvironment()
+        self.cluster = self.env.pacemaker
+        self.session = Session(self.cluster, self.env.clock, FakeReporter())
+
+    def order(self, name: str, number: int = 1) -> PointOrder:
+        return PointOrder(name, f"{number:016x}", int(self.env.clock.wall_s()))
+
+    def create(self, name: str, number: int = 1) -> RestorePoint:
+        return create_point(self.session, NAME, self.order(name, number), timeout_s=30)[1]
+
+    def seen(self) -> Cluster:
+        return self.session.observe()
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bed:
+    made = Bed()
+    monkeypatch.setattr(sanctl.cli.environment, "Environment", lambda: made.env)
+    line = f"sanctl device create web --size 64M --initiator {I1}"
+    monkeypatch.setattr(sys, "argv", line.split())
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    return made
+
+
+def test_made_and_deleted(bed: Bed) -> None:
+    made = bed.create("one")
+    assert (made.name, made.nodes, made.size_bytes) == ("one", ("n1", "n2"), 64 << 20)
+    assert bed.seen().cib.points_of("web") == (made,)
+    assert delete_point(bed.session, NAME, "one", timeout_s=30) == ()
+    assert bed.seen().cib.points == ()
+    with pytest.raises(Refused, match="SAN-SNAP-009"):
+        delete_point(bed.session, NAME, "one", timeout_s=30)
+
+
+def test_a_node_that_is_away_removes_its_file_later(bed: Bed) -> None:
+    bed.create("one")
+    bed.cluster.crash("n2")
+    assert delete_point(bed.session, NAME, "one", timeout_s=30) == ("n2",)
+    (left,) = bed.seen().cib.points
+    assert (left.nodes, left.is_deleting) == (("n2",), True)
+
+
+def test_a_failure_is_reported_and_the_order_withdrawn(bed: Bed) -> None:
+    bed.cluster.point_failure = ("SAN-SNAP-002", "too many extents")
+    with pytest.raises(CommandError, match="SAN-SNAP-002: too many extents"):
+        bed.create("one")
+    device = bed.seen().cib.device("web")
+    assert device is not None and device.point_order is None
+    bed.cluster.point_failure = None
+    bed.create("one", 2)
+
+
+def test_an_order_that_nobody_answers_is_withdrawn(bed: Bed) -> None:
+    bed.cluster.ignores_points = True
+    with pytest.raises(NotConverged):
+        bed.create("one")
+    device = bed.seen().cib.device("web")
+    assert device is not None and device.point_order is None
+    bed.cluster.ignores_points = False
+    bed.cluster.tick()
+    assert bed.seen().cib.points == (), "made although nobody waits for it"
+
+
+def test_refusals(bed: Bed) -> None:
+    made = bed.create("one")
+    with pytest.raises(Refused, match="SAN-SNAP-010"):
+        bed.create("one", 2)
+    with pytest.raises(Refused, match="SAN-SNAP-013"):
+        plan.refuse_with_points(bed.seen(), NAME)
+    device = bed.seen().cib.device("web")
+    assert device is not None
+    n1, n2 = NodeName.parse("n1"), NodeName.parse("n2")
+    assert plan.only_holder_problems(bed.seen(), device, (n1,)) == ()
+    assert plan.only_holder_problems(bed.seen(), device, (n1, n2)) != ()
+    for number in range(2, MAX_POINTS + 1):
+        point = made._replace(name=f"p{number}", token=f"{number:016x}")
+        bed.cluster.patch(render_patchset(bed.cluster.root, (SetPoint(point=point),)))
+    with pytest.raises(Refused, match="SAN-SNAP-011"):
+        bed.create("more", 99)
+    order, now_s = bed.order("more", 999), bed.env.clock.wall_s()
+    points = tuple(made._replace(device=f"web{n}") for n in range(MAX_ALL_POINTS))
+    full = replace(bed.seen(), cib=replace(bed.seen().cib, points=points))
+    with pytest.raises(Refused, match=r"SAN-SNAP-011: .*all devices have 256"):
+        plan.plan_point_order(full, NAME, order, now_s)
+    with pytest.raises(UsageError, match="SAN-SNAP-008"):
+        plan.split_point("web")
+    assert plan.split_point("web@one") == (NAME, "one")
+
+
+def test_another_open_order_is_waited_for(bed: Bed) -> None:
+    bed.cluster.ignores_points = True
+    order, now_s = bed.order("one"), bed.env.clock.wall_s()
+    bed.session.change(lambda seen: plan.plan_point_order(seen, NAME, order, now_s))
+    with pytest.raises(Refused, match="SAN-SNAP-012"):
+        plan.plan_point_order(bed.seen(), NAME, bed.order("two", 2), now_s)
+    assert plan.plan_point_order(bed.seen(), NAME, bed.order("two", 2), now_s + 61)
+
+
+def test_the_files_of_a_dropped_replica_are_no_part_of_a_point(bed: Bed) -> None:
+    bed.create("one")
+    n1 = NodeName.parse("n1")
+    change = SetNodes(name=NAME, nodes=(n1,), replicas=1)
+    patch = render_patchset(bed.cluster.root, (change,))
+    assert f'value="{bed.seen().cib.points[0]._replace(nodes=("n1",)).value}"' in patch
+    assert "sanctl-point.web.one" in render_patchset(bed.cluster.root, (RemoveDevice(name=NAME),))
+
+
+@pytest.mark.parametrize("is_deleting", [False, True])
+def test_the_property_is_read_as_it_was_written(is_deleting: bool) -> None:
+    point = RestorePoint(
+        "web", "one", "0" * 16, "a" * 32, "main", 1, 2, 3, ("n1", "n2"), is_deleting
+    )
+    assert RestorePoint.parse(point.id, point.value) == point
+    for wrong in ("", point.value + " more", point.value.replace("0" * 16, "x"), "a b c d e f g"):
+        assert RestorePoint.parse(point.id, wrong) is None
+    for identifier in ("sanctl-host.web.one", "sanctl-point..one", "sanctl-point.web.", "web.one"):
+        assert RestorePoint.parse(identifier, point.value) is None
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a.b", "a" * 41, "a@b", "a b"])
+def test_a_name_that_is_none(name: str) -> None:
+    with pytest.raises(UsageError, match="SAN-NAME-008"):
+        parse_point_name(name)
+    assert parse_point_name("a" * 40) == "a" * 40
+
+
+def test_what_a_node_publishes() -> None:
+    failure = PointFailure("1" * 16, "SAN-SNAP-002", "too many extents")
+    assert PointFailure.parse(str(failure)) == failure
+    for wrong in ("", "1" * 16, f"{'1' * 16} SAN-SNAP-002", "x SAN-SNAP-002 why"):
+        assert PointFailure.parse(wrong) is None
+    assert parse_sizes(f"{'1' * 16}=5 x=6 {'2' * 16}=x {'3' * 16}") == {"1" * 16: 5}
+
+
+def test_orders_expire() -> None:
+    order = PointOrder("one", "0" * 16, 1000)
+    assert PointOrder.parse(str(order)) == order
+    assert order.is_open(1000) and order.is_open(1060) and order.is_open(980)
+    assert not order.is_open(1061) and not order.is_open(900)
+    for wrong in ("", "one", f"One {'0' * 16} 5", f"one {'0' * 15} 5", f"one {'0' * 16} x"):
+        assert PointOrder.parse(wrong) is None
+
+
+def test_a_role_that_is_hidden_for_a_moment_is_waited_for(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, real = [], Cluster.active_node
+
+    def hidden(cluster: Cluster, name: DeviceName) -> str | None:
+        seen.append(name)
+        return None if len(seen) < 4 else real(cluster, name)
+
+    monkeypatch.setattr(Cluster, "active_node", hidden)
+    assert bed.create("one").nodes == ("n1", "n2")
+    assert len(seen) == 4
+
+
+def test_a_device_that_nobody_serves_gets_no_order(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "active_node", lambda *_: None)
+    with pytest.raises(Refused, match="SAN-SNAP-005"):
+        bed.create("one")
+    device = bed.seen().cib.device("web")
+    assert device is not None and device.point_order is None
+    with pytest.raises(Refused, match="SAN-DEV"):
+        create_point(bed.session, DeviceName.parse("none"), bed.order("one"), timeout_s=30)
+
+
+def test_a_point_is_recorded_only_for_the_order_that_stands(bed: Bed) -> None:
+    bed.cluster.ignores_points = True
+    order = bed.order("one")
+    bed.session.change(lambda seen: plan.plan_point_order(seen, NAME, order, float(order.given_s)))
+    device = bed.seen().cib.device("web")
+    assert device is not None
+    point = RestorePoint("web", "one", order.token, device.uuid, "main", 1, 2, 3, ("n1", "n2"))
+    assert plan.plan_point_recorded(bed.seen(), point, order) == (SetPoint(point=point),)
+    for wrong in (
+        point._replace(device="none"),
+        point._replace(uuid="b" * 32),
+        point._replace(nodes=("n1", "n3")),
+    ):
+        with pytest.raises(CommandError, match="SAN-SNAP-006"):
+            plan.plan_point_recorded(bed.seen(), wrong, order)
+    with pytest.raises(CommandError, match="SAN-SNAP-006"):
+        plan.plan_point_recorded(bed.seen(), point, order._replace(token="2" * 16))
+    seen = bed.seen()
+    stopping = replace(seen.cib, devices=(replace(device, is_stopping=True),))
+    with pytest.raises(CommandError, match="SAN-SNAP-006"):
+        plan.plan_point_recorded(replace(seen, cib=stopping), point, order)
+    taken = replace(seen.cib, points=(point._replace(token="3" * 16),))
+    with pytest.raises(CommandError, match="SAN-SNAP-006"):
+        plan.plan_point_recorded(replace(seen, cib=taken), point, order)
+    # Withdrawn: what comes late is refused.
+    bed.session.change(lambda seen: plan.plan_order_withdrawal(seen, NAME, order))
+    with pytest.raises(CommandError, match="SAN-SNAP-006"):
+        plan.plan_point_recorded(bed.seen(), point, order)
+    assert plan.plan_order_withdrawal(bed.seen(), NAME, order) == ()
+
+
+def test_an_order_that_has_made_its_point_is_not_withdrawn(bed: Bed) -> None:
+    order = bed.order("one")
+    create_point(bed.session, NAME, order, timeout_s=30)
+    assert plan.plan_order_withdrawal(bed.seen(), NAME, order) == ()
+
+
+def test_an_order_is_carried_out_once_wherever_the_device_moves(bed: Bed) -> None:
+    now_s = bed.env.clock.wall_s()
+    assert plan.due_order(bed.seen(), "web", now_s) is None
+    bed.cluster.ignores_points = True
+    order = bed.order("one")
+    bed.session.change(lambda seen: plan.plan_point_order(seen, NAME, order, now_s))
+    assert plan.due_order(bed.seen(), "none", now_s) is None
+    found = plan.due_order(bed.seen(), "web", now_s)
+    assert found is not None and found == (bed.seen().cib.device("web"), order)
+    assert plan.due_order(bed.seen(), "web", now_s + 61) is None
+    bed.cluster.ignores_points = False
+    bed.cluster.tick()
+    assert plan.due_order(bed.seen(), "web", now_s) is None
+    # Nor is it made again once it is deleted.
+    delete_point(bed.session, NAME, "one", timeout_s=30)
+    assert plan.due_order(bed.seen(), "web", now_s) is None
+    bed.cluster.tried_point = ""
+    bed.cluster.tick()
+    assert bed.seen().cib.points == ()
+    # The deletion of another one leaves an order alone.
+    bed.create("two", 2)
+    bed.cluster.ignores_points = True
+    later = bed.order("three", 3)
+    bed.session.change(lambda seen: plan.plan_point_order(seen, NAME, later, now_s))
+    delete_point(bed.session, NAME, "two", timeout_s=30)
+    assert plan.due_order(bed.seen(), "web", float(later.given_s)) is not None
+
+
+def test_what_changes_when_a_node_has_removed_its_file(bed: Bed) -> None:
+    made = bed.create("one")
+    deleting = made._replace(is_deleting=True)
+    seen = bed.seen()
+
+    def after(point: RestorePoint | None, node: str) -> tuple[object, ...]:
+        points = () if point is None else (point,)
+        cluster = replace(seen, cib=replace(seen.cib, points=points))
+        return plan.plan_file_removed(cluster, deleting, node)
+
+    assert after(deleting, "n1") == (SetPoint(point=deleting._replace(nodes=("n2",))),)
+    assert after(deleting._replace(nodes=("n1",)), "n1") == (
+        RemovePoint(point=deleting._replace(nodes=("n1",))),
+    )
+    # A node that has left the cluster for good is not waited for.
+    gone = deleting._replace(nodes=("n1", "gone"))
+    assert after(gone, "n1") == (RemovePoint(point=gone),)
+    # Said twice, by a node that has none, of another attempt, of one that stays, of none.
+    assert after(deleting._replace(nodes=("n2",)), "n1") == ()
+    assert after(deleting._replace(token="9" * 16), "n1") == ()
+    assert after(made, "n1") == ()
+    assert after(None, "n1") == ()
+
+
+def test_deleting_twice_is_one_change_and_needs_quorum(bed: Bed) -> None:
+    bed.create("one")
+    changes = plan.plan_point_deletion(bed.seen(), NAME, "one")
+    bed.cluster.patch(render_patchset(bed.cluster.root, changes))
+    assert plan.plan_point_deletion(bed.seen(), NAME, "one") == ()
+    bed.cluster.has_quorum = False
+    with pytest.raises(Refused, match="SAN-CLU-001"):
+        plan.plan_point_deletion(bed.seen(), NAME, "one")
+    plan.refuse_with_points(bed.seen(), DeviceName.parse("other"))

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Replicas are copied in a hold only where DRBD says, in the hold, that they hold the same data."""
+
+from __future__ import annotations
+
+import pytest
+
+from sanctl.parse.drbd import ProcState, parse_proc_state
+from sanctl.plan.device.hold import active_problem, is_standby_in_sync, standby_problem
+
+ACTIVE = ProcState("Connected", "Primary", "Secondary", "UpToDate", "UpToDate", False, 0)
+STANDBY = ACTIVE._replace(role="Secondary", peer_role="Primary")
+ALONE = ProcState("WFConnection", "Primary", "Unknown", "UpToDate", "Outdated", False, 40)
+
+
+def test_replicas_in_sync_are_copied() -> None:
+    assert active_problem(ACTIVE, has_standby=True) == ""
+    assert active_problem(ACTIVE, has_standby=False) == ""
+    assert standby_problem(STANDBY) == ""
+    assert is_standby_in_sync(ACTIVE)
+    # While they are compared, too.
+    for side in ("VerifyS", "VerifyT"):
+        assert active_problem(ACTIVE._replace(connection=side), has_standby=True) == ""
+        assert standby_problem(STANDBY._replace(connection=side)) == ""
+
+
+def test_an_active_replica_without_a_peer_is_copied_alone() -> None:
+    assert active_problem(ALONE, has_standby=False) == ""
+    assert not is_standby_in_sync(ALONE)
+    assert "WFConnection, Outdated" in active_problem(ALONE, has_standby=True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("connection", "SyncSource"),
+        ("connection", "PausedSyncS"),
+        ("peer_role", "Primary"),
+        ("peer_role", "Unknown"),
+        ("peer_disk", "Inconsistent"),
+        ("out_of_sync_kib", 4),
+    ],
+)
+def test_a_peer_that_lacks_a_write_is_not_copied(field: str, value: object) -> None:
+    state = ACTIVE._replace(**{field: value})  # type: ignore[arg-type]
+    assert not is_standby_in_sync(state)
+    assert "not in sync" in active_problem(state, has_standby=True)
+    assert active_problem(state, has_standby=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("role", "Secondary", "Secondary there"),
+        ("disk", "Inconsistent", "disk there is Inconsistent"),
+        ("is_suspended", True, "holds its I/O back"),
+    ],
+)
+def test_an_active_replica_that_is_none(field: str, value: object, why: str) -> None:
+    state = ACTIVE._replace(**{field: value})  # type: ignore[arg-type]
+    for has_standby in (False, True):
+        assert why in active_problem(state, has_standby=has_standby)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("connection", "WFConnection"),
+        ("connection", "SyncTarget"),
+        ("role", "Primary"),
+        ("peer_role", "Secondary"),
+        ("disk", "Outdated"),
+        ("peer_disk", "DUnknown"),
+        ("out_of_sync_kib", 4),
+    ],
+)
+def test_a_standby_that_is_not_in_sync_is_not_copied(field: str, value: object) -> None:
+    assert standby_problem(STANDBY._replace(**{field: value}))  # type: ignore[arg-type]
+
+
+def test_unknown_is_no() -> None:
+    assert active_problem(None, has_standby=False)
+    assert standby_problem(None)
+
+
+_PROC = """version: 8.4.11 (api:1/proto:86-101)
+srcversion: 211FB288A383ED945B83420
+
+ 1: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+    ns:65536 nr:0 dw:65536 dr:2112 al:17 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0
+ 2: cs:Unconfigured
+11: cs:SyncSource ro:Primary/Secondary ds:UpToDate/Inconsistent C s-----
+    ns:0 nr:0 dw:0 dr:2112 al:8 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:65404
+\t[=>..................] sync'ed: 11.8% (65404/73600)K
+ 3: cs:WFConnection ro:Secondary/Unknown ds:UpToDate/DUnknown C r-----
+    ns:0 nr:0 dw:0 dr:2112 al:8 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:d oos:8
+"""
+
+
+def test_proc_drbd_is_read() -> None:
+    assert parse_proc_state(_PROC, 1) == ACTIVE
+    assert parse_proc_state(_PROC, 11) == ProcState(
+        "SyncSource", "Primary", "Secondary", "UpToDate", "Inconsistent", True, 65404
+    )
+    assert parse_proc_state(_PROC, 3) == ProcState(
+        "WFConnection", "Secondary", "Unknown", "UpToDate", "DUnknown", False, 8
+    )
+    for minor in (2, 4):
+        assert parse_proc_state(_PROC, minor) is None
+    assert parse_proc_state("version: 9.2.8 (api:2/proto:86-122)\n", 1) is None
+    # A line without its second line is of no use.
+    assert parse_proc_state(_PROC.partition("    ns:")[0], 1) is None
