@@ -78,7 +78,10 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     yield load
     ledgers.stop(load)
     load.host.logout(load.target)
-    scenario.bed.sh("n3", f"sanctl device delete {NAME} --yes --with-points", timeout_s=240)
+    # The last test has deleted it, unless one failed.
+    scenario.bed.sh(
+        "n3", f"sanctl device delete {NAME} --yes --with-points", timeout_s=240, ok=(0, 4)
+    )
 
 
 def snapshot(bed: LabSession, *words: str, ok: bool = True) -> Any:
@@ -113,6 +116,15 @@ def file_of(bed: LabSession, name: str) -> str:
 
 def digest(bed: LabSession, node: str, path: str) -> str:
     return bed.sh(node, f"sha256sum <{path}", timeout_s=120).stdout.split()[0]
+
+
+def is_resyncing(bed: LabSession) -> bool:
+    return "SyncTarget" in bed.sh("n2", f"drbdadm cstate {NAME}", ok=range(256)).stdout
+
+
+def read_small_blocks(load: LedgerLoad) -> None:
+    """Read less than a block of the pool's filesystem, as a host that boots does."""
+    load.host.sh(f"dd if={load.run.device} of=/dev/null bs=512 count=9 skip=3 iflag=direct")
 
 
 def is_held(bed: LabSession, node: str) -> bool:
@@ -243,9 +255,18 @@ def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad)
             "n3", f"sanctl device replicas {NAME} 1 --drop n1 --yes", ok=range(256), timeout_s=90
         )
         assert refused.status != 0
+        bed.sh("n3", f"sanctl device sync {NAME} --rate-min 128K --rate-max 128K", timeout_s=90)
+        bed.sh("n3", "sanctl node online n2", timeout_s=180)
+        wait_for("a resync of n2", lambda: is_resyncing(bed), within_s=120)
+        made = snapshot(bed, "create", NAME, "--name", "resyncing")
+        assert is_resyncing(bed)
+        assert [each["node"] for each in made["nodes"]] == ["n1"]
     finally:
         bed.sh("n3", "sanctl node online n2", timeout_s=180)
-    snapshot(bed, "delete", f"{NAME}@alone")
+        bed.sh("n3", f"sanctl device sync {NAME} --rate-min 32M --rate-max network", timeout_s=90)
+    for name in ("alone", "resyncing"):
+        snapshot(bed, "delete", f"{NAME}@{name}")
+    wait_for("both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=300)
 
 
 def test_a_restore_point_outlives_a_failover(scenario: Scenario, load: LedgerLoad) -> None:
@@ -261,12 +282,23 @@ def test_a_restore_point_outlives_a_failover(scenario: Scenario, load: LedgerLoa
             within_s=240,
         )
         steps.await_writes(load)
+        # n2's file shared blocks before the replica was last started (docs/adr/0058).
+        read_small_blocks(load)
+        assert steps.kernel_mode(bed, NAME, "n2") == "write-through"
         assert digest(bed, "n2", file_of(bed, "before-cut")) == before
+        snapshot(bed, "create", NAME, "--name", "alone")
+        snapshot(bed, "delete", f"{NAME}@alone", "--timeout", "20")
     finally:
         bed.ensure_power("n1")
     failover.await_healthy(bed, "n3")
     assert_of_one_moment(load, "before-cut")
     assert digest(bed, "n1", file_of(bed, "before-cut")) == before
+    bed.sh("n3", f"sanctl device move {NAME} --to n1", timeout_s=180)
+    read_small_blocks(load)
+    assert steps.kernel_mode(bed, NAME, "n1") == "write-through"
+    # Files that are written through the page cache now are copied at one moment as well.
+    snapshot(bed, "create", NAME, "--name", "buffered")
+    assert_of_one_moment(load, "buffered")
 
 
 def test_pools_that_cannot_have_one(scenario: Scenario, load: LedgerLoad) -> None:
@@ -325,3 +357,14 @@ def test_the_device_goes_back_to_a_restore_point(scenario: Scenario, load: Ledge
     )
     assert read.split()[0] == good
     assert digest(bed, "n2", file) == good, "the restore point itself has not changed"
+
+
+def test_a_deletion_takes_the_restore_points_along(scenario: Scenario, load: LedgerLoad) -> None:
+    bed = scenario.bed
+    load.host.logout(load.target)
+    refused = bed.sh("n3", f"sanctl device delete {NAME} --yes", ok=range(256), timeout_s=60)
+    assert refused.status == 4 and "SAN-SNAP-013" in refused.stderr
+    assert all(bed.sh(node, _LIST).stdout for node in ("n1", "n2"))
+    bed.sh("n3", f"sanctl device delete {NAME} --yes --with-points", timeout_s=240)
+    assert snapshot(bed, "list") == []
+    assert [bed.sh(node, _LIST).stdout for node in ("n1", "n2")] == ["", ""]
