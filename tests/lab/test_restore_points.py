@@ -252,7 +252,10 @@ def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad)
         assert [each["node"] for each in made["nodes"]] == ["n1"]
         assert made["missing_on"] == ["n2"]
         refused = bed.sh(
-            "n3", f"sanctl device replicas {NAME} 1 --drop n1 --yes", ok=range(256), timeout_s=90
+            "n3",
+            f"sanctl device replicas {NAME} 1 --drop n1 --yes --timeout 5",
+            ok=range(256),
+            timeout_s=90,
         )
         assert refused.status != 0
         bed.sh("n3", f"sanctl device sync {NAME} --rate-min 128K --rate-max 128K", timeout_s=90)
@@ -286,8 +289,9 @@ def test_a_restore_point_outlives_a_failover(scenario: Scenario, load: LedgerLoa
         read_small_blocks(load)
         assert steps.kernel_mode(bed, NAME, "n2") == "write-through"
         assert digest(bed, "n2", file_of(bed, "before-cut")) == before
-        snapshot(bed, "create", NAME, "--name", "alone")
-        snapshot(bed, "delete", f"{NAME}@alone", "--timeout", "20")
+        made = snapshot(bed, "create", NAME, "--name", "meanwhile")
+        assert [each["node"] for each in made["nodes"]] == ["n2"]
+        snapshot(bed, "delete", f"{NAME}@meanwhile")
     finally:
         bed.ensure_power("n1")
     failover.await_healthy(bed, "n3")

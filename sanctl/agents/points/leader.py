@@ -119,7 +119,7 @@ def _carry_out(session: Session, device: DeviceSpec, order: PointOrder) -> None:
                 pool=device.pool.value,
                 token=order.token,
             )
-        extents = [copy.prepare()]
+        extents = [_prepare(copy)]
         extents += [
             channel.receive("ready", within_s=_PREPARE_S)["extents"]
             for channel in channels.values()
@@ -169,6 +169,15 @@ def _carry_out(session: Session, device: DeviceSpec, order: PointOrder) -> None:
         f"restore point {order.name} on {', '.join(point.nodes)}: I/O waited for "
         f"{point.pause_ms} ms, {max(extents)} extents",
     )
+
+
+def _prepare(copy: LocalCopy) -> int:
+    try:
+        return copy.prepare()
+    except CommandError as error:
+        # As a peer's problems are named.
+        first, node = error.problems[0], os.uname().nodename
+        raise CommandError(Problem(first.code, f"{node}: {first.text}", first.hint)) from error
 
 
 def _standbys(device: DeviceSpec) -> tuple[str, ...]:
