@@ -245,6 +245,9 @@ def test_everything_that_holds_io_is_killed_and_stopped(
 
 def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad) -> None:
     bed = scenario.bed
+    # So that n2's file has shared blocks before the replica is started again.
+    snapshot(bed, "create", NAME, "--name", "both")
+    snapshot(bed, "delete", f"{NAME}@both")
     bed.sh("n3", "sanctl node standby n2", timeout_s=120)
     try:
         steps.await_writes(load)
@@ -258,7 +261,7 @@ def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad)
             timeout_s=90,
         )
         assert refused.status != 0
-        bed.sh("n3", f"sanctl device sync {NAME} --rate-min 128K --rate-max 128K", timeout_s=90)
+        bed.sh("n3", f"sanctl device sync {NAME} --rate-min 256K --rate-max 256K", timeout_s=90)
         bed.sh("n3", "sanctl node online n2", timeout_s=180)
         wait_for("a resync of n2", lambda: is_resyncing(bed), within_s=120)
         made = snapshot(bed, "create", NAME, "--name", "resyncing")
