@@ -263,7 +263,7 @@ def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad)
         assert refused.status != 0
         bed.sh("n3", f"sanctl device sync {NAME} --rate-min 256K --rate-max 256K", timeout_s=90)
         # Without a wait: the command's own is for the end of the resync.
-        bed.sh("n3", "sanctl node online n2 --timeout 1", timeout_s=60, ok=(0, 5))
+        bed.sh("n3", "sanctl node online n2 --timeout 1", timeout_s=60, ok=(0, 7))
         wait_for("a resync of n2", lambda: is_resyncing(bed), within_s=120)
         made = snapshot(bed, "create", NAME, "--name", "resyncing")
         assert is_resyncing(bed)
