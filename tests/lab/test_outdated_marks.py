@@ -160,7 +160,7 @@ def test_a_standby_that_was_stopped_in_order_is_marked_until_its_resync_has_ende
     portal = bed.node(active).address(Network.ISCSI)
     assert load.sessions()[portal] == sessions[portal]
     log = collect.journals(bed, [active], began_s)
-    took = [e.message for e in log if f"{standby} is marked as outdated" in e.message]
+    took = [e.message for e in log if f"{NAME}: {standby} is marked as outdated" in e.message]
     assert len(took) == 1, took
 
 
