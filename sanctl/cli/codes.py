@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Meanings of the SAN-... codes of commands, agents and findings, for `sanctl explain`."""
+"""Meanings of the SAN-... codes of commands and agents, and all codes, for `sanctl explain`."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 from collections.abc import Mapping
+
+from sanctl.cli.finding_codes import CODES as FINDING_CODES
 
 _CODES = {
     "SAN-AGENT-001": "A node that holds a replica of the device is not in this node's "
@@ -141,33 +143,6 @@ _CODES = {
     "SAN-DM-002": "The kernel's device-mapper refused to create, change or remove a device, or did "
     "not answer in time: I/O in flight below the device does not end. The old table stays in force "
     "then. The kernel's log (dmesg) may have more.",
-    "SAN-DOC-001": "Corosync and Pacemaker must run on every node.",
-    "SAN-DOC-002": "The service runs, but will not be started at the next boot.",
-    "SAN-DOC-003": "target.service restores a stored target configuration at boot and clears the "
-    "running one at shutdown. Both would remove sanctl's targets while hosts use them, so the "
-    "service must be masked.",
-    "SAN-DOC-004": "systemd did not answer, so the state of services is not known.",
-    "SAN-DOC-005": "sanctl-drain.service and sanctl-replicas.service do nothing until the node "
-    "stops. Then the first lets other nodes serve the node's devices before Pacemaker stops; the "
-    "second, before the network goes down, takes down replicas that Pacemaker has left up. If a "
-    "unit is not active, its part is not done.",
-    "SAN-DOC-006": "sanctl-actions.service has what the agents and DRBD's handlers need imported, "
-    "and forks a process for each action. While the service is not active, each action starts an "
-    "interpreter of its own: nothing else changes, but a failover of many devices takes longer.",
-    "SAN-DOC-010": "A storage node needs this kernel module.",
-    "SAN-DOC-020": "The cluster's DRBD secret, from which each device's own secret is made, is "
-    "missing on this storage node.",
-    "SAN-DOC-021": "The cluster's DRBD secret must be readable by root only.",
-    "SAN-DOC-022": "Pacemaker runs sanctl's resource agents from this path.",
-    "SAN-DOC-024": "cluster.toml names nodes as 'uname -n' prints them; this machine is not in it.",
-    "SAN-DOC-030": "No known time service synchronizes the clock. Nothing fails at once; but the "
-    "logs of several nodes do not line up, and constraints with an expiry date expire by this "
-    "clock.",
-    "SAN-DOC-040": "A pool is a directory on a mounted filesystem that contains the marker "
-    ".sanctl-pool. If the marker is missing, the filesystem is not mounted, and sanctl writes "
-    "nothing.",
-    "SAN-DOC-041": "The marker of the pool contains another pool's uuid: the wrong filesystem is "
-    "mounted there.",
     "SAN-DRBD-001": "The DRBD module is not loaded, or is of a version that sanctl does not know.",
     "SAN-DRBD-002": "DRBD's metadata of a replica cannot be read, so the size of the replica is "
     "not known.",
@@ -198,104 +173,6 @@ _CODES = {
     "SAN-HEAL-008": "No node serves the device, and no operator can decide which replica to keep: "
     "a replica may still be promoted, a node has to be fenced or to come back, or an agent has not "
     "published yet which data its replica holds. The message says what is waited for.",
-    "SAN-HLT-001": "The cluster has no designated controller: the nodes have not elected one. "
-    "That is normal for seconds after a start or a failure.",
-    "SAN-HLT-002": "The nodes that this node sees are not a majority.",
-    "SAN-HLT-003": "maintenance-mode is set: Pacemaker repairs and takes over nothing.",
-    "SAN-HLT-004": "A resource in the CIB uses sanctl's agent and is not a valid device.",
-    "SAN-HLT-010": "stonith-enabled is off. Without fencing a node that does not answer cannot be "
-    "told from a dead one, and a takeover may destroy data.",
-    "SAN-HLT-011": "There is no fencing device in the CIB.",
-    "SAN-HLT-012": "None of the fencing devices names this node in pcmk_host_list or "
-    "pcmk_host_map.",
-    "SAN-HLT-013": "The fencing device is configured, and its monitor runs on no node. Fencing "
-    "may still work, but is likely not to.",
-    "SAN-HLT-014": "no-quorum-policy lets resources run without quorum.",
-    "SAN-HLT-015": "A fencing device can be used only by nodes that it is to fence, or by no node "
-    "that is online.",
-    "SAN-HLT-016": "The last attempt to fence this node failed. Pacemaker remembers that until "
-    "the failure is cleaned up or fencing succeeds.",
-    "SAN-HLT-020": "A node is not in full service: offline, unclean (its state is unknown until "
-    "it is fenced), in standby, in maintenance, or joining.",
-    "SAN-HLT-021": "The watch over the iscsi network reports that this node reaches none of the "
-    "addresses configured for it. The node's devices move to a node that does reach one, if there "
-    "is one.",
-    "SAN-HLT-022": "A node is being shut down, or was drained by hand. Other nodes serve its "
-    "devices; its replicas stay in sync until they stop. The drain ends when the node leaves the "
-    "cluster: a node that has rebooted is in full service.",
-    "SAN-HLT-030": "A device is stopped because its deletion has begun.",
-    "SAN-HLT-031": "Pacemaker reports a device as active on two nodes. This must never happen: "
-    "treat it as an emergency.",
-    "SAN-HLT-032": "No node serves the device. Hosts wait, and get errors when their own timeouts "
-    "expire.",
-    "SAN-HLT-033": "Pacemaker was configured not to manage this device.",
-    "SAN-HLT-034": "The node with this replica is away; the state of the replica is not known.",
-    "SAN-HLT-035": "A replica is not up to date, not connected, or has not reported.",
-    "SAN-HLT-036": "A Primary that has lost its peer freezes all I/O until it is certain that the "
-    "peer cannot serve: until the peer is fenced, marked as outdated, or back.",
-    "SAN-HLT-037": "No replica may be served, and none will be without a decision: each is marked "
-    "as outdated, knows that it is outdated, is out of reach, or has not connected since its "
-    "start to the replica that is. If the node that served last can be brought back, that is "
-    "better than any decision; otherwise 'sanctl device heal NAME'.",
-    "SAN-HLT-038": "The replicas have diverged: each has writes of its own, and they refuse to "
-    "connect. Nothing is discarded automatically: 'sanctl device heal NAME' shows what each "
-    "replica has.",
-    "SAN-HLT-039": "The latest verify of a device found blocks that differ between its replicas, "
-    "and they have not been repaired. Hosts read the replica that serves; after a failover they "
-    "would read the other one. Find out the cause: a disk that alters data, or memory.",
-    "SAN-HLT-040": "Pacemaker remembers a failed action. The failure is over, but until it is "
-    "cleaned up Pacemaker may keep the resource off that node.",
-    "SAN-HLT-041": "A resource runs that is not in the configuration: it was removed while it ran.",
-    "SAN-HLT-050": "A move sets a constraint that prefers a node, removes it afterwards, and lets "
-    "it expire if the command dies. This constraint is still there.",
-    "SAN-HLT-051": "A deleted device's data is still on a node. The node's pool agent removes it; "
-    "a node that is away does so when it is back.",
-    "SAN-HLT-052": "A replica missed writes while it was disconnected. It is kept from serving "
-    "until its resync is complete.",
-    "SAN-HLT-053": "An outdated mark names a device that no longer exists. It does no harm.",
-    "SAN-HLT-054": "A replica is not in the cache mode that is wanted; mostly it is in a safer "
-    "one. With one replica in sync no write may be in RAM alone, so a device with one replica is "
-    "never in write-back.",
-    "SAN-HLT-055": "When redundancy is lost, the remaining replica flushes its cache before it "
-    "goes on, and hosts wait that long. A lower dirty limit makes the flush shorter.",
-    "SAN-HLT-056": "A change of the device's replicas was begun and is not finished: there are "
-    "fewer or more replicas than wanted, or one is still being filled. The message says how to "
-    "finish the change and how to take it back.",
-    "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or could not flush them. "
-    "It is filled again once another replica serves. If all replicas are suspect, as after a "
-    "power cut of both nodes, 'sanctl device heal' asks which one to keep.",
-    "SAN-HLT-058": "Reads of a device are to be cached in RAM on the node that serves it, and are "
-    "not, or not yet.",
-    "SAN-HLT-059": "A node lets at most a fifth of its RAM be dirty. The dirty limits of its "
-    "devices in write-back add up to more.",
-    "SAN-HLT-060": "The clone sanctl-pools is missing from the CIB.",
-    "SAN-HLT-061": "A pool on a node that is online is not usable, or has not reported.",
-    "SAN-HLT-062": "80 percent of a pool are in use. The day on which it will be full is foretold "
-    "from its growth in the last 24 hours.",
-    "SAN-HLT-063": "The devices of a pool may still write more than the pool has free: something "
-    "else takes its room. A write that finds none takes the replica's disk away.",
-    "SAN-HLT-064": "95 percent of a pool are in use. Blocks are reserved for device files, so that "
-    "hosts write on; what they have unmapped needs room again.",
-    "SAN-HLT-070": "cluster.toml and the CIB do not have the same nodes.",
-    "SAN-HLT-071": "A device is in a pool that cluster.toml does not have.",
-    "SAN-HLT-072": "A device has a replica on a node that is not in cluster.toml's list of nodes "
-    "of the pool.",
-    "SAN-HLT-080": "Not all storage nodes count votes as their strategy requires. Most likely a "
-    "change of strategy was begun and not finished.",
-    "SAN-HLT-081": "The quorum device gives no vote. If one more node is lost, no majority is "
-    "left.",
-    "SAN-HLT-082": "The cluster.toml of a node states a strategy that differs from that of the "
-    "other nodes.",
-    "SAN-HLT-090": "A pool's flash is changing to the wanted mode.",
-    "SAN-HLT-091": "A pool's flash has failed or is missing. The slow disk serves without it.",
-    "SAN-HLT-092": "The flash alone holds so much data that the slow disk needs minutes to take "
-    "it.",
-    "SAN-HLT-093": "The mode of a pool's flash on a node is not known, and the last known mode "
-    "was not the wanted one: the node is in standby, offline, or does not report. The flash alone "
-    "may hold data of the pool.",
-    "SAN-HLT-094": "A host logs in with CHAP, and its secret is missing on a node, or cannot be "
-    "used there: the host has no path over that node. Without the secret it is not let in.",
-    "SAN-HLT-095": "The entry of a host in the CIB cannot be read by this release, or by none.",
     "SAN-HOST-001": "There is no host of that name; 'sanctl host list' shows those there are. A "
     "device may also let an initiator in by its IQN alone: such a host has no name.",
     "SAN-HOST-002": "A host of that name exists already.",
@@ -488,4 +365,4 @@ def all_codes() -> Mapping[str, str]:
     laboratory: Mapping[str, str] = {}
     if importlib.util.find_spec("sanctl.lab") is not None:
         laboratory = importlib.import_module("sanctl.lab.codes").CODES
-    return dict(sorted({**_CODES, **CONFIG_CODES, **laboratory}.items()))
+    return dict(sorted({**_CODES, **FINDING_CODES, **CONFIG_CODES, **laboratory}.items()))
