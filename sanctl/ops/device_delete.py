@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `device delete`: stops it, removes its configuration, waits for its data to go."""
+"""Carries out `device delete`: stops, removes the configuration, waits for the data to go."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from sanctl.errors import NotConverged, Problem
@@ -18,82 +19,111 @@ from sanctl.plan.device.deletion import (
     DeletionStep,
     RemoveConfiguration,
     RequestStop,
-    check_deletion,
     next_deletion_step,
+    refuse_deletions,
 )
 
+_Steps = Mapping[DeviceName, DeletionStep]
 
-def delete_device(session: Session, name: DeviceName, *, timeout_s: float) -> tuple[NodeName, ...]:
-    """Delete a device and its data; run again, the deletion goes on where it stopped.
+
+def delete_devices(
+    session: Session, names: Sequence[DeviceName], *, timeout_s: float
+) -> dict[DeviceName, tuple[NodeName, ...]]:
+    """Delete devices and their data; run again, the deletion goes on where it stopped.
+
+    One change of the CIB asks for the stop of all. Each is removed once it has stopped, with those
+    that have stopped by then: one that does not stop holds up no other.
 
     Returns:
-        The nodes that are away; each removes its data when it is back.
+        For each device the nodes that are away; each removes its data when it is back.
 
     Raises:
-        Refused: there is no such device, or Pacemaker would not stop it.
+        Refused: there is no such device, or Pacemaker would not stop it; for one of them at least,
+            and none is stopped.
         NotConverged: time ran out; says at which step.
     """
     deadline = session.clock.monotonic_s() + timeout_s
+    shown = f"device {names[0]}" if len(names) == 1 else f"{len(names)} devices"
+    again = f"run 'sanctl device delete {' '.join(map(str, names))}' again to finish it"
     cluster = session.observe()
-    check_deletion(cluster, name)
-    known = cluster.mon.failures_of(name)
+    refuse_deletions(cluster, names)
+    known = tuple(failure for name in names for failure in cluster.mon.failures_of(name))
     while True:
-        step = next_deletion_step(cluster, name)
-        match step:
-            case RequestStop():
-                session.reporter.update(f"stopping device {name} on all nodes")
-                session.change(
-                    lambda seen: _changes_of(next_deletion_step(seen, name), RequestStop)
-                )
-            case AwaitStop():
-                pass
-            case RemoveConfiguration():
-                session.reporter.update(f"removing device {name}")
-                if cluster.mon.failures_of(name):
-                    session.clean_up_failures(name)
-                session.change(
-                    lambda seen: _changes_of(next_deletion_step(seen, name), RemoveConfiguration)
-                )
-            case AwaitDataRemoval():
-                pass
-            case Deleted(away=away):
-                return away
-            case _:
-                assert_never(step)
+        steps = _steps(cluster, names)
+        away = {name: step.away for name, step in steps.items() if isinstance(step, Deleted)}
+        if len(away) == len(steps):
+            return away
+        _make_changes(session, cluster, steps)
         remaining = deadline - session.clock.monotonic_s()
         if remaining <= 0:
             raise NotConverged(
                 Problem(
                     "SAN-WAIT-001",
-                    f"deletion of device {name}: not finished within {timeout_s:g} s; "
-                    f"last seen: {_step_text(step)}",
-                    f"run 'sanctl device delete {name}' again to finish it",
+                    f"deletion of {shown}: not finished within {timeout_s:g} s; "
+                    f"last seen: {_text(steps)}",
+                    again,
                 )
             )
         cluster = session.wait(
-            lambda seen: _step_progress(seen, name),
-            waiting_for=f"deletion of device {name}",
+            lambda seen: _progress(_steps(seen, names)),
+            waiting_for=f"deletion of {shown}",
             timeout_s=remaining,
-            resources=(name.value,),
+            resources=tuple(name.value for name in names),
             known_failures=known,
-            look=f"run 'sanctl device delete {name}' again to finish it",
+            look=again,
         )
 
 
-def _changes_of(
-    step: DeletionStep, wanted: type[RequestStop] | type[RemoveConfiguration]
+def _steps(cluster: Cluster, names: Sequence[DeviceName]) -> _Steps:
+    return {name: next_deletion_step(cluster, name) for name in names}
+
+
+def _make_changes(session: Session, cluster: Cluster, steps: _Steps) -> None:
+    """Make the changes that are due: one for all devices to stop, one for all to remove."""
+    for kind, verb, where in (
+        (RequestStop, "stopping", " on all nodes"),
+        (RemoveConfiguration, "removing", ""),
+    ):
+        due = [name for name, step in steps.items() if isinstance(step, kind)]
+        if not due:
+            continue
+        what = f"device {due[0]}" if len(due) == 1 else f"{len(due)} devices"
+        session.reporter.update(f"{verb} {what}{where}")
+        for name in due:
+            if kind is RemoveConfiguration and cluster.mon.failures_of(name):
+                session.clean_up_failures(name)
+        session.change(lambda seen, due=due, kind=kind: _changes(_steps(seen, due), kind))  # type: ignore[misc]
+
+
+def _changes(
+    steps: _Steps, wanted: type[RequestStop] | type[RemoveConfiguration]
 ) -> tuple[Change, ...]:
-    """The changes of a step, if the cluster still calls for that very step."""
-    if isinstance(step, wanted) and isinstance(step, RequestStop | RemoveConfiguration):
-        return step.changes
-    return ()
-
-
-def _step_progress(cluster: Cluster, name: DeviceName) -> Progress:
-    step = next_deletion_step(cluster, name)
-    return Progress(
-        is_done=not isinstance(step, AwaitStop | AwaitDataRemoval), seen=_step_text(step)
+    """The changes of a step, for the devices for which the cluster still calls for that step."""
+    return tuple(
+        change
+        for step in steps.values()
+        if isinstance(step, wanted) and isinstance(step, RequestStop | RemoveConfiguration)
+        for change in step.changes
     )
+
+
+def _progress(steps: _Steps) -> Progress:
+    return Progress(
+        is_done=any(isinstance(step, RequestStop | RemoveConfiguration) for step in steps.values())
+        or all(isinstance(step, Deleted) for step in steps.values()),
+        seen=_text(steps),
+    )
+
+
+def _text(steps: _Steps) -> str:
+    """What is still to be done of one device, and how many have come to their end."""
+    left = {name: _step_text(step) for name, step in steps.items() if not isinstance(step, Deleted)}
+    if not left:
+        return "deleted"
+    first, text = next(iter(left.items()))
+    if len(steps) == 1:
+        return text
+    return f"{len(steps) - len(left)} of {len(steps)} are deleted; {first}: {text}"
 
 
 def _step_text(step: DeletionStep) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl device create`, `list`, `show`, `delete`, `resize`, `move`, ..."""
+"""Options and output of `sanctl device create`, `list`, `show`, `resize`, `move`, ..."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sanctl.cli.commands.device_cache import (
     cache_lines,
     parse_cache_change,
 )
+from sanctl.cli.commands.device_delete import delete
 from sanctl.cli.commands.device_heal import heal
 from sanctl.cli.commands.device_place import place
 from sanctl.cli.commands.device_replicas import replicas
@@ -50,15 +51,12 @@ from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.model.topology import Topology
 from sanctl.ops.device_complete import complete_devices
 from sanctl.ops.device_create import create_devices
-from sanctl.ops.device_delete import delete_device
 from sanctl.ops.device_move import move_device
 from sanctl.ops.device_resize import resize_device
 from sanctl.plan.cache.cache_status import single_replica_text
 from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.creation import DeviceArguments
-from sanctl.plan.device.deletion import check_deletion
-from sanctl.plan.device.restore_points import refuse_with_points
 from sanctl.plan.replicas.pending_change import pending_change_of
 
 
@@ -76,6 +74,7 @@ def device() -> None:
     """Block devices and their replicas: create, show, grow, move, verify, heal, delete."""
 
 
+device.add_command(delete)
 device.add_command(heal)
 device.add_command(place)
 device.add_command(replicas)
@@ -85,19 +84,20 @@ device.add_command(cache)
 
 
 @device.command(short_help="Create devices and wait until they are served.")
-@click.argument("names", nargs=-1, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="NAME")
 @click.option(
     "--names-from",
     "names_file",
     type=click.File(encoding="utf-8", errors="replace"),
     metavar="FILE",
-    help="Create the devices named in this file, too, one in each line; - is standard input.",
+    help="Create the devices named in this file, too, one in each line, with its size behind the"
+    " name where that is not --size; - is standard input.",
 )
 @click.option(
     "--size",
-    required=True,
     metavar="SIZE",
-    help="For example 10G, 512MiB, 1.5T. Units are binary, as in LVM.",
+    help="For example 10G, 512MiB, 1.5T. Units are binary, as in LVM. Required, except for devices"
+    " whose size is in the file.",
 )
 @click.option(
     "--replicas",
@@ -160,7 +160,7 @@ def create(
     *,
     names: tuple[str, ...],
     names_file: TextIO | None,
-    size: str,
+    size: str | None,
     replicas: str,
     pool: str | None,
     nodes: str | None,
@@ -177,19 +177,24 @@ def create(
 ) -> None:
     """Create devices and wait until they are served and their replicas are in sync.
 
-    Several devices are created by one change of the cluster, all of them or none, and all get the
-    same options.
+    Several devices are created by one change of the cluster, all of them or none, and start
+    together. All get the same options; a file may give each its size.
 
     Before devices of one replica the command says what that means; on a terminal it asks.
     """
     env = environment()
+    named = [(name, size) for name in names]
     if names_file is not None:
-        names += tuple(_names_in(names_file))
-    if not names:
+        named += [(name, own_size or size) for name, own_size in _devices_in(names_file)]
+    if not named:
         raise click.UsageError("Missing argument 'NAME...'.")
+    names = tuple(name for name, _ in named)
+    without_size = [name for name, its_size in named if its_size is None]
+    if without_size:
+        raise click.UsageError(f"Missing option '--size' for {', '.join(without_size)}.")
     common = DeviceArguments(
         name="",
-        size=size,
+        size="",
         replicas=replicas,
         pool=pool,
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
@@ -216,7 +221,7 @@ def create(
         outcomes = create_devices(
             session,
             topology,
-            [replace(common, name=name) for name in names],
+            [replace(common, name=name, size=its_size or "") for name, its_size in named],
             new_uuid=env.new_uuid,
             drbd_version=env.drbd_version(),
             ipc_buffer_bytes=env.ipc_buffer_bytes(),
@@ -245,12 +250,15 @@ def creation_wait_s(devices: int) -> float:
     return 180.0 + 20.0 * (devices - 1)
 
 
-def _names_in(file: TextIO) -> Iterator[str]:
-    """Yield the names in a file: one in each line; empty lines and what follows a # are skipped."""
+def _devices_in(file: TextIO) -> Iterator[tuple[str, str | None]]:
+    """Yield the names in a file, with their sizes: one in each line, NAME or NAME SIZE.
+
+    Empty lines and what follows a # are skipped.
+    """
     for line in file:
-        name = line.partition("#")[0].strip()
-        if name:
-            yield name
+        words = line.partition("#")[0].split()
+        if words:
+            yield words[0], " ".join(words[1:]) or None
 
 
 def _users_of(found: DeviceSpec) -> tuple[HostName | Iqn, ...]:
@@ -326,44 +334,6 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         lines.append(("moving to", f"{move.node} (until {move.until})"))
     for label, value in lines:
         print(f"{label + ':' if label else '':<14}{value}")
-
-
-@device.command(short_help="Delete a device and its data on every node.")
-@click.argument("name")
-@click.option("--with-points", is_flag=True, help="Delete its restore points, too.")
-@yes_option
-@timeout_option(180)
-@output_option
-def delete(name: str, with_points: bool, yes: bool, timeout_s: float, output: str) -> None:
-    """Delete a device and its data on every node. Run again, it finishes what it began."""
-    env = environment()
-    wanted = DeviceName.parse(name)
-    with env.session() as session:
-        cluster = session.observe()
-        check_deletion(cluster, wanted)
-        found = cluster.cib.device(wanted)
-        if not with_points and not (found and found.is_stopping):
-            refuse_with_points(cluster, wanted)
-        if not yes:
-            size = f" of {found.size}" if found else ""
-            click.echo(
-                f"device {wanted}{size}: its data will be lost, and hosts that use it get errors.",
-                err=True,
-            )
-            click.confirm(f"Delete device {wanted}?", abort=True, err=True)
-        with env.logged("delete", device=name, command_line=f"device delete {name}"):
-            away = delete_device(session, wanted, timeout_s=timeout_s)
-
-    def text() -> None:
-        print(f"device {wanted} is deleted")
-        for node in away:
-            print(f"node {node} is away: it removes its replica when it is back")
-
-    finish(
-        output,
-        data={"name": wanted.value, "away": [node.value for node in away]},
-        text=text,
-    )
 
 
 @device.command(short_help="Grow a device while hosts use it.")

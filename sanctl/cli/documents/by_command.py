@@ -49,7 +49,7 @@ DOCUMENTS: Mapping[str, object] = {
     "device cache": CacheSet,
     "device complete": Completed,
     "device create": Device | list[Device],
-    "device delete": Deleted,
+    "device delete": Deleted | list[Deleted],
     "device heal": HealCase | Healed,
     "device list": list[Device],
     "device move": Moved,

@@ -44,20 +44,23 @@ def failures_since(
 
 def creation_progress(cluster: Cluster, names: Sequence[DeviceName]) -> Progress:
     """New devices are done when all replicas are in sync and one node serves each device."""
-    open_: list[str] = []
+    missing: dict[str, str] = {}
     for name in names:
         device = cluster.cib.device(name)
         if device is None:
-            open_.append(f"device {name} is not in the CIB")
+            missing[name.value] = "it is not in the CIB"
             continue
         active = cluster.mon.active_nodes(name)
         in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
         if not (in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes}):
-            text = replicas_text(cluster, device)
-            open_.append(f"{name}: {text}" if len(names) > 1 else text)
-    if len(names) > 1 and open_:
-        open_[:] = [f"{len(names) - len(open_)} of {len(names)} are; {open_[0]}"]
-    return Progress(is_done=not open_, seen="".join(open_) or "all are served and in sync")
+            missing[name.value] = replicas_text(cluster, device)
+    if not missing:
+        return Progress(is_done=True, seen="all are served and in sync")
+    first, seen = next(iter(missing.items()))
+    if len(names) > 1:
+        are = f"{len(names) - len(missing)} of {len(names)} are"
+        seen = f"{are}, not yet {_some(list(missing))}; {first}: {seen}"
+    return Progress(is_done=False, seen=seen)
 
 
 def move_progress(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:

@@ -14,9 +14,10 @@ command again, from wherever it stopped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sanctl.errors import Refused
+from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveDevice, SetNodeAttribute, SetStopped
 from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.device import DeviceSpec
@@ -80,6 +81,22 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
     if problems:
         raise Refused(*problems)
+
+
+def refuse_deletions(cluster: Cluster, names: Sequence[DeviceName]) -> None:
+    """Check that the deletion of each of these devices can begin, or go on.
+
+    Raises:
+        Refused: of one at least it cannot; the reasons of all are listed.
+    """
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            check_deletion(cluster, name)
+        except Refused as error:
+            problems.extend(error.problems)
+    if problems:
+        raise Refused(*dict.fromkeys(problems))
 
 
 def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:

@@ -144,6 +144,47 @@ def test_the_names_of_many_devices_come_from_a_file(
     assert (status, len(env.pacemaker.patches)) == (2, 1)
 
 
+def test_a_file_gives_devices_their_sizes(run: Run, env: FakeEnvironment, tmp_path: Path) -> None:
+    names = tmp_path / "names"
+    names.write_text("vm1 100M  # its own\nvm2\n")
+    status, _, err = run("device", "create", "--names-from", str(names))
+    assert status == 2 and "Missing option '--size' for vm2." in err
+    names.write_text("vm1 100M  # its own\nvm2 10X\nvm3 1G 2G\n")
+    status, _, err = run("device", "create", "--names-from", str(names))
+    assert status == 2 and [line.split(":")[0] for line in err.splitlines()] == ["SAN-NAME-006"] * 2
+    assert env.pacemaker.patches == []
+    names.write_text("vm1 100M  # its own\nvm2\n")
+    status, out, _ = run(
+        "device", "create", "--names-from", str(names), "--size", "1G", "--output", "json"
+    )
+    assert status == 0
+    assert {each["name"]: each["size"] for each in data_of(out)} == {
+        "vm1": 100 << 20,
+        "vm2": 1 << 30,
+    }
+    assert len(env.pacemaker.patches) == 1
+
+
+def test_many_devices_are_deleted_by_one_command(
+    run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("device", "create", "vm1", "vm2", "vm3", "--size", "100M")
+    asked: list[str] = []
+    monkeypatch.setattr("click.confirm", lambda text, **_: asked.append(text))
+    status, out, err = run("device", "delete", "vm1", "vm2", "vm1")
+    assert (status, out) == (0, "device vm1 is deleted\ndevice vm2 is deleted\n")
+    assert asked == ["Delete these 2 devices?"]
+    assert "device vm2 of 100 MiB: its data will be lost" in err
+    assert set(env.pacemaker.devices()) == {"vm3"}
+    status, _, err = run("device", "delete", "VM4", "VM5", "vm3", "--yes")
+    assert status == 2 and err.count("SAN-NAME-001") == 2
+    status, _, err = run("device", "delete", "vm4", "vm3", "--yes")
+    assert status == 4 and set(env.pacemaker.devices()) == {"vm3"}
+    run("device", "create", "vm4", "--size", "100M")
+    status, out, _ = run("device", "delete", "vm3", "vm4", "--yes", "--output", "json")
+    assert data_of(out) == [{"name": "vm3", "away": []}, {"name": "vm4", "away": []}]
+
+
 def test_refusals_are_one_line_each_and_change_nothing(run: Run, env: FakeEnvironment) -> None:
     status, out, err = run(
         "device", "create", "VM", "--size", "x", "--nodes", "n1,n3", "--initiator", "bad"

@@ -72,7 +72,7 @@ def test_every_command_can_be_typed(sample: Sample) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["sanctl devise list", "sanctl device create vol1 --sise 1G", "sanctl device create vol1",
+    ["sanctl devise list", "sanctl device create vol1 --sise 1G", "sanctl device resize vol1",
      "sanctl lab ssh n1 sanctl device show", "sanctl status now"],
 )  # fmt: skip
 def test_what_cannot_be_typed_is_noticed(line: str) -> None:

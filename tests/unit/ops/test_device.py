@@ -17,17 +17,24 @@ from sanctl.errors import (
     Unreachable,
     UsageError,
 )
-from sanctl.model.cluster import Role
+from sanctl.model.cluster import Cluster, Role
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
+from sanctl.ops import device_delete
 from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.device_create import create_devices
-from sanctl.ops.device_delete import delete_device
+from sanctl.ops.device_delete import delete_devices
 from sanctl.ops.device_move import move_device
 from sanctl.ops.device_resize import resize_device
 from sanctl.ops.session import Session
 from sanctl.ops.target_access import allow_initiator, deny_initiator
 from sanctl.plan.cluster.cib_size import has_size_limit
 from sanctl.plan.device.creation import DeviceArguments
+from sanctl.plan.device.deletion import (
+    AwaitStop,
+    DeletionStep,
+    RemoveConfiguration,
+    next_deletion_step,
+)
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
 
@@ -66,6 +73,11 @@ class Bench:
 
 def _replaced(request: DeviceArguments, key: str, value: object) -> DeviceArguments:
     return replace(request, **{key: value})  # type: ignore[arg-type]
+
+
+def delete(bench: Bench, timeout_s: float) -> tuple[NodeName, ...]:
+    (away,) = delete_devices(bench.session, [VM1], timeout_s=timeout_s).values()
+    return away
 
 
 def codes(error: SanctlError) -> list[str]:
@@ -158,6 +170,18 @@ def test_several_devices_share_the_room() -> None:
     assert {problem.code for problem in caught.value.problems} == {"SAN-POOL-012"}
     assert all(problem.text.startswith("vm") for problem in caught.value.problems)
     assert not bench.cluster.patches
+
+
+def test_a_wait_for_many_names_those_that_are_missing() -> None:
+    bench = Bench()
+    bench.create("vm0", size="10M")
+    bench.cluster.is_frozen = True
+    with pytest.raises(NotConverged) as caught:
+        bench.create_all(*named(*(f"vm{i}" for i in range(1, 8)), size="10M"))
+    assert (
+        "0 of 7 are, not yet vm1, vm2, vm3, vm4, vm5 and 2 more; vm1: n2: Stopped"
+        in caught.value.problems[0].text
+    )
 
 
 def test_create_prefers() -> None:
@@ -388,19 +412,68 @@ def test_access_that_is_not_in_force_is_not_reported_as_done() -> None:
 def test_delete_removes_everything() -> None:
     bench = Bench()
     bench.create()
-    assert delete_device(bench.session, VM1, timeout_s=60) == ()
+    assert delete(bench, timeout_s=60) == ()
     assert bench.cluster.devices() == {}
     assert "vm1" not in bench.cluster.query().replace("vm1_", "")
     with pytest.raises(Refused) as caught:
-        delete_device(bench.session, VM1, timeout_s=60)
+        delete(bench, timeout_s=60)
     assert codes(caught.value) == ["SAN-DEV-002"]
+
+
+def test_many_are_stopped_by_one_change_and_removed_as_they_stop() -> None:
+    bench = Bench()
+    bench.create_all(*named("vm1", "vm2", "vm3", size="100M"))
+    names = [DeviceName.parse(name) for name in ("vm1", "vm2", "vm3")]
+    del bench.cluster.patches[:]
+    assert delete_devices(bench.session, names, timeout_s=60) == dict.fromkeys(names, ())
+    assert bench.cluster.devices() == {}
+    assert "stopping 3 devices on all nodes" in bench.reporter.lines
+    stops = [patch for patch in bench.cluster.patches if "target-role" in patch]
+    assert len(stops) == 1 and all(f"sanctl-vm{i}" in stops[0] for i in (1, 2, 3))
+
+
+def test_of_several_devices_none_is_stopped_where_one_cannot_be_deleted() -> None:
+    bench = Bench()
+    bench.create_all(*named("vm1", "vm2", size="100M"))
+    del bench.cluster.patches[:]
+    names = [DeviceName.parse(name) for name in ("vm1", "vm7", "vm2", "vm8")]
+    with pytest.raises(Refused) as caught:
+        delete_devices(bench.session, names, timeout_s=60)
+    assert codes(caught.value) == ["SAN-DEV-002", "SAN-DEV-002"]
+    assert bench.cluster.patches == []
+    assert set(bench.cluster.devices()) == {"vm1", "vm2"}
+
+
+def test_a_device_that_does_not_stop_holds_up_no_other() -> None:
+    bench = Bench()
+    bench.create_all(*named("vm1", "vm2", size="100M"))
+    names = [DeviceName.parse(name) for name in ("vm1", "vm2")]
+    step = next_deletion_step
+
+    def stuck(cluster: Cluster, name: DeviceName) -> DeletionStep:
+        found = step(cluster, name)
+        return AwaitStop(running=("n1",)) if isinstance(found, RemoveConfiguration) else found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            device_delete,
+            "next_deletion_step",
+            lambda cluster, name: (stuck if name == VM1 else step)(cluster, name),
+        )
+        with pytest.raises(NotConverged) as caught:
+            delete_devices(bench.session, names, timeout_s=30)
+    text = str(caught.value)
+    assert "1 of 2 are deleted; vm1: the device still runs on n1" in text
+    assert "run 'sanctl device delete vm1 vm2' again" in text
+    assert set(bench.cluster.devices()) == {"vm1"}
+    assert delete_devices(bench.session, names[:1], timeout_s=30) == {VM1: ()}
 
 
 def test_delete_names_the_node_that_is_away() -> None:
     bench = Bench()
     bench.create()
     bench.cluster.crash("n2")
-    assert delete_device(bench.session, VM1, timeout_s=60) == (NodeName.parse("n2"),)
+    assert delete(bench, timeout_s=60) == (NodeName.parse("n2"),)
     assert bench.cluster.permanent("n2", "sanctl-delete-vm1") is not None
     with pytest.raises(Refused) as caught:
         bench.create()
@@ -415,10 +488,10 @@ def test_delete_waits_for_fencing_of_an_unclean_node() -> None:
     bench.create()
     bench.cluster.states["n1"] = "unclean"
     with pytest.raises(NotConverged) as caught:
-        delete_device(bench.session, VM1, timeout_s=10)
+        delete(bench, timeout_s=10)
     assert "still runs on n1" in caught.value.problems[0].text
     bench.cluster.crash("n1")
-    assert delete_device(bench.session, VM1, timeout_s=10) == (NodeName.parse("n1"),)
+    assert delete(bench, timeout_s=10) == (NodeName.parse("n1"),)
 
 
 def _interrupted_deletions() -> int:
@@ -437,7 +510,7 @@ def _interrupted_deletions() -> int:
         bench.cluster.tick()
 
     bench.clock.on_sleep = sleep
-    delete_device(bench.session, VM1, timeout_s=60)
+    delete(bench, timeout_s=60)
     return calls[0]
 
 
@@ -460,7 +533,7 @@ def test_delete_is_finished_from_every_interrupted_prefix(prefix: int, meanwhile
 
     bench.clock.on_sleep = sleep
     with pytest.raises(_Killed):
-        delete_device(bench.session, VM1, timeout_s=60)
+        delete(bench, timeout_s=60)
     bench.cluster.on_patch.clear()
     bench.clock.on_sleep = tick
     away: tuple[NodeName, ...] = ()
@@ -471,7 +544,7 @@ def test_delete_is_finished_from_every_interrupted_prefix(prefix: int, meanwhile
         bench.cluster.crash("n2")
         away = (NodeName.parse("n2"),)
     try:
-        assert delete_device(bench.session, VM1, timeout_s=60) in {away, ()}
+        assert delete(bench, timeout_s=60) in {away, ()}
     except Refused as error:
         # Nothing was left to do: the agents had finished what the interrupted run began.
         assert codes(error) == ["SAN-DEV-002"]
@@ -487,7 +560,7 @@ def test_delete_refuses_what_pacemaker_would_not_stop() -> None:
     assert meta is not None
     ET.SubElement(meta, "nvpair", id="x", name="is-managed", value="false")
     with pytest.raises(Refused) as caught:
-        delete_device(bench.session, VM1, timeout_s=60)
+        delete(bench, timeout_s=60)
     assert codes(caught.value) == ["SAN-DEV-018"]
 
 
@@ -504,13 +577,13 @@ def test_delete_forgets_failures_with_the_device() -> None:
     """A fail-count outlives its resource: the next device of that name would not start there."""
     bench = Bench()
     bench.create()
-    delete_device(bench.session, VM1, timeout_s=60)
+    delete(bench, timeout_s=60)
     assert bench.cluster.cleaned_up == []
     bench.create()
     bench.cluster.failures.append(
         {"op_key": "vm1_monitor_10000", "node": "n2", "exitstatus": "error", "call": "3"}
     )
-    delete_device(bench.session, VM1, timeout_s=60)
+    delete(bench, timeout_s=60)
     assert bench.cluster.cleaned_up == ["vm1"]
 
 

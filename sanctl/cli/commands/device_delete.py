@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options and output of `sanctl device delete`."""
+
+from __future__ import annotations
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.options import SECONDS, output_option, yes_option
+from sanctl.cli.output import finish
+from sanctl.errors import Problem, Refused, UsageError
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import DeviceName
+from sanctl.ops.device_delete import delete_devices
+from sanctl.plan.device.deletion import refuse_deletions
+from sanctl.plan.device.restore_points import refuse_with_points
+
+
+@click.command(short_help="Delete devices and their data on every node.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME")
+@click.option("--with-points", is_flag=True, help="Delete their restore points, too.")
+@yes_option
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    metavar="SECONDS",
+    help="How long to wait for the effect. The change itself stays. Default: 180, and 20 more for"
+    " each device after the first.",
+)
+@output_option
+def delete(
+    names: tuple[str, ...], with_points: bool, yes: bool, timeout_s: float | None, output: str
+) -> None:
+    """Delete devices and their data on every node. Run again, it finishes what it began.
+
+    Several devices are stopped by one change of the cluster: all of them, or none where one cannot
+    be deleted.
+    """
+    env = environment()
+    wanted = _parsed(names)
+    if timeout_s is None:
+        timeout_s = 180.0 + 20.0 * (len(wanted) - 1)
+    with env.session() as session:
+        cluster = session.observe()
+        refuse_deletions(cluster, wanted)
+        if not with_points:
+            _refuse_points(cluster, wanted)
+        if not yes:
+            _ask(cluster, wanted)
+        with env.logged(
+            "delete",
+            device=names[0] if len(wanted) == 1 else "",
+            command_line=f"device delete {' '.join(names)}",
+        ):
+            away = delete_devices(session, wanted, timeout_s=timeout_s)
+
+    def text() -> None:
+        for name in wanted:
+            print(f"device {name} is deleted")
+            for node in away[name]:
+                print(f"node {node} is away: it removes its replica when it is back")
+
+    data = [{"name": name.value, "away": [node.value for node in away[name]]} for name in wanted]
+    finish(output, data=data[0] if len(data) == 1 else data, text=text)
+
+
+def _parsed(names: tuple[str, ...]) -> tuple[DeviceName, ...]:
+    """Return the names, each once.
+
+    Raises:
+        UsageError: some are no names of devices; all are listed.
+    """
+    parsed: dict[DeviceName, None] = {}
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            parsed[DeviceName.parse(name)] = None
+        except UsageError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise UsageError(*problems)
+    return tuple(parsed)
+
+
+def _refuse_points(cluster: Cluster, names: tuple[DeviceName, ...]) -> None:
+    """Raise Refused if one of the devices has restore points and is not being deleted yet."""
+    problems: list[Problem] = []
+    for name in names:
+        found = cluster.cib.device(name)
+        try:
+            if not (found and found.is_stopping):
+                refuse_with_points(cluster, name)
+        except Refused as error:
+            problems.extend(error.problems)
+    if problems:
+        raise Refused(*problems)
+
+
+def _ask(cluster: Cluster, names: tuple[DeviceName, ...]) -> None:
+    """Say which data will be lost, and ask; no answer but yes goes on."""
+    for name in names:
+        found = cluster.cib.device(name)
+        size = f" of {found.size}" if found else ""
+        click.echo(
+            f"device {name}{size}: its data will be lost, and hosts that use it get errors.",
+            err=True,
+        )
+    which = f"device {names[0]}" if len(names) == 1 else f"these {len(names)} devices"
+    click.confirm(f"Delete {which}?", abort=True, err=True)
