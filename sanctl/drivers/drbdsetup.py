@@ -120,6 +120,17 @@ def proc_state(minor: int) -> ProcState | None:
     return parse_proc_state(read_text_or("/proc/drbd", ""), minor)
 
 
+def ended_writes(minor: int) -> tuple[str, ...] | None:
+    """Return the numbers and sectors of writes and discards that a device has ended since it is up.
+
+    Counted before who sent the write hears of its end (drbd_req.c, bio_end_io_acct), so what the
+    gate above has waited for is in it. None: there is no such device.
+    """
+    # Documentation/block/stat.rst: fields 5, 7, 12 and 14.
+    fields = read_text_or(f"/sys/block/drbd{minor}/stat", "").split()
+    return (fields[4], fields[6], fields[11], fields[13]) if len(fields) > 13 else None
+
+
 def wait_for_change(minor: int, before: str, deadline_s: float) -> None:
     """Return when a device's state line may differ from `before`, or at the deadline.
 

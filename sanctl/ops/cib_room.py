@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Refuses changes of hosts and access lists by which the CIB would outgrow Pacemaker's messages."""
+"""Refuses changes by which the CIB would outgrow Pacemaker's messages (plan/cluster/cib_size)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def within_room(
 ) -> Callable[[Cluster], tuple[Change, ...]]:
     """Return the plan, which raises Refused where the CIB would become too large.
 
-    What takes hosts and IQNs away is never refused. `ipc_buffer_bytes` is the IPC buffer of the
+    What takes something away is never refused. `ipc_buffer_bytes` is the IPC buffer of the
     Pacemaker that runs here.
     """
 

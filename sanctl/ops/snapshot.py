@@ -8,6 +8,7 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointFailure, PointOrder, RestorePoint
+from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import existing_device
@@ -23,12 +24,24 @@ _ROLE_S = 20.0
 
 
 def create_point(
-    session: Session, device: DeviceName, order: PointOrder, *, timeout_s: float
+    session: Session,
+    device: DeviceName,
+    order: PointOrder,
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
 ) -> tuple[Cluster, RestorePoint]:
     """Have the active node make a restore point, and wait for it.
 
     An order that failed, or whose outcome is not seen in time, is withdrawn: afterwards there is a
     restore point, or none will be made.
+
+    Args:
+        session: the cluster.
+        device: the device.
+        order: the order, which no other device or command has.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
+        timeout_s: seconds until the order is withdrawn.
 
     Raises:
         Refused: it cannot be made now.
@@ -36,7 +49,11 @@ def create_point(
         NotConverged: nothing was seen in time.
     """
     _await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
-    session.change(lambda seen: plan_point_order(seen, device, order, session.clock.wall_s()))
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        return plan_point_order(seen, device, order, session.clock.wall_s())
+
+    session.change(within_room(session, plan, ipc_buffer_bytes))
     problem: SanctlError
     try:
         cluster = session.wait(

@@ -12,8 +12,9 @@ The order of its steps, and what holds if the process, its node or another node 
    begun.
 4. Each replica is copied. Those of standbys see for themselves that they are in sync, and this
    node sees in the hold that DRBD on it thinks so, too.
-5. The gate is still suspended: nobody has opened it meanwhile (a demotion would, and the dead man's
-   resume). It is resumed. The copies are of one moment, or nothing is kept.
+5. The gate is still suspended, and DRBD has ended no write since step 3: nobody has opened it
+   meanwhile (a demotion would, and the dead man's resume), nor opened and suspended it again. It is
+   resumed. The copies are of one moment, or nothing is kept.
 6. Each copy is flushed to its disk.
 7. One change of the CIB, which only holds for the order that is still there, adds the restore
    point. From then on it exists; before, the pool agents remove what is left after a while.
@@ -262,6 +263,7 @@ def _copy_held(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]
     try:
         signal.setitimer(signal.ITIMER_REAL, HOLD_S)
         gate.hold(name)
+        before = drbdsetup.ended_writes(device.minor)
         ocf.crash_point("point-held")
         for channel in channels.values():
             channel.send("copy")
@@ -277,6 +279,18 @@ def _copy_held(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]
         ocf.crash_point("point-all-copied")
         if not gate.is_held(name):
             raise CommandError(Problem("SAN-SNAP-005", f"the gate of {name} was opened meanwhile"))
+        # Suspended again is not suspended still: two swaps of the gate's table end with a gate that
+        # looks the same, and device-mapper counts neither (its event number counts what targets
+        # report). No write is in flight now, so one that came through in between has been counted.
+        if before is None or drbdsetup.ended_writes(device.minor) != before:
+            raise CommandError(
+                Problem(
+                    "SAN-SNAP-005",
+                    f"{name} was written to while its I/O was held back, as somebody had opened "
+                    "its gate for a moment",
+                    "a resize or a move of the device may do that; try again",
+                )
+            )
     finally:
         # The caller resumes the gate, also where the signal comes just here.
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -50,7 +50,13 @@ def create(device: str, name: str | None, timeout_s: float, output: str) -> None
         env.session() as session,
         env.logged("snapshot", device=device, command_line=command_line),
     ):
-        cluster, made = create_point(session, wanted, order, timeout_s=timeout_s)
+        cluster, made = create_point(
+            session,
+            wanted,
+            order,
+            ipc_buffer_bytes=env.ipc_buffer_bytes(),
+            timeout_s=timeout_s,
+        )
     _finish(output, cluster, made, topology_or_none(env))
 
 

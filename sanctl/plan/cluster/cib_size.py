@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sanctl.errors import Problem
-from sanctl.model.cib_change import Change, SetHost, SetParameter
+from sanctl.model.cib_change import Change, SetHost, SetParameter, SetPoint
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.restore_point import PointOrder, RestorePoint
 
 #: PCMK_ipc_buffer where it is not set.
 DEFAULT_IPC_BUFFER_BYTES = 128 << 10
@@ -64,15 +66,23 @@ def cib_size_problem(
 
 
 def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
-    """Return what a change of hosts and access lists adds to the CIB; empty: nothing grows.
+    """Return what a change of hosts, access lists or restore points adds; empty: nothing grows.
 
-    Values that grow are returned whole, as if the old ones stayed: an upper bound.
+    Values that grow are returned whole, as if the old ones stayed: an upper bound. An order for a
+    restore point counts with the point that it leads to.
     """
     values = []
     for change in changes:
         if isinstance(change, SetHost):
             found = cluster.cib.host(change.host.name)
             old, new = "" if found is None else str(found), str(change.host)
+        elif isinstance(change, SetPoint):
+            is_new = all(point.id != change.point.id for point in cluster.cib.points)
+            old, new = "", _text_of(change.point) if is_new else ""
+        elif isinstance(change, SetParameter) and change.parameter == "point":
+            device = cluster.cib.device(change.name)
+            point = None if device is None else _point_of_order(device, change.value)
+            old, new = "", "" if point is None else f"{change.value} {_text_of(point)}"
         elif isinstance(change, SetParameter):
             device = cluster.cib.device(change.name)
             new = change.value
@@ -88,3 +98,26 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
         if len(new) > len(old):
             values.append(new)
     return "\n".join(values)
+
+
+def _point_of_order(device: DeviceSpec, text: str) -> RestorePoint | None:
+    order = PointOrder.parse(text)
+    if order is None:
+        return None
+    return RestorePoint(
+        device=device.name.value,
+        name=order.name,
+        token=order.token,
+        uuid=device.uuid,
+        pool=device.pool.value,
+        made_s=order.given_s,
+        size_bytes=device.size.bytes,
+        pause_ms=0,
+        nodes=tuple(node.value for node in device.nodes),
+    )
+
+
+def _text_of(point: RestorePoint) -> str:
+    """Return what a restore point adds, with what each of its nodes publishes of its size."""
+    sizes = (f"{point.token}={point.size_bytes}" for _ in point.nodes)
+    return " ".join((point.id, point.id, point.value, *sizes))

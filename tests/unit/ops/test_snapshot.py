@@ -11,7 +11,7 @@ import pytest
 import sanctl.cli.environment
 from sanctl.cli.main import main
 from sanctl.errors import CommandError, NotConverged, Refused, UsageError
-from sanctl.model.cib_change import RemoveDevice, RemovePoint, SetNodes, SetPoint
+from sanctl.model.cib_change import RemoveDevice, RemovePoint, SetNodes, SetParameter, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.restore_point import (
@@ -25,6 +25,7 @@ from sanctl.model.restore_point import (
 )
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point, delete_point
+from sanctl.plan.cluster.cib_size import added_text
 from sanctl.plan.device import restore_points as plan
 from sanctl.render.cib import render_patchset
 from tests.fakes.pacemaker import FakeReporter
@@ -37,13 +38,17 @@ class Bed:
     def __init__(self) -> None:
         self.env = FakeEnvironment()
         self.cluster = self.env.pacemaker
+        self.ipc_buffer_bytes = 128 << 10
         self.session = Session(self.cluster, self.env.clock, FakeReporter())
 
     def order(self, name: str, number: int = 1) -> PointOrder:
         return PointOrder(name, f"{number:016x}", int(self.env.clock.wall_s()))
 
     def create(self, name: str, number: int = 1) -> RestorePoint:
-        return create_point(self.session, NAME, self.order(name, number), timeout_s=30)[1]
+        order = self.order(name, number)
+        return create_point(
+            self.session, NAME, order, ipc_buffer_bytes=self.ipc_buffer_bytes, timeout_s=30
+        )[1]
 
     def seen(self) -> Cluster:
         return self.session.observe()
@@ -126,6 +131,25 @@ def test_refusals(bed: Bed) -> None:
     assert plan.split_point("web@one") == (NAME, "one")
 
 
+def test_a_point_that_pacemakers_messages_cannot_hold_is_refused(bed: Bed) -> None:
+    bed.ipc_buffer_bytes = bed.session.compressed_cib_bytes() * 5 // 4 + 40
+    before = bed.cluster.query()
+    with pytest.raises(Refused, match="SAN-CLU-006"):
+        bed.create("one")
+    assert bed.cluster.query() == before
+    # The order alone would fit, and the point that it leads to does not.
+    order = bed.order("one")
+    change = SetParameter(name=NAME, parameter="point", value=str(order))
+    assert len(added_text(bed.seen(), (change,))) > len(str(order)) + 100
+    assert added_text(bed.seen(), (replace(change, value="of a later release"),)) == ""
+    assert added_text(bed.seen(), (replace(change, name=DeviceName.parse("none")),)) == ""
+    bed.ipc_buffer_bytes = 128 << 10
+    made = bed.create("one")
+    # What is there already adds nothing when it changes.
+    assert added_text(bed.seen(), (SetPoint(point=made._replace(nodes=("n1",))),)) == ""
+    assert made.token in added_text(bed.seen(), (SetPoint(point=made._replace(name="two")),))
+
+
 def test_another_open_order_is_waited_for(bed: Bed) -> None:
     bed.cluster.ignores_points = True
     order, now_s = bed.order("one"), bed.env.clock.wall_s()
@@ -203,7 +227,10 @@ def test_a_device_that_nobody_serves_gets_no_order(
     device = bed.seen().cib.device("web")
     assert device is not None and device.point_order is None
     with pytest.raises(Refused, match="SAN-DEV"):
-        create_point(bed.session, DeviceName.parse("none"), bed.order("one"), timeout_s=30)
+        create_point(
+            bed.session, DeviceName.parse("none"), bed.order("one"), ipc_buffer_bytes=1 << 20,
+            timeout_s=30,
+        )  # fmt: skip
 
 
 def test_a_point_is_recorded_only_for_the_order_that_stands(bed: Bed) -> None:
@@ -239,7 +266,7 @@ def test_a_point_is_recorded_only_for_the_order_that_stands(bed: Bed) -> None:
 
 def test_an_order_that_has_made_its_point_is_not_withdrawn(bed: Bed) -> None:
     order = bed.order("one")
-    create_point(bed.session, NAME, order, timeout_s=30)
+    create_point(bed.session, NAME, order, ipc_buffer_bytes=1 << 20, timeout_s=30)
     assert plan.plan_order_withdrawal(bed.seen(), NAME, order) == ()
 
 

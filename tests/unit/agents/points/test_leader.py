@@ -37,6 +37,7 @@ class Node:
         self.did: list[str] = []
         self.state: ProcState | None = IN_SYNC
         self.is_held = True
+        self.writes: tuple[str, ...] | None = ("1", "8", "0", "0")
         self.on: dict[str, Callable[[], object]] = {}
         self.end = threading.Event()
 
@@ -69,6 +70,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(gate, "hold", lambda _: made.note("hold"))
     monkeypatch.setattr(gate, "release", lambda _: made.note("release"))
     monkeypatch.setattr(gate, "is_held", lambda _: made.is_held)
+    monkeypatch.setattr(drbdsetup, "ended_writes", lambda _: made.writes)
     monkeypatch.setattr(drbdsetup, "proc_state", lambda _: made.state)
     monkeypatch.setattr(leader, "_notify", lambda text: made.note(text.partition("=")[0]))
     yield made
@@ -134,6 +136,26 @@ def test_a_peer_that_drbd_has_lost_in_the_hold(node: Node) -> None:
 def test_a_gate_that_somebody_has_opened(node: Node) -> None:
     node.is_held = False
     with pytest.raises(CommandError, match="opened meanwhile"):
+        node.hold()
+    assert_let_go(node)
+
+
+@pytest.mark.parametrize("then", [("2", "9", "0", "0"), ("1", "8", "1", "8"), None])
+def test_a_gate_that_was_opened_and_suspended_again(
+    node: Node, then: tuple[str, ...] | None
+) -> None:
+    def write() -> None:
+        node.writes = then
+
+    node.on["take"] = write
+    with pytest.raises(CommandError, match="written to while its I/O was held"):
+        node.hold()
+    assert_let_go(node)
+
+
+def test_writes_that_cannot_be_counted(node: Node) -> None:
+    node.writes = None
+    with pytest.raises(CommandError, match="SAN-SNAP-005"):
         node.hold()
     assert_let_go(node)
 
