@@ -51,6 +51,33 @@ with open(path, "rb") as file:
             assert told == block, (told, block)
             print(block, sequence)
 """
+#: Opens the gate of a device once it is held, until hosts have written, and suspends it again. The
+#: process that holds it is stopped meanwhile.
+_OPEN_IN_HOLD = """
+import os, signal, subprocess, sys, time
+sys.path.insert(0, os.path.realpath("/opt/sanctl/current"))
+from sanctl.drivers import drbdsetup, gate
+name = sys.argv[1]
+minor, give_up = int(gate.gate_table(name).removeprefix("drbd")), time.monotonic() + 30
+show = ["systemctl", "show", "-P", "MainPID", f"sanctl-point@{name}"]
+print("ready")
+pid = 0
+while not pid and time.monotonic() < give_up:
+    pid = int(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
+while not gate.is_held(name):
+    if time.monotonic() > give_up:
+        sys.exit("no hold was seen")
+os.kill(pid, signal.SIGSTOP)
+before = drbdsetup.ended_writes(minor)
+gate.release(name)
+until = time.monotonic() + 0.3
+while drbdsetup.ended_writes(minor) == before and time.monotonic() < until:
+    pass
+gate.hold(name)
+wrote = drbdsetup.ended_writes(minor) != before
+os.kill(pid, signal.SIGCONT)
+print("suspended again" if wrote else "no host wrote")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +268,40 @@ def test_everything_that_holds_io_is_killed_and_stopped(
         assert process.stdout is not None and "stopped" in process.stdout.read()
     assert not is_held(bed, "n1")
     assert steps.assert_no_error(load, began_s) <= HELD_AT_MOST_S
+
+
+def test_a_gate_that_is_opened_and_suspended_again_makes_no_point(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """In the hold the gate is resumed, hosts write, and it is suspended again: nothing is kept."""
+    bed = scenario.bed
+    for attempt in range(12):
+        steps.await_writes(load)
+        began_s = time.time()
+        with contextlib.ExitStack() as running:
+            words = f"timeout 60 python3 -I -u -c {shlex.quote(_OPEN_IN_HOLD)}"
+            process = running.enter_context(bed.stream("n1", f"{words} {NAME}"))
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            name = f"aba{attempt}"
+            done = bed.sh(
+                "n3",
+                f"sanctl snapshot create {NAME} --name {name} --timeout 20",
+                ok=range(256),
+                timeout_s=60,
+            )
+            if done.status == 0:
+                process.terminate()
+            did = process.stdout.read()
+        print(f"  attempt {attempt}: {did.strip()}; {done.stderr.strip()}")
+        assert not is_held(bed, "n1")
+        assert steps.assert_no_error(load, began_s) <= HELD_AT_MOST_S
+        if done.status == 0:
+            snapshot(bed, "delete", f"{NAME}@{name}")
+            assert "suspended again" not in did, "a restore point of two moments"
+        if "written to while its I/O was held back" in done.stderr:
+            return
+        # The hold was missed, or took longer than it may.
+    raise AssertionError("no hold was opened in time")
 
 
 def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad) -> None:

@@ -13,17 +13,20 @@ import time
 
 from sanctl.drivers import node_attributes, point_files, reflink
 from sanctl.drivers.pacemaker import Pacemaker
+from sanctl.drivers.point_files import PointFile
 from sanctl.errors import SanctlError
 from sanctl.model.restore_point import POINT_PREFIX, SIZES_ATTRIBUTE, RestorePoint
 from sanctl.ops.session import Session
+from sanctl.plan.device.point_sizes import PointOnDisk, SeenSize, due_sizes, neighbours
 from sanctl.plan.device.restore_points import plan_file_removed
 from sanctl.system import journal, state_files
 from sanctl.system.clock import SystemClock
 from sanctl.system.runner import Runner
 
 _LEFT_OVER_S = 600.0
-#: How often it is looked anew what restore points hold; the time grows with their extents.
-_SIZES_EVERY_S = 60.0
+_PUBLISH_EVERY_S = 60.0
+#: For how long a monitor looks at what restore points hold; at one at least.
+_LOOK_S = 0.25
 _MIB = 1 << 20
 
 
@@ -88,22 +91,46 @@ def _delete(runner: Runner, pool: str, path: str, points: list[RestorePoint]) ->
 
 def _publish_sizes(runner: Runner, usable: dict[str, str]) -> None:
     """Publish how much of the pools each restore point alone holds, in MiB rounded up."""
-    files = [
-        file for path in usable.values() for file in point_files.listed(path) if not file.is_taking
-    ]
-    note = state_files.of_node("point-sizes")
-    names = " ".join(file.token for file in files)
-    before = note.read().split("\n")
-    if before[0] == names and len(before) == 2:
-        age_s = time.monotonic() - float(before[1])
-        if 0 <= age_s < _SIZES_EVERY_S:
-            return
+    files = {
+        file.token: file
+        for path in usable.values()
+        for file in point_files.listed(path)
+        if not file.is_taking
+    }
+    seen = _look_at_sizes(files)
+    note = state_files.of_node("point-sizes-published")
+    names = " ".join(files)
+    before, now_s = note.read().split("\n"), time.monotonic()
+    if before[0] == names and len(before) == 2 and 0 <= now_s - float(before[1]) < _PUBLISH_EVERY_S:
+        return
     value = " ".join(
-        f"{file.token}={-(-reflink.blocks_of(file.path).own // _MIB) * _MIB}" for file in files
+        f"{token}={-(-seen[token].own_bytes // _MIB) * _MIB}" for token in files if token in seen
     )
     # Also where it is as before: the attribute ends with the node's membership.
     node_attributes.publish(runner, SIZES_ATTRIBUTE, value)
-    note.write(f"{names}\n{time.monotonic()}")
+    # One that is not known yet is published as soon as it is.
+    note.write(f"{names if len(seen) == len(files) else ''}\n{now_s}")
+
+
+def _look_at_sizes(files: dict[str, PointFile]) -> dict[str, SeenSize]:
+    """Look anew what restore points hold where that is due, for a moment; return what is known."""
+    note = state_files.of_node("point-sizes")
+    lines = (SeenSize.parse(line) for line in note.read().splitlines())
+    seen = {each[0]: each[1] for each in lines if each is not None and each[0] in files}
+    on_disk = [
+        PointOnDisk(file.token, f"{file.device}.{file.uuid}", os.stat(file.path).st_mtime_ns)
+        for file in files.values()
+    ]
+    between, began_s = neighbours(on_disk), time.monotonic()
+    due = due_sizes(on_disk, seen, began_s)
+    for token in due:
+        own_bytes = reflink.blocks_of(files[token].path).own
+        seen[token] = SeenSize(own_bytes, time.monotonic(), between[token])
+        if time.monotonic() - began_s > _LOOK_S:
+            break  # The next monitor goes on.
+    if due:
+        note.write("\n".join(size.line(token) for token, size in seen.items()))
+    return seen
 
 
 def _log(text: str, device: str) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.points import upkeep
-from sanctl.drivers import point_files
+from sanctl.drivers import node_attributes, point_files, reflink
+from sanctl.drivers.reflink import FileBlocks
 from sanctl.model.restore_point import RestorePoint
+from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
 
 UUID, TOKEN = "a" * 32, "1" * 16
@@ -87,3 +89,45 @@ def test_a_point_that_is_deleted(pool: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert changed == []
     assert keep_up(pool, deleting) == []
     assert len(changed) == 1
+
+
+def test_sizes_are_looked_at_for_a_moment_and_then_by_the_next_monitor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point_files.make_folder(str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    state_files.make_folder()
+    tokens = [f"{number:016x}" for number in range(3)]
+    for number, token in enumerate(tokens):
+        file = make(tmp_path, token, is_taking=False)
+        os.utime(file, ns=(number, number))
+    clock, looked = [1000.0], list[str]()
+    published: list[str] = []
+
+    def look(path: str) -> FileBlocks:
+        looked.append(path.rpartition(".")[2])
+        clock[0] += 0.2
+        return FileBlocks(5, 0, 0)
+
+    monkeypatch.setattr(reflink, "blocks_of", look)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(node_attributes, "publish", lambda *words: published.append(words[2]))
+
+    def monitor(after_s: float) -> list[str]:
+        clock[0] += after_s
+        looked.clear()
+        upkeep._publish_sizes(LocalRunner(), {"main": str(tmp_path)})
+        return list(looked)
+
+    assert monitor(0.0) == tokens[:2]
+    assert monitor(10.0) == tokens[2:]
+    mib = 1 << 20
+    assert published == [
+        " ".join(f"{token}={mib}" for token in tokens[:2]),
+        " ".join(f"{token}={mib}" for token in tokens),
+    ]
+    # Published once; then only the newest is looked at again.
+    assert monitor(10.0) == [] and len(published) == 2
+    assert monitor(60.0) == tokens[2:] and len(published) == 3
+    os.unlink(tmp_path / "points" / f"web.{UUID}.{tokens[1]}")
+    assert monitor(1.0) == [tokens[0], tokens[2]] and len(published) == 4
