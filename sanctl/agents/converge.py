@@ -13,6 +13,8 @@ from sanctl.agents.connections import peers
 from sanctl.agents.points import unit as point_unit
 from sanctl.agents.replica import access_list, listed_portals, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.restore import closure as restore_closure
+from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import tracking, unit, verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup
 from sanctl.errors import SanctlError
@@ -37,6 +39,7 @@ def converge(
     Raises:
         SanctlError: another change could not be applied; the next monitor tries again.
     """
+    device = restore_closure.as_known(runner, device)
     with _log_failure(steps, device, "device below DRBD"):
         backing_device.resume(device.name)
     with _log_failure(steps, device, "DRBD handlers"):
@@ -64,7 +67,9 @@ def converge(
     if sync_policy.is_in_force(device):
         sync_policy.record(device)
     read_cache.update_unmap_offer(device)
-    point_unit.start_if_ordered(runner, device, state)
+    if restore_closure.is_closed_as_wanted(device):
+        point_unit.start_if_ordered(runner, device, state)
+        restore_unit.start_if_ordered(runner, device, state)
     has_begun = verify.begin(runner, device, state)
     if has_begun or tracking.needs_tracking(device, state):
         unit.start(runner)

@@ -50,6 +50,8 @@ from sanctl.agents.replica import (
     sync_policy,
 )
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.restore import closure as restore_closure
+from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem, SanctlError
@@ -76,7 +78,7 @@ def _device() -> Device:
     if not name:
         raise ocf.MissingParameter("OCF_RESOURCE_INSTANCE")
     hosts, unreadable_hosts = split_hosts(ocf.parameter("hosts", ""))
-    return Device(
+    device = Device(
         name=name,
         uuid=ocf.parameter("uuid"),
         size_bytes=int(ocf.parameter("size")),
@@ -91,6 +93,7 @@ def _device() -> Device:
         unreadable_hosts=unreadable_hosts,
         point=ocf.parameter("point", ""),
     )
+    return restore_closure.as_ordered(device, ocf.parameter("restore", ""))
 
 
 def start() -> int:
@@ -192,6 +195,7 @@ def promote() -> int:
     fs_shutdown.refuse_promotion(device)
     if first_activation.is_new(_RUNNER, device):
         _activate_first_time(device, steps)
+    restore_closure.close_before_promotion(device)
     if not state.is_primary:
         compared_data.refuse_promotion(_RUNNER, state, device.minor)
         isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
@@ -260,6 +264,7 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
     if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
         lio.set_alua_state(device.name, device.minor, lio.STANDBY)
         steps.done("alua", "ALUA Standby")
+    restore_unit.end(_RUNNER, device.name)
     size = gate.size_bytes(device.name)
     if gate.gate_table(device.name) not in {"absent", "error"} or gate.is_suspended(device.name):
         if size is None:
@@ -297,6 +302,8 @@ def take_down(device: Device) -> None:
     steps = ocf.Steps(device.name, "stop")
     fs_shutdown.before_stop(device)
     _demote(device, steps)
+    # One that had looked before the gate was closed may have opened the device.
+    restore_unit.end(_RUNNER, device.name)
     lio.remove(device.name, device.minor)
     steps.done("target", "target removed")
     gate.remove(device.name)

@@ -71,6 +71,12 @@ csums, rate-min, rate-max, window, priority, verify. Empty: the defaults.</longd
 <shortdesc lang="en">order to make a restore point</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="restore" required="0" reloadable="1">
+<longdesc lang="en">The latest order to go back to a restore point, by sanctl device restore. Until
+its last word is done or given-up no host is let in.</longdesc>
+<shortdesc lang="en">order to go back to a restore point</shortdesc>
+<content type="string" default=""/>
+</parameter>
 <parameter name="cache" required="0" reloadable="1">
 <longdesc lang="en">Where an acknowledged write may be: none, write-through, or write-back, the
 last with ",dirty=BYTES" for how much may be in RAM alone on one node.</longdesc>

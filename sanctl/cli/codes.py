@@ -47,6 +47,8 @@ _CODES = {
     "SAN-AGENT-015": "An action was not begun, because one before it on the same resource had not "
     "ended after half of the action's time: its process was killed, and is still in a system call "
     "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it.",
+    "SAN-AGENT-016": "A device is going back to a restore point, and the kernel of the node that "
+    "was to serve it still let hosts in: it is not served, as it may hold parts of two states.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",
@@ -317,6 +319,27 @@ _CODES = {
     "SAN-RISK-004": "Fewer good replicas than wanted while a replica moves: DRBD 8.4 connects two "
     "nodes, so the old replica is dropped before the new one is filled. If the remaining replica "
     "fails meanwhile, the device is lost. This risk can be accepted by its code (--accept).",
+    "SAN-REST-001": "Hosts are logged in to a device that is to go back to a restore point, or a "
+    "node does not say which are. A host that has it mounted would write what it remembers over "
+    "what comes back. Sessions are published about every ten seconds.",
+    "SAN-REST-002": "A restore point's data is read on the node that serves the device, and that "
+    "node has none of it: its replica was not in sync when it was made, or is younger.",
+    "SAN-REST-003": "The restore point is gone, is being deleted, or is larger than the device.",
+    "SAN-REST-004": "A restore begins on a device that one node serves, and that is not being "
+    "moved.",
+    "SAN-REST-005": "A device that goes back to a restore point is not grown, its number of "
+    "replicas is not changed, no restore point of it is made, and neither the one that it goes "
+    "back to nor the one that keeps what it held is deleted. It can be moved, and deleted.",
+    "SAN-REST-006": "Another command gave another order to restore the device, or the order is "
+    "gone.",
+    "SAN-REST-007": "The order to restore a device was given up before anything was written: hosts "
+    "were not kept out everywhere, or what the device held was not kept, within three minutes.",
+    "SAN-REST-008": "The node that serves the device cannot read the restore point's file, or "
+    "cannot write the device. Hosts are kept out, and each monitor lets it try again.",
+    "SAN-REST-009": "What comes back is written to new blocks, as the present ones are shared with "
+    "restore points, and the pool may have too little room for that.",
+    "SAN-REST-010": "The order to restore a device was written by another release of sanctl, and "
+    "cannot be read. No host is let in.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -129,4 +129,10 @@ CODES = {
     "SAN-HLT-094": "A host logs in with CHAP, and its secret is missing on a node, or cannot be "
     "used there: the host has no path over that node. Without the secret it is not let in.",
     "SAN-HLT-095": "The entry of a host in the CIB cannot be read by this release, or by none.",
+    "SAN-HLT-110": "A device goes back to a restore point. Hosts are kept out until it is what it "
+    "was then: they would see parts of two states. It goes on by itself, also after the death of "
+    "a process or of a node.",
+    "SAN-HLT-111": "A device that goes back to a restore point gets no further: the node that "
+    "serves it does not have the restore point, or cannot copy it. Hosts are kept out. Let a node "
+    "serve it that can, or go back to another restore point.",
 }

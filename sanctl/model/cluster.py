@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Self
 
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
+from sanctl.model.device_restore import RestoreReport
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.restore_point import PointFailure, RestorePoint
@@ -140,6 +141,8 @@ class Cib:
     """By token and node: what a restore point alone holds there; only what has been published."""
     point_failures: Mapping[tuple[str, str], PointFailure] = field(default_factory=dict)
     """By device and node: the order for a restore point that failed there last."""
+    restore_reports: Mapping[tuple[str, str], RestoreReport] = field(default_factory=dict)
+    """By device and node: how far that node has come with going back to a restore point."""
 
     def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
         """Return the restore points of a device, the oldest first."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sanctl.model.access import access_word
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
+from sanctl.model.device_restore import RestoreOrder
 from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
@@ -80,6 +81,10 @@ class DeviceSpec:
     """Hosts that may use it, sorted: the same as Cib.hosts has under their names."""
     point_order: PointOrder | None = None
     """The latest order to make a restore point; it may have been carried out, or be too old."""
+    restore: RestoreOrder | None = None
+    """The latest order to go back to a restore point; None also where it cannot be read."""
+    is_restoring: bool = False
+    """No host is let in, as the device goes back to a restore point."""
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""
@@ -87,7 +92,9 @@ class DeviceSpec:
 
     @property
     def access(self) -> frozenset[str]:
-        """The entries of the access list."""
+        """The entries of the access list that is to be in force."""
+        if self.is_restoring:
+            return frozenset()
         return frozenset(
             {
                 *(iqn.value for iqn in self.initiators),

@@ -48,7 +48,7 @@ def create_point(
         CommandError: a node could not do its part, and says why.
         NotConverged: nothing was seen in time.
     """
-    _await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
+    await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
         return plan_point_order(seen, device, order, session.clock.wall_s())
@@ -85,7 +85,7 @@ def create_point(
     raise problem
 
 
-def _await_active_node(session: Session, device: DeviceName, *, timeout_s: float) -> None:
+def await_active_node(session: Session, device: DeviceName, *, timeout_s: float) -> None:
     """Wait until a node serves the device: a change to it hides its role for a moment (ADR 22).
 
     Raises:

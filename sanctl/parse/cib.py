@@ -31,6 +31,7 @@ from sanctl.model.device import (
     ReplicaState,
     Tombstone,
 )
+from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import Host, parse_hosts
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
@@ -105,6 +106,7 @@ def parse_cib(root: ET.Element) -> Cib:
     verifications: dict[tuple[str, str], VerifyResult] = {}
     point_bytes: dict[tuple[str, str], int] = {}
     failures: dict[tuple[str, str], PointFailure] = {}
+    reports: dict[tuple[str, str], RestoreReport] = {}
     for node, name, value in _transient_attributes(root):
         if name == VOTES_ATTRIBUTE:
             ballots[node] = NodeVotes.parse(value)
@@ -116,6 +118,8 @@ def parse_cib(root: ET.Element) -> Cib:
             point_bytes |= {(token, node): size for token, size in parse_sizes(value).items()}
         elif name.startswith(FAILED_PREFIX) and (failed := PointFailure.parse(value)) is not None:
             failures[name.removeprefix(FAILED_PREFIX), node] = failed
+        elif name.startswith(REPORT_PREFIX) and (report := RestoreReport.parse(value)) is not None:
+            reports[name.removeprefix(REPORT_PREFIX), node] = report
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
@@ -150,6 +154,7 @@ def parse_cib(root: ET.Element) -> Cib:
         ),
         point_bytes=point_bytes,
         point_failures=failures,
+        restore_reports=reports,
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -361,6 +366,8 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         cache=parse_cache_policy(parameters.get("cache", "")),
         hosts=parse_hosts(parameters.get("hosts", "")),
         point_order=PointOrder.parse(parameters.get("point", "")),
+        restore=RestoreOrder.parse(parameters.get("restore", "")),
+        is_restoring=closes(parameters.get("restore", "")),
     )
 
 

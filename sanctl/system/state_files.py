@@ -70,7 +70,7 @@ _OLD_PATHS = {
 #: would take a replica for whole that has lost acknowledged writes: the kernel reports a failed
 #: flush only once. Goes after 0.1.0.
 _WRITTEN_AT_OLD_PATH = frozenset({"flush-failed"})
-_DEVICE_LOCKS = ("cache", "fence", "mark")
+_DEVICE_LOCKS = ("cache", "fence", "mark", "restore")
 
 
 class StateFile:
@@ -226,7 +226,7 @@ def remove_device(name: str) -> None:
 
 
 def device_lock(name: str, kind: str) -> str:
-    """Return the path of a device's lock: `cache`, `fence` or `mark`."""
+    """Return the path of a device's lock: `cache`, `fence`, `mark` or `restore`."""
     assert kind in _DEVICE_LOCKS
     return f"{RUNTIME}/{kind}-{_checked(name)}.lock"
 

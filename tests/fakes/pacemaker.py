@@ -18,6 +18,7 @@ from sanctl.model.cache_policy import CacheMode, parse_cache_policy
 from sanctl.model.cib_change import SetPoint
 from sanctl.model.cluster import Cluster, Role
 from sanctl.model.device import access_digest
+from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import parse_hosts
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
@@ -29,6 +30,7 @@ from sanctl.model.restore_point import (
 from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, VerifyRequest, VerifyResult
 from sanctl.parse.cib import parse_cib
 from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.device import restoring
 from sanctl.plan.device.restore_points import plan_file_removed
 from sanctl.render.cib import render_patchset
 
@@ -85,6 +87,8 @@ class FakePacemaker:
         self.point_failure: tuple[str, str] | None = None
         self.ignores_points = False
         self.tried_point = ""
+        # Nothing copies: a restore stays as it is.
+        self.ignores_restores = False
         self.is_frozen = False
         self.has_quorum = True
         self.is_down = False
@@ -339,7 +343,9 @@ class FakePacemaker:
             disk = self.disks.get(node, "UpToDate")
             drbd = "Primary" if self.active(name) == [node] else "Secondary"
             access = access_digest(
-                {
+                set()
+                if closes(parameters.get("restore", ""))
+                else {
                     *parameters.get("initiators", "").split(),
                     *(
                         access_word(iqn.value, host.chap_user, is_mutual=host.is_mutual)
@@ -360,6 +366,7 @@ class FakePacemaker:
                 f"{self._cache(parameters.get('cache', ''), is_linked=linked)}"
                 f"{self._read_cache(parameters.get('cache', ''), drbd)}",
             )
+        self._restore(name, RestoreOrder.parse(parameters.get("restore", "")))
 
     def _cache(self, policy: str, *, is_linked: bool) -> str:
         """The words that an agent publishes of its replica's cache."""
@@ -414,6 +421,31 @@ class FakePacemaker:
         )
         self.patch(render_patchset(self.root, (SetPoint(point=point),)))
         self.attribute(nodes[0], SIZES_ATTRIBUTE, f"{order.token}=1048576")
+
+    def _restore(self, name: str, order: RestoreOrder | None) -> None:
+        """Do as the active node does with an order to go back to a restore point."""
+        active = self.active(name)
+        if order is None or not active or self.ignores_restores:
+            return
+        cluster = Cluster.seen(parse_cib(self.root), parse_crm_mon(self.monitor()))
+        step = restoring.next_step(
+            cluster, name, active[0], is_closed_here=True, now_s=order.given_s + 5.0
+        )
+        match step:
+            case restoring.Begin():
+                changes = restoring.plan_begun(cluster, name, order)
+            case restoring.Copy():
+                changes = restoring.plan_done(cluster, name, order)
+            case restoring.GiveUp(problem=problem) | restoring.Stuck(problem=problem):
+                report = RestoreReport(order.token, problem.code, problem.text)
+                self.attribute(active[0], f"{REPORT_PREFIX}{name}", str(report))
+                changes = ()
+                if isinstance(step, restoring.GiveUp):
+                    changes = restoring.plan_given_up(cluster, name, order)
+            case _:
+                return
+        if changes:
+            self.patch(render_patchset(self.root, changes))
 
     def _remove_points(self) -> None:
         """Do as the pool agents do with restore points that are being deleted."""

@@ -23,6 +23,7 @@ MODULES = {
     "fence-peer": "sanctl.agents.handlers.fence_peer",
     "point-peer": "sanctl.agents.points.follower",
     "pool-cache": "sanctl.agents.handlers.pool_cache",
+    "restore-device": "sanctl.agents.restore.program",
     "resync": "sanctl.agents.sync.scheduler",
     "take-point": "sanctl.agents.points.leader",
     "stop-remaining": "sanctl.agents.handlers.stop_remaining",

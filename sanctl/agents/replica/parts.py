@@ -56,6 +56,8 @@ class Device(NamedTuple):
         hosts: the hosts that may log in.
         unreadable_hosts: names of hosts that are not let in, as this release cannot read how.
         point: the latest order to make a restore point (sanctl/model/restore_point.py).
+        restore: the order to go back to a restore point, while it keeps hosts out
+            (sanctl/model/device_restore.py).
     """
 
     name: str
@@ -71,6 +73,7 @@ class Device(NamedTuple):
     hosts: tuple[HostAccess, ...] = ()
     unreadable_hosts: tuple[str, ...] = ()
     point: str = ""
+    restore: str = ""
 
     @property
     def all_initiators(self) -> tuple[str, ...]:
@@ -81,6 +84,10 @@ class Device(NamedTuple):
     def access(self) -> set[str]:
         """The entries of the access list, as they are published."""
         return {*self.initiators, *(word for host in self.hosts for word in host.words)}
+
+    def closed(self, restore: str) -> Device:
+        """Return this device with nobody on its access list, as it goes back to a restore point."""
+        return self._replace(restore=restore, initiators=(), hosts=(), unreadable_hosts=())
 
     @property
     def drbd_device(self) -> str:

@@ -21,6 +21,7 @@ from sanctl.cli.commands.device_delete import delete
 from sanctl.cli.commands.device_heal import heal
 from sanctl.cli.commands.device_place import place
 from sanctl.cli.commands.device_replicas import replicas
+from sanctl.cli.commands.device_restore import restore, restore_text
 from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_policy_options
 from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
@@ -65,19 +66,20 @@ from sanctl.plan.replicas.pending_change import pending_change_of
     no_args_is_help=False,
     sections={
         "See": ("list", "show", "place"),
-        "Create, change, delete": ("create", "resize", "cache", "sync", "delete"),
+        "Create, change, delete": ("create", "resize", "cache", "sync", "restore", "delete"),
         "Replicas": ("move", "replicas", "verify", "heal"),
         "For the playbook": ("complete",),
     },
 )
 def device() -> None:
-    """Block devices and their replicas: create, show, grow, move, verify, heal, delete."""
+    """Block devices and their replicas: create, show, grow, move, verify, restore, delete."""
 
 
 device.add_command(delete)
 device.add_command(heal)
 device.add_command(place)
 device.add_command(replicas)
+device.add_command(restore)
 device.add_command(sync)
 device.add_command(verify)
 device.add_command(cache)
@@ -328,6 +330,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
         ("drbd", f"minor {found.minor}, port {PORT_BASE + found.minor}"),
         ("uuid", found.uuid),
     ]
+    if found.is_restoring:
+        lines.append(("restoring", restore_text(cluster, found)))
     if left is not None:
         lines += [("unfinished", left[0]), ("next", left[1])]
     if move is not None:

@@ -21,6 +21,7 @@ from sanctl.cli.documents.device import (
     PolicyChanged,
     ReplicasChanged,
     Resized,
+    Restored,
 )
 from sanctl.cli.documents.device_heal import HealCase, Healed
 from sanctl.cli.documents.doctor import Examination
@@ -56,6 +57,7 @@ DOCUMENTS: Mapping[str, object] = {
     "device place": Placed,
     "device replicas": ReplicasChanged,
     "device resize": Resized,
+    "device restore": Restored,
     "device show": Device,
     "device sync": PolicyChanged,
     "device verify": Verified | PolicyChanged,

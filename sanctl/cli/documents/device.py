@@ -63,13 +63,24 @@ class Replica(TypedDict):
     cache: Annotated[ReplicaCache, "state of its caches"]
 
 
+class Restore(TypedDict):
+    """How far a device is on its way back to a restore point; no host is let in meanwhile."""
+
+    point: Annotated[str | None, "the restore point; null: another release wrote the order"]
+    copying: Annotated[bool, "false: nothing has been written yet"]
+    done_bytes: Annotated[int | None, "bytes of the device compared so far; null: not known"]
+    written_bytes: Annotated[int | None, "bytes that differed, and were written; null: not known"]
+    problem: Annotated[str | None, "code and text of what keeps it from going on; null: nothing"]
+
+
 class Device(TypedDict):
     """A device."""
 
     name: Annotated[str, "its name"]
     state: Annotated[
         str,
-        "`ok`: served, every replica in sync; `degraded`: served; `down`: not served; `deleting`",
+        "`ok`: served, every replica in sync; `degraded`: served; `down`: not served; `deleting`; "
+        "`restoring`: it goes back to a restore point, and no host is let in",
     ]
     uuid: Annotated[str, "32 hex digits that no other device has"]
     wwid: Annotated[str, "the name under which hosts see it, in /dev/mapper and /dev/disk/by-id"]
@@ -89,6 +100,9 @@ class Device(TypedDict):
         str | None, "what is left to do of a change of its replicas, in words; null: nothing"
     ]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
+    restore: Annotated[
+        Restore | None, "how far it is on its way to a restore point; null: it is on none"
+    ]
 
 
 class CacheSet(Device):
@@ -113,6 +127,16 @@ class PolicyChanged(TypedDict):
     name: Annotated[str, "the device"]
     changed: Annotated[bool, "false: it was the policy already, or was only shown"]
     sync: Annotated[SyncPolicy, "how its replicas are resynced and verified"]
+
+
+class Restored(Device):
+    """A device that is back at a restore point."""
+
+    changed: Annotated[bool, "false: the same restore was under way already"]
+    duration_s: Annotated[float, "seconds until hosts were let in again"]
+    kept: Annotated[
+        str | None, "the restore point that holds what was on it before; null: none was made"
+    ]
 
 
 class Moved(Device):

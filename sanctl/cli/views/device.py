@@ -12,10 +12,12 @@ from sanctl.cli.views.sync_policy import sync_policy_data
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import MEMBER_STATES, Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import COPYING
 from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
 from sanctl.model.topology import Topology
 from sanctl.plan.cache.cache_status import mode_reason, replica_cache_text
+from sanctl.plan.device.restoring import report_of, stuck_problem
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.replicas.pending_change import pending_change_of
 
@@ -28,6 +30,8 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
     """Return one word for the condition of a device."""
     if device.is_stopping:
         return "deleting"
+    if device.is_restoring:
+        return "restoring"
     severities = {finding.severity for finding in device_findings(cluster, device)}
     if Severity.CRITICAL in severities:
         return "down"
@@ -71,6 +75,21 @@ def device_data(
         "replicas_wanted": device.replicas,
         "unfinished": left[0] if left else None,
         "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
+        "restore": _restore_data(cluster, device),
+    }
+
+
+def _restore_data(cluster: Cluster, device: DeviceSpec) -> device_documents.Restore | None:
+    if not device.is_restoring:
+        return None
+    order, report = device.restore, report_of(cluster, device)
+    problem = stuck_problem(cluster, device)
+    return {
+        "point": order.point if order else None,
+        "copying": order is None or order.state == COPYING,
+        "done_bytes": report.done_bytes if report and report.total_bytes else None,
+        "written_bytes": report.written_bytes if report and report.total_bytes else None,
+        "problem": f"{problem.code}: {problem.text}" if problem else None,
     }
 
 

@@ -83,6 +83,8 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
             device = cluster.cib.device(change.name)
             point = None if device is None else _point_of_order(device, change.value)
             old, new = "", "" if point is None else f"{change.value} {_text_of(point)}"
+        elif isinstance(change, SetParameter) and change.parameter == "restore":
+            old, new = "", change.value
         elif isinstance(change, SetParameter):
             device = cluster.cib.device(change.name)
             new = change.value

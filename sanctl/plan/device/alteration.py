@@ -18,6 +18,7 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
+from sanctl.plan.device.restore_refusals import refuse_while_restoring
 from sanctl.plan.drbd.version_limits import full_resync_problem
 
 MOVE_EXPIRES_AFTER_S = 600
@@ -28,12 +29,14 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
 
     Raises:
         Refused: the device would shrink, or a replica is absent, not connected or not up to date:
-            growing a device with one replica missing leaves two replicas of two sizes.
+            growing a device with one replica missing leaves two replicas of two sizes. Or it is
+            going back to a restore point.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     if size == device.size:
         return ()
+    refuse_while_restoring(device)
     if size < device.size:
         raise Refused(
             Problem(

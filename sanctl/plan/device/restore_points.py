@@ -22,6 +22,7 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
     refuse_without_quorum,
 )
+from sanctl.plan.device.restore_refusals import refuse_deletion_of, refuse_while_restoring
 
 
 def split_point(text: str) -> tuple[DeviceName, str]:
@@ -69,10 +70,11 @@ def plan_point_order(
 
     Raises:
         Refused: there is no such device or it cannot be changed now; it has a restore point of that
-            name or too many; another order is open.
+            name or too many; another order is open; it is going back to a restore point.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
+    refuse_while_restoring(device)
     points = cluster.cib.points_of(name)
     problems = []
     if any(point.name == order.name for point in points):
@@ -172,10 +174,11 @@ def plan_point_deletion(cluster: Cluster, device: DeviceName, name: str) -> tupl
     """Return the change by which each node removes its file of a restore point.
 
     Raises:
-        Refused: there is no such restore point, or no quorum.
+        Refused: there is no such restore point, no quorum, or the device is going back to it.
     """
     refuse_without_quorum(cluster)
     point = existing_point(cluster, device, name)
+    refuse_deletion_of(cluster, point)
     if point.is_deleting:
         return ()
     changes: tuple[Change, ...] = (SetPoint(point=point._replace(is_deleting=True)),)

@@ -11,6 +11,7 @@ from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.health.cache_health import device_cache_findings
+from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
 
@@ -65,6 +66,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
                 else "bring back the node that served it last; if that is impossible: 'sanctl "
                 f"device heal {device.name}'",
             )
+    yield from restore_findings(cluster, device)
     if not device.is_managed:
         yield Finding(
             code="SAN-HLT-033",

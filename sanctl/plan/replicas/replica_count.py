@@ -49,6 +49,7 @@ from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_cha
 from sanctl.plan.device.alteration import plan_move
 from sanctl.plan.device.deletion import tombstone
 from sanctl.plan.device.restore_points import only_holder_problems
+from sanctl.plan.device.restore_refusals import refuse_while_restoring
 from sanctl.plan.drbd.version_limits import drbd_version_problem, replica_limit
 from sanctl.plan.replicas.replica_choice import ReplicaRequest, target_nodes
 from sanctl.plan.replicas.replica_safety import (
@@ -153,6 +154,7 @@ def next_replica_step(
     drops = tuple(node for node in device.nodes if node not in target)
     if not adds and not drops:
         return _last_step(cluster, device, request)
+    refuse_while_restoring(device)
     if cluster.active_node(name) is None and _is_between_roles(cluster, device):
         return AwaitRole(seen=replicas_text(cluster, device))
     has_room = len(device.nodes) < replica_limit(context.drbd_version)

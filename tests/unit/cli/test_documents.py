@@ -36,6 +36,7 @@ _LIFE = (
     "snapshot create vm1 --name one",
     "snapshot list vm1",
     "snapshot show vm1@one",
+    "device restore vm1 --to one --yes --accept SAN-REST-001",
     "snapshot delete vm1@one",
     "device place --size 1G --explain",
     "device replicas vm2 1",

@@ -69,7 +69,8 @@ def run(tmp_path: Path, name: str, release: dict[str, str]) -> subprocess.Comple
 @pytest.mark.parametrize(
     "name",
     sorted(
-        programs.MODULES.keys() - {"actions", "flush-only-replicas", "point-peer", "take-point"}
+        programs.MODULES.keys()
+        - {"actions", "flush-only-replicas", "point-peer", "restore-device", "take-point"}
     ),
 )
 def test_a_release_before_the_stub_is_run_by_its_own_names(tmp_path: Path, name: str) -> None:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Keeps hosts out of a device that goes back to a restore point.
+
+An action of Pacemaker's has the parameters of the moment in which it was ordered. A monitor that
+was ordered before the restore, and runs after its begin, would let hosts in again. So a note stays
+on the node once an action has seen the order, and an action that has not asks the CIB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from sanctl.agents.replica import access_list
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import cib, lio
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.system import state_files
+from sanctl.system.runner import Runner
+
+_KIND = "restoring"
+_TIMEOUT_S = 8.0
+_NOT_KNOWN = "not known"
+
+
+def as_ordered(device: Device, order: str) -> Device:
+    """Return the device with an empty access list, if its parameter `restore` calls for that."""
+    return device.closed(order) if _closes(order) else device
+
+
+def as_known(runner: Runner, device: Device) -> Device:
+    """Return the device, also closed if it was closed here, unless the CIB says that it is over."""
+    note = state_files.of_device(device.name, _KIND)
+    if device.restore:
+        # Without room for the note the copy does not begin (`note`).
+        with contextlib.suppress(OSError):
+            if not note.exists():
+                note.write()
+        return device
+    try:
+        if not note.exists():
+            return device
+        order = read_order(runner, device.name)
+        if _closes(order):
+            return device.closed(order)
+        note.remove()
+    except (SanctlError, OSError):
+        return device.closed(_NOT_KNOWN)
+    return device
+
+
+def read_order(runner: Runner, name: str) -> str:
+    """Return the device's parameter `restore` as the CIB has it on this node; empty: none.
+
+    Raises:
+        CommandError: the CIB gave no answer.
+    """
+    path = f"//primitive[@id='{name}']/instance_attributes/nvpair[@name='restore']"
+    found = cib.query(runner, path, timeout_s=_TIMEOUT_S)
+    if found is None:
+        return ""
+    return next((pair.get("value", "") for pair in found.iter("nvpair")), "")
+
+
+def note(name: str) -> None:
+    """Note that hosts are kept out here.
+
+    Raises:
+        OSError: there is no room for the note.
+    """
+    state_files.of_device(name, _KIND).write()
+
+
+def is_closed(name: str) -> bool:
+    """Whether the kernel lets no host in to the device on this node, and none is there.
+
+    An entry is removed once the commands of its sessions have ended (drivers/target/
+    target_core_tpg.c, core_tpg_del_initiator_node_acl, waits for them).
+    """
+    return not lio.access(name)
+
+
+def is_closed_as_wanted(device: Device) -> bool:
+    """Whether hosts are kept out, where they are to be."""
+    return not device.restore or is_closed(device.name)
+
+
+def close_before_promotion(device: Device) -> None:
+    """Keep hosts out of a device that goes back to a restore point, before this node serves it.
+
+    Raises:
+        CommandError: the kernel still lets hosts in; the device must not be served.
+    """
+    if not device.restore:
+        return
+    access_list.update(device)
+    if not is_closed(device.name):
+        raise CommandError(
+            Problem(
+                "SAN-AGENT-016",
+                f"{device.name} is going back to a restore point, and hosts could not be kept out",
+            )
+        )
+
+
+def _closes(order: str) -> bool:
+    if not order:
+        return False
+    from sanctl.model.device_restore import closes  # noqa: PLC0415 - rarely needed
+
+    return closes(order)

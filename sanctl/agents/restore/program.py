@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Program of sanctl-restore@NAME.service: makes a device the same as one of its restore points.
+
+It runs on the node that serves the device, and may end at any point: the next monitor starts it
+again, here or on the node that serves the device then, and it begins anew. What holds if it, its
+node or another dies after each step:
+
+1. The order is in the CIB, and with it the order for the point that keeps what is on the device.
+   From then on each node that reads it lets no host in (closure.py). Nothing is written yet: where
+   something is missing for too long, the order is given up, and hosts are let in again.
+2. Hosts are kept out here, and on each other node with a replica that is there. What was on the
+   device is kept. One change of the CIB says that the copy begins. The order cannot be given up
+   any more.
+3. Both are read, and what differs is written, through the gate as hosts' writes are: DRBD
+   replicates it, and a demotion closes the gate before the other node may serve. A new Primary has
+   the order, keeps hosts out, and begins anew with its own file.
+4. The device is flushed.
+5. One change of the CIB, which only holds for the order that is still there, ends it. From then on
+   nodes let hosts in again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+
+from sanctl.agents import ocf
+from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.replica import parts
+from sanctl.agents.restore import closure, unit
+from sanctl.drivers import gate, node_attributes, point_files, pool_files
+from sanctl.drivers.pacemaker import Pacemaker
+from sanctl.drivers.range_copy import RangeCopy
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport
+from sanctl.model.names import format_bytes
+from sanctl.model.restore_point import RestorePoint
+from sanctl.ops.session import Session
+from sanctl.plan.device import restoring
+from sanctl.system import state_files
+from sanctl.system.clock import SystemClock
+from sanctl.system.runner import LocalRunner
+
+_LOCK_S = 2.0
+_POLL_S = 1.0
+#: How often it is published how far the copy is, and looked whether the order still stands.
+_LOOK_S = 10.0
+_RUNNER = LocalRunner()
+_log = DeviceLog("restore")
+
+
+class _Silent:
+    def update(self, text: str) -> None:
+        """Nobody watches."""
+
+
+def main() -> int:
+    """Carry out the device's order, if there is one; return the exit status."""
+    state_files.make_folder()
+    name = sys.argv[1]
+    # An action that ends this process waits for the lock.
+    with state_files.locked(unit.lock_path(name), wait_s=_LOCK_S) as is_mine:
+        if is_mine:
+            try:
+                _carry_out(name)
+            except (SanctlError, OSError) as error:
+                _log(name, f"{error}; the next monitor starts it again")
+    return 0
+
+
+def _carry_out(name: str) -> None:
+    session = Session(Pacemaker(_RUNNER), SystemClock(), _Silent())
+    said = ""
+    while True:
+        cluster = session.observe()
+        device = cluster.cib.device(name)
+        step = restoring.next_step(
+            cluster,
+            name,
+            os.uname().nodename,
+            is_closed_here=closure.is_closed(name),
+            now_s=time.time(),
+        )
+        order = device.restore if device else None
+        if device is None or order is None or isinstance(step, restoring.NothingToDo):
+            return
+        if not gate.gate_table(name).startswith("drbd"):
+            return  # This node does not serve it, or not any more.
+        match step:
+            case restoring.Wait(why=why):
+                if why != said:
+                    _report(name, RestoreReport(order.token, text=why))
+                    said = why
+                time.sleep(_POLL_S)
+            case restoring.GiveUp(problem=problem):
+                _fail(name, order, problem)
+                session.change(
+                    lambda seen, order=order: restoring.plan_given_up(seen, name, order)  # type: ignore[misc]
+                )
+                return
+            case restoring.Stuck(problem=problem):
+                _fail(name, order, problem)
+                return
+            case restoring.Begin():
+                closure.note(name)
+                ocf.crash_point("restore-ready")
+                session.change(
+                    lambda seen, order=order: restoring.plan_begun(seen, name, order)  # type: ignore[misc]
+                )
+            case restoring.Copy(point=point):
+                closure.note(name)
+                try:
+                    _copy(session, device, order, point)
+                except (SanctlError, OSError) as error:
+                    _fail(name, order, _problem_of(error, point))
+                return
+
+
+def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: RestorePoint) -> None:
+    name = device.name.value
+    began_s = looked_s = time.monotonic()
+    with RangeCopy(_file_of(point), gate.target_device(name)) as copy:
+        _report_progress(name, order, copy)
+        has_more = True
+        while has_more:
+            if time.monotonic() - looked_s > _LOOK_S:
+                _check_order(name, order)
+                _report_progress(name, order, copy)
+                looked_s = time.monotonic()
+            has_more = copy.step()
+            ocf.crash_point("restore-chunk")
+        copy.flush()
+    ocf.crash_point("restore-copied")
+    if not closure.is_closed(name):
+        raise CommandError(_let_in_problem(name))
+    session.change(lambda seen: restoring.plan_done(seen, name, order))
+    with contextlib.suppress(SanctlError):
+        node_attributes.delete(_RUNNER, f"{REPORT_PREFIX}{name}")
+    _log(
+        name,
+        f"back at restore point {point.name}: {format_bytes(copy.written_bytes)} of "
+        f"{format_bytes(copy.size_bytes)} differed, {time.monotonic() - began_s:.0f} s",
+    )
+
+
+def _file_of(point: RestorePoint) -> str:
+    pool = parts.load_topology().pool(point.pool)
+    if pool is None:
+        raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {point.pool} here"))
+    pool_files.check_marker(str(pool.path), pool.uuid)
+    return point_files.final_path(str(pool.path), point.device, point.uuid, point.token)
+
+
+def _check_order(name: str, order: RestoreOrder) -> None:
+    """Check that the order still stands, and that no host is let in.
+
+    Raises:
+        CommandError: it does not, or that is not known.
+    """
+    if closure.read_order(_RUNNER, name) != str(order):
+        raise CommandError(Problem("SAN-REST-006", f"the order to restore {name} was replaced"))
+    if not closure.is_closed(name):
+        raise CommandError(_let_in_problem(name))
+
+
+def _let_in_problem(name: str) -> Problem:
+    return Problem("SAN-REST-008", f"{name}: the access list is not empty")
+
+
+def _problem_of(error: SanctlError | OSError, point: RestorePoint) -> Problem:
+    if isinstance(error, SanctlError):
+        return error.problems[0]
+    return Problem(
+        "SAN-REST-008", f"{os.uname().nodename} cannot copy {point.device}@{point.name}: {error}"
+    )
+
+
+def _report_progress(name: str, order: RestoreOrder, copy: RangeCopy) -> None:
+    _report(
+        name,
+        RestoreReport(order.token, "", "", copy.done_bytes, copy.size_bytes, copy.written_bytes),
+    )
+
+
+def _fail(name: str, order: RestoreOrder, problem: Problem) -> None:
+    _log(name, f"restore to {order.point}: {problem.code}: {problem.text}")
+    _report(name, RestoreReport(order.token, problem.code, problem.text))
+
+
+def _report(name: str, report: RestoreReport) -> None:
+    """Publish how far it is. Only for people: an error of it is nothing."""
+    with contextlib.suppress(SanctlError):
+        node_attributes.publish(_RUNNER, f"{REPORT_PREFIX}{name}", str(report))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Starts the systemd unit sanctl-restore@NAME.service on the node that serves, and ends it.
+
+What it does is in sanctl/agents/restore/program.py, which monitors do not have to import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from sanctl.agents.replica.parts import Device
+from sanctl.errors import SanctlError
+from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
+from sanctl.system.files import exists
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 5.0
+#: Its process ends when the I/O does that it has in flight, and the gate ends that.
+_END_S = 5.0
+
+
+def start_if_ordered(runner: Runner, device: Device, state: ResourceState) -> None:
+    """Start the unit if this node serves the device, and an order is open; one that runs is fine.
+
+    An error is left to the next monitor.
+    """
+    if state.is_primary and device.restore:
+        with contextlib.suppress(SanctlError):
+            runner.run(
+                ["systemctl", "start", "--no-block", _unit(device.name)], timeout_s=_TIMEOUT_S
+            )
+
+
+def lock_path(name: str) -> str:
+    """Return the path of the lock that the unit's process holds."""
+    return state_files.device_lock(name, "restore")
+
+
+def end(runner: Runner, name: str) -> None:
+    """End the unit, and wait for that, if it may run.
+
+    It writes through the gate, as hosts do, so nothing of it reaches the disk once that is closed.
+    But while its process is there the gate cannot be removed.
+    """
+    path = lock_path(name)
+    if not exists(path) or _is_free(path):
+        return
+    with contextlib.suppress(SanctlError):
+        # By SIGKILL, as the unit says.
+        runner.run(["systemctl", "stop", "--no-block", _unit(name)], timeout_s=_TIMEOUT_S)
+    deadline = time.monotonic() + _END_S
+    while not _is_free(path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _is_free(path: str) -> bool:
+    with state_files.locked(path, wait_s=0.0, shared=True) as is_free:
+        return is_free
+
+
+def _unit(name: str) -> str:
+    return f"sanctl-restore@{name}.service"

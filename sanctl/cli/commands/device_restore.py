@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options and output of `sanctl device restore`: the point, what is kept, the question."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from sanctl.cli.environment import environment, topology_or_none
+from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
+from sanctl.cli.output import finish
+from sanctl.cli.views.device import device_data
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import KEPT_PREFIX
+from sanctl.model.names import DeviceName
+from sanctl.model.restore_point import PointOrder, parse_point_name
+from sanctl.ops.device_restore import check_restore, restore_device
+from sanctl.plan.device.restoring import RestoreRequest, progress_text
+
+
+@click.command(short_help="Put a device back to a restore point.")
+@click.argument("name")
+@click.option(
+    "--to", "point", required=True, metavar="POINT", help="The restore point to go back to."
+)
+@click.option(
+    "--no-keep",
+    is_flag=True,
+    help="Make no restore point of what is on the device now: it is lost.",
+)
+@yes_option
+@accept_option
+@timeout_option(3600)
+@output_option
+def restore(
+    *,
+    name: str,
+    point: str,
+    no_keep: bool,
+    yes: bool,
+    accepted: tuple[str, ...],
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Put a device back to what it held when a restore point of it was made, on all replicas.
+
+    No host may be logged in, and none is let in before the end. What is on the device now becomes
+    a restore point first, so that the way back is the same command. Whatever dies meanwhile, it
+    goes on; run again, the command waits for it.
+    """
+    env = environment()
+    wanted, goal = DeviceName.parse(name), parse_point_name(point)
+    now_s = int(env.clock.wall_s())
+    kept_name = KEPT_PREFIX + time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_s))
+    request = RestoreRequest(
+        device=wanted,
+        point=goal,
+        token=env.new_uuid()[-16:],
+        kept=None if no_keep else PointOrder(kept_name, env.new_uuid()[-16:], now_s),
+        accepted=accepted,
+    )
+    command_line = f"device restore {name} --to {point}{' --no-keep' if no_keep else ''}"
+    with env.session() as session:
+        is_under_way = check_restore(session, request)
+        if not yes and not is_under_way:
+            kept = "is lost" if no_keep else f"is kept as {wanted}@{kept_name}"
+            click.echo(
+                f"device {wanted}: what is on it now {kept}, and what it held at restore point "
+                f"{goal} comes back. No host is let in meanwhile.",
+                err=True,
+            )
+            click.confirm(f"Restore device {wanted}?", abort=True, err=True)
+        with env.logged("restore", device=name, command_line=command_line):
+            outcome = restore_device(
+                session,
+                request,
+                ipc_buffer_bytes=env.ipc_buffer_bytes(),
+                timeout_s=timeout_s,
+            )
+    kept_point = _kept(outcome.cluster, outcome.device)
+
+    def text() -> None:
+        print(f"device {wanted} is back at restore point {goal}, after {outcome.duration_s:.1f} s")
+        if kept_point is not None:
+            print(
+                f"what it held before is kept: 'sanctl device restore {wanted} --to {kept_point}'"
+            )
+
+    finish(
+        output,
+        data={
+            "changed": outcome.changed,
+            "duration_s": round(outcome.duration_s, 3),
+            "kept": kept_point,
+            **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
+        },
+        text=text,
+    )
+
+
+def _kept(cluster: Cluster, device: DeviceSpec) -> str | None:
+    token = device.restore.kept_token if device.restore else ""
+    points = cluster.cib.points_of(device.name)
+    return next((each.name for each in points if token and each.token == token), None)
+
+
+def restore_text(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return in one line how far a device is that goes back to a restore point."""
+    point = device.restore.point if device.restore else "?"
+    return f"to {point}: {progress_text(cluster, device)}; no host is let in"

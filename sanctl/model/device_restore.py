@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The order to put a device's data back to a restore point, and what a node says of it.
+
+Light: the agents read them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+#: Followed by a device's name: the transient attribute in which a node says how far it has come.
+REPORT_PREFIX = "sanctl.restore."
+#: Nothing has been written yet; an order that gets no further is given up.
+ORDERED = "ordered"
+#: The device may hold a part of this and a part of that.
+COPYING = "copying"
+DONE = "done"
+#: Nothing was written.
+GIVEN_UP = "given-up"
+#: How long an order may wait for what it needs before anything is written.
+ORDER_LIFE_S = 180
+#: How the point begins that keeps what was on the device.
+KEPT_PREFIX = "before-restore-"
+
+_NOT_KEPT = "-"
+_ENDED = frozenset({DONE, GIVEN_UP})
+_STATES = frozenset({ORDERED, COPYING, *_ENDED})
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+_COPYING, _WAITING, _FAILED = "copying", "waiting", "failed"
+
+
+class RestoreOrder(NamedTuple):
+    """The order, as the device's parameter `restore` has it.
+
+    Attributes:
+        token: 16 hex digits that no other order has.
+        point: the name of the restore point.
+        point_token: the restore point's token.
+        kept_token: the token of the restore point that keeps what was on the device; empty: none.
+        given_s: when it was given, in seconds since 1970.
+        state: `ordered`, `copying`, `done` or `given-up`.
+    """
+
+    token: str
+    point: str
+    point_token: str
+    kept_token: str
+    given_s: int
+    state: str = ORDERED
+
+    @classmethod
+    def parse(cls, text: str) -> RestoreOrder | None:
+        """Read what `str` wrote; None for anything else."""
+        words = text.split(" ")
+        if len(words) != len(cls._fields) or not words[4].isdecimal() or words[5] not in _STATES:
+            return None
+        kept = "" if words[3] == _NOT_KEPT else words[3]
+        tokens = (words[0], words[2], *((kept,) if kept else ()))
+        if not words[1] or not all(map(_TOKEN.fullmatch, tokens)):
+            return None
+        return cls(words[0], words[1], words[2], kept, int(words[4]), words[5])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no host may use the device because of it."""
+        return self.state not in _ENDED
+
+    def __str__(self) -> str:
+        kept = self.kept_token or _NOT_KEPT
+        words = (self.token, self.point, self.point_token, kept, str(self.given_s), self.state)
+        return " ".join(words)
+
+
+def closes(text: str) -> bool:
+    """Whether a device with this parameter `restore` lets no host in.
+
+    What another release has written and this one cannot read closes the device.
+    """
+    if not text:
+        return False
+    order = RestoreOrder.parse(text)
+    return order is None or order.is_open
+
+
+class RestoreReport(NamedTuple):
+    """How far a node has come with an order.
+
+    Attributes:
+        token: the order's.
+        code: of the problem that keeps it from going on; empty: none.
+        text: the problem, or what it waits for; empty while it copies.
+        done_bytes: how much of the device has been compared, and written where it differed.
+        total_bytes: the size of the device.
+        written_bytes: how much differed.
+    """
+
+    token: str
+    code: str = ""
+    text: str = ""
+    done_bytes: int = 0
+    total_bytes: int = 0
+    written_bytes: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> RestoreReport | None:
+        """Read what `str` wrote; None for anything else."""
+        token, _, rest = text.partition(" ")
+        kind, _, rest = rest.partition(" ")
+        if not _TOKEN.fullmatch(token) or not rest:
+            return None
+        if kind == _WAITING:
+            return cls(token, text=rest)
+        if kind == _FAILED:
+            code, _, why = rest.partition(" ")
+            return cls(token, code, why) if why else None
+        numbers = rest.split(" ")
+        if kind != _COPYING or len(numbers) != 3 or not all(map(str.isdecimal, numbers)):
+            return None
+        return cls(token, "", "", *map(int, numbers))
+
+    @property
+    def percent(self) -> float:
+        """The share that is done."""
+        return 100.0 * min(1.0, self.done_bytes / self.total_bytes) if self.total_bytes else 0.0
+
+    def __str__(self) -> str:
+        if self.code:
+            return f"{self.token} {_FAILED} {self.code} {self.text}"
+        if self.text:
+            return f"{self.token} {_WAITING} {self.text}"
+        numbers = (self.done_bytes, self.total_bytes, self.written_bytes)
+        return " ".join((self.token, _COPYING, *map(str, numbers)))

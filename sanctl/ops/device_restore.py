@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out `device restore`: an order in the CIB, and the wait until hosts are let in again."""
+
+from __future__ import annotations
+
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import access_digest
+from sanctl.model.device_restore import DONE
+from sanctl.model.host_session import HostSession
+from sanctl.ops.cib_room import within_room
+from sanctl.ops.device_change import DeviceOutcome, change_device
+from sanctl.ops.session import Session
+from sanctl.ops.snapshot import await_active_node
+from sanctl.plan.cluster.convergence import Progress, access_progress
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.restoring import (
+    RestoreRequest,
+    given_up_problem,
+    plan_restore,
+    progress_text,
+)
+
+#: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
+_ROLE_S = 20.0
+
+
+def check_restore(session: Session, request: RestoreRequest) -> bool:
+    """Check that a restore may be ordered now; return whether the same one is under way already.
+
+    Raises:
+        Refused: it may not.
+    """
+    await_active_node(session, request.device, timeout_s=_ROLE_S)
+    now_s = session.clock.wall_s()
+    return not plan_restore(session.observe(), request, session.host_sessions(), now_s)
+
+
+def restore_device(
+    session: Session, request: RestoreRequest, *, ipc_buffer_bytes: int, timeout_s: float
+) -> DeviceOutcome:
+    """Put a device back to a restore point, or wait for the same restore that is under way.
+
+    After `timeout_s` the wait is given up, and the restore goes on.
+
+    Raises:
+        Refused: it may not be done now.
+        CommandError: nothing was written, and hosts are let in again; or another restore replaced
+            this one.
+        NotConverged: it goes on.
+    """
+    name = request.device
+    sessions: dict[str, tuple[HostSession, ...]] = session.host_sessions()
+    token = request.token
+
+    def plan(cluster: Cluster) -> tuple[Change, ...]:
+        nonlocal token
+        changes = plan_restore(cluster, request, sessions, session.clock.wall_s())
+        under_way = existing_device(cluster, name).restore
+        token = request.token if changes or under_way is None else under_way.token
+        return changes
+
+    def progress(cluster: Cluster) -> Progress:
+        device = existing_device(cluster, name)
+        order = device.restore
+        if order is None or order.token != token:
+            raise CommandError(
+                Problem(
+                    "SAN-REST-006",
+                    f"the order to restore device {name} to {request.point} was replaced",
+                    f"'sanctl device show {name}' shows what is going on",
+                )
+            )
+        if order.is_open:
+            return Progress(is_done=False, seen=progress_text(cluster, device))
+        if order.state != DONE:
+            raise CommandError(given_up_problem(cluster, device, order))
+        # So that hosts can log in when the command ends.
+        return access_progress(cluster, name, access_digest(device.access))
+
+    return change_device(
+        session,
+        name,
+        within_room(session, plan, ipc_buffer_bytes),
+        progress,
+        waiting_for=f"device {name} to be back at restore point {request.point}",
+        timeout_s=timeout_s,
+        look=f"it goes on by itself, and lets no host in before its end: 'sanctl device show {name}"
+        "' shows how far it is; the same command waits again",
+    )

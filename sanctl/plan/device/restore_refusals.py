@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: what is refused while a device goes back to a restore point."""
+
+from __future__ import annotations
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.restore_point import RestorePoint
+
+
+def being_restored_problem(device: DeviceSpec) -> Problem:
+    """Return that a device is going back to a restore point."""
+    return Problem(
+        "SAN-REST-005",
+        f"device {device.name} is going back to restore point "
+        f"{device.restore.point if device.restore else '?'}",
+        f"wait until it has: 'sanctl device show {device.name}' shows how far it is",
+    )
+
+
+def refuse_while_restoring(device: DeviceSpec) -> None:
+    """Raise Refused if a device is going back to a restore point."""
+    if device.is_restoring:
+        raise Refused(being_restored_problem(device))
+
+
+def refuse_deletion_of(cluster: Cluster, point: RestorePoint) -> None:
+    """Raise Refused if a restore of a device needs a restore point: its goal, or the way back."""
+    device = cluster.cib.device(point.device)
+    if device is None or not device.is_restoring:
+        return
+    order = device.restore
+    if order is None or point.token in {order.point_token, order.kept_token}:
+        raise Refused(being_restored_problem(device))

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Findings on a device that goes back to a restore point: under way, or stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.findings import Finding, Severity
+from sanctl.plan.device.restoring import progress_text, stuck_problem
+
+
+def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    """Return that no host is let in to a device, as it goes back to a restore point."""
+    if not device.is_restoring:
+        return
+    subject = f"device {device.name}"
+    point = device.restore.point if device.restore else "?"
+    problem = stuck_problem(cluster, device)
+    if problem is None:
+        yield Finding(
+            code="SAN-HLT-110",
+            severity=Severity.WARNING,
+            subject=subject,
+            what=f"it is going back to restore point {point}: {progress_text(cluster, device)}",
+            why="no host is let in before it is what it was then",
+            do="wait; it goes on by itself, on whichever node serves the device",
+        )
+        return
+    yield Finding(
+        code="SAN-HLT-111",
+        severity=Severity.CRITICAL,
+        subject=subject,
+        what=f"it gets no further on its way back to restore point {point}: {problem.text}",
+        why="it may hold parts of two states, so no host is let in",
+        do=problem.hint
+        or "mend that, and it goes on by itself; or go back to another point: 'sanctl device "
+        f"restore {device.name} --to POINT'",
+    )

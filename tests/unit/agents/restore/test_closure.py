@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Hosts stay out of a device that is being restored, also for actions ordered before that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.replica import access_list
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.restore import closure, unit
+from sanctl.drivers import lio
+from sanctl.errors import CommandError, Problem
+from sanctl.model.device_restore import DONE, RestoreOrder
+from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
+from sanctl.system.runner import LocalRunner
+from tests.unit.agents.points.test_unit import Recorder
+
+ORDER = RestoreOrder("1" * 16, "good", "2" * 16, "", 1000)
+RUNNER = LocalRunner()
+DEVICE = Device(
+    name="web", uuid="a" * 32, minor=1, size_bytes=1, pool="main", nodes=("n1", "n2"),
+    initiators=("iqn.a",),
+)  # fmt: skip
+
+
+class InCib:
+    """What the CIB says of the order, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.order: str | None = ""
+        self.asked = 0
+
+    def read(self, _runner: object, _name: str) -> str:
+        self.asked += 1
+        if self.order is None:
+            raise CommandError(Problem("SAN-CMD-002", "no answer"))
+        return self.order
+
+
+@pytest.fixture
+def in_cib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InCib:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    state_files.make_folder()
+    made = InCib()
+    monkeypatch.setattr(closure, "read_order", made.read)
+    return made
+
+
+def test_an_open_order_closes_the_device_and_what_cannot_be_read_does(in_cib: InCib) -> None:
+    assert closure.as_ordered(DEVICE, "") == DEVICE
+    assert closure.as_ordered(DEVICE, str(ORDER._replace(state=DONE))) == DEVICE
+    for order in (str(ORDER), "as a later release writes it"):
+        closed = closure.as_ordered(DEVICE, order)
+        assert closed.all_initiators == () and closed.access == set()
+        assert closure.as_known(RUNNER, closed) == closed
+    assert in_cib.asked == 0
+
+
+def test_without_a_restore_the_cib_is_not_asked(in_cib: InCib) -> None:
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    assert in_cib.asked == 0
+
+
+def test_an_action_that_was_ordered_before_asks_the_cib(in_cib: InCib) -> None:
+    closure.as_known(RUNNER, closure.as_ordered(DEVICE, str(ORDER)))
+    for order in (str(ORDER), None, "as a later release writes it"):
+        in_cib.order = order
+        found = closure.as_known(RUNNER, DEVICE)
+        assert found.restore and found.all_initiators == ()
+    for order in (str(ORDER._replace(state=DONE)), ""):
+        closure.note("web")
+        in_cib.order = order
+        assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    asked = in_cib.asked
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    assert in_cib.asked == asked, "the note is gone, so nothing is asked"
+
+
+def test_without_room_for_the_note(in_cib: InCib, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(state_files, "replace_on_tmpfs", full)
+    closed = closure.as_ordered(DEVICE, str(ORDER))
+    assert closure.as_known(RUNNER, closed) == closed
+    with pytest.raises(OSError, match="no space"):
+        closure.note("web")
+
+
+def test_a_node_is_not_promoted_that_lets_hosts_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = ["iqn.a"]
+    monkeypatch.setattr(lio, "access", lambda _name: tuple(entries))
+    monkeypatch.setattr(access_list, "update", lambda _device: True)
+    closure.close_before_promotion(DEVICE)
+    closed = closure.as_ordered(DEVICE, str(ORDER))
+    assert closure.is_closed_as_wanted(DEVICE) and not closure.is_closed_as_wanted(closed)
+    with pytest.raises(CommandError, match="SAN-AGENT-016"):
+        closure.close_before_promotion(closed)
+    monkeypatch.setattr(access_list, "update", lambda _device: entries.clear())
+    closure.close_before_promotion(closed)
+    assert closure.is_closed_as_wanted(closed)
+
+
+def _state(role: str) -> ResourceState:
+    return ResourceState(
+        name="web", role=role, suspended="no", disk="UpToDate", size_kib=1, peers=()
+    )
+
+
+def test_the_unit_is_started_where_the_device_is_served() -> None:
+    runner, closed = Recorder(), closure.as_ordered(DEVICE, str(ORDER))
+    unit.start_if_ordered(runner, DEVICE, _state("Primary"))
+    unit.start_if_ordered(runner, closed, _state("Secondary"))
+    assert runner.started == []
+    unit.start_if_ordered(runner, closed, _state("Primary"))
+    assert runner.started == ["sanctl-restore@web.service"]
+
+
+def test_the_unit_is_ended_if_its_process_may_run(
+    in_cib: InCib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Recorder()
+    monkeypatch.setattr(unit, "_END_S", 0.1)
+    unit.end(runner, "web")
+    with state_files.locked(unit.lock_path("web"), wait_s=0.0):
+        unit.end(runner, "web")
+    assert runner.started == ["sanctl-restore@web.service"]
+    unit.end(runner, "web")
+    assert len(runner.started) == 1, "it has ended"

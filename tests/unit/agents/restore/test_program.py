@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The process that puts a device back: what it writes, and what it leaves when something is wrong.
+
+The device and the restore point's file are files here, the cluster is in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sanctl.agents.restore import closure, program, unit
+from sanctl.drivers import gate, node_attributes
+from sanctl.drivers.range_copy import CHUNK_BYTES, RangeCopy
+from sanctl.errors import CommandError, NotConverged, Problem
+from sanctl.model.cib_change import SetPoint
+from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDERED
+from sanctl.ops.session import Session
+from sanctl.render.cib import render_patchset
+from sanctl.system import state_files
+from tests.fakes.pacemaker import FakeReporter
+from tests.unit.ops.test_device_restore import Bed, bed
+
+__all__ = ["bed"]
+
+WANTED, PRESENT = b"good" * (2 * CHUNK_BYTES // 4), b"late" * (2 * CHUNK_BYTES // 4)
+
+
+class Node:
+    """The node n1, on which an order is open and nothing has been done for it."""
+
+    def __init__(self, made: Bed, folder: Path) -> None:
+        self.bed = made
+        self.file, self.device = folder / "point", folder / "device"
+        self.file.write_bytes(WANTED)
+        self.device.write_bytes(PRESENT)
+        self.is_closed = True
+        self.gate = "drbd1"
+        self.on_poll: Callable[[], object] = lambda: None
+
+    def run(self) -> None:
+        assert program.main() == 0
+
+    @property
+    def state(self) -> str:
+        return self.bed.order().state
+
+    def report(self) -> str:
+        return str(self.bed.seen().cib.restore_reports.get(("web", "n1"), ""))
+
+
+@pytest.fixture
+def node(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    made = Node(bed, tmp_path)
+    bed.cluster.ignores_restores = True
+    with pytest.raises(NotConverged):
+        bed.restore(bed.request(), timeout_s=5)
+
+    def read_order(_runner: object, _name: str) -> str:
+        return str(bed.device().restore or "")
+
+    def poll(_seconds: float) -> None:
+        made.on_poll()
+
+    session = Session(bed.cluster, bed.env.clock, FakeReporter())
+    for owner, name, value in (
+        (state_files, "RUNTIME", str(tmp_path / "run")),
+        (sys, "argv", ["restore-device", "web"]),
+        (os, "uname", lambda: SimpleNamespace(nodename="n1")),
+        (os, "O_DIRECT", 0),
+        (program, "Session", lambda *_: session),
+        (program, "_log", lambda *_: None),
+        (program, "_LOOK_S", -1.0),
+        (time, "time", lambda: float(bed.order().given_s + 5)),
+        (time, "sleep", poll),
+        (program, "_file_of", lambda _point: str(made.file)),
+        (gate, "target_device", lambda _name: str(made.device)),
+        (gate, "gate_table", lambda _name: made.gate),
+        (closure, "is_closed", lambda _name: made.is_closed),
+        (closure, "read_order", read_order),
+        (node_attributes, "publish", lambda _runner, *pair: bed.cluster.attribute("n1", *pair)),
+        (node_attributes, "delete", lambda _runner, key: bed.cluster.attribute("n1", key, None)),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, value)
+    return made
+
+
+def test_the_device_becomes_what_it_was(node: Node) -> None:
+    node.run()
+    assert node.device.read_bytes() == WANTED
+    assert node.state == DONE and node.report() == ""
+    node.run()  # nothing is left to do
+    assert node.state == DONE
+
+
+def test_begun_by_another_process_it_goes_on(node: Node) -> None:
+    node.bed.set_restore(str(node.bed.order()._replace(state=COPYING)))
+    node.device.write_bytes(WANTED[:CHUNK_BYTES] + PRESENT[CHUNK_BYTES:])
+    node.run()
+    assert node.device.read_bytes() == WANTED and node.state == DONE
+
+
+def test_nothing_is_written_before_hosts_are_out(node: Node) -> None:
+    node.is_closed = False
+    polls: list[str] = []
+
+    def close_at_third() -> None:
+        assert node.device.read_bytes() == PRESENT and node.state == ORDERED
+        polls.append(node.report())
+        node.is_closed = len(polls) == 3
+
+    node.on_poll = close_at_third
+    node.run()
+    assert len(polls) == 3 and "n1 still lets hosts in" in polls[0]
+    assert node.state == DONE
+
+
+def test_hosts_that_are_let_in_end_the_copy(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([True, True, False])
+    monkeypatch.setattr(closure, "is_closed", lambda _name: next(answers))
+    node.run()
+    assert node.state == COPYING and "the access list is not empty" in node.report()
+    assert node.device.read_bytes() == PRESENT
+
+
+def test_hosts_that_are_let_in_at_the_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_LOOK_S", 60.0)
+    answers = iter([True, True, False])
+    monkeypatch.setattr(closure, "is_closed", lambda _name: next(answers))
+    node.run()
+    assert node.state == COPYING and "SAN-REST-008" in node.report()
+
+
+def test_an_order_that_was_replaced_ends_the_copy(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closure, "read_order", lambda *_: "another")
+    node.run()
+    assert node.state == COPYING and "SAN-REST-006" in node.report()
+    assert node.device.read_bytes() == PRESENT
+
+
+def test_the_end_is_of_the_order_that_was_carried_out(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "_LOOK_S", 60.0)
+    flush = RangeCopy.flush
+
+    def replaced_meanwhile(copy: Any) -> None:
+        flush(copy)
+        node.bed.set_restore(str(node.bed.order()._replace(token="e" * 16)))
+
+    monkeypatch.setattr(RangeCopy, "flush", replaced_meanwhile)
+    node.run()
+    assert node.state == COPYING, "another order is open, and hosts stay out"
+
+
+def test_a_file_that_is_gone_keeps_hosts_out(node: Node) -> None:
+    node.file.unlink()
+    node.run()
+    assert node.state == COPYING and "SAN-REST-008" in node.report()
+    node.file.write_bytes(WANTED)
+    node.run()
+    assert node.state == DONE
+
+
+def test_a_node_without_the_point(node: Node) -> None:
+    alone = node.bed.good._replace(nodes=("n2",))
+    node.bed.cluster.patch(render_patchset(node.bed.cluster.root, (SetPoint(point=alone),)))
+    node.bed.set_restore(str(node.bed.order()._replace(state=COPYING)))
+    node.run()
+    assert node.state == COPYING and "SAN-REST-002" in node.report()
+    node.bed.set_restore(str(node.bed.order()._replace(state=ORDERED)))
+    node.run()
+    assert node.state == GIVEN_UP and node.device.read_bytes() == PRESENT
+
+
+def test_a_node_that_does_not_serve_does_nothing(node: Node) -> None:
+    node.gate = "error"
+    node.run()
+    assert node.state == ORDERED and node.device.read_bytes() == PRESENT
+
+
+def test_two_processes_do_not_copy_at_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_LOCK_S", 0.05)
+    with state_files.locked(unit.lock_path("web"), wait_s=0.0):
+        node.run()
+    assert node.state == ORDERED
+
+
+def test_a_cluster_that_does_not_answer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> None:
+        raise CommandError(Problem("SAN-CLU-002", "no answer"))
+
+    monkeypatch.setattr(node_attributes, "publish", silent)
+    node.run()
+    assert node.state == DONE, "what is published is for people alone"
+    node.bed.cluster.is_down = True
+    node.run()

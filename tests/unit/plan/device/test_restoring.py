@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the node that serves does next for an order to restore, in every state that it may find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sanctl.errors import CommandError, Refused
+from sanctl.model.cib_change import SetParameter
+from sanctl.model.cluster import Cluster, Instance, Mon, MonNode, NodeState, Role
+from sanctl.model.device import DeviceSpec, PoolUsage, ReplicaState, access_digest
+from sanctl.model.device_restore import (
+    COPYING,
+    DONE,
+    GIVEN_UP,
+    ORDER_LIFE_S,
+    RestoreOrder,
+    RestoreReport,
+)
+from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
+from sanctl.model.restore_point import PointFailure, RestorePoint
+from sanctl.parse.cib import parse_cib
+from sanctl.plan.device import restoring
+from sanctl.plan.device.restoring import Begin, Copy, GiveUp, NothingToDo, Stuck, Wait
+from tests.fakes.pacemaker import FakePacemaker
+
+NODES = (NodeName.parse("n1"), NodeName.parse("n2"))
+ORDER = RestoreOrder("1" * 16, "good", "2" * 16, "3" * 16, 1000)
+COPYING_ORDER = ORDER._replace(state=COPYING)
+GOOD = RestorePoint("web", "good", "2" * 16, "a" * 32, "main", 900, 64 << 20, 30, ("n1", "n2"))
+KEPT = GOOD._replace(name="kept", token="3" * 16)
+CLOSED, OPEN = access_digest(()), access_digest(("iqn.a",))
+SPEC = DeviceSpec(
+    name=DeviceName.parse("web"), uuid="a" * 32, minor=1, size=ByteSize(bytes=64 << 20),
+    pool=PoolName.parse("main"), nodes=NODES, initiators=(), replicas=2,
+)  # fmt: skip
+_EMPTY = parse_cib(FakePacemaker().root)
+
+
+def cluster(
+    order: RestoreOrder | None,
+    *,
+    points: tuple[RestorePoint, ...] = (GOOD, KEPT),
+    states: tuple[NodeState, NodeState] = (NodeState.ONLINE, NodeState.ONLINE),
+    runs_on: tuple[str, ...] = ("n1", "n2"),
+    access: tuple[str | None, str | None] = (CLOSED, CLOSED),
+    has_quorum: bool = True,
+    is_stopping: bool = False,
+    **cib: Any,
+) -> Cluster:
+    device = replace(
+        SPEC,
+        restore=order,
+        is_restoring=order is None or order.is_open,
+        is_stopping=is_stopping,
+    )
+    roles = {"n1": Role.PROMOTED, "n2": Role.UNPROMOTED}
+    return Cluster(
+        cib=replace(
+            _EMPTY,
+            devices=(device,),
+            points=points,
+            replicas={
+                ("web", str(node)): ReplicaState(access=found)
+                for node, found in zip(NODES, access, strict=True)
+            },
+            **cib,
+        ),
+        mon=Mon(
+            has_quorum=has_quorum,
+            has_dc=True,
+            nodes=tuple(
+                MonNode(name=str(node), state=state)
+                for node, state in zip(NODES, states, strict=True)
+            ),
+            instances=tuple(
+                Instance(resource="web", node=node, role=roles[node]) for node in runs_on
+            ),
+            failures=(),
+        ),
+    )
+
+
+def step(
+    seen: Cluster, *, here: str = "n1", is_closed: bool = True, now_s: float = 1010.0
+) -> restoring.Step:
+    return restoring.next_step(seen, "web", here, is_closed_here=is_closed, now_s=now_s)
+
+
+@pytest.mark.parametrize(
+    "order", [None, ORDER._replace(state=DONE), ORDER._replace(state=GIVEN_UP)]
+)
+def test_nothing_without_an_open_order(order: RestoreOrder | None) -> None:
+    assert step(cluster(order)) == NothingToDo()
+
+
+def test_nothing_for_a_device_that_is_gone_or_being_deleted() -> None:
+    assert step(cluster(COPYING_ORDER, is_stopping=True)) == NothingToDo()
+    seen = cluster(COPYING_ORDER)
+    assert step(replace(seen, cib=replace(seen.cib, devices=()))) == NothingToDo()
+
+
+def test_it_begins_when_hosts_are_out_and_the_present_state_is_kept() -> None:
+    assert step(cluster(ORDER)) == Begin()
+    assert step(cluster(ORDER._replace(kept_token=""), points=(GOOD,))) == Begin()
+
+
+@pytest.mark.parametrize("now_s", [1010.0, 1001.0 + ORDER_LIFE_S])
+@pytest.mark.parametrize(
+    ("why", "is_closed", "changes"),
+    [
+        ("n1 still lets hosts in", False, {}),
+        ("n2 still lets hosts in", True, {"access": (CLOSED, OPEN)}),
+        ("n2 still lets hosts in", True, {"access": (CLOSED, None)}),
+        ("n2 is unclean", True, {"states": (NodeState.ONLINE, NodeState.UNCLEAN)}),
+        ("n2 is pending", True, {"states": (NodeState.ONLINE, NodeState.PENDING)}),
+        ("n2 is unknown", True, {"states": (NodeState.ONLINE, NodeState.UNKNOWN)}),
+        ("what is on the device is not kept yet", True, {"points": (GOOD,)}),
+    ],
+)
+def test_what_it_waits_for(
+    why: str, is_closed: bool, changes: dict[str, Any], now_s: float
+) -> None:
+    found = step(cluster(ORDER, **changes), is_closed=is_closed, now_s=now_s)
+    if now_s == 1010.0:
+        assert found == Wait(why=why)
+    else:
+        assert isinstance(found, GiveUp) and found.problem.code == "SAN-REST-007"
+        assert why in found.problem.text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"states": (NodeState.ONLINE, NodeState.OFFLINE), "access": (CLOSED, OPEN)},
+        {"runs_on": ("n1",), "access": (CLOSED, OPEN)},
+        {"runs_on": ("n1",), "states": (NodeState.ONLINE, NodeState.STANDBY)},
+    ],
+)
+def test_a_replica_that_is_not_up_is_not_waited_for(changes: dict[str, Any]) -> None:
+    assert step(cluster(ORDER, **changes)) == Begin()
+
+
+@pytest.mark.parametrize(
+    ("points", "code"),
+    [
+        ((KEPT,), "SAN-REST-003"),
+        ((GOOD._replace(is_deleting=True), KEPT), "SAN-REST-003"),
+        ((GOOD._replace(nodes=("n2",)), KEPT), "SAN-REST-002"),
+        ((GOOD._replace(nodes=("n9",)), KEPT), "SAN-REST-002"),
+    ],
+)
+def test_without_its_point(points: tuple[RestorePoint, ...], code: str) -> None:
+    """Before anything is written the order is given up; afterwards hosts stay out."""
+    found = step(cluster(ORDER, points=points))
+    assert isinstance(found, GiveUp) and found.problem.code == code
+    found = step(cluster(COPYING_ORDER, points=points), now_s=1e9)
+    assert isinstance(found, Stuck) and found.problem.code == code
+
+
+def test_given_up_where_the_present_state_could_not_be_kept() -> None:
+    other = {("web", "n1"): PointFailure("9" * 16, "SAN-SNAP-003", "no room")}
+    assert step(cluster(ORDER, points=(GOOD,), point_failures=other)) == Wait(
+        why="what is on the device is not kept yet"
+    )
+    failed = {("web", "n1"): PointFailure("3" * 16, "SAN-SNAP-003", "no room")}
+    found = step(cluster(ORDER, points=(GOOD,), point_failures=failed))
+    assert isinstance(found, GiveUp) and found.problem.code == "SAN-SNAP-003"
+    assert step(cluster(ORDER, point_failures=failed)) == Begin(), "it was kept all the same"
+
+
+def test_a_copy_that_has_begun_is_never_given_up() -> None:
+    for now_s in (1010.0, 1e9):
+        assert step(cluster(COPYING_ORDER), now_s=now_s) == Copy(point=GOOD)
+        # It needs nothing of the other node, nor what is kept.
+        assert step(
+            cluster(COPYING_ORDER, points=(GOOD,), access=(CLOSED, OPEN)), now_s=now_s
+        ) == Copy(point=GOOD)
+        assert step(cluster(COPYING_ORDER), here="n2", now_s=now_s) == Copy(point=GOOD)
+
+
+def test_nothing_is_written_where_hosts_are_let_in() -> None:
+    assert step(cluster(COPYING_ORDER), is_closed=False) == Wait(why="n1 still lets hosts in")
+
+
+@pytest.mark.parametrize(
+    ("plan", "before", "state"),
+    [
+        (restoring.plan_begun, ORDER, COPYING),
+        (restoring.plan_done, COPYING_ORDER, DONE),
+        (restoring.plan_given_up, ORDER, GIVEN_UP),
+    ],
+)
+def test_each_change_is_of_the_order_that_stands(
+    plan: Any, before: RestoreOrder, state: str
+) -> None:
+    (change,) = plan(cluster(before), "web", before)
+    assert change == SetParameter(
+        name=SPEC.name, parameter="restore", value=str(before._replace(state=state))
+    )
+    for other in (None, before._replace(token="9" * 16), before._replace(state=DONE)):
+        with pytest.raises(CommandError, match="SAN-REST-006"):
+            plan(cluster(other), "web", before)
+    with pytest.raises(CommandError, match="SAN-REST-006"):
+        plan(cluster(before), "db", before)
+    with pytest.raises(CommandError, match="SAN-CLU-001"):
+        plan(cluster(before, has_quorum=False), "web", before)
+
+
+def test_without_keeping_the_pool_has_to_have_room() -> None:
+    request = restoring.RestoreRequest(device=SPEC.name, point="good", token="7" * 16, kept=None)
+    sessions: dict[str, tuple[Any, ...]] = {"n1": (), "n2": ()}
+    done = ORDER._replace(state=DONE)
+    full = {("main", "n2"): PoolUsage(total_bytes=1 << 30, free_bytes=0, allocated_bytes=0)}
+    with pytest.raises(Refused, match=r"SAN-REST-009: .*on n2 may still write 64 MiB more"):
+        restoring.plan_restore(cluster(done, pools=full), request, sessions, 2000.0)
+    roomy = {("main", "n2"): PoolUsage(total_bytes=1 << 30, free_bytes=1 << 29, allocated_bytes=0)}
+    (change,) = restoring.plan_restore(cluster(done, pools=roomy), request, sessions, 2000.0)
+    assert isinstance(change, SetParameter)
+    order = RestoreOrder.parse(change.value)
+    assert order == RestoreOrder("7" * 16, "good", "2" * 16, "", 2000)
+
+
+def test_all_reasons_are_given_at_once() -> None:
+    request = restoring.RestoreRequest(device=SPEC.name, point="good", token="7" * 16, kept=None)
+    points = (GOOD._replace(nodes=("n2",), size_bytes=1 << 40),)
+    with pytest.raises(Refused) as refused:
+        restoring.plan_restore(
+            cluster(ORDER._replace(state=DONE), points=points), request, {}, 2000.0
+        )
+    assert [each.code for each in refused.value.problems] == [
+        "SAN-REST-003", "SAN-REST-002", "SAN-REST-001",
+    ]  # fmt: skip
+
+
+def test_to_another_point_that_cannot_be_used() -> None:
+    request = restoring.RestoreRequest(device=SPEC.name, point="kept", token="7" * 16, kept=None)
+    points = (GOOD, KEPT._replace(nodes=("n2",)))
+    with pytest.raises(Refused, match="SAN-REST-002"):
+        restoring.plan_restore(cluster(COPYING_ORDER, points=points), request, {}, 2000.0)
+
+
+def test_why_it_was_given_up() -> None:
+    reports = {("web", "n2"): RestoreReport(ORDER.token, "SAN-REST-007", "after 180 s: no")}
+    seen = cluster(ORDER, restore_reports=reports)
+    problem = restoring.given_up_problem(seen, SPEC, ORDER)
+    assert (problem.code, problem.text) == ("SAN-REST-007", "after 180 s: no; nothing was written")
+    problem = restoring.given_up_problem(cluster(ORDER), SPEC, ORDER)
+    assert problem.code == "SAN-REST-007" and "journalctl" in problem.hint
+
+
+def test_a_device_that_is_not_restored_is_not_stuck() -> None:
+    assert restoring.stuck_problem(cluster(ORDER), SPEC) is None
+    assert restoring.report_of(cluster(ORDER), SPEC) is None
