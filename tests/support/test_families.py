@@ -17,6 +17,7 @@ FAMILIES = {
     "Device agent": (
         "test_action_service",
         "test_device_agent",
+        "test_device_restore",
         "test_dm_swap",
         "test_drbdadm_one_resource",
         "test_reload_killed",
