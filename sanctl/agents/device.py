@@ -57,13 +57,17 @@ from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_f
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
+from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import discovery
 from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import state_files
+from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner
 
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
+#: A new replica waits so much longer for its peers' nodes, which start theirs.
+_SETTLE_NEW_S = 25.0
 _GROWTH_WAIT_S = 20.0
 #: As long as before-resync-source may take.
 _TURN_S = 15.0
@@ -136,6 +140,7 @@ def _start(device: Device) -> int:
             # names may be over other files by now.
             resource_file.clear_disk(device.name)
         files = parts.prepare_files(_RUNNER, device, str(pool.path))
+    is_new = not exists(files.metadata)
     steps.done("files", f"device files in {pool.path}")
     only_peer = isolation.first_peer(_RUNNER, device)
     resource_file.write(_RUNNER, device, files, only=only_peer or "")
@@ -151,10 +156,9 @@ def _start(device: Device) -> int:
     sync_policy.record(device)
     suffix = ", not connected: this replica lost writes" if is_suspect else " and connecting"
     steps.done("drbd", f"DRBD attached{suffix}")
-    state = drbdsetup.observe(_RUNNER, device.name)
     if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)
-        parts.make_gate(device, state)
+        parts.make_gate(device)
     steps.done("gate", "gate closed")
     lio.create(
         lio.Target(
@@ -175,6 +179,9 @@ def _start(device: Device) -> int:
     steps.done("listing", "portals of the other replica nodes listed")
     verify.publish(_RUNNER, device)
     state = parts.wait_until_settled(_RUNNER, device, _SETTLE_S)
+    if is_new and only_peer is not None and not is_suspect:
+        within_s = min(_SETTLE_NEW_S, ocf.remaining_s(60.0) / 4)
+        state = parts.await_starting_peers(_RUNNER, device, state, within_s)
     replica_state.publish(_RUNNER, device, state)
     steps.ended(f"standby, {replica_state.published_value(state)}")
     return ocf.SUCCESS
@@ -185,6 +192,8 @@ def promote() -> int:
     device = _device()
     steps = ocf.Steps(device.name, "promote")
     deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
+    # First: what is read afterwards is of the moment at which the cluster has answered.
+    is_first = first_activation.is_new(_RUNNER, device)
     state = drbdsetup.observe(_RUNNER, device.name)
     size = gate.size_bytes(device.name)
     if state is None or size is None:
@@ -193,8 +202,8 @@ def promote() -> int:
         )
     write_cache_steps.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
-    if first_activation.is_new(_RUNNER, device):
-        _activate_first_time(device, steps)
+    if is_first:
+        _activate_first_time(device, steps, state)
     restore_closure.close_before_promotion(device)
     if not state.is_primary:
         compared_data.refuse_promotion(_RUNNER, state, device.minor)
@@ -214,7 +223,8 @@ def promote() -> int:
     # Published before the action ends: until then the other node's score is the higher one, and
     # the cluster would move the device there.
     found = parts.observe(_RUNNER, device)
-    replica_state.publish(_RUNNER, device, found.drbd)
+    # A device that was new until now has no marks.
+    replica_state.publish(_RUNNER, device, found.drbd, clears_marks=not is_first)
     if not found.is_active:
         raise CommandError(
             Problem("SAN-AGENT-007", f"{device.name} was promoted, but does not serve: {found}")
@@ -223,21 +233,23 @@ def promote() -> int:
     return ocf.SUCCESS
 
 
-def _activate_first_time(device: Device, steps: ocf.Steps) -> None:
+def _activate_first_time(device: Device, steps: ocf.Steps, state: ResourceState) -> None:
     """Activate a device for the first time: its replicas are new files full of zeros.
 
     The order matters. The CIB ceases to call the device new before DRBD can become Primary: a
     device that ever took a write is never again taken for a new one, whichever process or node
     dies in between.
+
+    `state` was observed after the cluster said that the device is new. DRBD itself refuses to call
+    replicas the same that have held data, or are not connected.
     """
-    state = drbdsetup.observe(_RUNNER, device.name)
-    if state is not None and are_all_blank(state, replicas=len(device.nodes)):
+    if are_all_blank(state, replicas=len(device.nodes)):
         if len(device.nodes) > 1:
             drbdsetup.skip_initial_sync(_RUNNER, device.minor)
         else:
             drbdsetup.force_up_to_date(_RUNNER, device.name, device.minor)
         steps.done("skip-sync", "new replicas declared good: all are zeros")
-    elif state is None or state.disk != "UpToDate":
+    elif state.disk != "UpToDate":
         # The replicas lost contact meanwhile: the device is still new, and the CIB still says so.
         raise CommandError(
             Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Single elements of the CIB, read by XPath for agents and handlers (cibadmin(8)); no parsing.
+"""Single elements of the CIB, read and deleted by XPath for agents and handlers (cibadmin(8)).
 
-A query is answered from this node's own CIB. The commands read the whole CIB, through
-sanctl/drivers/pacemaker.py and sanctl/parse/cib.py; marks are in sanctl/drivers/outdated_marks.py.
+A query is answered from this node's own CIB, a change by the whole partition. The commands read
+the whole CIB, through sanctl/drivers/pacemaker.py and sanctl/parse/cib.py; marks are in
+sanctl/drivers/outdated_marks.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from sanctl.parse.xml_output import parse_xml
@@ -37,6 +39,20 @@ def query(
     if answer.status != 0:
         return None
     return parse_xml(answer.stdout, "cibadmin")
+
+
+def delete_at(runner: Runner, paths: Collection[str], *, timeout_s: float) -> None:
+    """Delete the elements of the CIB at some XPaths in one change; one that is not there is fine.
+
+    Raises:
+        CommandError: refused, or no answer came; the elements may have been deleted.
+    """
+    if paths:
+        runner.run(
+            ["cibadmin", "--delete-all", "--force", "--sync-call", "--xpath", "|".join(paths)],
+            timeout_s=timeout_s,
+            ok=(0, *_NO_SUCH_OBJECT),
+        )
 
 
 def node_state(runner: Runner, node: str) -> ET.Element | None:

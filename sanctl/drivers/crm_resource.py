@@ -15,23 +15,24 @@ def meta_attribute(runner: Runner, resource: str, name: str, *, timeout_s: float
     """
     # Not `crm_resource --get-parameter`: it takes the whole CIB over and runs the scheduler on it,
     # which many devices at once have pacemaker-based do as many times.
-    path = f"//primitive[@id='{resource}']/meta_attributes/nvpair[@name='{name}']"
-    found = cib.query(runner, path, timeout_s=timeout_s)
+    found = cib.query(runner, _path(resource, name), timeout_s=timeout_s)
     if found is None:
         return ""
     return next((pair.get("value", "") for pair in found.iter("nvpair")), "")
 
 
+def _path(resource: str, name: str) -> str:
+    return f"//primitive[@id='{resource}']/meta_attributes/nvpair[@name='{name}']"
+
+
 def delete_meta_attribute(runner: Runner, resource: str, name: str, *, timeout_s: float) -> None:
-    """Delete a meta attribute of a resource.
+    """Delete a meta attribute of a resource's own; one that is not there is fine.
 
     Raises:
         CommandError: Pacemaker refused or did not answer; the attribute may still be there.
     """
-    runner.run(
-        ["crm_resource", "--resource", resource, "--meta", "--delete-parameter", name],
-        timeout_s=timeout_s,
-    )
+    # Not `crm_resource --delete-parameter`, for the same reason.
+    cib.delete_at(runner, [_path(resource, name)], timeout_s=timeout_s)
 
 
 def clean_up(

@@ -8,6 +8,7 @@ nothing else: commands that need the resource file are in sanctl/drivers/drbdadm
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, ResourceState
@@ -30,6 +31,8 @@ from sanctl.system.runner import is_installed as is_program_installed
 _TIMEOUT_S = 20.0
 #: Between two looks: by a process with DRBD 9, at /proc/drbd with 8.4, and there by a process, too.
 _POLL_S, _PROC_POLL_S, _LOOK_ANYWAY_S = 0.25, 0.05, 2.0
+#: A wait looks less often the longer it lasts: with many devices that wait, their looks add up.
+_PROC_POLLS = 10
 _HANDSHAKE_S = 10.0
 # A code of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
 _TRANSIENT = "(-18)"
@@ -115,6 +118,12 @@ def state_line(minor: int) -> str:
     return parse_state_line(read_text_or("/proc/drbd", ""), minor)
 
 
+def size_bytes(minor: int) -> int:
+    """Return the size of a DRBD device as the kernel has it, 0 where it has none (sysfs(5))."""
+    text = read_text_or(f"/sys/block/drbd{minor}/size", "").strip()
+    return int(text) * 512 if text.isdecimal() else 0
+
+
 def proc_state(minor: int) -> ProcState | None:
     """Return what /proc/drbd says of a device, without a process; None with DRBD 9 or unknown."""
     return parse_proc_state(read_text_or("/proc/drbd", ""), minor)
@@ -144,8 +153,23 @@ def wait_for_change(minor: int, before: str, deadline_s: float) -> None:
         time.sleep(_POLL_S)
         return
     until_s = min(deadline_s, time.monotonic() + _LOOK_ANYWAY_S)
-    while state_line(minor) == before and time.monotonic() < until_s:
-        time.sleep(_PROC_POLL_S)
+    _look_while(minor, lambda line: line == before, until_s)
+
+
+def wait_while(minor: int, holds: Callable[[str], bool], deadline_s: float) -> None:
+    """Return once a device's state line is not one that `holds` accepts, or at the deadline.
+
+    At once with DRBD 9, which has no such line; `deadline_s` is on the monotonic clock.
+    """
+    _look_while(minor, lambda line: bool(line) and holds(line), deadline_s)
+
+
+def _look_while(minor: int, holds: Callable[[str], bool], deadline_s: float) -> None:
+    begin_s = now_s = time.monotonic()
+    while holds(state_line(minor)) and now_s < deadline_s:
+        pause_s = min(_POLL_S, max(_PROC_POLL_S, (now_s - begin_s) / _PROC_POLLS))
+        time.sleep(min(pause_s, deadline_s - now_s))
+        now_s = time.monotonic()
 
 
 def connections() -> dict[int, str]:

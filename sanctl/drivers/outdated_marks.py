@@ -16,6 +16,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from sanctl.drivers import cib
 from sanctl.errors import CommandError, Problem
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, mark_id, parse_mark_id
 from sanctl.parse.xml_output import parse_xml
@@ -191,7 +192,8 @@ def clear(runner: Runner, marks: DeviceMarks, nodes: Collection[str]) -> None:
     Raises:
         CommandError: refused, or no answer came; the marks may have been removed.
     """
-    delete_at(runner, [path for node, path in marks.paths if node in nodes])
+    paths = [path for node, path in marks.paths if node in nodes]
+    cib.delete_at(runner, paths, timeout_s=_CLEAR_TIMEOUT_S)
 
 
 def clear_own(runner: Runner, device: str, uuid: str) -> None:
@@ -201,24 +203,15 @@ def clear_own(runner: Runner, device: str, uuid: str) -> None:
         CommandError: refused, or no answer came.
     """
     here = os.uname().nodename
-    delete_at(
+    cib.delete_at(
         runner,
         [
             f"{_CONSTRAINTS}/rsc_location[@id='{mark_id(device, here, uuid)}']",
             f"/cib/configuration/nodes/node[@uname='{here}']/instance_attributes"
             f"/nvpair[@name='{attribute_name(device)}'][@value='{uuid}']",
         ],
+        timeout_s=_CLEAR_TIMEOUT_S,
     )
-
-
-def delete_at(runner: Runner, paths: Collection[str]) -> None:
-    """Delete the elements of the CIB at some paths in one change; one that is not there is fine."""
-    if paths:
-        runner.run(
-            ["cibadmin", "--delete-all", "--force", "--sync-call", "--xpath", "|".join(paths)],
-            timeout_s=_CLEAR_TIMEOUT_S,
-            ok=(0, 6, 105),  # nothing there: before Pacemaker 2.0, and since
-        )
 
 
 def remove_at_version(runner: Runner, seen: SeenMarks, device: str, node: str) -> None:

@@ -57,13 +57,15 @@ def change_devices(
     waiting_for: str,
     timeout_s: float,
     look: str,
+    may_be_done: Callable[[], bool] | None = None,
 ) -> tuple[DeviceOutcome, ...]:
     """Make the planned change and wait for its effect; run again, wait for what is missing.
 
     A failed action of the devices' agents ends the wait at once, unless Pacemaker had recorded the
     failure before the change.
 
-    `plan` returns no change where nothing is to do; `progress` says whether the effect is there.
+    `plan` returns no change where nothing is to do; `progress` says whether the effect is there,
+    and `may_be_done` whether it is time to look again (`Session.wait`).
     After `timeout_s` the wait is given up, and the change stays; `look` is where the operator looks
     then.
 
@@ -87,6 +89,7 @@ def change_devices(
         resources=tuple(name.value for name in names),
         known_failures=tuple(known),
         look=look,
+        may_be_done=may_be_done,
     )
     return tuple(
         DeviceOutcome(

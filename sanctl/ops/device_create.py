@@ -5,14 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sanctl.errors import Problem, Refused, Unreachable, UsageError
+from sanctl.errors import CommandError, Problem, Refused, Unreachable, UsageError
 from sanctl.model.cib_change import AddDevice, Change
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName
 from sanctl.model.topology import Topology
 from sanctl.ops.device_change import DeviceOutcome, change_devices
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import cib_size_problem, has_size_limit
-from sanctl.plan.cluster.convergence import creation_progress
+from sanctl.plan.cluster.convergence import (
+    Progress,
+    creation_progress,
+    not_created,
+    seems_created,
+)
 from sanctl.plan.device.creation import (
     DeviceArguments,
     DeviceRequest,
@@ -58,6 +65,7 @@ def create_devices(
             )
         )
     with_uuids = tuple((request, new_uuid()) for request in requests)
+    awaited: dict[DeviceName, DeviceSpec] = {}
 
     def plan(cluster: Cluster) -> tuple[Change, ...]:
         devices = plan_creations(with_uuids, cluster, topology, drbd_version=drbd_version)
@@ -70,6 +78,8 @@ def create_devices(
             )
             if too_large is not None:
                 raise Refused(too_large)
+        awaited.clear()
+        awaited.update((device.name, device) for device in devices)
         for device in devices:
             session.reporter.update(
                 f"creating {device.name}: {device.size} in pool {device.pool} "
@@ -77,16 +87,31 @@ def create_devices(
             )
         return tuple(AddDevice(device=device) for device in devices)
 
+    def progress(cluster: Cluster) -> Progress:
+        missing = not_created(cluster, names)
+        for name in [name for name in awaited if name not in missing]:
+            del awaited[name]
+        return creation_progress(cluster, names)
+
+    def may_be_done() -> bool:
+        # One of those that are missing: a device more is worth a look, and a line.
+        device = next(iter(awaited.values()), None)
+        try:
+            return device is None or seems_created(device, session.published_replicas(device.name))
+        except CommandError:
+            return True
+
     shown = f"device {names[0]}" if len(names) == 1 else f"{len(names)} devices"
     return change_devices(
         session,
         names,
         plan,
-        lambda seen: creation_progress(seen, names),
+        progress,
         waiting_for=f"{shown} to be served with all replicas in sync",
         timeout_s=timeout_s,
         look=f"what is created goes on by itself: 'sanctl device show {names[0]}', "
         f"'journalctl SANCTL_DEVICE={names[0]}' on its nodes",
+        may_be_done=may_be_done,
     )
 
 

@@ -10,11 +10,11 @@ from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster, Failure
-from sanctl.model.device import SYNCING_CONNECTIONS
+from sanctl.model.device import SYNCING_CONNECTIONS, ReplicaState
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE, HostSession, parse_sessions
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
-from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.cib import REPLICA_PREFIX, parse_cib, parse_document, parse_replica_state
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.convergence import Progress, failure_problem, failures_since
 from sanctl.render.cib import render_patchset
@@ -24,6 +24,7 @@ from sanctl.system.clock import Clock
 # have to be started at one moment for one of them to give up.
 _CHANGE_ATTEMPTS = 30
 _POLL_S = 0.5
+_ANYWAY_S = 3.0
 # While a node takes over or a DC is elected Pacemaker may not answer for some seconds.
 _SILENCE_TOLERATED_S = 30.0
 
@@ -99,6 +100,15 @@ class Session:
             (node, each) for node in sorted(values) for each in parse_running(values[node])
         )
 
+    def published_replicas(self, name: DeviceName) -> dict[str, ReplicaState]:
+        """Return the states of a device's replicas by node, without the whole CIB.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        values = self._pacemaker.transient_attributes(f"{REPLICA_PREFIX}{name}")
+        return {node: parse_replica_state(text) for node, text in values.items()}
+
     def host_sessions(self) -> dict[str, tuple[HostSession, ...]]:
         """Return the sessions of hosts by node; nodes that do not say are left out.
 
@@ -167,8 +177,12 @@ class Session:
         resources: Collection[str] = (),
         known_failures: Collection[Failure] = (),
         look: str = "",
+        may_be_done: Callable[[], bool] | None = None,
     ) -> Cluster:
         """Observe until the goal is reached.
+
+        Where `may_be_done` is given and says no, the cluster is observed seldom: an observation has
+        Pacemaker hand its whole CIB over, which takes time from what is waited for.
 
         A failed action of one of `resources` ends the wait at once, unless it is one of
         `known_failures`. When time runs out, the message says where to `look`.
@@ -212,3 +226,7 @@ class Session:
                 )
             # What is waited for runs on the same processors as the answers to these questions.
             self.clock.sleep(max(_POLL_S, self.clock.monotonic_s() - began_s))
+            if may_be_done is not None:
+                anyway_s = min(deadline, began_s + _ANYWAY_S)
+                while not may_be_done() and self.clock.monotonic_s() < anyway_s:
+                    self.clock.sleep(_POLL_S)

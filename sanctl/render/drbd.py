@@ -67,6 +67,9 @@ _NET = (
     ("ping-int", "2"),
     ("ping-timeout", "15"),
     ("connect-int", "2"),
+    # A new connection is watched for so long before it is used: DRBD would wait for ping-timeout,
+    # with each connection of each replica. The round trip of a storage network is far shorter.
+    ("socket-check-timeout", "5"),
     ("ko-count", "7"),
     # Diverged replicas are an operator's decision: none is discarded automatically.
     ("after-sb-0pri", "disconnect"),

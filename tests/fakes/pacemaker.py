@@ -141,7 +141,15 @@ class FakePacemaker:
         self.attribute(node, attribute, value)
 
     def transient_attributes(self, attribute: str) -> dict[str, str]:
-        return {n: text for (n, name), text in self.private_attributes.items() if name == attribute}
+        private = {
+            n: text for (n, name), text in self.private_attributes.items() if name == attribute
+        }
+        return private | {
+            state.get("uname", ""): pair.get("value", "")
+            for state in self.root.findall("status/node_state")
+            for pair in state.findall("transient_attributes/instance_attributes/nvpair")
+            if pair.get("name") == attribute
+        }
 
     def remove_node(self, node: str) -> None:
         assert self.states.pop(node) == "offline", "Pacemaker has it fenced"

@@ -49,6 +49,7 @@ FAMILIES = {
     "Hosts and commands": (
         "test_chap",
         "test_conformance",
+        "test_create_many",
         "test_host_blocks",
         "test_host_paths",
         "test_reservations",

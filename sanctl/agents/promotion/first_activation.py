@@ -18,6 +18,7 @@ from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import crm_resource, drbdsetup
 from sanctl.errors import SanctlError
+from sanctl.plan.drbd import state_line
 from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
@@ -61,11 +62,10 @@ def observe_after_first_promotion(
     """Observe the replica; of a new device, wait for its first promotion if that comes soon.
 
     The peer's promotion, which runs beside the standby's first monitor, makes both replicas
-    UpToDate. The next monitor is eleven seconds away, and `sanctl device create` waits until both
-    nodes have published that.
+    UpToDate, and the peer Primary. The next monitor is eleven seconds away, and `sanctl device
+    create` waits until both nodes have published that.
     """
     deadline = time.monotonic() + min(_MAX_WAIT_S, within_s)
-    before = drbdsetup.state_line(device.minor)
     found = parts.observe(runner, device)
     if ocf.is_probe() or not _is_before_first_promotion(device, found):
         return found
@@ -74,11 +74,26 @@ def observe_after_first_promotion(
             return found
     except (SanctlError, OSError):
         return found
-    while _is_before_first_promotion(device, found) and time.monotonic() < deadline:
-        drbdsetup.wait_for_change(device.minor, before, deadline)
-        before = drbdsetup.state_line(device.minor)
+    while _is_waiting(device, found) and time.monotonic() < deadline:
+        if state_line.is_without_primary(drbdsetup.state_line(device.minor)):
+            drbdsetup.wait_while(device.minor, state_line.is_without_primary, deadline)
+        else:
+            drbdsetup.wait_for_change(device.minor, "", deadline)
         found = parts.observe(runner, device)
+    if found.drbd is not None and any(peer.role == "Primary" for peer in found.drbd.peers):
+        # The CIB ceased to call the device new before its peer became Primary.
+        _write_active_note(device)
     return found
+
+
+def _is_waiting(device: Device, found: parts.Health) -> bool:
+    """Whether the replica of a new device is still to be declared good, or to get a Primary."""
+    return _is_before_first_promotion(device, found) or (
+        found.is_standby
+        and found.drbd is not None
+        and found.drbd.is_in_sync
+        and not any(peer.role == "Primary" for peer in found.drbd.peers)
+    )
 
 
 def _is_before_first_promotion(device: Device, found: parts.Health) -> bool:

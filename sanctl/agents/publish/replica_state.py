@@ -60,7 +60,12 @@ def access_list_digest(words: Iterable[str]) -> str:
 
 
 def publish(
-    runner: Runner, device: Device, state: ResourceState | None, *, no_contact_fields: str = ""
+    runner: Runner,
+    device: Device,
+    state: ResourceState | None,
+    *,
+    no_contact_fields: str = "",
+    clears_marks: bool = True,
 ) -> None:
     """Publish this replica's state and promotion score, if they changed.
 
@@ -68,7 +73,8 @@ def publish(
     logged, not raised: the replica's state does not depend on it, and the next monitor tries again.
 
     `no_contact_fields` is what a monitor adds for a replica without contact
-    (sanctl/agents/recovery/heal.py).
+    (sanctl/agents/recovery/heal.py). With `clears_marks` a Primary also clears the marks of peers
+    that are in sync.
     """
     try:
         # Each time, and first: pacemaker-attrd may be away when the CIB is not.
@@ -76,7 +82,7 @@ def publish(
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
     try:
-        _publish(runner, device, state, no_contact_fields)
+        _publish(runner, device, state, no_contact_fields, clears_marks=clears_marks)
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
 
@@ -120,7 +126,12 @@ def has_changed(device: Device, state: ResourceState) -> bool:
 
 
 def _publish(
-    runner: Runner, device: Device, state: ResourceState | None, no_contact_fields: str
+    runner: Runner,
+    device: Device,
+    state: ResourceState | None,
+    no_contact_fields: str,
+    *,
+    clears_marks: bool,
 ) -> None:
     if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
@@ -169,7 +180,7 @@ def _publish(
         node_attributes.set_promotion_score(runner, device.name, score)
         attrd_cache.record(cached_score, attrd_pid, str(score))
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
-    if state is not None and state.is_primary:
+    if clears_marks and state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
         if in_sync:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from sanctl.drivers import (
     backing_device,
+    corosync,
     drbdadm,
     drbdsetup,
     gate,
@@ -23,9 +24,10 @@ from sanctl.drivers import (
     pool_files,
     ram_cache,
 )
-from sanctl.errors import CommandError, Problem
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.access import HostAccess
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.drbd import state_line
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from sanctl.model.topology import Topology
 
 CLUSTER = "/etc/sanctl/cluster.toml"
+_MEMBERS_LOOK_S = 2.0
 
 
 _PATHS_WITHOUT_SUFFIX: dict[str, str] = {}
@@ -353,26 +356,62 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
     Not for long, and without an error: a peer may be away for good.
     """
     deadline = time.monotonic() + timeout_s
+    if len(device.nodes) > 1:
+        drbdsetup.wait_while(device.minor, state_line.is_connecting, deadline)
     while True:
         before = drbdsetup.state_line(device.minor)
         state = drbdsetup.observe(runner, device.name)
-        settled = len(device.nodes) == 1 or (
-            state is not None
-            and all(
-                peer.connection in {"Connected", "StandAlone"} and peer.disk != "DUnknown"
-                for peer in state.peers
-            )
-        )
-        if settled or time.monotonic() > deadline:
+        if _is_settled(device, state) or time.monotonic() > deadline:
             return state
         drbdsetup.wait_for_change(device.minor, before, deadline)
 
 
-def make_gate(device: Device, state: ResourceState | None) -> None:
+def await_starting_peers(
+    runner: Runner, device: Device, state: ResourceState | None, within_s: float
+) -> ResourceState | None:
+    """Wait on for the peers of a new replica, while all their nodes are members of the cluster.
+
+    Of many devices that are created together one node may start a replica long before the other
+    does. Published without its peer it would be no candidate for the first promotion until the next
+    monitor, and its peer, not the node that was chosen, would serve the device.
+
+    `state` is from a wait until the peers are connected, which they may not be. Returns a newer one
+    where it has waited.
+    """
+    deadline = time.monotonic() + within_s
+    others = set(device.nodes) - {os.uname().nodename}
+    while (
+        not _is_settled(device, state)
+        and time.monotonic() < deadline
+        and _are_members(runner, others)
+    ):
+        left_s = deadline - time.monotonic()
+        state = wait_until_settled(runner, device, min(_MEMBERS_LOOK_S, left_s))
+    return state
+
+
+def _are_members(runner: Runner, nodes: Collection[str]) -> bool:
+    try:
+        return set(nodes) <= set(corosync.membership(runner).members)
+    except SanctlError:
+        return False
+
+
+def _is_settled(device: Device, state: ResourceState | None) -> bool:
+    return len(device.nodes) == 1 or (
+        state is not None
+        and all(
+            peer.connection in {"Connected", "StandAlone"} and peer.disk != "DUnknown"
+            for peer in state.peers
+        )
+    )
+
+
+def make_gate(device: Device) -> None:
     """Make the two device-mapper devices, closed, in the size that DRBD has."""
-    size = (state.size_kib or 0) * 1024 if state else 0
-    with _size_loop_device(device.name, size or device.size_bytes) as shape:
-        gate.create(device.name, shape=shape, size_bytes=size or device.size_bytes)
+    size = drbdsetup.size_bytes(device.minor) or device.size_bytes
+    with _size_loop_device(device.name, size) as shape:
+        gate.create(device.name, shape=shape, size_bytes=size)
 
 
 @contextlib.contextmanager

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sanctl.errors import Problem
 from sanctl.model.cluster import MEMBER_STATES, Cluster, Failure, NodeState, Role
-from sanctl.model.device import DeviceSpec
+from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 
 
@@ -44,23 +44,42 @@ def failures_since(
 
 def creation_progress(cluster: Cluster, names: Sequence[DeviceName]) -> Progress:
     """New devices are done when all replicas are in sync and one node serves each device."""
-    missing: dict[str, str] = {}
-    for name in names:
-        device = cluster.cib.device(name)
-        if device is None:
-            missing[name.value] = "it is not in the CIB"
-            continue
-        active = cluster.mon.active_nodes(name)
-        in_sync = all(cluster.is_in_sync(device, node) for node in device.nodes)
-        if not (in_sync and len(active) == 1 and active[0] in {n.value for n in device.nodes}):
-            missing[name.value] = replicas_text(cluster, device)
+    missing = not_created(cluster, names)
     if not missing:
         return Progress(is_done=True, seen="all are served and in sync")
-    first, seen = next(iter(missing.items()))
+    device = cluster.cib.device(missing[0])
+    seen = "it is not in the CIB" if device is None else replicas_text(cluster, device)
     if len(names) > 1:
         are = f"{len(names) - len(missing)} of {len(names)} are"
-        seen = f"{are}, not yet {_some(list(missing))}; {first}: {seen}"
+        seen = f"{are}, not yet {_some([name.value for name in missing])}; {missing[0]}: {seen}"
     return Progress(is_done=False, seen=seen)
+
+
+def not_created(cluster: Cluster, names: Sequence[DeviceName]) -> tuple[DeviceName, ...]:
+    """Return which of some new devices are not served, or have replicas that are not in sync."""
+
+    def is_created(name: DeviceName) -> bool:
+        device = cluster.cib.device(name)
+        active = cluster.mon.active_nodes(name)
+        return (
+            device is not None
+            and len(active) == 1
+            and active[0] in {node.value for node in device.nodes}
+            and all(cluster.is_in_sync(device, node) for node in device.nodes)
+        )
+
+    return tuple(name for name in names if not is_created(name))
+
+
+def seems_created(device: DeviceSpec, published: Mapping[str, ReplicaState]) -> bool:
+    """Whether the replicas of a new device say that one is Primary and all have the data.
+
+    `published` has the replicas' states by node. The cluster has to be observed to know.
+    """
+    states = [published.get(node.value) for node in device.nodes]
+    return all(state is not None and state.is_up_to_date for state in states) and any(
+        state is not None and state.role == "Primary" for state in states
+    )
 
 
 def move_progress(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:

@@ -42,6 +42,24 @@ def test_a_change_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waited_s(monkeypatch, lambda _: CONNECTED, before, 8.0) == 0.0, "missed"
 
 
+def test_a_wait_for_a_state_line_looks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, looks = [0.0], [0]
+
+    def proc(*_: object) -> str:
+        looks[0] += 1
+        return WAITS if passed[0] < 6.0 else CONNECTED
+
+    monkeypatch.setattr(time, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(time, "sleep", lambda s: passed.__setitem__(0, passed[0] + s))
+    monkeypatch.setattr(drbdsetup, "read_text_or", proc)
+    drbdsetup.wait_while(3, lambda line: line.startswith("cs:WFConnection"), 8.0)
+    assert 6.0 <= passed[0] <= 6.25 and looks[0] < 45
+    drbdsetup.wait_while(3, lambda line: line.startswith("cs:Connected"), 8.0)
+    assert passed[0] == pytest.approx(8.0), "to the deadline, and not past it"
+    drbdsetup.wait_while(4, lambda _: True, 99.0)
+    assert passed[0] == pytest.approx(8.0), "DRBD 9 has no such line, nor has a minor that is gone"
+
+
 def test_without_such_a_file_the_wait_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < waited_s(monkeypatch, lambda _: "", "", 8.0) <= 0.25
 

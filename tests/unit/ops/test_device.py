@@ -236,7 +236,7 @@ def test_create_reports_a_failed_agent_at_once() -> None:
         bench.create()
     assert bench.clock.now - begin < 5
     assert "no space left in the pool" in caught.value.problems[0].text
-    assert codes(caught.value) == ["SAN-DEV-020"]
+    assert set(codes(caught.value)) == {"SAN-DEV-020"}
 
 
 def test_create_deadline_says_what_was_seen() -> None:

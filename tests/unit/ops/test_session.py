@@ -37,3 +37,19 @@ def test_a_slow_cluster_is_left_alone_for_as_long_as_it_takes(takes_s: float, mo
     with pytest.raises(NotConverged):
         session.wait(unreached, waiting_for="it", timeout_s=20.0)
     assert most - 1 <= pacemaker.asked <= most
+
+
+@pytest.mark.parametrize(("since_s", "most"), [(0.0, 41), (19.0, 10), (99.0, 8)])
+def test_a_cluster_is_observed_seldom_until_it_may_be_done(since_s: float, most: int) -> None:
+    clock = FakeClock()
+    pacemaker = SlowPacemaker(clock, 0.0)
+    began_s = clock.now
+    with pytest.raises(NotConverged):
+        Session(pacemaker, clock, FakeReporter()).wait(
+            unreached,
+            waiting_for="it",
+            timeout_s=20.0,
+            may_be_done=lambda: clock.now - began_s >= since_s,
+        )
+    assert most - 2 <= pacemaker.asked <= most
+    assert clock.now - began_s <= 21.0

@@ -65,3 +65,15 @@ def test_a_stopped_replica_leaves_no_record(node: FakeNode) -> None:
     replica_state.withdraw(node, DEVICE)
     assert state_files.devices_with("attrd-cache.score") == []
     assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
+
+
+def test_a_first_promotion_asks_for_no_marks(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(replica_state, "clear_marks", lambda *args: asked.append(args[1:]))
+    primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
+    replica_state.publish(node, DEVICE, primary, clears_marks=False)
+    assert asked == []
+    written(node, primary._replace(size_kib=2048))
+    assert asked == [("vol1", ["n2"])]
