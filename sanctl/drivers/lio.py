@@ -236,7 +236,9 @@ def _create_backstore(target: Target, block_device: str) -> str:
         # Reservations live in one node's memory: until they move with the device, a host sees
         # that there are none rather than half of them.
         ("emulate_pr", "0"),
-        ("emulate_3pc", "0"),
+        # Copies within the device. LIO looks for both ends among the LUNs of the session
+        # (target_core_xcopy.c, target_xcopy_locate_se_dev_e4), and a target has one.
+        ("emulate_3pc", "1"),
         # FUA: the backstore drops the bit where the device below does not support it
         # (target_core_iblock.c, iblock_execute_rw), and loop devices do not. A host that sees no
         # FUA support flushes after such a write instead.

@@ -52,6 +52,7 @@ FAMILIES = {
         "test_create_many",
         "test_host_blocks",
         "test_host_paths",
+        "test_offloads",
         "test_reservations",
         "test_target_access",
         "test_two_creators",
