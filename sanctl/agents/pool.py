@@ -31,6 +31,7 @@ from sanctl.drivers import (
 )
 from sanctl.drivers.corosync import membership
 from sanctl.errors import ConfigError, SanctlError
+from sanctl.model.point_schedule import SCHEDULE_PREFIX
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID
 from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE, VOTES_ATTRIBUTE
@@ -197,9 +198,9 @@ def _keep_points_up(
     runner: DeadlineRunner, usable: dict[str, str], attributes: dict[str, str]
 ) -> None:
     try:
-        if not any(name.startswith(POINT_PREFIX) for name in attributes) and not any(
-            point_files.listed(path) for path in usable.values()
-        ):
+        if not any(
+            name.startswith((POINT_PREFIX, SCHEDULE_PREFIX)) for name in attributes
+        ) and not any(point_files.listed(path) for path in usable.values()):
             return
         # Imported here: nodes without restore points do not need it.
         from sanctl.agents.points import upkeep  # noqa: PLC0415
@@ -279,7 +280,7 @@ def _node_attributes() -> dict[str, str]:
     """Return the node attributes in the CIB that are for this agent, and those of this agent.
 
     For this agent: tombstones of deleted devices, outdated marks, wanted cache modes and vote mode;
-    and the restore points, which are cluster properties.
+    and the restore points and their schedules, which are cluster properties.
     """
     here = os.uname().nodename
     pairs = cib.query(

@@ -340,6 +340,15 @@ _CODES = {
     "restore points, and the pool may have too little room for that.",
     "SAN-REST-010": "The order to restore a device was written by another release of sanctl, and "
     "cannot be read. No host is let in.",
+    "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
+    "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
+    "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "
+    "52 weeks, it keeps none, or another rule has the same interval.",
+    "SAN-SCHED-003": "What schedules keep, and restore points that no schedule removes, would be "
+    "more than a device (64) or all devices (256) may have.",
+    "SAN-SCHED-004": "A restore point that a schedule was making was not kept: meanwhile the "
+    "schedule or the device had changed, or another node had made it.",
+    "SAN-SCHED-005": "Only a device with a schedule has restore points that are removed by rule.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -128,6 +128,9 @@ CODES = {
     "may hold data of the pool.",
     "SAN-HLT-094": "A host logs in with CHAP, and its secret is missing on a node, or cannot be "
     "used there: the host has no path over that node. Without the secret it is not let in.",
+    "SAN-HLT-098": "A schedule of restore points has made none for more than two of its intervals. "
+    "It tries once in each interval, every hour at least, on the node that serves the device; what "
+    "it could not do is in the journal there. What nobody made is not made up for.",
     "SAN-HLT-095": "The entry of a host in the CIB cannot be read by this release, or by none.",
     "SAN-HLT-110": "A device goes back to a restore point. Hosts are kept out until it is what it "
     "was then: they would see parts of two states. It goes on by itself, also after the death of "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import RestorePoint
 
 
@@ -161,6 +162,21 @@ class RemovePoint:
     point: RestorePoint
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSchedule:
+    """Give a device a schedule of restore points, or another one."""
+
+    name: DeviceName
+    schedule: PointSchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveSchedule:
+    """Take a device's schedule of restore points away."""
+
+    name: DeviceName
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -181,4 +197,6 @@ Change = (
     | RemoveHost
     | SetPoint
     | RemovePoint
+    | SetSchedule
+    | RemoveSchedule
 )

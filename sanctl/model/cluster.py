@@ -15,6 +15,7 @@ from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaStat
 from sanctl.model.device_restore import RestoreReport
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName, PoolName
+from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
@@ -137,6 +138,8 @@ class Cib:
     """Names of entries that should be hosts and cannot be read: each may have any IQN."""
     points: tuple[RestorePoint, ...] = ()
     """Restore points, by device and the moment they were made; also those that are deleted now."""
+    schedules: Mapping[str, PointSchedule] = field(default_factory=dict)
+    """By device: when restore points are made by themselves."""
     point_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By token and node: what a restore point alone holds there; only what has been published."""
     point_failures: Mapping[tuple[str, str], PointFailure] = field(default_factory=dict)

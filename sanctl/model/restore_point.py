@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from sanctl.errors import Problem, UsageError
+from sanctl.model.point_schedule import ScheduledSlot
 
 #: The id of the cluster_property_set that has the restore points, and the beginning of their
 #: properties' names and ids, which end with DEVICE.POINT. Devices' names have no dot.
@@ -28,6 +29,7 @@ MAX_ALL_POINTS = 256
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _TOKEN = re.compile(r"[0-9a-f]{16}")
+_SLOT, _DELETING = "slot=", "deleting"
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -96,6 +98,7 @@ class RestorePoint(NamedTuple):
         pause_ms: for how long the device's I/O waited.
         nodes: the nodes with a file of it.
         is_deleting: its nodes are removing their files.
+        slot: what a schedule made it for; None: an operator made it.
     """
 
     device: str
@@ -108,6 +111,7 @@ class RestorePoint(NamedTuple):
     pause_ms: int
     nodes: tuple[str, ...]
     is_deleting: bool = False
+    slot: ScheduledSlot | None = None
 
     @property
     def id(self) -> str:
@@ -119,7 +123,8 @@ class RestorePoint(NamedTuple):
         """The value of its property."""
         numbers = (self.made_s, self.size_bytes, self.pause_ms)
         words = (self.token, self.uuid, self.pool, *map(str, numbers), ",".join(self.nodes))
-        return " ".join((*words, *(("deleting",) if self.is_deleting else ())))
+        slot = (f"{_SLOT}{self.slot}",) if self.slot else ()
+        return " ".join((*words, *slot, *((_DELETING,) if self.is_deleting else ())))
 
     @classmethod
     def parse(cls, identifier: str, value: str) -> RestorePoint | None:
@@ -128,7 +133,11 @@ class RestorePoint(NamedTuple):
         words = value.split(" ")
         if not identifier.startswith(POINT_PREFIX) or not device or not _NAME.fullmatch(name):
             return None
-        if len(words) not in {7, 8} or words[7:] not in ([], ["deleting"]):
+        more = words[7:]
+        is_deleting = more[-1:] == [_DELETING]
+        more = more[:-1] if is_deleting else more
+        slot = ScheduledSlot.parse(more[0].removeprefix(_SLOT)) if more else None
+        if len(words) < 7 or len(more) > 1 or (more and (slot is None or _SLOT not in more[0])):
             return None
         token, uuid, pool, made_s, size_bytes, pause_ms, nodes = words[:7]
         if (
@@ -139,7 +148,7 @@ class RestorePoint(NamedTuple):
             return None
         return cls(
             device, name, token, uuid, pool, int(made_s), int(size_bytes), int(pause_ms),
-            tuple(node for node in nodes.split(",") if node), bool(words[7:]),
+            tuple(node for node in nodes.split(",") if node), is_deleting, slot,
         )  # fmt: skip
 
 

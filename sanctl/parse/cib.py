@@ -36,6 +36,7 @@ from sanctl.model.host import Host, parse_hosts
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
+from sanctl.model.point_schedule import SCHEDULE_PREFIX, PointSchedule
 from sanctl.model.pool_cache import parse_cache_state
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
@@ -152,6 +153,7 @@ def parse_cib(root: ET.Element) -> Cib:
         points=tuple(
             sorted(_points(configuration), key=lambda each: (each.device, each.made_s, each.name))
         ),
+        schedules=dict(_schedules(_properties(configuration))),
         point_bytes=point_bytes,
         point_failures=failures,
         restore_reports=reports,
@@ -302,6 +304,13 @@ def _points(configuration: ET.Element) -> Iterator[RestorePoint]:
         point = RestorePoint.parse(pair.get("name", ""), pair.get("value", ""))
         if point is not None:
             yield point
+
+
+def _schedules(properties: dict[str, str]) -> Iterator[tuple[str, PointSchedule]]:
+    for name, value in properties.items():
+        # One of a later release is carried out by nodes that have that.
+        if name.startswith(SCHEDULE_PREFIX) and (found := PointSchedule.parse(value)) is not None:
+            yield name.removeprefix(SCHEDULE_PREFIX), found
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

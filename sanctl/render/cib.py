@@ -29,12 +29,14 @@ from sanctl.model.cib_change import (
     RemoveNodeAttribute,
     RemovePoint,
     RemovePreference,
+    RemoveSchedule,
     SetHost,
     SetMark,
     SetNodeAttribute,
     SetNodes,
     SetParameter,
     SetPoint,
+    SetSchedule,
     SetStopped,
 )
 from sanctl.model.cluster import HOST_PREFIX, HOSTS_ID, clone_id, host_id
@@ -42,6 +44,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, parse_mark_id
+from sanctl.model.point_schedule import schedule_id
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID, RestorePoint
 from sanctl.render.device_elements import (
     PRIORITY,
@@ -133,6 +136,11 @@ class _Writer:
                 self._set_property(POINTS_ID, point.id, point.id, point.value)
             case RemovePoint(point=point):
                 self._remove_point(point.id)
+            case SetSchedule(name=name, schedule=schedule):
+                identifier = schedule_id(name.value)
+                self._set_property(POINTS_ID, identifier, identifier, schedule.value)
+            case RemoveSchedule(name=name):
+                self._remove_point(schedule_id(name.value))
             case _:
                 assert_never(change)
 
@@ -144,6 +152,8 @@ class _Writer:
         self._delete("resources", "clone", clone)
         for point in self._points(name):
             self._remove_point(point.id)
+        if self._has_schedule(name):
+            self._remove_point(schedule_id(name.value))
         for node in self._configuration.findall("nodes/node"):
             for kind in ("outdated", "discard", "revive"):
                 for group, pair in _node_pairs(node, f"sanctl-{kind}-{name}"):
@@ -349,6 +359,11 @@ class _Writer:
             if pair.get("id", "").startswith(f"{POINT_PREFIX}{name}.")
         ]
         return [point for point in found if point is not None]
+
+    def _has_schedule(self, name: DeviceName) -> bool:
+        group = f"crm_config/cluster_property_set[@id='{POINTS_ID}']"
+        identifier = schedule_id(name.value)
+        return self._configuration.find(f"{group}/nvpair[@id='{identifier}']") is not None
 
     def _remove_point(self, identifier: str) -> None:
         path = f"crm_config/cluster_property_set[@id='{POINTS_ID}']"

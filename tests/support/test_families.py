@@ -24,6 +24,7 @@ FAMILIES = {
         "test_resource_files",
         "test_short_monitor",
         "test_short_monitor_alone",
+        "test_point_schedules",
         "test_restore_points",
     ),
     "Discovery": ("test_discovery",),

@@ -16,37 +16,47 @@ The order of its steps, and what holds if the process, its node or another node 
    meanwhile (a demotion would, and the dead man's resume), nor opened and suspended it again. It is
    resumed. The copies are of one moment, or nothing is kept.
 6. Each copy is flushed to its disk.
-7. One change of the CIB, which only holds for the order that is still there, adds the restore
-   point. From then on it exists; before, the pool agents remove what is left after a while.
+7. One change of the CIB, which only holds for the order or the schedule that is still there, adds
+   the restore point. From then on it exists; before, the pool agents remove what is left after a
+   while.
 8. Each copy gets its name; a pool agent does that where nobody else has.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.points import messages, unit
+from sanctl.agents.points import messages, scheduled, unit
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.messages import Channel
 from sanctl.agents.replica import parts
 from sanctl.drivers import drbdsetup, gate, node_attributes
+from sanctl.drivers.node_facts import NodeFacts
 from sanctl.drivers.pacemaker import Pacemaker
-from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.errors import CommandError, Problem, Refused, SanctlError
+from sanctl.model.cib_change import Change, SetPoint
+from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName
+from sanctl.model.point_schedule import ScheduledSlot
 from sanctl.model.restore_point import FAILED_PREFIX, PointFailure, PointOrder, RestorePoint
+from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES, point_of_order
 from sanctl.plan.device.hold import active_problem, is_standby_in_sync
+from sanctl.plan.device.point_schedule import due_point, plan_pruning, plan_scheduled_point
 from sanctl.plan.device.restore_points import due_order, plan_point_recorded
 from sanctl.system import state_files, timed_call
 from sanctl.system.clock import SystemClock
@@ -59,6 +69,8 @@ _CONNECT_S, _PREPARE_S, _FLUSH_S, _SYSTEMD_S = 5.0, 45.0, 30.0, 5.0
 _EXTENSION_US = 60_000_000
 #: Longer than any call in the hold that the end of the hold does not interrupt.
 _CALL_S = 2 * HOLD_S
+#: With these no change of the CIB was made: the point is none, and will be none.
+_NOT_RECORDED = frozenset({"SAN-SNAP-006", "SAN-SCHED-004"})
 _RUNNER = LocalRunner()
 _log = DeviceLog("snapshot")
 
@@ -73,7 +85,7 @@ class _Silent:
 
 
 def main() -> int:
-    """Carry out the device's order, if there is one; return the exit status."""
+    """Carry out the device's order or schedule, if one is due; return the exit status."""
     state_files.make_folder()
     try:
         _main(sys.argv[1])
@@ -86,25 +98,75 @@ def main() -> int:
 
 def _main(name: str) -> None:
     session = Session(Pacemaker(_RUNNER), SystemClock(), _Silent())
-    due = due_order(session.observe(), name, time.time())
-    if due is None:
+    cluster = session.observe()
+    due = due_order(cluster, name, time.time())
+    if due is None or unit.tried_note(name).read() == due[1].token:
+        _keep_schedule(session, cluster, name)
         return
     device, order = due
-    if unit.tried_note(name).read() == order.token:
-        return
     unit.tried_note(name).write(order.token)
+
+    def record(seen: Cluster, point: RestorePoint) -> tuple[Change, ...]:
+        return plan_point_recorded(seen, point, order)
+
     try:
-        _carry_out(session, device, order)
+        _carry_out(session, device, order, record)
     except (SanctlError, OSError) as error:
-        problem = error.problems[0] if isinstance(error, SanctlError) else None
-        code, text = (problem.code, problem.text) if problem else ("SAN-SNAP-005", str(error))
-        _log(name, f"restore point {order.name}: {code}: {text}")
-        with contextlib.suppress(SanctlError):
-            failure = PointFailure(order.token, code, text)
-            node_attributes.publish(_RUNNER, f"{FAILED_PREFIX}{name}", str(failure))
+        _publish_failure(name, order.token, f"restore point {order.name}", error)
 
 
-def _carry_out(session: Session, device: DeviceSpec, order: PointOrder) -> None:
+def _keep_schedule(session: Session, cluster: Cluster, name: str) -> None:
+    """Make the restore point that the device's schedule has due, and remove those beyond it."""
+    schedule = cluster.cib.schedules.get(name)
+    if schedule is None or scheduled.has_attempted(name, schedule):
+        return
+    token, now_s = _new_token(name), time.time()
+    buffer_bytes = NodeFacts(_RUNNER).ipc_buffer_bytes() or DEFAULT_IPC_BUFFER_BYTES
+
+    def record(seen: Cluster, point: RestorePoint) -> tuple[Change, ...]:
+        return plan_scheduled_point(seen, point, time.time())
+
+    try:
+        due = due_point(cluster, name, token, now_s)
+        if due is None:
+            return
+        scheduled.note_attempt(name, schedule)
+        # Nothing is held for a point that the CIB has no room for.
+        expected = point_of_order(due.device, due.order)._replace(slot=due.slot)
+        within_room(session, lambda _: (SetPoint(point=expected),), buffer_bytes)(cluster)
+        _carry_out(session, due.device, due.order, record, due.slot)
+    except (SanctlError, OSError) as error:
+        scheduled.note_attempt(name, schedule)
+        _publish_failure(name, token, "restore point by schedule", error)
+    # Also after a failure: what goes follows from the points that there are.
+    try:
+        session.change(lambda seen: plan_pruning(seen, DeviceName.parse(name), time.time()))
+    except SanctlError as error:
+        _log(name, f"restore points that the schedule does not keep are not removed: {error}")
+
+
+def _new_token(name: str) -> str:
+    """Return a token for an attempt of this node's own (sanctl/cli/environment.py, new_uuid)."""
+    seed = f"{os.uname().nodename} {os.getpid()} {time.time_ns()} {time.monotonic_ns()} {name}"
+    return hashlib.sha256(os.urandom(32) + seed.encode()).hexdigest()[:16]
+
+
+def _publish_failure(name: str, token: str, what: str, error: SanctlError | OSError) -> None:
+    problem = error.problems[0] if isinstance(error, SanctlError) else None
+    code, text = (problem.code, problem.text) if problem else ("SAN-SNAP-005", str(error))
+    _log(name, f"{what}: {code}: {text}")
+    with contextlib.suppress(SanctlError):
+        failure = PointFailure(token, code, text)
+        node_attributes.publish(_RUNNER, f"{FAILED_PREFIX}{name}", str(failure))
+
+
+def _carry_out(
+    session: Session,
+    device: DeviceSpec,
+    order: PointOrder,
+    record: Callable[[Cluster, RestorePoint], tuple[Change, ...]],
+    slot: ScheduledSlot | None = None,
+) -> None:
     name = device.name.value
     standbys = _standbys(device)
     with (
@@ -146,12 +208,13 @@ def _carry_out(session: Session, device: DeviceSpec, order: PointOrder) -> None:
             size_bytes=device.size.bytes,
             pause_ms=round(pause_s * 1000),
             nodes=tuple(sorted({os.uname().nodename, *channels})),
+            slot=slot,
         )
         copy.may_be_known = True
         try:
-            session.change(lambda seen: plan_point_recorded(seen, point, order))
-        except CommandError as error:
-            if error.problems[0].code == "SAN-SNAP-006":
+            session.change(lambda seen: record(seen, point))
+        except (CommandError, Refused) as error:
+            if isinstance(error, Refused) or error.problems[0].code in _NOT_RECORDED:
                 copy.may_be_known = False
                 for channel in channels.values():
                     channel.send("drop")

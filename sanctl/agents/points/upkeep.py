@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pool agent's part in restore points: removes files, names them, publishes what they hold.
+"""The pool agent's part in restore points: schedules; removes files, names them, publishes sizes.
 
 A file goes where the CIB says that its restore point is being deleted. One that never became a
 restore point's, because a process or a node died, goes after ten minutes, with quorum: its order
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 
+from sanctl.agents.points import scheduled
 from sanctl.drivers import node_attributes, point_files, reflink
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.point_files import PointFile
@@ -45,7 +46,7 @@ def keep_up(
     Args:
         runner: runs programs.
         usable: the paths of the pools that are usable, by name.
-        properties: among them the restore points, as the CIB has them.
+        properties: among them the restore points and schedules, as the CIB has them.
         is_quorate: whether this part of the cluster has quorum.
     """
     points = [
@@ -59,6 +60,8 @@ def keep_up(
             _settle(path, points, is_quorate=is_quorate)
             if is_quorate:
                 _delete(runner, pool, path, points)
+        if is_quorate:
+            scheduled.start_due(runner, properties, points)
         _publish_sizes(runner, usable)
     except (SanctlError, OSError) as error:
         journal.write(f"restore points: {error}", priority=journal.WARNING, action="restore-points")

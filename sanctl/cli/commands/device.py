@@ -41,6 +41,7 @@ from sanctl.cli.views.device import (
     device_state,
     replica_text,
 )
+from sanctl.cli.views.point_schedule import schedule_data, schedule_text
 from sanctl.cli.views.sync_policy import sync_policy_text
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE
@@ -302,14 +303,18 @@ def show(name: str, output: str) -> None:
     with env.session() as session:
         cluster = session.observe()
     found = existing_device(cluster, wanted)
+    now_s = env.clock.wall_s()
     finish(
         output,
-        data=device_data(cluster, found, topology),
-        text=lambda: _print_device(cluster, found, topology),
+        data={
+            **device_data(cluster, found, topology),
+            "schedule": schedule_data(cluster, found.name.value, now_s),
+        },
+        text=lambda: _print_device(cluster, found, topology, now_s),
     )
 
 
-def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> None:
+def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s: float) -> None:
     active = cluster.mon.active_nodes(found.name)
     move = cluster.cib.move(found.name)
     left = pending_change_of(cluster, found)
@@ -332,6 +337,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology) -> No
     ]
     if found.is_restoring:
         lines.append(("restoring", restore_text(cluster, found)))
+    if found.name.value in cluster.cib.schedules:
+        lines.append(("snapshots", schedule_text(cluster, found.name.value, now_s)))
     if left is not None:
         lines += [("unfinished", left[0]), ("next", left[1])]
     if move is not None:

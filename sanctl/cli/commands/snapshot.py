@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl snapshot create`, `list`, `show`, `delete`."""
+"""Options and output of `sanctl snapshot create`, `list`, `show`, `delete`; the group."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sanctl.cli.commands.snapshot_schedule import prune, schedule
 from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.point_schedule import schedule_text
 from sanctl.drivers.point_files import final_path
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 @click.group(no_args_is_help=False)
 def snapshot() -> None:
     """Restore points of devices: what a device held at one moment."""
+
+
+snapshot.add_command(schedule)
+snapshot.add_command(prune)
 
 
 @snapshot.command()
@@ -64,7 +70,7 @@ def create(device: str, name: str | None, timeout_s: float, output: str) -> None
 @click.argument("device", required=False)
 @output_option
 def list_points(device: str | None, output: str) -> None:
-    """List the restore points of DEVICE, or of all devices."""
+    """List the restore points of DEVICE, or of all devices, and the schedules."""
     env = environment()
     with env.session() as session:
         cluster = session.observe()
@@ -73,16 +79,22 @@ def list_points(device: str | None, output: str) -> None:
     if device is not None:
         points = cluster.cib.points_of(existing_device(cluster, DeviceName.parse(device)).name)
 
+    now_s = env.clock.wall_s()
+
     def text() -> None:
+        for name in sorted(cluster.cib.schedules):
+            if device is None or name == device:
+                print(f"schedule of {name}: {schedule_text(cluster, name, now_s)}")
         if not points:
             print("there are no restore points")
             return
         print_table(
-            ("RESTORE POINT", "MADE (UTC)", "SIZE", "HOLDS ALONE", "NODES"),
+            ("RESTORE POINT", "MADE (UTC)", "FOR", "SIZE", "HOLDS ALONE", "NODES"),
             (
                 (
                     f"{point.device}@{point.name}",
                     _time_text(point.made_s) + (" (being deleted)" if point.is_deleting else ""),
+                    ", ".join(point.slot.intervals) if point.slot else "-",
                     format_bytes(point.size_bytes),
                     _held_text(cluster, point),
                     ", ".join(point.nodes),
@@ -175,6 +187,7 @@ def _point_data(
         "pause_ms": point.pause_ms,
         "file": _file_of(point, topology),
         "deleting": point.is_deleting,
+        "scheduled": list(point.slot.intervals) if point.slot else [],
         "nodes": [
             {"node": node, "own_bytes": cluster.cib.point_bytes.get((point.token, node))}
             for node in point.nodes
@@ -188,6 +201,7 @@ def _print_point(cluster: Cluster, point: RestorePoint, file: str | None) -> Non
     for label, value in (
         ("restore point", f"{point.device}@{point.name}"),
         ("made", f"{_time_text(point.made_s)} UTC; I/O waited for {point.pause_ms} ms"),
+        *((("made by", f"schedule, {', '.join(point.slot.intervals)}"),) if point.slot else ()),
         ("size", format_bytes(point.size_bytes)),
         ("on", ", ".join(point.nodes)),
         ("file", file or "?"),

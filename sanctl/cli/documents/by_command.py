@@ -16,6 +16,7 @@ from sanctl.cli.documents.device import (
     Completed,
     Deleted,
     Device,
+    DeviceShown,
     Moved,
     Placed,
     PolicyChanged,
@@ -37,7 +38,7 @@ from sanctl.cli.documents.node import (
     Replaced,
 )
 from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
-from sanctl.cli.documents.snapshot import Point, PointDeleted
+from sanctl.cli.documents.snapshot import Point, PointDeleted, PointsPruned, ScheduleShown
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
 from sanctl.cli.documents.target import Access, Target
@@ -58,7 +59,7 @@ DOCUMENTS: Mapping[str, object] = {
     "device replicas": ReplicasChanged,
     "device resize": Resized,
     "device restore": Restored,
-    "device show": Device,
+    "device show": DeviceShown,
     "device sync": PolicyChanged,
     "device verify": Verified | PolicyChanged,
     "doctor": Examination,
@@ -83,6 +84,8 @@ DOCUMENTS: Mapping[str, object] = {
     "snapshot create": Point,
     "snapshot delete": PointDeleted,
     "snapshot list": list[Point],
+    "snapshot prune": PointsPruned,
+    "snapshot schedule": ScheduleShown,
     "snapshot show": Point,
     "status": Status,
     "sync status": list[ReplicaSync],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
+from sanctl.cli.documents.snapshot import Schedule
 from sanctl.cli.documents.sync import Resync, SyncPolicy
 
 
@@ -103,6 +104,12 @@ class Device(TypedDict):
     restore: Annotated[
         Restore | None, "how far it is on its way to a restore point; null: it is on none"
     ]
+
+
+class DeviceShown(Device):
+    """A device, and its schedule of restore points."""
+
+    schedule: Annotated[Schedule | None, "when restore points are made by themselves; null: never"]
 
 
 class CacheSet(Device):

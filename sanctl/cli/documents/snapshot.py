@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Declares the JSON fields of `sanctl snapshot ...`: restore points and the nodes they are on."""
+"""Declares the JSON fields of `sanctl snapshot ...`: restore points, their nodes, schedules."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ class Point(TypedDict):
     pause_ms: Annotated[int, "for how long the device's I/O waited"]
     file: Annotated[str | None, "its file on its nodes; null: not known here"]
     deleting: Annotated[bool, "it is being deleted"]
+    scheduled: Annotated[
+        list[str], "the intervals of the schedule that it was made for; empty: an operator made it"
+    ]
     nodes: Annotated[list[PointOnNode], "the nodes that it is on"]
     missing_on: Annotated[list[str], "nodes of the device's other replicas, which have none of it"]
 
@@ -35,3 +38,40 @@ class PointDeleted(TypedDict):
     device: Annotated[str, "its device"]
     name: Annotated[str, "its name"]
     away: Annotated[list[str], "nodes that are away; each removes its file when it is back"]
+
+
+class ScheduleRule(TypedDict):
+    """A rule of a schedule of restore points."""
+
+    every: Annotated[str, "the interval, such as `15m`"]
+    every_s: Annotated[int, "the same in seconds"]
+    keep: Annotated[int, "how many restore points of it are kept"]
+    last_slot: Annotated[
+        str | None, "the beginning of the latest interval that has a point, in UTC; null: none has"
+    ]
+    late: Annotated[bool, "it is behind by more than two intervals"]
+
+
+class Schedule(TypedDict):
+    """When restore points of a device are made by themselves."""
+
+    text: Annotated[str, "its rules, as the command takes them"]
+    since: Annotated[str, "when it was given, in UTC"]
+    last: Annotated[str | None, "when its latest restore point was made, in UTC; null: none was"]
+    next: Annotated[str, "when the next one is due, in UTC"]
+    rules: Annotated[list[ScheduleRule], "its rules, the shortest interval first"]
+
+
+class ScheduleShown(TypedDict):
+    """A device's schedule of restore points, and whether the command changed it."""
+
+    device: Annotated[str, "the device"]
+    changed: Annotated[bool, "false: it had that schedule, or it was only shown"]
+    schedule: Annotated[Schedule | None, "the schedule; null: it has none"]
+
+
+class PointsPruned(TypedDict):
+    """Restore points that a schedule no longer keeps."""
+
+    device: Annotated[str, "the device"]
+    deleted: Annotated[list[str], "the names of those that are being deleted"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sanctl.errors import Problem
-from sanctl.model.cib_change import Change, SetHost, SetParameter, SetPoint
+from sanctl.model.cib_change import Change, SetHost, SetParameter, SetPoint, SetSchedule
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.restore_point import PointOrder, RestorePoint
@@ -79,9 +79,13 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
         elif isinstance(change, SetPoint):
             is_new = all(point.id != change.point.id for point in cluster.cib.points)
             old, new = "", _text_of(change.point) if is_new else ""
+        elif isinstance(change, SetSchedule):
+            known = cluster.cib.schedules.get(change.name.value)
+            old, new = "" if known is None else known.value, change.schedule.value
         elif isinstance(change, SetParameter) and change.parameter == "point":
             device = cluster.cib.device(change.name)
-            point = None if device is None else _point_of_order(device, change.value)
+            order = PointOrder.parse(change.value)
+            point = point_of_order(device, order) if device and order else None
             old, new = "", "" if point is None else f"{change.value} {_text_of(point)}"
         elif isinstance(change, SetParameter) and change.parameter == "restore":
             old, new = "", change.value
@@ -102,10 +106,8 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
     return "\n".join(values)
 
 
-def _point_of_order(device: DeviceSpec, text: str) -> RestorePoint | None:
-    order = PointOrder.parse(text)
-    if order is None:
-        return None
+def point_of_order(device: DeviceSpec, order: PointOrder) -> RestorePoint:
+    """Return the restore point that an order leads to if all replicas are in sync."""
     return RestorePoint(
         device=device.name.value,
         name=order.name,

@@ -76,6 +76,8 @@ def plan_point_order(
     refuse_unless_changeable(cluster, device)
     refuse_while_restoring(device)
     points = cluster.cib.points_of(name)
+    # Of a node that is away, those that are being deleted stay until it is back.
+    left = sum(not point.is_deleting for point in points)
     problems = []
     if any(point.name == order.name for point in points):
         problems.append(
@@ -85,11 +87,11 @@ def plan_point_order(
                 "give another name with --name",
             )
         )
-    if len(points) >= MAX_POINTS or len(cluster.cib.points) >= MAX_ALL_POINTS:
+    if left >= MAX_POINTS or len(cluster.cib.points) >= MAX_ALL_POINTS:
         problems.append(
             Problem(
                 "SAN-SNAP-011",
-                f"device {name} has {len(points)} restore points and all devices have "
+                f"device {name} has {left} restore points and all devices have "
                 f"{len(cluster.cib.points)}; at most {MAX_POINTS} and {MAX_ALL_POINTS}",
                 "delete one: 'sanctl snapshot list' shows what each holds",
             )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,12 @@ _LIFE = (
     "snapshot list vm1",
     "snapshot show vm1@one",
     "device restore vm1 --to one --yes --accept SAN-REST-001",
+    "snapshot schedule vm1",
+    "snapshot schedule vm1 '1h keep 24'",
+    "snapshot list",
+    "device show vm1",
+    "snapshot prune vm1",
+    "snapshot schedule vm1 off",
     "snapshot delete vm1@one",
     "device place --size 1G --explain",
     "device replicas vm2 1",
@@ -131,7 +138,7 @@ def test_every_document_is_held_against_a_real_one() -> None:
 def _printed(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["sanctl", *line.split(), "--output", "json"])
+    monkeypatch.setattr(sys, "argv", ["sanctl", *shlex.split(line), "--output", "json"])
     with pytest.raises(SystemExit) as stop:
         main()
     return int(stop.value.code or 0), capsys.readouterr().out

@@ -11,9 +11,17 @@ import pytest
 import sanctl.cli.environment
 from sanctl.cli.main import main
 from sanctl.errors import CommandError, NotConverged, Refused, UsageError
-from sanctl.model.cib_change import RemoveDevice, RemovePoint, SetNodes, SetParameter, SetPoint
+from sanctl.model.cib_change import (
+    RemoveDevice,
+    RemovePoint,
+    SetNodes,
+    SetParameter,
+    SetPoint,
+    SetSchedule,
+)
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.point_schedule import PointSchedule, Rule, ScheduledSlot
 from sanctl.model.restore_point import (
     MAX_ALL_POINTS,
     MAX_POINTS,
@@ -54,8 +62,8 @@ class Bed:
         return self.session.observe()
 
 
-@pytest.fixture
-def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bed:
+def bed_with_device(monkeypatch: pytest.MonkeyPatch) -> Bed:
+    """Return a cluster that has device web."""
     made = Bed()
     monkeypatch.setattr(sanctl.cli.environment, "Environment", lambda: made.env)
     line = f"sanctl device create web --size 64M --initiator {I1}"
@@ -64,6 +72,11 @@ def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         main()
     assert not stop.value.code
     return made
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
+    return bed_with_device(monkeypatch)
 
 
 def test_made_and_deleted(bed: Bed) -> None:
@@ -143,6 +156,12 @@ def test_a_point_that_pacemakers_messages_cannot_hold_is_refused(bed: Bed) -> No
     assert len(added_text(bed.seen(), (change,))) > len(str(order)) + 100
     assert added_text(bed.seen(), (replace(change, value="of a later release"),)) == ""
     assert added_text(bed.seen(), (replace(change, name=DeviceName.parse("none")),)) == ""
+    schedule = PointSchedule(0, (Rule(900, 1),))
+    change_it = SetSchedule(name=NAME, schedule=schedule)
+    assert added_text(bed.seen(), (change_it,)) == schedule.value
+    seen = bed.seen()
+    known = replace(seen, cib=replace(seen.cib, schedules={"web": schedule}))
+    assert added_text(known, (change_it,)) == ""
     bed.ipc_buffer_bytes = 128 << 10
     made = bed.create("one")
     # What is there already adds nothing when it changes.
@@ -162,19 +181,32 @@ def test_another_open_order_is_waited_for(bed: Bed) -> None:
 def test_the_files_of_a_dropped_replica_are_no_part_of_a_point(bed: Bed) -> None:
     bed.create("one")
     n1 = NodeName.parse("n1")
-    change = SetNodes(name=NAME, nodes=(n1,), replicas=1)
-    patch = render_patchset(bed.cluster.root, (change,))
+    patch = render_patchset(bed.cluster.root, (SetNodes(name=NAME, nodes=(n1,), replicas=1),))
     assert f'value="{bed.seen().cib.points[0]._replace(nodes=("n1",)).value}"' in patch
     assert "sanctl-point.web.one" in render_patchset(bed.cluster.root, (RemoveDevice(name=NAME),))
+    assert "sanctl-schedule" not in render_patchset(bed.cluster.root, (RemoveDevice(name=NAME),))
+    change = SetSchedule(name=NAME, schedule=PointSchedule(0, (Rule(900, 1),)))
+    bed.cluster.patch(render_patchset(bed.cluster.root, (change,)))
+    assert "sanctl-schedule.web" in render_patchset(bed.cluster.root, (RemoveDevice(name=NAME),))
 
 
 @pytest.mark.parametrize("is_deleting", [False, True])
-def test_the_property_is_read_as_it_was_written(is_deleting: bool) -> None:
+@pytest.mark.parametrize("slot", [None, ScheduledSlot(900, ("15m", "1h"))])
+def test_the_property_is_read_as_it_was_written(
+    is_deleting: bool, slot: ScheduledSlot | None
+) -> None:
     point = RestorePoint(
-        "web", "one", "0" * 16, "a" * 32, "main", 1, 2, 3, ("n1", "n2"), is_deleting
+        "web", "one", "0" * 16, "a" * 32, "main", 1, 2, 3, ("n1", "n2"), is_deleting, slot
     )
     assert RestorePoint.parse(point.id, point.value) == point
-    for wrong in ("", point.value + " more", point.value.replace("0" * 16, "x"), "a b c d e f g"):
+    for wrong in (
+        "",
+        point.value + " more",
+        f"{point.value} slot=x",
+        f"{point.value} 900/15m",
+        point.value.replace("0" * 16, "x"),
+        "a b c d e f g",
+    ):
         assert RestorePoint.parse(point.id, wrong) is None
     for identifier in ("sanctl-host.web.one", "sanctl-point..one", "sanctl-point.web.", "web.one"):
         assert RestorePoint.parse(identifier, point.value) is None

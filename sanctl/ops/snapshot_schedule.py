@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out `snapshot schedule` and `snapshot prune`: one change of the CIB each."""
+
+from __future__ import annotations
+
+from sanctl.model.cib_change import Change, SetPoint
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import DeviceName
+from sanctl.model.point_schedule import Rule
+from sanctl.ops.cib_room import within_room
+from sanctl.ops.session import Session
+from sanctl.plan.device.point_schedule import plan_pruning, plan_schedule
+
+
+def change_schedule(
+    session: Session, device: DeviceName, rules: tuple[Rule, ...], *, ipc_buffer_bytes: int
+) -> tuple[Cluster, bool]:
+    """Give a device a schedule of restore points; without rules, take it away.
+
+    Args:
+        session: the cluster.
+        device: the device.
+        rules: at least one; none: no schedule.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
+
+    Returns:
+        The cluster after that, and whether there was anything to do.
+
+    Raises:
+        Refused: there is no such device, more points would be kept than there may be, or the CIB
+            would be too large.
+    """
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        return plan_schedule(seen, device, rules, session.clock.wall_s())
+
+    changes = session.change(within_room(session, plan, ipc_buffer_bytes))
+    return session.observe(), bool(changes)
+
+
+def prune_points(session: Session, device: DeviceName) -> tuple[str, ...]:
+    """Have the restore points removed that a device's schedule no longer keeps; return their names.
+
+    Their nodes remove the files; one that is away does when it is back.
+
+    Raises:
+        Refused: there is no such device, it has no schedule, or there is no quorum.
+    """
+    changes = session.change(lambda seen: plan_pruning(seen, device, session.clock.wall_s()))
+    return tuple(change.point.name for change in changes if isinstance(change, SetPoint))

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Points by schedule: begun by the node that serves, one attempt for a slot, then pruned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.points import leader, scheduled
+from sanctl.drivers import gate, node_attributes
+from sanctl.drivers.node_facts import NodeFacts
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName
+from sanctl.model.point_schedule import PointSchedule, ScheduledSlot, parse_rules, schedule_id
+from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.plan.cluster.cib_size import point_of_order
+from sanctl.plan.device.point_schedule import plan_schedule
+from sanctl.system import state_files
+from sanctl.system.runner import CommandResult, LocalRunner
+from tests.unit.ops.test_snapshot import Bed, bed_with_device
+
+NOW = 1_764_000_000.0
+RULES = parse_rules("15m keep 1")
+SCHEDULE = PointSchedule(0, RULES)
+PROPERTIES = {schedule_id("web"): SCHEDULE.value, "dc-version": "3.0.0"}
+
+
+class Recorder(LocalRunner):
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.fails = False
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
+        self.started.append(argv[-1])
+        if self.fails:
+            raise CommandError(Problem("SAN-CMD-002", "systemd does not answer"))
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    state_files.make_folder()
+    now = [NOW]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(gate, "gate_table", lambda _: "drbd1")
+    yield now
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
+    return bed_with_device(monkeypatch)
+
+
+def made(slot_s: float, *, device: str = "web") -> RestorePoint:
+    slot = ScheduledSlot.of(RULES, slot_s)
+    return RestorePoint(
+        device, "auto-x", "1" * 16, "a" * 32, "main", int(slot_s), 1, 2, ("n1",), False, slot
+    )
+
+
+def test_started_once_in_a_slot_where_the_device_is_served(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Recorder()
+    scheduled.start_due(runner, PROPERTIES, [])
+    assert runner.started == ["sanctl-point@web.service"]
+    scheduled.note_attempt("web", SCHEDULE)
+    scheduled.start_due(runner, PROPERTIES, [])
+    assert len(runner.started) == 1, "it failed, and the next attempt is that of the next slot"
+    clock[0] += 900
+    scheduled.start_due(runner, PROPERTIES, [made(NOW + 900)])
+    assert len(runner.started) == 1, "another node has made it"
+    scheduled.start_due(runner, PROPERTIES, [made(NOW + 900, device="db")])
+    assert len(runner.started) == 2
+    for table in ("error", "absent"):
+        monkeypatch.setattr(gate, "gate_table", lambda _, table=table: table)
+        scheduled.start_due(runner, PROPERTIES, [])
+    assert len(runner.started) == 2
+
+
+def test_a_few_at_a_time_and_none_of_a_later_release() -> None:
+    runner = Recorder()
+    runner.fails = True
+    many = {schedule_id(f"web{number}"): SCHEDULE.value for number in range(9)}
+    scheduled.start_due(runner, {schedule_id("x"): "of a later release", **many}, [])
+    assert runner.started == [f"sanctl-point@web{number}.service" for number in range(4)]
+
+
+class Taking:
+    """What stands for the hold: it records the point, or fails."""
+
+    def __init__(self) -> None:
+        self.slots: list[ScheduledSlot | None] = []
+        self.error: Exception | None = None
+
+    def __call__(
+        self,
+        session: object,
+        device: DeviceSpec,
+        order: PointOrder,
+        record: Callable[[Cluster, RestorePoint], tuple[Change, ...]],
+        slot: ScheduledSlot | None = None,
+    ) -> None:
+        self.slots.append(slot)
+        if self.error:
+            raise self.error
+        point = point_of_order(device, order)._replace(slot=slot)
+        session.change(lambda seen: record(seen, point))  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def taking(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Taking:
+    found = Taking()
+    monkeypatch.setattr(leader, "_carry_out", found)
+    name = DeviceName.parse("web")
+    bed.session.change(lambda seen: plan_schedule(seen, name, RULES, NOW))
+    return found
+
+
+def keep(bed: Bed) -> list[RestorePoint]:
+    leader._keep_schedule(bed.session, bed.seen(), "web")
+    bed.cluster.tick()
+    return list(bed.seen().cib.points_of("web"))
+
+
+def test_a_point_for_each_slot_and_the_older_goes(
+    bed: Bed,
+    taking: Taking,
+    clock: list[float],
+) -> None:
+    (first,) = keep(bed)
+    assert first.slot == ScheduledSlot.of(RULES, NOW) and first.slot.intervals == ("15m",)
+    assert keep(bed) == [first] and len(taking.slots) == 1
+    clock[0] += 900
+    (second,) = keep(bed)
+    assert second.name != first.name and len(taking.slots) == 2
+    # A node that serves from now on has no note, and makes none twice.
+    state_files.of_node("point-attempt.web").remove()
+    assert keep(bed) == [second] and len(taking.slots) == 2
+    assert keep(bed) == [second]
+
+
+def test_a_failure_is_published_and_tried_again_in_the_next_slot(
+    bed: Bed,
+    taking: Taking,
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published: list[str] = []
+    monkeypatch.setattr(node_attributes, "publish", lambda *words: published.append(words[2]))
+    (first,) = keep(bed)
+    clock[0] += 900
+    taking.error = CommandError(Problem("SAN-SNAP-003", "no room"))
+    assert keep(bed) == [first] and published[0].endswith(" SAN-SNAP-003 no room")
+    assert keep(bed) == [first] and len(taking.slots) == 2
+    clock[0] += 900
+    taking.error = None
+    (second,) = keep(bed)
+    assert second.slot == ScheduledSlot.of(RULES, NOW + 1800) and len(published) == 1
+
+
+def test_a_refusal_is_tried_once_in_a_slot_too(
+    bed: Bed,
+    taking: Taking,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published: list[str] = []
+    monkeypatch.setattr(node_attributes, "publish", lambda *words: published.append(words[2]))
+    monkeypatch.setattr(leader, "DEFAULT_IPC_BUFFER_BYTES", 64)
+    monkeypatch.setattr(NodeFacts, "ipc_buffer_bytes", lambda _: None)
+    assert keep(bed) == [] and keep(bed) == []
+    assert len(published) == 1 and "SAN-CLU-006" in published[0]
+    assert taking.slots == [], "nothing is held for a point that has no room"
+
+
+def test_no_schedule(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Taking()
+    monkeypatch.setattr(leader, "_carry_out", found)
+    assert keep(bed) == [] and found.slots == []
