@@ -51,10 +51,11 @@ with open(path, "rb") as file:
             assert told == block, (told, block)
             print(block, sequence)
 """
-#: Opens the gate of a device once it is held, until hosts have written, and suspends it again. The
-#: process that holds it is stopped meanwhile.
+#: Opens the gate of a device in the hold, once this node's replica has been copied, until hosts
+#: have written, and suspends it again. The process that holds it is stopped meanwhile. (Before the
+#: first copy that would do no harm: all copies would be of the later moment.)
 _OPEN_IN_HOLD = """
-import os, signal, subprocess, sys, time
+import glob, os, signal, subprocess, sys, time
 sys.path.insert(0, os.path.realpath("/opt/sanctl/current"))
 from sanctl.drivers import drbdsetup, gate
 name = sys.argv[1]
@@ -64,10 +65,19 @@ print("ready")
 pid = 0
 while not pid and time.monotonic() < give_up:
     pid = int(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
-while not gate.is_held(name):
+taking = []
+while not taking:
+    taking = glob.glob(f"/srv/sanctl/main/points/{name}.*.taking")
     if time.monotonic() > give_up:
-        sys.exit("no hold was seen")
+        sys.exit("no copy was seen")
+# It has its size when FICLONE is done.
+while not os.stat(taking[0]).st_size:
+    if time.monotonic() > give_up:
+        sys.exit("no copy was made")
 os.kill(pid, signal.SIGSTOP)
+if not gate.is_held(name):
+    os.kill(pid, signal.SIGCONT)
+    sys.exit("the hold was over")
 before = drbdsetup.ended_writes(minor)
 gate.release(name)
 until = time.monotonic() + 0.3
