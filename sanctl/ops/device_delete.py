@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from sanctl.errors import NotConverged, Problem
-from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
@@ -19,8 +18,11 @@ from sanctl.plan.device.deletion import (
     DeletionStep,
     RemoveConfiguration,
     RequestStop,
+    is_removal_due,
     next_deletion_step,
     refuse_deletions,
+    removal_changes,
+    stop_changes,
 )
 
 _Steps = Mapping[DeviceName, DeletionStep]
@@ -31,8 +33,8 @@ def delete_devices(
 ) -> dict[DeviceName, tuple[NodeName, ...]]:
     """Delete devices and their data; run again, the deletion goes on where it stopped.
 
-    One change of the CIB asks for the stop of all. Each is removed once it has stopped, with those
-    that have stopped by then: one that does not stop holds up no other.
+    One change of the CIB asks for the stop of all, and one removes all when all have stopped; those
+    that have, when the time is over. Each change of the tombstones has Pacemaker elect its DC anew.
 
     Returns:
         For each device the nodes that are away; each removes its data when it is back.
@@ -43,7 +45,7 @@ def delete_devices(
         NotConverged: time ran out; says at which step.
     """
     deadline = session.clock.monotonic_s() + timeout_s
-    shown = f"device {names[0]}" if len(names) == 1 else f"{len(names)} devices"
+    shown = _what(names)
     again = f"run 'sanctl device delete {' '.join(map(str, names))}' again to finish it"
     cluster = session.observe()
     refuse_deletions(cluster, names)
@@ -53,8 +55,8 @@ def delete_devices(
         away = {name: step.away for name, step in steps.items() if isinstance(step, Deleted)}
         if len(away) == len(steps):
             return away
-        _make_changes(session, cluster, steps)
         remaining = deadline - session.clock.monotonic_s()
+        _make_changes(session, cluster, steps, is_last=remaining <= 0)
         if remaining <= 0:
             raise NotConverged(
                 Problem(
@@ -64,52 +66,46 @@ def delete_devices(
                     again,
                 )
             )
-        cluster = session.wait(
-            lambda seen: _progress(_steps(seen, names)),
-            waiting_for=f"deletion of {shown}",
-            timeout_s=remaining,
-            resources=tuple(name.value for name in names),
-            known_failures=known,
-            look=again,
-        )
+        try:
+            cluster = session.wait(
+                lambda seen: _progress(_steps(seen, names)),
+                waiting_for=f"deletion of {shown}",
+                timeout_s=remaining,
+                resources=tuple(name.value for name in names),
+                known_failures=known,
+                look=again,
+            )
+        except NotConverged:
+            cluster = session.observe()
 
 
 def _steps(cluster: Cluster, names: Sequence[DeviceName]) -> _Steps:
     return {name: next_deletion_step(cluster, name) for name in names}
 
 
-def _make_changes(session: Session, cluster: Cluster, steps: _Steps) -> None:
+def _make_changes(session: Session, cluster: Cluster, steps: _Steps, *, is_last: bool) -> None:
     """Make the changes that are due: one for all devices to stop, one for all to remove."""
-    for kind, verb, where in (
-        (RequestStop, "stopping", " on all nodes"),
-        (RemoveConfiguration, "removing", ""),
-    ):
-        due = [name for name, step in steps.items() if isinstance(step, kind)]
-        if not due:
-            continue
-        what = f"device {due[0]}" if len(due) == 1 else f"{len(due)} devices"
-        session.reporter.update(f"{verb} {what}{where}")
-        for name in due:
-            if kind is RemoveConfiguration and cluster.mon.failures_of(name):
+    stopping = [name for name, step in steps.items() if isinstance(step, RequestStop)]
+    if stopping:
+        session.reporter.update(f"stopping {_what(stopping)} on all nodes")
+        session.change(lambda seen: stop_changes(_steps(seen, stopping).values()))
+    removed = [name for name, step in steps.items() if isinstance(step, RemoveConfiguration)]
+    if removed and (is_last or is_removal_due(steps.values())):
+        session.reporter.update(f"removing {_what(removed)}")
+        for name in removed:
+            if cluster.mon.failures_of(name):
                 session.clean_up_failures(name)
-        session.change(lambda seen, due=due, kind=kind: _changes(_steps(seen, due), kind))  # type: ignore[misc]
+        session.change(lambda seen: removal_changes(_steps(seen, removed).values()))
 
 
-def _changes(
-    steps: _Steps, wanted: type[RequestStop] | type[RemoveConfiguration]
-) -> tuple[Change, ...]:
-    """The changes of a step, for the devices for which the cluster still calls for that step."""
-    return tuple(
-        change
-        for step in steps.values()
-        if isinstance(step, wanted) and isinstance(step, RequestStop | RemoveConfiguration)
-        for change in step.changes
-    )
+def _what(names: Sequence[DeviceName]) -> str:
+    return f"device {names[0]}" if len(names) == 1 else f"{len(names)} devices"
 
 
 def _progress(steps: _Steps) -> Progress:
     return Progress(
-        is_done=any(isinstance(step, RequestStop | RemoveConfiguration) for step in steps.values())
+        is_done=any(isinstance(step, RequestStop) for step in steps.values())
+        or is_removal_due(steps.values())
         or all(isinstance(step, Deleted) for step in steps.values()),
         seen=_text(steps),
     )

@@ -14,7 +14,7 @@ command again, from wherever it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sanctl.errors import Problem, Refused
@@ -120,6 +120,32 @@ def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
             RemoveDevice(name=name),
             *(tombstone(device, node) for node in device.nodes if node in members),
         )
+    )
+
+
+def is_removal_due(steps: Iterable[DeletionStep]) -> bool:
+    """Whether devices that are deleted together are to be removed now: none is still to stop.
+
+    One change removes them all: Pacemaker answers each change of the section `nodes`, which has the
+    tombstones, with an election of its DC (docs/adr/0046).
+    """
+    steps = tuple(steps)
+    return any(isinstance(step, RemoveConfiguration) for step in steps) and not any(
+        isinstance(step, RequestStop | AwaitStop) for step in steps
+    )
+
+
+def stop_changes(steps: Iterable[DeletionStep]) -> tuple[Change, ...]:
+    """Return the changes by which those are stopped that are still to be asked for it."""
+    return tuple(
+        change for step in steps if isinstance(step, RequestStop) for change in step.changes
+    )
+
+
+def removal_changes(steps: Iterable[DeletionStep]) -> tuple[Change, ...]:
+    """Return the changes by which those are removed that have stopped."""
+    return tuple(
+        change for step in steps if isinstance(step, RemoveConfiguration) for change in step.changes
     )
 
 
