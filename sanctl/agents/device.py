@@ -59,7 +59,7 @@ from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import discovery
-from sanctl.plan.failover.promotion import are_all_blank
+from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner
@@ -96,6 +96,7 @@ def _device() -> Device:
         hosts=hosts,
         unreadable_hosts=unreadable_hosts,
         point=ocf.parameter("point", ""),
+        origin=ocf.parameter("origin", ""),
     )
     return restore_closure.as_ordered(device, ocf.parameter("restore", ""))
 
@@ -139,6 +140,11 @@ def _start(device: Device) -> int:
             # An interrupted action may have left a resource file; the loop devices that the file
             # names may be over other files by now.
             resource_file.clear_disk(device.name)
+        if device.origin:
+            # Imported here: few devices are clones.
+            from sanctl.agents.points import clone_file  # noqa: PLC0415
+
+            clone_file.make(_RUNNER, device, str(pool.path))
         files = parts.prepare_files(_RUNNER, device, str(pool.path))
     is_new = not exists(files.metadata)
     steps.done("files", f"device files in {pool.path}")
@@ -234,7 +240,10 @@ def promote() -> int:
 
 
 def _activate_first_time(device: Device, steps: ocf.Steps, state: ResourceState) -> None:
-    """Activate a device for the first time: its replicas are new files full of zeros.
+    """Activate a device for the first time: its replicas are files of zeros, or copies of a point.
+
+    A replica whose file is no copy of the restore point that the device is made from is not
+    declared good: this one is, alone, and DRBD resyncs all of the other.
 
     The order matters. The CIB ceases to call the device new before DRBD can become Primary: a
     device that ever took a write is never again taken for a new one, whichever process or node
@@ -243,12 +252,14 @@ def _activate_first_time(device: Device, steps: ocf.Steps, state: ResourceState)
     `state` was observed after the cluster said that the device is new. DRBD itself refuses to call
     replicas the same that have held data, or are not connected.
     """
-    if are_all_blank(state, replicas=len(device.nodes)):
-        if len(device.nodes) > 1:
-            drbdsetup.skip_initial_sync(_RUNNER, device.minor)
-        else:
-            drbdsetup.force_up_to_date(_RUNNER, device.name, device.minor)
-        steps.done("skip-sync", "new replicas declared good: all are zeros")
+    step = first_activation.step_here(device, state)
+    if step is FirstStep.DECLARE_EQUAL and len(device.nodes) > 1:
+        drbdsetup.skip_initial_sync(_RUNNER, device.minor)
+        what = "hold the same restore point" if device.origin else "are zeros"
+        steps.done("skip-sync", f"new replicas declared good: all {what}")
+    elif step is not FirstStep.NONE:
+        drbdsetup.force_up_to_date(_RUNNER, device.name, device.minor)
+        steps.done("first-data", "the new replica here declared good, it alone")
     elif state.disk != "UpToDate":
         # The replicas lost contact meanwhile: the device is still new, and the CIB still says so.
         raise CommandError(

@@ -77,6 +77,12 @@ its last word is done or given-up no host is let in.</longdesc>
 <shortdesc lang="en">order to go back to a restore point</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="origin" required="0">
+<longdesc lang="en">The restore point that the device was made from, as the words DEVICE POINT TOKEN
+UUID BYTES NODE,NODE; the nodes are those whose files are copies of it. Never changed.</longdesc>
+<shortdesc lang="en">restore point that it was made from</shortdesc>
+<content type="string" default=""/>
+</parameter>
 <parameter name="cache" required="0" reloadable="1">
 <longdesc lang="en">Where an acknowledged write may be: none, write-through, or write-back, the
 last with ",dirty=BYTES" for how much may be in RAM alone on one node.</longdesc>

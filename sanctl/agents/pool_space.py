@@ -68,12 +68,13 @@ def own_bytes(pool: str, path: str) -> int:
 
 
 def _shared_bytes(pool: str, path: str) -> int:
-    """Return how much of a pool's device files restore points share: a write there needs a block.
+    """Return how much of a pool's device files is shared: a write there needs a block.
 
-    Looked at anew when there is another restore point, or after a minute: the time grows with the
+    With restore points, and among devices of which one was made from a restore point. Looked at
+    anew when there is another restore point or clone, or after a minute: the time grows with the
     files' extents.
     """
-    points = " ".join(file.token for file in point_files.listed(path))
+    points = " ".join([file.token for file in point_files.listed(path)] + _clones(path))
     if not points:
         return 0
     note = state_files.of_pool(pool, "shared")
@@ -128,6 +129,15 @@ def _reserve(runner: Runner, path: str, without: frozenset[str], deadline_s: flo
                 runner, file, keep_free_bytes=keep_free_bytes, deadline_s=deadline_s
             ):
                 return
+
+
+def _clones(path: str) -> list[str]:
+    """Return the notes of clones: they share blocks also when the restore point is deleted."""
+    try:
+        names = os.listdir(f"{path}/devices")
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.endswith(f".{pool_files.CLONE_NOTE}"))
 
 
 def _device_files(path: str) -> list[str]:

@@ -75,6 +75,21 @@ _CODES = {
     "SAN-CIB-001": "The output of cibadmin is not a CIB. Another program of that name may come "
     "first in PATH, or the tools and the daemons are of different versions.",
     "SAN-CIB-002": "The output of crm_mon is not a cluster status.",
+    "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
+    "point's device had then.",
+    "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "
+    "of a new device.",
+    "SAN-CLONE-003": "A clone shares the blocks of a restore point, so it is in the pool of that.",
+    "SAN-CLONE-004": "A clone begins on a node that has the restore point: only that data may be "
+    "declared good. Replicas on other nodes are filled by a resync from there.",
+    "SAN-CLONE-005": "Until a clone is served for the first time its replicas are made from the "
+    "files of the restore point, so these stay.",
+    "SAN-CLONE-006": "The replica of a clone could not be made on a node: the file of the restore "
+    "point is gone, its disk does not answer, or the pool is full. Nothing takes its place: the "
+    "replica is not started there, and the clone is not served.",
+    "SAN-CLONE-007": "The parameter `origin` of a device in the CIB cannot be read by this "
+    "release. The replica is not started, as an empty file would pass for a copy of the restore "
+    "point.",
     "SAN-CLI-001": "The command line is wrong: an unknown command or option, or a missing one. "
     "Nothing was done.",
     "SAN-CLI-002": "A question was answered with no. Nothing was changed.",

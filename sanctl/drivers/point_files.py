@@ -47,7 +47,12 @@ def final_path(pool_path: str, device: str, uuid: str, token: str) -> str:
 
 def taking_path(pool_path: str, device: str, uuid: str, token: str) -> str:
     """Return the path of a file that is to become a restore point's."""
-    return final_path(pool_path, device, uuid, token) + _TAKING
+    return unnamed_path(final_path(pool_path, device, uuid, token))
+
+
+def unnamed_path(final: str) -> str:
+    """Return the path that a restore point's file has until somebody gives it its name."""
+    return final + _TAKING
 
 
 def make_folder(pool_path: str) -> None:

@@ -16,6 +16,10 @@ from sanctl.errors import CommandError, Problem
 from sanctl.system.files import fsync_folder, read_text
 
 MARKER = ".sanctl-pool"
+#: Behind the path of a data file that is being copied from a restore point.
+CLONING = ".cloning"
+#: The kind of the note beside the data file of a clone, which may share blocks with other devices.
+CLONE_NOTE = "origin"
 _MIB = 1 << 20
 
 
@@ -119,8 +123,10 @@ def rename(old: str, new: str) -> None:
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files and its restore points', durably; what is gone is fine."""
     stem = files.data.removesuffix(".data")
-    notes = (f"{stem}.{kind}" for kind in ("apart", "sync", "verify", "ram", "source"))
-    for path in (files.data, files.metadata, f"{files.metadata}.new", *notes):
+    kinds = ("apart", "sync", "verify", "ram", "source", CLONE_NOTE)
+    notes = (f"{stem}.{kind}" for kind in kinds)
+    unfinished = (f"{files.metadata}.new", f"{files.data}{CLONING}")
+    for path in (files.data, files.metadata, *unfinished, *notes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     fsync_folder(os.path.dirname(files.data))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sanctl.model.access import access_word
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
+from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.device_restore import RestoreOrder
 from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
@@ -85,6 +86,8 @@ class DeviceSpec:
     """The latest order to go back to a restore point; None also where it cannot be read."""
     is_restoring: bool = False
     """No host is let in, as the device goes back to a restore point."""
+    origin: CloneOrigin | None = None
+    """The restore point that it was made from; None: it began with zeros."""
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""

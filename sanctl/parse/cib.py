@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
 from sanctl.model.cache_policy import parse_cache_policy
+from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.cluster import (
     DRAINED_ATTRIBUTE,
     HOST_PREFIX,
@@ -357,6 +358,9 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
     if clone.get("id") != f"sanctl-{name}":
         raise ValueError(f"its clone is called {clone.get('id')!r}, not 'sanctl-{name}'")
     nodes = tuple(NodeName.parse(word) for word in parameters["nodes"].split())
+    origin = CloneOrigin.parse(parameters.get("origin", ""))
+    if origin is None and parameters.get("origin"):
+        raise ValueError(f"parameter origin is {parameters['origin']!r}, no restore point")
     return DeviceSpec(
         name=name,
         uuid=uuid,
@@ -377,6 +381,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         point_order=PointOrder.parse(parameters.get("point", "")),
         restore=RestoreOrder.parse(parameters.get("restore", "")),
         is_restoring=closes(parameters.get("restore", "")),
+        origin=origin,
     )
 
 

@@ -69,6 +69,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         *((("sync", str(device.sync)),) if str(device.sync) else ()),
         *((("cache", str(device.cache)),) if device.cache != NO_CACHE else ()),
         *((("hosts", " ".join(map(str, device.hosts))),) if device.hosts else ()),
+        *((("origin", str(device.origin)),) if device.origin else ()),
     ):
         add_nvpair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

@@ -342,6 +342,8 @@ class FakePacemaker:
             self.roles[name, node] = Role.UNPROMOTED
         self._heal(name, nodes)
         self._promote(name, nodes, parameters["uuid"])
+        if self.active(name):
+            self._forget_new(name)
         self._verify(name, nodes, parameters.get("verify", ""))
         if not self.ignores_points:
             self._make_point(name, nodes, parameters)
@@ -375,6 +377,14 @@ class FakePacemaker:
                 f"{self._read_cache(parameters.get('cache', ''), drbd)}",
             )
         self._restore(name, RestoreOrder.parse(parameters.get("restore", "")))
+
+    def _forget_new(self, name: str) -> None:
+        """Do as the first promotion does: the CIB ceases to call the device new."""
+        primitive = self.root.find(f".//primitive[@id='{name}']")
+        meta = None if primitive is None else primitive.find("meta_attributes")
+        pair = None if meta is None else meta.find("nvpair[@name='sanctl-new']")
+        if meta is not None and pair is not None:
+            meta.remove(pair)
 
     def _cache(self, policy: str, *, is_linked: bool) -> str:
         """The words that an agent publishes of its replica's cache."""

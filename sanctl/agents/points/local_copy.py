@@ -8,11 +8,10 @@ import errno
 import os
 import time
 
+from sanctl.agents.points import room
 from sanctl.agents.replica import parts
 from sanctl.drivers import loop, point_files, pool_files, reflink
 from sanctl.errors import CommandError, Problem
-from sanctl.model.names import format_bytes
-from sanctl.plan.device.point_room import DataFile, needed_bytes
 from sanctl.system.files import fsync_folder
 
 #: The most extents of a file that is copied while hosts wait: a copy takes 10 to 40 µs for each.
@@ -84,7 +83,7 @@ class LocalCopy:
                     "'xfs_fsr' on the file may join them while the device is a standby there",
                 )
             )
-        self._check_room()
+        room.check(self._pool, self._pool_path, room.of_file(self._data), without=(self._data,))
         self._origin = os.open(self._data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._copy = os.open(self.path, flags, 0o600)
@@ -109,31 +108,3 @@ class LocalCopy:
     def keep(self) -> None:
         """Make the copy this node's part of a restore point that the cluster knows of."""
         point_files.keep(self.path)
-
-    def _check_room(self) -> None:
-        """Check that each device of the pool can write every block it shares, after this copy too.
-
-        A write to a shared block needs a new one. Blocks that points hold alone are in use already.
-        """
-        status = os.statvfs(self._pool_path)
-        total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
-        folder = os.path.dirname(self._data)
-        files = {}
-        for name in os.listdir(folder):
-            path = f"{folder}/{name}"
-            if name.endswith(".data"):
-                blocks = reflink.blocks_of(path)
-                size = pool_files.size_bytes(path) or 0
-                files[path] = DataFile(size, blocks.own, blocks.reserved)
-        wanted = files.pop(self._data)
-        needed = needed_bytes(total, wanted, files.values())
-        if free < needed:
-            raise CommandError(
-                Problem(
-                    "SAN-SNAP-003",
-                    f"pool {self._pool} has {format_bytes(free)} free, and {format_bytes(needed)} "
-                    "would be needed: once a restore point shares its blocks, hosts may write "
-                    "each of them anew",
-                    "delete restore points or devices, or make the pool larger",
-                )
-            )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Whether a device is new; records its first promotion (when: agents.device), and waits for it.
 
-New replicas are all zeros, and the first promotion makes them UpToDate without a resync. In the
+New replicas are all zeros, or copies of one restore point, and the first promotion makes them
+UpToDate without a resync. In the
 CIB, the meta attribute `sanctl-new` of the device's primitive says that the device has never been
 active: `sanctl device create` sets it, and the first promotion removes it. Pacemaker hands agents
 no meta attributes but its own, so the CIB has to be asked. A device that was active once is never
@@ -11,6 +12,7 @@ new again, and that is noted on tmpfs.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 
 from sanctl.agents import ocf
@@ -18,8 +20,10 @@ from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import crm_resource, drbdsetup
 from sanctl.errors import SanctlError
+from sanctl.model.clone_origin import CloneOrigin
+from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import state_line
-from sanctl.plan.failover.promotion import are_all_blank
+from sanctl.plan.failover.promotion import FirstStep, are_all_blank, first_step
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
@@ -44,6 +48,16 @@ def is_new(runner: Runner, device: Device) -> bool:
         return True
     _write_active_note(device)
     return False
+
+
+def step_here(device: Device, state: ResourceState) -> FirstStep:
+    """Return what the first promotion would do with the replicas here, if the device is new."""
+    copied_on: tuple[str, ...] | None = None
+    if device.origin:
+        origin = CloneOrigin.parse(device.origin)
+        # What cannot be read names no node: then no replica is declared good.
+        copied_on = () if origin is None else origin.nodes
+    return first_step(state, here=os.uname().nodename, nodes=device.nodes, copied_on=copied_on)
 
 
 def record_promotion(runner: Runner, device: Device) -> None:

@@ -19,7 +19,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.resync_record import ResyncRecord
 from sanctl.plan.failover.fence_rules import may_mark_without_disk
-from sanctl.plan.failover.promotion import are_all_blank, promotion_score
+from sanctl.plan.failover.promotion import FirstStep, are_all_blank, promotion_score
 from sanctl.system import journal
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
@@ -140,7 +140,7 @@ def _publish(
     score = promotion_score(
         state,
         is_new=state is not None
-        and are_all_blank(state, replicas=len(device.nodes))
+        and first_activation.step_here(device, state) is not FirstStep.NONE
         and first_activation.is_new(runner, device),
         is_first=device.nodes[:1] == (os.uname().nodename,),
         replicas=len(device.nodes),

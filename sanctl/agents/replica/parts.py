@@ -61,6 +61,7 @@ class Device(NamedTuple):
         point: the latest order to make a restore point (sanctl/model/restore_point.py).
         restore: the order to go back to a restore point, while it keeps hosts out
             (sanctl/model/device_restore.py).
+        origin: the restore point that it was made from (sanctl/model/clone_origin.py).
     """
 
     name: str
@@ -77,6 +78,7 @@ class Device(NamedTuple):
     unreadable_hosts: tuple[str, ...] = ()
     point: str = ""
     restore: str = ""
+    origin: str = ""
 
     @property
     def all_initiators(self) -> tuple[str, ...]:

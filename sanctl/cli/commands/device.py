@@ -100,7 +100,13 @@ device.add_command(cache)
     "--size",
     metavar="SIZE",
     help="For example 10G, 512MiB, 1.5T. Units are binary, as in LVM. Required, except for devices"
-    " whose size is in the file.",
+    " whose size is in the file, and with --from.",
+)
+@click.option(
+    "--from",
+    "origin",
+    metavar="DEVICE@POINT",
+    help="Make it from this restore point instead, whose size it has.",
 )
 @click.option(
     "--replicas",
@@ -164,6 +170,7 @@ def create(
     names: tuple[str, ...],
     names_file: TextIO | None,
     size: str | None,
+    origin: str | None,
     replicas: str,
     pool: str | None,
     nodes: str | None,
@@ -183,6 +190,9 @@ def create(
     Several devices are created by one change of the cluster, all of them or none, and start
     together. All get the same options; a file may give each its size.
 
+    With --from each is a clone of a restore point: at once, with an identity of its own. It shares
+    blocks with the device until one of them writes; each may then be deleted by itself.
+
     Before devices of one replica the command says what that means; on a terminal it asks.
     """
     env = environment()
@@ -193,11 +203,12 @@ def create(
         raise click.UsageError("Missing argument 'NAME...'.")
     names = tuple(name for name, _ in named)
     without_size = [name for name, its_size in named if its_size is None]
-    if without_size:
+    if without_size and origin is None:
         raise click.UsageError(f"Missing option '--size' for {', '.join(without_size)}.")
     common = DeviceArguments(
         name="",
         size="",
+        origin=origin,
         replicas=replicas,
         pool=pool,
         nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
@@ -323,6 +334,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         ("state", device_state(cluster, found)),
         ("size", f"{found.size} ({found.size.bytes} bytes)"),
         ("pool", found.pool.value),
+        *((("made from", f"restore point {found.origin.name}"),) if found.origin else ()),
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
         *((f"replica {n}", replica_text(cluster, found, n)) for n in found.nodes),

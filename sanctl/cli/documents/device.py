@@ -87,6 +87,10 @@ class Device(TypedDict):
     wwid: Annotated[str, "the name under which hosts see it, in /dev/mapper and /dev/disk/by-id"]
     size: Annotated[int, "the wanted size in bytes"]
     pool: Annotated[str, "the pool that holds its replicas"]
+    made_from: Annotated[
+        str | None,
+        "the restore point that it was made from, which may be deleted by now; null: none",
+    ]
     minor: Annotated[int, "DRBD minor; replicas connect on TCP port 7800 + minor"]
     cache: Annotated[DeviceCache, "its cache policy"]
     active_node: Annotated[str | None, "the node that serves it; null: none, or not known"]

@@ -57,6 +57,7 @@ def device_data(
         "wwid": device.wwid,
         "size": device.size.bytes,
         "pool": device.pool.value,
+        "made_from": device.origin.name if device.origin else None,
         "minor": device.minor,
         "cache": {
             "mode": device.cache.mode.value,

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
+from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.cluster import Cluster, clone_id
 from sanctl.model.device import (
     MINORS,
@@ -17,10 +18,16 @@ from sanctl.model.device import (
 )
 from sanctl.model.host import HostName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.restore_point import RestorePoint
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.model.topology import Topology
 from sanctl.plan.cache.policy_request import read_cache_problems
 from sanctl.plan.cluster.preconditions import quorum_problems, unknown_pool_problem
+from sanctl.plan.device.cloning import (
+    clone_candidates,
+    node_choice_problems,
+    origin_problems,
+)
 from sanctl.plan.device.node_eligibility import (
     is_storage_node,
     node_problems,
@@ -32,6 +39,7 @@ from sanctl.plan.device.placement import (
     placement_candidates,
 )
 from sanctl.plan.device.reserved_names import reserved_name_problem
+from sanctl.plan.device.restore_points import existing_point, split_point
 from sanctl.plan.drbd.version_limits import drbd_version_problem, full_resync_problem
 from sanctl.plan.host.access import host_iqn_problems
 from sanctl.plan.host.definition import no_host_problem, unreadable_host_problems
@@ -42,11 +50,12 @@ _Parsed = TypeVar("_Parsed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceArguments:
-    """The arguments of `device create` as typed."""
+    """The arguments of `device create` as typed; a clone has an origin, and its size from that."""
 
     name: str
     size: str
     replicas: str
+    origin: str | None = None
     pool: str | None = None
     nodes: tuple[str, ...] = ()
     prefer: str | None = None
@@ -73,6 +82,8 @@ class DeviceRequest:
     are_nodes_given: bool = False
     cache: CachePolicy = NO_CACHE
     hosts: tuple[HostName, ...] = ()
+    origin: tuple[DeviceName, str] | None = None
+    """The restore point that it is made from: a device and the restore point's name."""
 
 
 @dataclass(slots=True)
@@ -93,7 +104,16 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
     name = reader.read(DeviceName.parse, arguments.name)
     reserved = reserved_name_problem(name) if name is not None else None
     reader.problems += [reserved] if reserved is not None else []
-    size = reader.read(ByteSize.parse, arguments.size)
+    size = reader.read(ByteSize.parse, arguments.size) if arguments.origin is None else None
+    origin = reader.read(split_point, arguments.origin) if arguments.origin is not None else None
+    if arguments.origin is not None and arguments.size:
+        reader.problems.append(
+            Problem(
+                "SAN-CLONE-001",
+                "a device that is made from a restore point has the size of that",
+                "leave --size away; 'sanctl device resize' makes it larger afterwards",
+            )
+        )
     replicas = reader.read(parse_replica_count, arguments.replicas)
     pool = reader.read(PoolName.parse, arguments.pool) if arguments.pool is not None else None
     nodes = [reader.read(NodeName.parse, text) for text in arguments.nodes]
@@ -148,6 +168,7 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
         are_nodes_given=bool(arguments.nodes),
         cache=arguments.cache,
         hosts=tuple(sorted(each for each in hosts if each is not None)),
+        origin=origin,
     )
 
 
@@ -174,6 +195,12 @@ def creation_problems(
 ) -> tuple[Problem, ...]:
     """Return every reason in the cluster's state against a request."""
     problems: list[Problem] = [*quorum_problems(cluster)]
+    point = _point_of(request, cluster, problems, drbd_version)
+    if point is not None:
+        request = _with_origin(request, point)
+    elif request.origin is not None:
+        # Without it no pool is known, and that is no problem of its own.
+        request = replace(request, is_pool_given=True)
     if request.name is not None:
         problems.extend(_name_problems(request.name, cluster))
     if request.replicas is not None:
@@ -206,6 +233,7 @@ def creation_problems(
         )
     if request.size is None or (request.are_nodes_given and len(sound) < len(named)):
         return tuple(problems)
+    usable: list[NodeName] = []
     if request.are_nodes_given:
         for node in sound:
             if node in members.nodes:
@@ -214,12 +242,42 @@ def creation_problems(
         against = {
             node: node_problems(cluster, pool, node, request.size.bytes) for node in members.nodes
         }
-        usable = sum(1 for objection in against.values() if not objection)
-        if usable < request.replicas:
+        usable = [node for node, objection in against.items() if not objection]
+        if len(usable) < request.replicas:
             problems.extend(problem for node in sorted(against) for problem in against[node])
         elif request.prefer is not None:
             problems.extend(against.get(request.prefer, ()))
+    if point is not None:
+        problems.extend(
+            node_choice_problems(point, nodes=request.nodes, prefer=request.prefer, usable=usable)
+        )
     return tuple(problems)
+
+
+def _point_of(
+    request: DeviceRequest, cluster: Cluster, problems: list[Problem], drbd_version: str | None
+) -> RestorePoint | None:
+    if request.origin is None:
+        return None
+    device, name = request.origin
+    try:
+        point = existing_point(cluster, device, name)
+    except Refused as error:
+        problems.extend(error.problems)
+        return None
+    problems.extend(origin_problems(cluster, point, pool=request.pool, drbd_version=drbd_version))
+    size = ByteSize(bytes=point.size_bytes)
+    problems.extend(read_cache_problems("the restore point", size, request.cache.read_bytes))
+    return point
+
+
+def _with_origin(request: DeviceRequest, point: RestorePoint) -> DeviceRequest:
+    """Return the request with what a restore point says: size, and pool where none was named."""
+    return replace(
+        request,
+        size=ByteSize(bytes=point.size_bytes),
+        pool=request.pool or PoolName.parse(point.pool),
+    )
 
 
 def _name_problems(name: DeviceName, cluster: Cluster) -> list[Problem]:
@@ -275,21 +333,23 @@ def plan_creation(
     request: DeviceRequest, cluster: Cluster, topology: Topology, *, uuid: str
 ) -> DeviceSpec | Problem:
     """Return the device of a request without problems."""
+    point = existing_point(cluster, *request.origin) if request.origin is not None else None
+    if point is not None:
+        request = _with_origin(request, point)
     assert request.name and request.size and request.replicas
     pool = request.pool or topology.pools[0].name
     members = topology.pool(pool)
     assert members is not None
     pinned: Sequence[NodeName] = (request.prefer,) if request.prefer else ()
-    candidates = placement_candidates(
-        cluster,
-        topology,
-        pool,
-        [
-            node
-            for node in (request.nodes or members.nodes)
-            if not node_problems(cluster, pool, node, request.size.bytes)
-        ],
+    usable = tuple(
+        node
+        for node in (request.nodes or members.nodes)
+        if not node_problems(cluster, pool, node, request.size.bytes)
     )
+    if point is not None:
+        usable, always = clone_candidates(point, usable, replicas=request.replicas)
+        pinned = tuple(dict.fromkeys((*pinned, *always)))
+    candidates = placement_candidates(cluster, topology, pool, usable)
     nodes = place_device(candidates, replicas=request.replicas, pinned=pinned)
     minor = free_minor(cluster, MINORS)
     if minor is None:
@@ -308,6 +368,7 @@ def plan_creation(
         is_new=True,
         cache=request.cache,
         hosts=tuple(host for host in cluster.cib.hosts if host.name in request.hosts),
+        origin=None if point is None else CloneOrigin.of(point),
     )
     clash = sorted(cluster.cib.ids.intersection(_identifiers(device)))
     if clash:

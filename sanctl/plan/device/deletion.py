@@ -28,6 +28,7 @@ from sanctl.plan.cluster.preconditions import (
     quorum_problems,
     unmanaged_problems,
 )
+from sanctl.plan.device.clone_needs import needed_by_clones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +74,17 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     """Check that a deletion can begin, or go on.
 
     Raises:
-        Refused: there is no such device or tombstone, no quorum, or the device is unmanaged.
+        Refused: there is no such device or tombstone, no quorum, the device is unmanaged, or a
+            clone is being made from a restore point of it.
     """
     if cluster.cib.device(name) is None and cluster.cib.tombstones_of(name):
         return
     device = existing_device(cluster, name)
-    problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
+    problems = [
+        *quorum_problems(cluster),
+        *unmanaged_problems(cluster, device),
+        *(() if device.is_stopping else needed_by_clones(cluster, cluster.cib.points_of(name))),
+    ]
     if problems:
         raise Refused(*problems)
 
@@ -100,7 +106,12 @@ def refuse_deletions(cluster: Cluster, names: Sequence[DeviceName]) -> None:
 
 
 def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
-    """Return what a deletion has to do next."""
+    """Return what a deletion has to do next.
+
+    Raises:
+        Refused: a clone is being made from a restore point of the device, since the deletion was
+            checked. Once the device is being stopped none is made any more.
+    """
     device = cluster.cib.device(name)
     if device is None:
         stones = cluster.cib.tombstones_of(name)
@@ -108,6 +119,9 @@ def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
         away = tuple(s.node for s in stones if not cluster.is_pool_agent_running(s.node))
         return AwaitDataRemoval(here=here, away=away) if here else Deleted(away=away)
     if not device.is_stopping:
+        needed = needed_by_clones(cluster, cluster.cib.points_of(name))
+        if needed:
+            raise Refused(*needed)
         return RequestStop(changes=(SetStopped(name=name),))
     running = {instance.node for instance in cluster.mon.instances_of(name)}
     # What an unclean node does is unknown until it is fenced: it may still be writing.

@@ -22,6 +22,7 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
     refuse_without_quorum,
 )
+from sanctl.plan.device.clone_needs import needed_by_clones
 from sanctl.plan.device.restore_refusals import refuse_deletion_of, refuse_while_restoring
 
 
@@ -176,13 +177,17 @@ def plan_point_deletion(cluster: Cluster, device: DeviceName, name: str) -> tupl
     """Return the change by which each node removes its file of a restore point.
 
     Raises:
-        Refused: there is no such restore point, no quorum, or the device is going back to it.
+        Refused: there is no such restore point, no quorum, the device is going back to it, or one
+            is being made from it.
     """
     refuse_without_quorum(cluster)
     point = existing_point(cluster, device, name)
     refuse_deletion_of(cluster, point)
     if point.is_deleting:
         return ()
+    needed = needed_by_clones(cluster, (point,))
+    if needed:
+        raise Refused(*needed)
     changes: tuple[Change, ...] = (SetPoint(point=point._replace(is_deleting=True)),)
     order = existing_device(cluster, device).point_order
     if order is not None and order.token == point.token:

@@ -15,9 +15,13 @@ score is a pure function of what DRBD says here, so that every state can be trie
 * A replica whose disk came back while no connected peer had one is no candidate: the peer may hold
   writes that it has alone (`may_lack_writes`).
 * New, empty replicas are candidates when all of them are connected: there is no data to lose yet.
+  Of a device that is made from a restore point, only those that are copies of it are.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum, auto
 
 from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
@@ -106,3 +110,40 @@ def are_all_blank(state: ResourceState, *, replicas: int) -> bool:
             for peer in peers
         )
     )
+
+
+class FirstStep(Enum):
+    """What the first promotion of a new device does with its replicas, before DRBD is Primary."""
+
+    NONE = auto()
+    """Nothing: no replica may be declared good from here."""
+    DECLARE_EQUAL = auto()
+    """Declare all replicas good: they hold the same."""
+    DECLARE_OWN = auto()
+    """Declare the replica here good, and have DRBD fill the others."""
+
+
+def first_step(
+    state: ResourceState,
+    *,
+    here: str,
+    nodes: Collection[str],
+    copied_on: Collection[str] | None,
+) -> FirstStep:
+    """Return what the first promotion of a new device would do with its replicas here.
+
+    A replica that is no copy of the restore point holds zeros. It is never declared good, and the
+    device never begins with it: not even where it is the only one left.
+
+    Args:
+        state: the resource as DRBD reports it here.
+        here: this node.
+        nodes: the device's replica nodes.
+        copied_on: the nodes whose new files are copies of one restore point; None: all replicas
+            are new files of zeros.
+    """
+    if not are_all_blank(state, replicas=len(nodes)):
+        return FirstStep.NONE
+    if copied_on is None or set(nodes) <= set(copied_on):
+        return FirstStep.DECLARE_EQUAL
+    return FirstStep.DECLARE_OWN if here in copied_on else FirstStep.NONE

@@ -47,6 +47,7 @@ from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.convergence import replicas_text
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.alteration import plan_move
+from sanctl.plan.device.clone_needs import needed_by_clones
 from sanctl.plan.device.deletion import tombstone
 from sanctl.plan.device.restore_points import only_holder_problems
 from sanctl.plan.device.restore_refusals import refuse_while_restoring
@@ -232,6 +233,7 @@ def _drop(
     problems = [
         *drop_problems(cluster, device, drops),
         *only_holder_problems(cluster, device, drops),
+        *needed_by_clones(cluster, cluster.cib.points_of(device.name), on=drops),
     ]
     if loses and 0 < remaining < request.replicas and RISK_FEWER_REPLICAS not in context.accepted:
         problems.append(

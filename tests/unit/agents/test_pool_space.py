@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents import pool_space
-from sanctl.drivers import pool_notes, space_reservation
+from sanctl.drivers import pool_files, pool_notes, reflink, space_reservation
 from sanctl.errors import CommandError, Problem
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 
 HOUR = 3600
@@ -115,3 +115,27 @@ def test_a_node_whose_own_disk_is_full_keeps_no_history(
 
     monkeypatch.setattr(pool_notes, "write", full)
     assert pool_space.daily_growth("main", total_bytes=100, free_bytes=50) is None
+
+
+def test_clones_share_blocks_also_without_a_restore_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "devices"
+    folder.mkdir()
+    (folder / "vm1.1.data").write_bytes(b"x" * 8192)
+    asked: list[str] = []
+
+    def blocks_of(path: str) -> reflink.FileBlocks:
+        asked.append(path)
+        return reflink.FileBlocks(own=0, shared=8192, reserved=0)
+
+    monkeypatch.setattr(reflink, "blocks_of", blocks_of)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    allocated = pool_files.allocated_bytes(str(tmp_path))
+    assert pool_space.own_bytes("main", str(tmp_path)) == allocated
+    assert asked == [], "it takes time, and nothing is shared"
+    (folder / "vm1.1.origin").touch()
+    assert pool_space.own_bytes("main", str(tmp_path)) == allocated - 8192
+    assert pool_space.own_bytes("main", str(tmp_path)) == allocated - 8192
+    assert len(asked) == 1, "looked at once a minute"
+    assert pool_space.own_bytes("gone", str(tmp_path / "gone")) == 0

@@ -20,6 +20,7 @@ from sanctl.model.cib_change import (
     SetParameter,
     SetStopped,
 )
+from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.parse.cib import parse_cib, parse_document
@@ -74,6 +75,9 @@ devices = st.builds(
     prefer=st.sampled_from([None, N1, N2]),
     is_stopping=st.booleans(),
     is_new=st.booleans(),
+    origin=st.sampled_from(
+        [None, CloneOrigin("web", "one", "1" * 16, "a" * 32, 4096, ("n1", "n2"))]
+    ),
 )
 
 

@@ -10,7 +10,9 @@ import pytest
 from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.failover.promotion import (
+    FirstStep,
     are_all_blank,
+    first_step,
     has_met_a_disk,
     may_lack_writes,
     promotion_score,
@@ -190,3 +192,37 @@ def test_what_counts_as_met(disk: str) -> None:
     assert has_met_a_disk(_state(disk=disk)) is (disk in own)
     lost = _PEER._replace(connection="Connecting")
     assert not has_met_a_disk(_state(disk=disk, peers=(lost,)))
+
+
+@pytest.mark.parametrize(
+    ("here", "nodes", "copied_on", "step"),
+    [
+        # All are new files of zeros.
+        ("n1", ("n1", "n2"), None, FirstStep.DECLARE_EQUAL),
+        ("n1", ("n1", "n2"), ("n1", "n2"), FirstStep.DECLARE_EQUAL),
+        ("n1", ("n1", "n2"), ("n1", "n2", "n3"), FirstStep.DECLARE_EQUAL),
+        # One is no copy of the restore point: it is filled, and never begins.
+        ("n1", ("n1", "n2"), ("n1",), FirstStep.DECLARE_OWN),
+        ("n2", ("n1", "n2"), ("n1",), FirstStep.NONE),
+        ("n1", ("n1", "n2"), ("n3",), FirstStep.NONE),
+        # An origin that cannot be read names no node.
+        ("n1", ("n1", "n2"), (), FirstStep.NONE),
+    ],
+)
+def test_which_new_replicas_are_declared_good(
+    here: str, nodes: tuple[str, ...], copied_on: tuple[str, ...] | None, step: FirstStep
+) -> None:
+    blank = _state("Inconsistent", peers=(_PEER._replace(disk="Inconsistent"),))
+    assert first_step(blank, here=here, nodes=nodes, copied_on=copied_on) is step
+    assert first_step(_state(), here=here, nodes=nodes, copied_on=copied_on) is FirstStep.NONE
+
+
+def test_an_only_replica_that_is_no_copy_is_not_declared_good() -> None:
+    """The one with the restore point was dropped before the device was ever served."""
+    alone = _state("Inconsistent", peers=())
+    found = {
+        first_step(alone, here="n2", nodes=("n2",), copied_on=copied_on)
+        for copied_on in (("n1",), ())
+    }
+    assert found == {FirstStep.NONE}
+    assert first_step(alone, here="n1", nodes=("n1",), copied_on=("n1",)) is FirstStep.DECLARE_EQUAL
