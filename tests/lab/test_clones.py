@@ -331,7 +331,7 @@ def test_a_full_pool_has_no_clone(scenario: Scenario, origin: str) -> None:
         wait_for(
             "n2 to say that its pool is full",
             lambda: (
-                "SAN-POOL-012"
+                "has room for 0 B"
                 in bed.sh(
                     "n3",
                     "sanctl device place --size 64M --nodes n1,n2 --output json",
