@@ -175,7 +175,8 @@ def _check_pools(*, may_mount: bool = True) -> None:
             growth = "" if daily is None else f" daily={daily // step * step}"
             published.append(
                 f"{name}=total={total} free={free // step * step} allocated={allocated}"
-                f"{growth}{cache}"
+                # A release that does not say so would take a clone for a device of zeros.
+                f"{growth} clones=1{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:

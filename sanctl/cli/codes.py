@@ -90,6 +90,9 @@ _CODES = {
     "SAN-CLONE-007": "The parameter `origin` of a device in the CIB cannot be read by this "
     "release. The replica is not started, as an empty file would pass for a copy of the restore "
     "point.",
+    "SAN-CLONE-008": "A node of an older release does not know that a device is made from a "
+    "restore point: its replica would be empty, and pass for a copy. All nodes need the same "
+    "release first.",
     "SAN-CLI-001": "The command line is wrong: an unknown command or option, or a missing one. "
     "Nothing was done.",
     "SAN-CLI-002": "A question was answered with no. Nothing was changed.",

@@ -281,6 +281,8 @@ class PoolUsage:
     daily_growth_bytes: int | None = None
     """How much more was in use than a day before; None: not known yet."""
     error: str | None = None
+    makes_clones: bool = False
+    """Whether the release of sanctl there makes replicas from restore points."""
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
 

@@ -255,6 +255,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         free_bytes=free,
         allocated_bytes=_number(pairs.get("allocated")),
         daily_growth_bytes=_number(pairs.get("daily")),
+        makes_clones=pairs.get("clones") == "1",
         cache=parse_cache_state(pairs),
     )
 

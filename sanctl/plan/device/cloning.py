@@ -107,3 +107,22 @@ def clone_candidates(
     if len(having) >= replicas:
         return having, ()
     return tuple(usable), having
+
+
+def older_release_problem(
+    cluster: Cluster, pool: PoolName, nodes: Sequence[NodeName]
+) -> Problem | None:
+    """Return the problem of a node whose release of sanctl makes no clones; None without one.
+
+    Its agents would not know the parameter `origin`: an empty file would be the replica there, and
+    be declared the same as the copies.
+    """
+    older = [node for node in nodes if not ((p := cluster.pool(pool, node)) and p.makes_clones)]
+    if not older:
+        return None
+    return Problem(
+        "SAN-CLONE-008",
+        f"the release of sanctl on {', '.join(map(str, older))} does not say that it makes "
+        "replicas from restore points",
+        "run the playbook on all nodes, and try again after half a minute",
+    )

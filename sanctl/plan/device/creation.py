@@ -26,6 +26,7 @@ from sanctl.plan.cluster.preconditions import quorum_problems, unknown_pool_prob
 from sanctl.plan.device.cloning import (
     clone_candidates,
     node_choice_problems,
+    older_release_problem,
     origin_problems,
 )
 from sanctl.plan.device.node_eligibility import (
@@ -351,6 +352,9 @@ def plan_creation(
         pinned = tuple(dict.fromkeys((*pinned, *always)))
     candidates = placement_candidates(cluster, topology, pool, usable)
     nodes = place_device(candidates, replicas=request.replicas, pinned=pinned)
+    problem = older_release_problem(cluster, pool, nodes) if point is not None else None
+    if problem is not None:
+        return problem
     minor = free_minor(cluster, MINORS)
     if minor is None:
         return Problem("SAN-DEV-011", f"all {len(MINORS)} minor numbers are in use")

@@ -28,13 +28,20 @@ from sanctl.plan.device.creation import (
 )
 from sanctl.render.cib import render_patchset
 from tests.fakes.topology import topology, wide_topology
-from tests.unit.ops.test_snapshot import NAME, Bed, bed
-
-__all__ = ["bed"]
+from tests.unit.ops.test_snapshot import NAME, Bed, bed_with_device
 
 N1, N2, N3 = map(NodeName.parse, ("n1", "n2", "n3"))
 ASKED = DeviceArguments(name="copy", size="", replicas="2", origin="web@one")
 Run = Callable[..., Any]
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
+    """Return a cluster that has device web, whose nodes' releases make clones."""
+    made = bed_with_device(monkeypatch)
+    for pair in made.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']"):
+        pair.set("value", f"{pair.get('value')} clones=1")
+    return made
 
 
 @pytest.fixture
@@ -151,6 +158,20 @@ def test_a_point_that_is_going_is_no_origin(bed: Bed) -> None:
         replace(seen, cib=replace(seen.cib, devices=())), point, pool=None, drbd_version=None
     )
     assert [problem.code for problem in orphan] == ["SAN-CLONE-002"]
+
+
+def test_a_node_of_an_older_release_makes_no_clones(bed: Bed, run: Run) -> None:
+    """Its agents would make an empty file, and the first promotion would declare it equal."""
+    bed.create("one")
+    (published,) = (
+        pair.get("value", "")
+        for pair in bed.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']")
+        if pair.get("id", "").startswith("status-2")
+    )
+    bed.cluster.attribute("n2", "sanctl-pool-main", published.removesuffix(" clones=1"))
+    before = bed.seen().cib
+    assert run("device create copy --from web@one", status=4) == ["SAN-CLONE-008"]
+    assert bed.seen().cib == before
 
 
 def test_it_begins_where_the_point_is(bed: Bed) -> None:
