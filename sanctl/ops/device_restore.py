@@ -15,12 +15,8 @@ from sanctl.ops.session import Session
 from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.device.restoring import (
-    RestoreRequest,
-    given_up_problem,
-    plan_restore,
-    progress_text,
-)
+from sanctl.plan.device.restore_progress import given_up_problem, progress_text
+from sanctl.plan.device.restoring import RestoreRequest, plan_restore
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
 _ROLE_S = 20.0

@@ -17,7 +17,8 @@ from sanctl.model.device_restore import KEPT_PREFIX
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, parse_point_name
 from sanctl.ops.device_restore import check_restore, restore_device
-from sanctl.plan.device.restoring import RestoreRequest, progress_text
+from sanctl.plan.device.restore_progress import progress_text
+from sanctl.plan.device.restoring import RestoreRequest
 
 
 @click.command(short_help="Put a device back to a restore point.")

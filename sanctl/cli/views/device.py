@@ -17,7 +17,7 @@ from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
 from sanctl.model.topology import Topology
 from sanctl.plan.cache.cache_status import mode_reason, replica_cache_text
-from sanctl.plan.device.restoring import report_of, stuck_problem
+from sanctl.plan.device.restore_progress import report_of, stuck_problem
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.replicas.pending_change import pending_change_of
 

@@ -20,7 +20,6 @@ from sanctl.model.device_restore import (
     GIVEN_UP,
     ORDER_LIFE_S,
     RestoreOrder,
-    RestoreReport,
 )
 from sanctl.model.host_session import HostSession
 from sanctl.model.names import DeviceName, format_bytes
@@ -122,7 +121,7 @@ def plan_restore(
     order = device.restore
     if device.is_restoring:
         if order is None:
-            raise Refused(_unreadable_problem(device))
+            raise Refused(unreadable_problem(device))
         if order.point_token == point.token:
             return ()
         if order.state != COPYING:
@@ -278,14 +277,14 @@ def next_step(
     order = device.restore if device else None
     if device is None or order is None or not order.is_open or device.is_stopping:
         return NothingToDo()
-    point = _target(cluster, device, order)
+    point = target_point(cluster, device, order)
     if order.state == COPYING:
-        problem = _copy_problem(device, order, point, here)
+        problem = copy_problem(device, order, point, here)
         if problem is not None:
             return Stuck(problem=problem)
         assert point is not None
         return Copy(point=point) if is_closed_here else Wait(why=f"{here} still lets hosts in")
-    problem = _copy_problem(device, order, point, here) or _kept_problem(cluster, device, order)
+    problem = copy_problem(device, order, point, here) or _kept_problem(cluster, device, order)
     if problem is not None:
         return GiveUp(problem=problem)
     why = _not_ready(cluster, device, order, here, is_closed_here=is_closed_here)
@@ -296,7 +295,8 @@ def next_step(
     return GiveUp(problem=Problem("SAN-REST-007", f"after {ORDER_LIFE_S} s {why}"))
 
 
-def _target(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> RestorePoint | None:
+def target_point(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> RestorePoint | None:
+    """Return the restore point that an order goes back to; None: it is gone, or going."""
     return next(
         (
             point
@@ -307,9 +307,10 @@ def _target(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Restor
     )
 
 
-def _copy_problem(
+def copy_problem(
     device: DeviceSpec, order: RestoreOrder, point: RestorePoint | None, here: str
 ) -> Problem | None:
+    """Return why this node cannot copy the restore point of an order; None: it can."""
     if point is None:
         return Problem(
             "SAN-REST-003",
@@ -399,63 +400,10 @@ def _standing(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:
     return device
 
 
-def _unreadable_problem(device: DeviceSpec) -> Problem:
+def unreadable_problem(device: DeviceSpec) -> Problem:
+    """Return the problem of an order that another release has written."""
     return Problem(
         "SAN-REST-010",
         f"what the CIB says of the restore of device {device.name} cannot be read here",
         "nodes have different releases: run the playbook on all of them",
     )
-
-
-def report_of(cluster: Cluster, device: DeviceSpec) -> RestoreReport | None:
-    """Return what the node that serves a device says of the order that is open, if it does."""
-    active, order = cluster.active_node(device.name), device.restore
-    if order is None or active is None:
-        return None
-    report = cluster.cib.restore_reports.get((device.name.value, active))
-    return report if report is not None and report.token == order.token else None
-
-
-def stuck_problem(cluster: Cluster, device: DeviceSpec) -> Problem | None:
-    """Return why a device that is being restored gets no further; None: it does, or may."""
-    order, active = device.restore, cluster.active_node(device.name)
-    if not device.is_restoring:
-        return None
-    if order is None:
-        return _unreadable_problem(device)
-    if active is None:
-        return None  # a finding of its own
-    if order.state == COPYING:
-        problem = _copy_problem(device, order, _target(cluster, device, order), active)
-        if problem is not None:
-            return problem
-    report = report_of(cluster, device)
-    return Problem(report.code, report.text) if report is not None and report.code else None
-
-
-def given_up_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Problem:
-    """Return why an order was given up, as the node says that gave it up."""
-    reports = [
-        report
-        for (name, _), report in cluster.cib.restore_reports.items()
-        if name == device.name.value and report.token == order.token and report.code
-    ]
-    if reports:
-        return Problem(reports[0].code, f"{reports[0].text}; nothing was written")
-    return Problem(
-        "SAN-REST-007",
-        f"the order to restore device {device.name} was given up; nothing was written",
-        f"journalctl SANCTL_DEVICE={device.name} SANCTL_ACTION=restore on its nodes says why",
-    )
-
-
-def progress_text(cluster: Cluster, device: DeviceSpec) -> str:
-    """Return in a few words how far a device has come that is being restored."""
-    if cluster.active_node(device.name) is None:
-        return "no node serves it"
-    report = report_of(cluster, device)
-    if report is None or (report.text and not report.code):
-        return report.text if report else "not begun yet"
-    if report.code:
-        return f"{report.code}: {report.text}"
-    return f"{report.percent:.0f} % compared, {format_bytes(report.written_bytes)} differed so far"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
-from sanctl.plan.device.restoring import progress_text, stuck_problem
+from sanctl.plan.device.restore_progress import progress_text, stuck_problem
 
 
 def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from sanctl.model.device_restore import (
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
 from sanctl.model.restore_point import PointFailure, RestorePoint
 from sanctl.parse.cib import parse_cib
-from sanctl.plan.device import restoring
+from sanctl.plan.device import restore_progress, restoring
 from sanctl.plan.device.restoring import Begin, Copy, GiveUp, NothingToDo, Stuck, Wait
 from tests.fakes.pacemaker import FakePacemaker
 
@@ -246,12 +246,12 @@ def test_to_another_point_that_cannot_be_used() -> None:
 def test_why_it_was_given_up() -> None:
     reports = {("web", "n2"): RestoreReport(ORDER.token, "SAN-REST-007", "after 180 s: no")}
     seen = cluster(ORDER, restore_reports=reports)
-    problem = restoring.given_up_problem(seen, SPEC, ORDER)
+    problem = restore_progress.given_up_problem(seen, SPEC, ORDER)
     assert (problem.code, problem.text) == ("SAN-REST-007", "after 180 s: no; nothing was written")
-    problem = restoring.given_up_problem(cluster(ORDER), SPEC, ORDER)
+    problem = restore_progress.given_up_problem(cluster(ORDER), SPEC, ORDER)
     assert problem.code == "SAN-REST-007" and "journalctl" in problem.hint
 
 
 def test_a_device_that_is_not_restored_is_not_stuck() -> None:
-    assert restoring.stuck_problem(cluster(ORDER), SPEC) is None
-    assert restoring.report_of(cluster(ORDER), SPEC) is None
+    assert restore_progress.stuck_problem(cluster(ORDER), SPEC) is None
+    assert restore_progress.report_of(cluster(ORDER), SPEC) is None
