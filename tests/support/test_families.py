@@ -40,6 +40,7 @@ FAMILIES = {
     "Documentation": ("test_docs",),
     "Failover": ("test_each_kind", "test_failover", "test_many_devices"),
     "Fencing": (
+        "test_accepted_risk",
         "test_fence_agents",
         "test_fence_fallback",
         "test_fencing",
