@@ -198,10 +198,11 @@ def promote() -> int:
     device = _device()
     steps = ocf.Steps(device.name, "promote")
     deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
-    # First: what is read afterwards is of the moment at which the cluster has answered.
-    is_first = first_activation.is_new(_RUNNER, device)
-    state = drbdsetup.observe(_RUNNER, device.name)
     size = gate.size_bytes(device.name)
+    # Before DRBD is: what is read of it is then of the moment at which the cluster has answered.
+    # Not of a device that is not started here, of which nothing may be noted.
+    is_first = size is not None and first_activation.is_new(_RUNNER, device)
+    state = drbdsetup.observe(_RUNNER, device.name)
     if state is None or size is None:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
