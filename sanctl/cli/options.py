@@ -99,3 +99,15 @@ def ask_before_one_replica(name: str, mode: CacheMode, *, yes: bool) -> None:
 def yes_option(command: Command) -> Command:
     """Add `--yes` to a command that asks before it does something that cannot be undone."""
     return click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(command)
+
+
+def devices_timeout_option(command: Command) -> Command:
+    """Add `--timeout` to a command for one device or several."""
+    return click.option(
+        "--timeout",
+        "timeout_s",
+        type=SECONDS,
+        metavar="SECONDS",
+        help="How long to wait for the effect. The change itself stays. Default: 180, and 20 more"
+        " for each device after the first.",
+    )(command)

@@ -21,10 +21,9 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import node_faults
 from sanctl.lab.machines.node_faults import FilledFilesystem
-from sanctl.lab.machines.spec import LabSpec
 from sanctl.system.runner import LocalRunner
 from tests.support import ledgers, steps
-from tests.support.laboratory import own_or_new_laboratory
+from tests.support.laboratory import xfs_laboratory
 
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
@@ -37,11 +36,7 @@ REGION_BYTES = 8 << 20
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory whose pools are XFS."""
-    spec = LabSpec(name="clones", filesystem="xfs")
-    yield from own_or_new_laboratory(
-        request, spec, fits=lambda found: found.filesystem == "xfs",
-        options=("--filesystem", "xfs"),
-    )  # fmt: skip
+    yield from xfs_laboratory(request, "clones")
 
 
 @pytest.fixture(scope="module")

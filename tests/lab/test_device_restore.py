@@ -21,8 +21,7 @@ from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines.spec import LabSpec
-from tests.support.laboratory import own_or_new_laboratory
+from tests.support.laboratory import xfs_laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -50,11 +49,7 @@ done
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory whose pools are XFS."""
-    spec = LabSpec(name="restore", filesystem="xfs")
-    yield from own_or_new_laboratory(
-        request, spec, fits=lambda found: found.filesystem == "xfs",
-        options=("--filesystem", "xfs"),
-    )  # fmt: skip
+    yield from xfs_laboratory(request, "restore")
 
 
 class Bed:

@@ -18,9 +18,8 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines.spec import LabSpec
 from tests.support import ledgers, steps
-from tests.support.laboratory import own_or_new_laboratory
+from tests.support.laboratory import xfs_laboratory
 
 NAME = "blocks0"
 SERVED_WITHIN_S, WHOLE_WITHIN_S = 120.0, 300.0
@@ -90,13 +89,7 @@ def test_a_loop_device_has_the_blocks_of_hosts(bed: LabSession, make: str, secto
 @pytest.fixture(scope="module")
 def xfs(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory whose pools are XFS."""
-    spec = LabSpec(name="blocks", filesystem="xfs")
-    yield from own_or_new_laboratory(
-        request,
-        spec,
-        fits=lambda own: own.filesystem == "xfs",
-        options=("--filesystem", "xfs"),
-    )
+    yield from xfs_laboratory(request, "blocks")
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines.spec import LabSpec
 from tests.support import ledgers, steps
-from tests.support.laboratory import own_or_new_laboratory
+from tests.support.laboratory import xfs_laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -31,11 +30,7 @@ _MADE = re.compile(r"restore point (auto-\S+) on ")
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory whose pools are XFS."""
-    spec = LabSpec(name="schedules", filesystem="xfs")
-    yield from own_or_new_laboratory(
-        request, spec, fits=lambda found: found.filesystem == "xfs",
-        options=("--filesystem", "xfs"),
-    )  # fmt: skip
+    yield from xfs_laboratory(request, "schedules")
 
 
 @pytest.fixture(scope="module")

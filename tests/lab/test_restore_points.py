@@ -22,12 +22,11 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import node_faults
 from sanctl.lab.machines.node_faults import FilledFilesystem
-from sanctl.lab.machines.spec import LabSpec
 from sanctl.lab.measure import ledger_latency
 from sanctl.lab.measure.cut_check import find_violations
 from sanctl.system.runner import LocalRunner
 from tests.support import ledgers, steps
-from tests.support.laboratory import own_or_new_laboratory
+from tests.support.laboratory import xfs_laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -93,11 +92,7 @@ print("suspended again" if wrote else "no host wrote")
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory whose pools are XFS."""
-    spec = LabSpec(name="points", filesystem="xfs")
-    yield from own_or_new_laboratory(
-        request, spec, fits=lambda found: found.filesystem == "xfs",
-        options=("--filesystem", "xfs"),
-    )  # fmt: skip
+    yield from xfs_laboratory(request, "points")
 
 
 @pytest.fixture(scope="module")

@@ -102,6 +102,16 @@ def own_or_new_laboratory(
         yield from laboratory(request, spec, options=options)
 
 
+def xfs_laboratory(request: pytest.FixtureRequest, name: str) -> Iterator[LabSession]:
+    """As `own_or_new_laboratory`, with pools of XFS: their files can share blocks."""
+    yield from own_or_new_laboratory(
+        request,
+        LabSpec(name=name, filesystem="xfs"),
+        fits=lambda own: own.filesystem == "xfs",
+        options=("--filesystem", "xfs"),
+    )
+
+
 def laboratory(
     request: pytest.FixtureRequest,
     spec: LabSpec,

@@ -27,8 +27,8 @@ from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.help_sections import SectionedGroup
 from sanctl.cli.options import (
-    SECONDS,
     ask_before_one_replica,
+    devices_timeout_option,
     output_option,
     timeout_option,
     yes_option,
@@ -156,14 +156,7 @@ device.add_command(cache)
 @DIRTY_LIMIT_OPTION
 @READ_CACHE_OPTION
 @yes_option
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="How long to wait for the effect. The change itself stays. Default: 180, and 20 more for"
-    " each device after the first.",
-)
+@devices_timeout_option
 @output_option
 def create(
     *,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.options import SECONDS, output_option, yes_option
+from sanctl.cli.options import devices_timeout_option, output_option, yes_option
 from sanctl.cli.output import finish
 from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.cluster import Cluster
@@ -20,14 +20,7 @@ from sanctl.plan.device.restore_points import refuse_with_points
 @click.argument("names", nargs=-1, required=True, metavar="NAME")
 @click.option("--with-points", is_flag=True, help="Delete their restore points, too.")
 @yes_option
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="How long to wait for the effect. The change itself stays. Default: 180, and 20 more for"
-    " each device after the first.",
-)
+@devices_timeout_option
 @output_option
 def delete(
     names: tuple[str, ...], with_points: bool, yes: bool, timeout_s: float | None, output: str
