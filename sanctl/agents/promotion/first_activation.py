@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Whether a device is new; records its first promotion (when: agents.device), and waits for it.
 
-New replicas are all zeros, or copies of one restore point, and the first promotion makes them
-UpToDate without a resync. In the
+New replicas are zeros, or copies of one restore point. If all are the same, the first promotion
+makes them UpToDate without a resync; else the copy alone, and the others are filled from it. In the
 CIB, the meta attribute `sanctl-new` of the device's primitive says that the device has never been
 active: `sanctl device create` sets it, and the first promotion removes it. Pacemaker hands agents
 no meta attributes but its own, so the CIB has to be asked. A device that was active once is never
