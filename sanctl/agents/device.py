@@ -53,7 +53,16 @@ from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import closure as restore_closure
 from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import verify
-from sanctl.drivers import backing_device, drbdadm, drbdsetup, gate, lio, pool_files, ram_cache
+from sanctl.drivers import (
+    backing_device,
+    drbd_kernel,
+    drbdadm,
+    drbdsetup,
+    gate,
+    lio,
+    pool_files,
+    ram_cache,
+)
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
@@ -300,7 +309,7 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
             # After the gate is closed: requests that were held back fail here and reach no disk.
             gate.resume(device.name)
         steps.done("gate", "gate closed")
-    if drbdsetup.is_loaded():
+    if drbd_kernel.is_loaded():
         set_role.demote(_RUNNER, device.name, device.minor, deadline)
         write_cache.clear_minimum_redundancy(_RUNNER, device.name)
         steps.done("secondary", "DRBD Secondary")
@@ -336,7 +345,7 @@ def take_down(device: Device) -> None:
     try:
         drbdsetup.down(_RUNNER, device.name)
     except CommandError:
-        if drbdsetup.generation() < 9:
+        if drbd_kernel.generation() < 9:
             raise
         # With quorum-minimum-redundancy a Primary refuses to let the last other UpToDate replica
         # disconnect.
@@ -416,7 +425,7 @@ def validate_all() -> int:
     for initiator in device.all_initiators:
         Iqn.parse(initiator)
     parse_cache_policy(device.cache)
-    drbdsetup.generation()
+    drbd_kernel.generation()
     return ocf.SUCCESS
 
 

@@ -27,8 +27,8 @@ from sanctl.drivers import (
     backing_device,
     configfs,
     dm,
+    drbd_kernel,
     drbdadm,
-    drbdsetup,
     gate,
     lio,
     loop,
@@ -158,7 +158,7 @@ def _read(device: Device) -> Fingerprint | None:
     size = f"/sys/block/drbd{device.minor}/size"
     drbd_bytes = int(read_text(size)) * dm.SECTOR_BYTES
     target_bytes = gate.size_bytes(device.name) or 0
-    requests = drbdsetup.oldest_requests_path(device.name)
+    requests = drbd_kernel.oldest_requests_path(device.name)
     records = [
         record("release", os.path.basename(os.readlink(_CURRENT))),
         record("environment", environment_text(os.environb.items())),

@@ -7,7 +7,7 @@ from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, gate, lio
+from sanctl.drivers import drbd_kernel, gate, lio
 from sanctl.errors import CommandError
 from sanctl.plan.failover.unasked_monitor import KernelRole, kernel_role
 from sanctl.system import journal
@@ -41,7 +41,7 @@ def report(runner: Runner, device: Device, error: CommandError) -> int:
         alua=lio.alua_state(device.name, device.minor),
         is_exported=lio.is_exported(device.name),
         is_suspended=gate.stays_suspended(device.name),
-        has_drbd_device=drbdsetup.has_device(device.minor),
+        has_drbd_device=drbd_kernel.has_device(device.minor),
         is_probe=ocf.is_probe(),
     )
     if role is KernelRole.UNKNOWN:

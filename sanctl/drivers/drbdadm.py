@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import ResourceState
 from sanctl.system import state_files
@@ -136,7 +136,7 @@ def adjust_single_replica(runner: Runner, name: str, minor: int) -> None:
     Raises:
         CommandError: refused.
     """
-    if drbdsetup.generation() >= 9:
+    if drbd_kernel.generation() >= 9:
         adjust(runner, name)
         return
     runner.run(_argv(name, "new-resource"), timeout_s=_TIMEOUT_S)

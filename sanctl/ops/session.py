@@ -14,8 +14,9 @@ from sanctl.model.device import SYNCING_CONNECTIONS, ReplicaState
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE, HostSession, parse_sessions
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
-from sanctl.parse.cib import REPLICA_PREFIX, parse_cib, parse_document, parse_replica_state
+from sanctl.parse.cib import REPLICA_PREFIX, parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.cluster.convergence import Progress, failure_problem, failures_since
 from sanctl.render.cib import render_patchset
 from sanctl.system.clock import Clock

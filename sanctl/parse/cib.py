@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The CIB's XML and the values of sanctl's node attributes, read into model.cluster.Cib.
+"""The CIB's XML and sanctl's node attributes, read into model.cluster.Cib.
 
 Lenient where operators and other tools write (unknown elements are ignored), strict about sanctl's
 own resources: a resource that cannot be read as a device is reported by id, never skipped silently.
@@ -27,7 +27,6 @@ from sanctl.model.cluster import (
 from sanctl.model.device import (
     DeviceSpec,
     OutdatedMark,
-    PeerLink,
     PoolUsage,
     ReplicaState,
     Tombstone,
@@ -38,7 +37,6 @@ from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
 from sanctl.model.point_schedule import SCHEDULE_PREFIX, PointSchedule
-from sanctl.model.pool_cache import parse_cache_state
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
     POINTS_ID,
@@ -48,10 +46,10 @@ from sanctl.model.restore_point import (
     RestorePoint,
     parse_sizes,
 )
-from sanctl.model.resync_record import ResyncRecord
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
+from sanctl.parse.published_state import parse_pool_usage, parse_replica_state
 from sanctl.parse.xml_output import parse_xml
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
@@ -165,111 +163,6 @@ def parse_cib(root: ET.Element) -> Cib:
             )
         },
     )
-
-
-def parse_pairs(text: str) -> dict[str, str]:
-    """Split `a=1 b=2` as the agents publish it; a word without '=' is left out."""
-    return {
-        key: value
-        for word in text.split()
-        for key, sign, value in (word.partition("="),)
-        if key and sign
-    }
-
-
-def parse_replica_state(text: str) -> ReplicaState:
-    """Read the node attribute `sanctl-NAME`; a field that is missing or malformed is unknown."""
-    pairs = parse_pairs(text)
-    links = _links(pairs)
-    worst = _worst(links)
-    return ReplicaState(
-        disk=_known(pairs.get("disk")),
-        connection=worst.connection if worst else _known(pairs.get("connection")),
-        replication=worst.replication if worst else _known(pairs.get("replication")),
-        peer_disk=worst.disk if worst else _known(pairs.get("peer-disk")),
-        out_of_sync_kib=_number(pairs.get("out-of-sync")),
-        role=_known(pairs.get("role")),
-        size_bytes=_number(pairs.get("size")),
-        access=_known(pairs.get("acl")),
-        suspended=_known(pairs.get("suspended")),
-        policy=_policy(pairs.get("policy")),
-        resync=ResyncRecord.parse(pairs.get("resync", "")),
-        disconnected_since_s=_number(pairs.get("apart")),
-        generations=_known(pairs.get("gi")),
-        bitmaps=_bitmaps(pairs.get("bitmaps", "")),
-        peers=links,
-        cache=_known(pairs.get("cache")),
-        cache_reason=_known(pairs.get("cache-why")),
-        dirty_bytes=_number(pairs.get("dirty")),
-        dirty_limit_bytes=_number(pairs.get("limit")),
-        dirty_node_limit_bytes=_number(pairs.get("node-limit")),
-        flush_s=_number(pairs.get("flush-s")),
-        read_bytes=_number(pairs.get("read")),
-        read_reason=_known(pairs.get("read-why")),
-        read_held_bytes=_number(pairs.get("read-held")),
-        read_hit_percent=_number(pairs.get("read-hit")),
-        was_last_primary=pairs.get("last") == "1",
-        is_suspect=pairs.get("suspect") == "1",
-        hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
-    )
-
-
-def _bitmaps(text: str) -> tuple[tuple[str, str], ...]:
-    found = (word.partition(":") for word in text.split(",") if word)
-    return tuple((peer, generation) for peer, _, generation in found)
-
-
-def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
-    """Return the peers that an agent names; the other fields list values in the same order."""
-    names = pairs.get("peers", "").split(",") if pairs.get("peers") else []
-    columns = [
-        (pairs.get(key, "").split(",") + [""] * len(names))[: len(names)]
-        for key in ("connection", "replication", "peer-disk")
-    ]
-    return tuple(
-        PeerLink(
-            node=name,
-            connection=_known(connection),
-            replication=_known(replication),
-            disk=_known(disk),
-        )
-        for name, connection, replication, disk in zip(names, *columns, strict=True)
-    )
-
-
-def _worst(links: tuple[PeerLink, ...]) -> PeerLink | None:
-    """Return the peer in the worst state: one that is disconnected, else one not UpToDate."""
-    return min(links, key=lambda link: (link.is_connected, link.is_in_sync), default=None)
-
-
-def parse_pool_usage(text: str) -> PoolUsage:
-    """Read the node attribute `sanctl-pool-POOL`."""
-    if text.startswith("error="):
-        return PoolUsage(error=text.removeprefix("error=").strip() or "unknown")
-    pairs = parse_pairs(text)
-    total, free = _number(pairs.get("total")), _number(pairs.get("free"))
-    if total is None or free is None:
-        return PoolUsage(error=f"cannot read {text!r}")
-    return PoolUsage(
-        total_bytes=total,
-        free_bytes=free,
-        allocated_bytes=_number(pairs.get("allocated")),
-        daily_growth_bytes=_number(pairs.get("daily")),
-        makes_clones=pairs.get("clones") == "1",
-        cache=parse_cache_state(pairs),
-    )
-
-
-def _policy(text: str | None) -> str | None:
-    return None if text is None else "" if text == "default" else text.replace("+", " ")
-
-
-def _known(text: str | None) -> str | None:
-    return None if text is None or text in {"", "?", "Unknown", "DUnknown"} else text
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
 def _pairs_of(element: ET.Element, *sets: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     bcache,
     corosync,
+    drbd_kernel,
     drbdadm,
     drbdsetup,
     lio,
@@ -125,8 +126,8 @@ class FakeNode(FakeRunner):
             (time, "sleep", self.clock.sleep),
             (parts, "load_topology", lambda: self.topology),
             (reattach_disk, "load_topology", lambda: self.topology),
-            (drbdsetup, "generation", lambda: self.generation),
-            (drbdsetup, "is_loaded", lambda: True),
+            (drbd_kernel, "generation", lambda: self.generation),
+            (drbd_kernel, "is_loaded", lambda: True),
             (drbdsetup, "is_installed", lambda: self.has_drbdsetup),
             (drbdsetup, "observe", self.observe),
             (corosync, "CONF", f"{self.folder}/corosync.conf"),

@@ -56,7 +56,7 @@ with open(path, "rb") as file:
 _OPEN_IN_HOLD = """
 import glob, os, signal, subprocess, sys, time
 sys.path.insert(0, os.path.realpath("/opt/sanctl/current"))
-from sanctl.drivers import drbdsetup, gate
+from sanctl.drivers import drbd_kernel, drbdsetup, gate
 name = sys.argv[1]
 minor, give_up = int(gate.gate_table(name).removeprefix("drbd")), time.monotonic() + 30
 show = ["systemctl", "show", "-P", "MainPID", f"sanctl-point@{name}"]
@@ -77,13 +77,13 @@ os.kill(pid, signal.SIGSTOP)
 if not gate.is_held(name):
     os.kill(pid, signal.SIGCONT)
     sys.exit("the hold was over")
-before = drbdsetup.ended_writes(minor)
+before = drbd_kernel.ended_writes(minor)
 gate.release(name)
 until = time.monotonic() + 0.3
-while drbdsetup.ended_writes(minor) == before and time.monotonic() < until:
+while drbd_kernel.ended_writes(minor) == before and time.monotonic() < until:
     pass
 gate.hold(name)
-wrote = drbdsetup.ended_writes(minor) != before
+wrote = drbd_kernel.ended_writes(minor) != before
 os.kill(pid, signal.SIGCONT)
 print("suspended again" if wrote else "no host wrote")
 """

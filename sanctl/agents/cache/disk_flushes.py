@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbdsetup
+from sanctl.drivers import backing_device, drbd_kernel, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.cache.allowed_mode import ORDERED_BY_FLUSH, is_ordered_by_flush
 from sanctl.system.runner import Runner
@@ -39,7 +39,7 @@ def disable(runner: Runner, device: Device, state: ResourceState | None) -> bool
         return False
     if len(device.nodes) != 2 or not backing_device.refuses_write_zeroes(device.name):
         return False
-    if state.minor is None or drbdsetup.generation() >= 9:
+    if state.minor is None or drbd_kernel.generation() >= 9:
         return False
     if not resource_file.set_disk_flushes(device.name, on=False):
         return False

@@ -12,7 +12,7 @@ import time
 from sanctl.agents.cache import write_cache_steps
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbdsetup, lio, loop, ram_cache
+from sanctl.drivers import backing_device, drbd_kernel, lio, loop, ram_cache
 from sanctl.errors import SanctlError
 from sanctl.model.cache_policy import CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
@@ -119,7 +119,7 @@ def _may_unmap_still(device: Device) -> bool:
     if not text:
         return False  # No change since the target was made.
     since_s = time.monotonic() - float(text)
-    ages = [each.age_s for each in drbdsetup.oldest_requests(device.name)]
+    ages = [each.age_s for each in drbd_kernel.oldest_requests(device.name)]
     return since_s < _UNMAP_TIMEOUT_S or max(ages, default=0.0) >= since_s
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel
 from sanctl.plan.drbd import reconnect_pace
 from sanctl.system import state_files
 
@@ -34,7 +34,7 @@ def take(*, waited_s: float | None) -> bool:
     try:
         with state_files.locked(state_files.node_lock("connect"), wait_s=0.0) as is_mine:
             if not is_mine or not reconnect_pace.may_connect(
-                drbdsetup.connections().values(), waited_s=waited_s, last_s=last.age_s()
+                drbd_kernel.connections().values(), waited_s=waited_s, last_s=last.age_s()
             ):
                 return False
             last.write()

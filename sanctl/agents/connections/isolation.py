@@ -14,7 +14,7 @@ from sanctl.agents.connections import primary_node
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, pool_files
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import connection_limit as plan
@@ -159,4 +159,4 @@ def _source_note_path(device: Device) -> str | None:
 
 
 def _is_limit_needed(device: Device) -> bool:
-    return plan.is_limit_needed(device.nodes) and drbdsetup.generation() >= 9
+    return plan.is_limit_needed(device.nodes) and drbd_kernel.generation() >= 9

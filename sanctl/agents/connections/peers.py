@@ -22,7 +22,7 @@ import os
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, pool_files
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
@@ -77,7 +77,7 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
         return
     # DRBD calls no handler for a peer that is disconnected: writes in RAM alone are flushed before.
     write_cache.leave_write_back(runner, device.name)
-    if drbdsetup.generation() >= 9:
+    if drbd_kernel.generation() >= 9:
         return
     drbdadm.disconnect(runner, device.name)
     state = drbdsetup.observe(runner, device.name)
@@ -99,7 +99,7 @@ def forget_removed(runner: Runner, device: Device) -> None:
     Raises:
         CommandError: such a node is still connected, or DRBD did not answer.
     """
-    if drbdsetup.generation() < 9:
+    if drbd_kernel.generation() < 9:
         return
     from sanctl.render.drbd import drbd_node_id  # noqa: PLC0415 - monitors do not pay for it
 

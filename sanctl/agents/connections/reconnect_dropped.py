@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from sanctl.agents.connections import connect_turn
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbdadm, drbdsetup
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
@@ -44,7 +44,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         elif drbdsetup.is_standalone(pair):
             dropped.append(peer)
     if dropped and connect_turn.take(waited_s=_note(device, dropped[0]).age_s()):
-        if drbdsetup.generation() >= 9:
+        if drbd_kernel.generation() >= 9:
             # If the replicas have diverged, DRBD drops the connection again, and no note is left.
             # Before the attempt: a handler that DRBD calls for it writes a note of its own.
             for peer in dropped:

@@ -16,7 +16,7 @@ import time
 from sanctl.agents import ocf
 from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, outdated_marks
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
@@ -56,7 +56,7 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     Raises:
         SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
     """
-    if state.disk != "Outdated" or drbdsetup.generation() < 9:
+    if state.disk != "Outdated" or drbd_kernel.generation() < 9:
         _attempts_note(device).remove()
         return state
     peer = primary_in_sync(state)

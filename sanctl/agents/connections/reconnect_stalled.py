@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import stalled_handshake as plan
 from sanctl.system import journal, state_files
@@ -49,7 +49,7 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     Raises:
         SanctlError: DRBD did not answer; the next monitor tries again.
     """
-    if drbdsetup.generation() < 9:
+    if drbd_kernel.generation() < 9:
         return state
     now_s = time.monotonic()
     for peer in plan.exchanging_peers(state):

@@ -15,7 +15,7 @@ import time
 
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, self_fence
+from sanctl.drivers import drbd_kernel, drbdsetup, self_fence
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import OldRequest, ResourceState
 from sanctl.plan.failover.hung_io_reboot import HungIoAction, choose_action
@@ -60,8 +60,8 @@ def _recheck(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
 
 def _choose_action(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
     unanswered_s = _unanswered_s(device, is_frozen=state.suspended != "no")
-    requests = drbdsetup.oldest_requests(device.name)
-    counted = drbdsetup.pending_requests(device.minor)
+    requests = drbd_kernel.oldest_requests(device.name)
+    counted = drbd_kernel.pending_requests(device.minor)
     if not requests and counted is not None and counted.hosts:
         answered = frozenset({"ok"})
         requests = (
@@ -81,8 +81,8 @@ def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
     Time during which I/O was frozen does not count.
     """
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    answered = drbdsetup.completed_requests(device.minor)
-    counted = drbdsetup.pending_requests(device.minor)
+    answered = drbd_kernel.completed_requests(device.minor)
+    counted = drbd_kernel.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
     answered_before, _, since = _progress_note(device).read().partition(" ")
     if answered_before == str(answered) and since and not is_idle and not is_frozen:

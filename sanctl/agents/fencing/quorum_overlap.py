@@ -34,7 +34,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from sanctl.drivers import cib, corosync, drbdsetup
+from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup
 from sanctl.model.drbd import ResourceState
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
@@ -103,7 +103,7 @@ def membership_for_device(
     Raises:
         CommandError: Pacemaker or DRBD did not answer.
     """
-    if is_certain(membership) and drbdsetup.generation() >= 9:
+    if is_certain(membership) and drbd_kernel.generation() >= 9:
         membership = _apply_drbd_quorum(view, device, membership)
     if membership == "unknown":
         # The file first, before any process: this runs over and over while I/O is frozen.
@@ -137,7 +137,7 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
     Raises:
         CommandError: corosync or Pacemaker did not answer.
     """
-    if state.disk != _NOT_CONNECTED_YET or drbdsetup.generation() >= 9 or state.is_connected:
+    if state.disk != _NOT_CONNECTED_YET or drbd_kernel.generation() >= 9 or state.is_connected:
         return True
     if _operator_trust_note(state.name).exists():
         return True
@@ -211,7 +211,7 @@ def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
     """
     if state.is_connected:
         record_connection(state.name)
-    if state.is_primary or state.is_connected or not state.peers or drbdsetup.generation() >= 9:
+    if state.is_primary or state.is_connected or not state.peers or drbd_kernel.generation() >= 9:
         return False
     if (
         state.disk != "UpToDate"
@@ -267,7 +267,7 @@ def _has_connected(device: str) -> bool:
 def _is_never_connected(view: ClusterView, device: str) -> bool:
     if _operator_trust_note(device).exists():
         return False
-    if drbdsetup.generation() >= 9:
+    if drbd_kernel.generation() >= 9:
         return not _has_connected(device)
     state = view.state(device)
     return state is None or state.disk == _NOT_CONNECTED_YET

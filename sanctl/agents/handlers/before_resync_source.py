@@ -31,7 +31,7 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.model.drbd import IN_CONTACT
 from sanctl.plan.failover import fence_rules
 from sanctl.system import journal
@@ -74,7 +74,7 @@ def main() -> int:
             last = repr(error)
         else:
             if fence_rules.is_certain(membership):
-                if drbdsetup.generation() < 9:
+                if drbd_kernel.generation() < 9:
                     reconnect_dropped.remove_note(device, peer)
                 else:
                     # A monitor may have removed the first note meanwhile.
@@ -111,7 +111,7 @@ def _note_peer(device: str, peer: str) -> None:
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:
     minor = drbd_environment.minor()
     # With DRBD 8.4 without a process: many devices may ask at the same time.
-    connection = None if minor is None else drbdsetup.connections().get(minor)
+    connection = None if minor is None else drbd_kernel.connections().get(minor)
     if connection is not None:
         return connection in IN_CONTACT
     state = drbdsetup.observe(runner, device)

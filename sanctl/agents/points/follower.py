@@ -16,7 +16,7 @@ from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.messages import Channel
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.device.hold import standby_problem
 from sanctl.system import state_files
@@ -84,6 +84,6 @@ def _check_in_sync(name: str, minor: int) -> None:
     Raises:
         CommandError: it does not, or that is not known.
     """
-    why = standby_problem(drbdsetup.proc_state(minor))
+    why = standby_problem(drbd_kernel.proc_state(minor))
     if why:
         raise CommandError(Problem("SAN-SNAP-005", f"the replica of {name} is not copied: {why}"))

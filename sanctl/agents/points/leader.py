@@ -42,7 +42,7 @@ from sanctl.agents.points import messages, scheduled, unit
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.messages import Channel
 from sanctl.agents.replica import parts
-from sanctl.drivers import drbdsetup, gate, node_attributes
+from sanctl.drivers import drbd_kernel, gate, node_attributes
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
@@ -251,7 +251,7 @@ def _standbys(device: DeviceSpec) -> tuple[str, ...]:
         CommandError: this node does not serve the device from a good disk of its own, or DRBD is 9.
     """
     name, here = device.name.value, os.uname().nodename
-    if drbdsetup.generation() >= 9:
+    if drbd_kernel.generation() >= 9:
         raise CommandError(
             Problem(
                 "SAN-SNAP-015",
@@ -268,7 +268,7 @@ def _standbys(device: DeviceSpec) -> tuple[str, ...]:
                 "'sanctl status' shows why; try again when it does",
             )
         )
-    state = drbdsetup.proc_state(device.minor)
+    state = drbd_kernel.proc_state(device.minor)
     others = tuple(node.value for node in device.nodes if node.value != here)
     # With 8.4 there is one peer at most.
     return others[:1] if state is not None and is_standby_in_sync(state) else ()
@@ -326,7 +326,7 @@ def _copy_held(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]
     try:
         signal.setitimer(signal.ITIMER_REAL, HOLD_S)
         gate.hold(name)
-        before = drbdsetup.ended_writes(device.minor)
+        before = drbd_kernel.ended_writes(device.minor)
         ocf.crash_point("point-held")
         for channel in channels.values():
             channel.send("copy")
@@ -345,7 +345,7 @@ def _copy_held(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]
         # Suspended again is not suspended still: two swaps of the gate's table end with a gate that
         # looks the same, and device-mapper counts neither (its event number counts what targets
         # report). No write is in flight now, so one that came through in between has been counted.
-        if before is None or drbdsetup.ended_writes(device.minor) != before:
+        if before is None or drbd_kernel.ended_writes(device.minor) != before:
             raise CommandError(
                 Problem(
                     "SAN-SNAP-005",
@@ -360,7 +360,7 @@ def _copy_held(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]
 
 
 def _check_active(device: DeviceSpec, *, has_standby: bool) -> None:
-    why = active_problem(drbdsetup.proc_state(device.minor), has_standby=has_standby)
+    why = active_problem(drbd_kernel.proc_state(device.minor), has_standby=has_standby)
     if why:
         raise CommandError(
             Problem(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd.data_generations import parse_generations
@@ -51,7 +51,7 @@ def is_candidate(runner: Runner, state: ResourceState, minor: int) -> bool:
 
     What is not known counts as no.
     """
-    if drbdsetup.generation() >= 9 or not may_lack_writes(state, bitmap_generation=0):
+    if drbd_kernel.generation() >= 9 or not may_lack_writes(state, bitmap_generation=0):
         return True  # With DRBD 9 its own quorum decides.
     try:
         if _note(state.name).exists():

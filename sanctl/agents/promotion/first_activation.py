@@ -18,7 +18,7 @@ import time
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import crm_resource, drbdsetup
+from sanctl.drivers import crm_resource, drbd_kernel
 from sanctl.errors import SanctlError
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.drbd import ResourceState
@@ -89,10 +89,10 @@ def observe_after_first_promotion(
     except (SanctlError, OSError):
         return found
     while _is_waiting(device, found) and time.monotonic() < deadline:
-        if state_line.is_without_primary(drbdsetup.state_line(device.minor)):
-            drbdsetup.wait_while(device.minor, state_line.is_without_primary, deadline)
+        if state_line.is_without_primary(drbd_kernel.state_line(device.minor)):
+            drbd_kernel.wait_while(device.minor, state_line.is_without_primary, deadline)
         else:
-            drbdsetup.wait_for_change(device.minor, "", deadline)
+            drbd_kernel.wait_for_change(device.minor, "", deadline)
         found = parts.observe(runner, device)
     if found.drbd is not None and any(peer.role == "Primary" for peer in found.drbd.peers):
         # The CIB ceased to call the device new before its peer became Primary.

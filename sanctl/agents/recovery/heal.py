@@ -27,7 +27,7 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import cib, drbdadm, drbdsetup, node_attributes
+from sanctl.drivers import cib, drbd_kernel, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
@@ -70,7 +70,7 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
 
 def _bitmap_fields(runner: Runner, device: Device, state: ResourceState) -> str:
     """Return from which generation DRBD 9 counts what each of several peers lacks."""
-    if len(device.nodes) < 3 or drbdsetup.generation() < 9:
+    if len(device.nodes) < 3 or drbd_kernel.generation() < 9:
         return ""
     found = []
     for peer in state.peers:
@@ -85,7 +85,7 @@ def data_generations(runner: Runner, device: Device, state: ResourceState) -> Ge
 
     DRBD 9 keeps a bitmap generation for each peer: of several it is the first one's.
     """
-    if drbdsetup.generation() >= 9:
+    if drbd_kernel.generation() >= 9:
         return _generations_towards(runner, device, state.peers[0]) if state.peers else None
     text = drbdsetup.generation_identifiers(runner, str(device.minor), timeout_s=_QUERY_TIMEOUT_S)
     return None if text is None else parse_generations(text)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sanctl.drivers import (
     backing_device,
     corosync,
+    drbd_kernel,
     drbdadm,
     drbdsetup,
     gate,
@@ -199,7 +200,7 @@ def load_modules(runner: Runner) -> None:
     Raises:
         CommandError: the kernel lacks one of them; `sanctl doctor` names it.
     """
-    present = drbdsetup.is_loaded() and all(
+    present = drbd_kernel.is_loaded() and all(
         is_folder(f"/sys/module/{name}") for name in ("loop", "dm_mod", "target_core_iblock")
     )
     if not present or not is_folder("/sys/kernel/config/target/iscsi"):
@@ -252,7 +253,7 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
     if grown:
         loop.grow(data)
         loop.grow(metadata)
-    if not drbdsetup.has_device(device.minor):
+    if not drbd_kernel.has_device(device.minor):
         # A replica that is up keeps its backing device: one of an older release, its loop device.
         backing_device.create(runner, device.name, over=data)
         ram_cache.remove_parts(device.name)
@@ -274,7 +275,7 @@ def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFi
     if not exists(files.metadata):
         return
     recorded = drbdadm.recorded_size_bytes(
-        runner, loop.attach(files.metadata), kernel_generation=drbdsetup.generation()
+        runner, loop.attach(files.metadata), kernel_generation=drbd_kernel.generation()
     )
     if present < recorded:
         raise CommandError(
@@ -359,13 +360,13 @@ def wait_until_settled(runner: Runner, device: Device, timeout_s: float) -> Reso
     """
     deadline = time.monotonic() + timeout_s
     if len(device.nodes) > 1:
-        drbdsetup.wait_while(device.minor, state_line.is_connecting, deadline)
+        drbd_kernel.wait_while(device.minor, state_line.is_connecting, deadline)
     while True:
-        before = drbdsetup.state_line(device.minor)
+        before = drbd_kernel.state_line(device.minor)
         state = drbdsetup.observe(runner, device.name)
         if _is_settled(device, state) or time.monotonic() > deadline:
             return state
-        drbdsetup.wait_for_change(device.minor, before, deadline)
+        drbd_kernel.wait_for_change(device.minor, before, deadline)
 
 
 def await_starting_peers(
@@ -411,7 +412,7 @@ def _is_settled(device: Device, state: ResourceState | None) -> bool:
 
 def make_gate(device: Device) -> None:
     """Make the two device-mapper devices, closed, in the size that DRBD has."""
-    size = drbdsetup.size_bytes(device.minor) or device.size_bytes
+    size = drbd_kernel.size_bytes(device.minor) or device.size_bytes
     with _size_loop_device(device.name, size) as shape:
         gate.create(device.name, shape=shape, size_bytes=size)
 

@@ -11,8 +11,8 @@ from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     backing_device,
+    drbd_kernel,
     drbdadm,
-    drbdsetup,
     link_speed,
     loop,
     page_cache,
@@ -58,7 +58,7 @@ def write(
     from sanctl.render.drbd import BackingDevices, ReplicaAddress, device_secret, render_resource  # noqa: PLC0415
 
     topology = parts.load_topology()
-    if drbdsetup.generation() < 9 and len(device.nodes) > 2:
+    if drbd_kernel.generation() < 9 and len(device.nodes) > 2:
         raise CommandError(
             Problem(
                 "SAN-DRBD-003",
@@ -100,7 +100,7 @@ def write(
             replicas=tuple(replicas),
             backing=BackingDevices(backing_device.path(device.name) or data, metadata),
             handlers=_HANDLERS,
-            generation=drbdsetup.generation(),
+            generation=drbd_kernel.generation(),
             sync=sync_policy.policy_of(device),
             link_bytes_s=link_speed.bytes_per_s(runner, str(here.sync)) if here else None,
             al_extents=al_extents,
@@ -274,7 +274,7 @@ def bring_up(
     """Make missing metadata, attach the disk, and connect unless `stays_disconnected`."""
     if not exists(files.metadata):
         _refuse_claimed(f"{files.metadata}.new")
-        drbdadm.create_metadata(runner, device.name, kernel_generation=drbdsetup.generation())
+        drbdadm.create_metadata(runner, device.name, kernel_generation=drbd_kernel.generation())
         pool_files.rename(f"{files.metadata}.new", files.metadata)
     bitmaps_for = _peers_of_four(device)
     if stays_disconnected or bitmaps_for:
@@ -290,7 +290,7 @@ def _peers_of_four(device: Device) -> dict[str, int]:
     one says afterwards that this replica lacks nothing and the peer everything; once connected, the
     new replica would resync good ones (9.3.3, seen, docs/adr/0039).
     """
-    if not connection_limit.is_limit_needed(device.nodes) or drbdsetup.generation() < 9:
+    if not connection_limit.is_limit_needed(device.nodes) or drbd_kernel.generation() < 9:
         return {}
     from sanctl.render.drbd import drbd_node_id  # noqa: PLC0415 - monitors do not pay for it
 

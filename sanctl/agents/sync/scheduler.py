@@ -24,7 +24,7 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import tracking, unit, verify
-from sanctl.drivers import drbdadm, drbdsetup, node_attributes
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.resync_record import (
@@ -178,7 +178,7 @@ class ResyncScheduler:
             for name in states
             if (device := sync_policy.recorded_device(name)) is not None
         }
-        progress_by_minor = drbdsetup.sync_progress()
+        progress_by_minor = drbd_kernel.sync_progress()
         now = time.monotonic()
         targets = [
             plan.ResyncCandidate(
@@ -256,7 +256,7 @@ class ResyncScheduler:
                 tracker.advanced_at = now
             tracker.may_run = not waits
         is_paused = any("user" in peer.resync_suspended for peer in state.peers)
-        if drbdsetup.generation() >= 9:
+        if drbd_kernel.generation() >= 9:
             for peer in plan.peers_to_pause_or_resume(state, is_to_wait=bool(waits)):
                 drbdsetup.set_resync_with_paused(
                     self._runner, device.name, peer, is_paused=bool(waits)
@@ -309,7 +309,7 @@ class ResyncScheduler:
             sync_policy.policy_of(device),
             changed,
             size_kib,
-            can_widen=drbdsetup.generation() < 9,
+            can_widen=drbd_kernel.generation() < 9,
         )
         must_widen = kind == FULL and changed < size_kib
         # What was received before the first poll is part of the resync.

@@ -24,7 +24,7 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, kernel_log, node_attributes
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, kernel_log, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.verify_result import (
@@ -80,7 +80,7 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     # Before the verify begins: its lines in the kernel log come after this position.
     before = _log_position_file(device.name).read()
     try:
-        if drbdsetup.generation() >= 9:
+        if drbd_kernel.generation() >= 9:
             peers = sorted(peer.node_id for peer in state.peers if peer.node_id is not None)
             _write_log_position(device.name, kernel_log.newest(), peers)
             drbdsetup.start_verify_with(runner, device.name, peers[0])
@@ -127,7 +127,7 @@ def is_order_open(device: Device) -> bool:
 def needs_tracking(device: Device, state: ResourceState) -> bool:
     """Whether `track` has to be called for a device without a running verify."""
     # With DRBD 9 no standby repairs.
-    order = VerifyRequest.parse(device.verify) if drbdsetup.generation() < 9 else None
+    order = VerifyRequest.parse(device.verify) if drbd_kernel.generation() < 9 else None
     return plan.needs_completion(order, _latest(device), state, int(time.time()))
 
 
@@ -143,7 +143,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
         state = drbdsetup.observe(runner, device.name) or state
     if any(peer.is_verifying for peer in state.peers):
         return True
-    if drbdsetup.generation() >= 9:
+    if drbd_kernel.generation() >= 9:
         return (
             latest is not None
             and latest.result in {RUNNING, REPAIRING}

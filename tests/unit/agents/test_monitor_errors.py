@@ -15,7 +15,7 @@ from sanctl.agents.fencing import hung_io_reboot
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
-from sanctl.drivers import cib, drbdsetup, gate, lio, pool_files
+from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from tests.fakes.node import FakeNode
@@ -47,7 +47,7 @@ def serving(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     monkeypatch.setattr(gate, "is_suspended", lambda _name: False)
     monkeypatch.setattr(lio, "alua_state", lambda *_: "Active/Optimized")
     monkeypatch.setattr(lio, "is_exported", lambda _name: True)
-    monkeypatch.setattr(drbdsetup, "has_device", lambda _minor: True)
+    monkeypatch.setattr(drbd_kernel, "has_device", lambda _minor: True)
     return fake_node
 
 

@@ -16,7 +16,7 @@ from sanctl.agents.fencing import hung_io_reboot, outdate
 from sanctl.agents.handlers import before_resync_source, drbd_environment, fence_peer, unfence_peer
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica import parts, resource_file
-from sanctl.drivers import backing_device, drbdsetup, gate, lio, ram_cache
+from sanctl.drivers import backing_device, drbd_kernel, drbdsetup, gate, lio, ram_cache
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import files
 from tests.fakes.node import FakeNode
@@ -59,7 +59,7 @@ class Node:
             (drbdsetup, "primary", lambda *_, **__: self._set_role("Primary")),
             (drbdsetup, "secondary", lambda *_, **__: self._set_role("Secondary")),
             (drbdsetup, "down", self._take_down),
-            (drbdsetup, "has_device", lambda _minor: self.is_up),
+            (drbd_kernel, "has_device", lambda _minor: self.is_up),
             (backing_device, "exists", lambda _name: False),
             (backing_device, "remove", nothing),
             (backing_device, "resume", nothing),

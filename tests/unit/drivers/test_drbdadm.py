@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import drbdadm, drbdsetup
+from sanctl.drivers import drbd_kernel, drbdadm
 from sanctl.errors import CommandError, Problem
 from tests.fakes.runner import Answer, FakeRunner
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "registry").mkdir()
     monkeypatch.setattr(drbdadm, "RESOURCE_FILES", str(tmp_path))
     monkeypatch.setattr(drbdadm, "_REGISTRY", str(tmp_path / "registry"))
-    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbd_kernel, "is_loaded", lambda: True)
     return tmp_path
 
 

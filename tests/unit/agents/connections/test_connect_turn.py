@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from sanctl.agents.connections import connect_turn
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -22,7 +22,7 @@ def test_a_start_waits_for_its_turn(
         is_busy = fake_node.clock.passed_s < free_after_s
         return dict.fromkeys((1, 2), "WFSyncUUID" if is_busy else "Connected")
 
-    monkeypatch.setattr(drbdsetup, "connections", connections)
+    monkeypatch.setattr(drbd_kernel, "connections", connections)
     connect_turn.await_turn(within_s=15.0)
     assert fake_node.clock.passed_s == pytest.approx(waited_s, abs=1.5)
 
@@ -30,7 +30,7 @@ def test_a_start_waits_for_its_turn(
 def test_two_that_look_together_do_not_go_together(
     fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drbdsetup, "connections", dict)
+    monkeypatch.setattr(drbd_kernel, "connections", dict)
     assert connect_turn.take(waited_s=1.0)
     assert not connect_turn.take(waited_s=1.0)
     assert not connect_turn.take(waited_s=None), "not after a minute either"
@@ -43,7 +43,7 @@ def test_two_that_look_together_do_not_go_together(
 def test_a_pace_that_cannot_be_kept_holds_nobody_up(
     fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drbdsetup, "connections", dict)
+    monkeypatch.setattr(drbd_kernel, "connections", dict)
 
     def is_full(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")

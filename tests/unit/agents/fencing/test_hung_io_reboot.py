@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents.fencing import hung_io_reboot
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.parse.drbd import PendingRequests
@@ -39,9 +39,9 @@ class Kernel(FakeNode):
     def replacements(self) -> list[tuple[object, str, object]]:
         return [
             *super().replacements(),
-            (drbdsetup, "completed_requests", lambda _minor: self.answered),
-            (drbdsetup, "pending_requests", lambda _minor: self.outstanding),
-            (drbdsetup, "oldest_requests", lambda _name: self.requests.pop(0)),
+            (drbd_kernel, "completed_requests", lambda _minor: self.answered),
+            (drbd_kernel, "pending_requests", lambda _minor: self.outstanding),
+            (drbd_kernel, "oldest_requests", lambda _name: self.requests.pop(0)),
         ]
 
     def look(self, *requests: tuple[OldRequest, ...], state: ResourceState = PRIMARY) -> int:

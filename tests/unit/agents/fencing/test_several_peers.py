@@ -16,8 +16,8 @@ from sanctl.agents.publish.replica_state import published_value
 from sanctl.agents.replica.parts import Device
 from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
-from sanctl.parse.cib import parse_replica_state
 from sanctl.parse.drbd import parse_events2
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.failover.promotion import (
     are_all_blank,
     promotion_score,

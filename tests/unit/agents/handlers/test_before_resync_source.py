@@ -14,7 +14,7 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import before_resync_source
 from sanctl.agents.replica import lost_writes
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import parse_events2
 from sanctl.plan.drbd import reconnect_pace
@@ -172,7 +172,7 @@ def test_the_monitor_reconnects_a_peer_that_the_handler_refused() -> None:
 
 def _connections(monkeypatch: pytest.MonkeyPatch, *states: str) -> None:
     found = dict(enumerate(states, start=1))
-    monkeypatch.setattr(drbdsetup, "connections", lambda: found)
+    monkeypatch.setattr(drbd_kernel, "connections", lambda: found)
 
 
 def test_few_connections_are_made_again_at_a_time(

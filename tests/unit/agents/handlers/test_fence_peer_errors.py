@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from sanctl.agents.handlers import drbd_environment, fence_peer
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
@@ -53,7 +53,7 @@ def test_the_handler_asks_again_after_any_error(
     monkeypatch.setattr(fence_peer, "_RUNNER", FakeRunner(answer))
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: _FROZEN)
-    monkeypatch.setattr(drbdsetup, "is_loaded", lambda: True)
+    monkeypatch.setattr(drbd_kernel, "is_loaded", lambda: True)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     with pytest.raises(_Ended):
         fence_peer.main()

@@ -14,7 +14,7 @@ import pytest
 from sanctl.agents.points import leader
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.messages import Channel
-from sanctl.drivers import drbdsetup, gate
+from sanctl.drivers import drbd_kernel, gate
 from sanctl.errors import CommandError, Problem
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
@@ -70,8 +70,8 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(gate, "hold", lambda _: made.note("hold"))
     monkeypatch.setattr(gate, "release", lambda _: made.note("release"))
     monkeypatch.setattr(gate, "is_held", lambda _: made.is_held)
-    monkeypatch.setattr(drbdsetup, "ended_writes", lambda _: made.writes)
-    monkeypatch.setattr(drbdsetup, "proc_state", lambda _: made.state)
+    monkeypatch.setattr(drbd_kernel, "ended_writes", lambda _: made.writes)
+    monkeypatch.setattr(drbd_kernel, "proc_state", lambda _: made.state)
     monkeypatch.setattr(leader, "_notify", lambda text: made.note(text.partition("=")[0]))
     yield made
     made.end.set()

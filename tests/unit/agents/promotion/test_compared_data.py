@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents.promotion import compared_data
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system.runner import LocalRunner
@@ -20,7 +20,7 @@ AHEAD = IN_SYNC.replace(":0000000000000000:B9", ":6C5F7D3AA91C2B04:B9", 1)
 
 @pytest.fixture(autouse=True)
 def _drbd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 8)
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 8)
 
 
 def candidate(
@@ -72,7 +72,7 @@ def test_others_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = CommandError(Problem("SAN-CMD-004", "asked for nothing"))
     for state in (STATE, BESIDE_NO_DISK._replace(role="Primary"), STATE._replace(peers=())):
         assert candidate(monkeypatch, broken, state)
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
     assert candidate(monkeypatch, broken)
 
 

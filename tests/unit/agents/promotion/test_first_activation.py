@@ -9,7 +9,7 @@ from sanctl.agents import ocf
 from sanctl.agents.promotion import first_activation
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device, Health
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel
 from sanctl.model.drbd import PeerState, ResourceState
 from tests.fakes.node import FakeNode
 
@@ -62,7 +62,7 @@ def standby(
 ) -> Standby:
     made = Standby(fake_node, request.param)
     monkeypatch.setattr(parts, "observe", made.observe)
-    monkeypatch.setattr(drbdsetup, "state_line", made.line)
+    monkeypatch.setattr(drbd_kernel, "state_line", made.line)
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
     return made
 

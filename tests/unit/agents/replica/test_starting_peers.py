@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import corosync, drbdsetup
+from sanctl.drivers import corosync, drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.parse.corosync import Membership
@@ -38,7 +38,7 @@ def wait(
 
 @pytest.fixture(autouse=True)
 def drbd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbdsetup, "state_line", lambda _minor: "")
+    monkeypatch.setattr(drbd_kernel, "state_line", lambda _minor: "")
 
 
 def test_a_peer_that_starts_late_is_waited_for(fake_node: FakeNode) -> None:

@@ -13,7 +13,7 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import scheduler, verify
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbd_kernel
 from sanctl.model.resync_record import (
     DONE,
     FAST,
@@ -124,7 +124,7 @@ def here(
     monkeypatch.setattr(replica_state, "publish", lambda *_, **__: None)
     monkeypatch.setattr(replica_state, "has_changed", lambda *_: False)
     monkeypatch.setattr(verify, "track", lambda *_: False)
-    monkeypatch.setattr(drbdsetup, "sync_progress", dict)
+    monkeypatch.setattr(drbd_kernel, "sync_progress", dict)
     return tmp_path
 
 
@@ -339,7 +339,7 @@ class NodeWithDrbd9(Node):
 def test_with_drbd_9_resyncs_wait_too(
     words: dict[str, str], monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
     words["vm1"] = "priority=90"
     node = NodeWithDrbd9({"vm0": 500, "vm1": 900})
     service = scheduler.ResyncScheduler(node)
@@ -365,7 +365,7 @@ def test_with_drbd_9_resyncs_wait_too(
 def test_with_drbd_9_no_resync_is_made_a_full_one(
     here: Path, words: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drbdsetup, "generation", lambda: 9)
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
     words["vm0"] = "full-above=10"
     node = NodeWithDrbd9({"vm0": SIZE_KIB // 5})
     scheduler.ResyncScheduler(node).run_once()

@@ -5,7 +5,7 @@ import pytest
 
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
-from sanctl.parse.cib import parse_replica_state
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.cluster.convergence import seems_created
 
 DEVICE = DeviceSpec(

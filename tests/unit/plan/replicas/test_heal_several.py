@@ -14,7 +14,7 @@ from sanctl.model.cib_change import RemoveMark, SetMark, SetNodeAttribute
 from sanctl.model.cluster import NodeState
 from sanctl.model.device import DeviceSpec, PeerLink, ReplicaState
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
-from sanctl.parse.cib import parse_replica_state
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.drbd.data_generations import Relation, parse_generations
 from sanctl.plan.replicas import diagnosis, heal
 from sanctl.plan.replicas.diagnosis import Condition, Diagnosis, ReplicaFacts, relation_of

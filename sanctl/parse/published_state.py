@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What agents publish as node attributes of a replica and of a pool: `disk=UpToDate role=Primary`.
+
+Written by sanctl/agents of this release or of one beside it, so a field that is missing or that
+cannot be read is unknown, and one that is new is ignored.
+"""
+
+from __future__ import annotations
+
+from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
+from sanctl.model.pool_cache import parse_cache_state
+from sanctl.model.resync_record import ResyncRecord
+
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """Split `a=1 b=2` as the agents publish it; a word without '=' is left out."""
+    return {
+        key: value
+        for word in text.split()
+        for key, sign, value in (word.partition("="),)
+        if key and sign
+    }
+
+
+def parse_replica_state(text: str) -> ReplicaState:
+    """Read the node attribute `sanctl-NAME`; a field that is missing or malformed is unknown."""
+    pairs = parse_pairs(text)
+    links = _links(pairs)
+    worst = _worst(links)
+    return ReplicaState(
+        disk=_known(pairs.get("disk")),
+        connection=worst.connection if worst else _known(pairs.get("connection")),
+        replication=worst.replication if worst else _known(pairs.get("replication")),
+        peer_disk=worst.disk if worst else _known(pairs.get("peer-disk")),
+        out_of_sync_kib=_number(pairs.get("out-of-sync")),
+        role=_known(pairs.get("role")),
+        size_bytes=_number(pairs.get("size")),
+        access=_known(pairs.get("acl")),
+        suspended=_known(pairs.get("suspended")),
+        policy=_policy(pairs.get("policy")),
+        resync=ResyncRecord.parse(pairs.get("resync", "")),
+        disconnected_since_s=_number(pairs.get("apart")),
+        generations=_known(pairs.get("gi")),
+        bitmaps=_bitmaps(pairs.get("bitmaps", "")),
+        peers=links,
+        cache=_known(pairs.get("cache")),
+        cache_reason=_known(pairs.get("cache-why")),
+        dirty_bytes=_number(pairs.get("dirty")),
+        dirty_limit_bytes=_number(pairs.get("limit")),
+        dirty_node_limit_bytes=_number(pairs.get("node-limit")),
+        flush_s=_number(pairs.get("flush-s")),
+        read_bytes=_number(pairs.get("read")),
+        read_reason=_known(pairs.get("read-why")),
+        read_held_bytes=_number(pairs.get("read-held")),
+        read_hit_percent=_number(pairs.get("read-hit")),
+        was_last_primary=pairs.get("last") == "1",
+        is_suspect=pairs.get("suspect") == "1",
+        hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
+    )
+
+
+def _bitmaps(text: str) -> tuple[tuple[str, str], ...]:
+    found = (word.partition(":") for word in text.split(",") if word)
+    return tuple((peer, generation) for peer, _, generation in found)
+
+
+def _links(pairs: dict[str, str]) -> tuple[PeerLink, ...]:
+    """Return the peers that an agent names; the other fields list values in the same order."""
+    names = pairs.get("peers", "").split(",") if pairs.get("peers") else []
+    columns = [
+        (pairs.get(key, "").split(",") + [""] * len(names))[: len(names)]
+        for key in ("connection", "replication", "peer-disk")
+    ]
+    return tuple(
+        PeerLink(
+            node=name,
+            connection=_known(connection),
+            replication=_known(replication),
+            disk=_known(disk),
+        )
+        for name, connection, replication, disk in zip(names, *columns, strict=True)
+    )
+
+
+def _worst(links: tuple[PeerLink, ...]) -> PeerLink | None:
+    """Return the peer in the worst state: one that is disconnected, else one not UpToDate."""
+    return min(links, key=lambda link: (link.is_connected, link.is_in_sync), default=None)
+
+
+def parse_pool_usage(text: str) -> PoolUsage:
+    """Read the node attribute `sanctl-pool-POOL`."""
+    if text.startswith("error="):
+        return PoolUsage(error=text.removeprefix("error=").strip() or "unknown")
+    pairs = parse_pairs(text)
+    total, free = _number(pairs.get("total")), _number(pairs.get("free"))
+    if total is None or free is None:
+        return PoolUsage(error=f"cannot read {text!r}")
+    return PoolUsage(
+        total_bytes=total,
+        free_bytes=free,
+        allocated_bytes=_number(pairs.get("allocated")),
+        daily_growth_bytes=_number(pairs.get("daily")),
+        makes_clones=pairs.get("clones") == "1",
+        cache=parse_cache_state(pairs),
+    )
+
+
+def _policy(text: str | None) -> str | None:
+    return None if text is None else "" if text == "default" else text.replace("+", " ")
+
+
+def _known(text: str | None) -> str | None:
+    return None if text is None or text in {"", "?", "Unknown", "DUnknown"} else text
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
