@@ -20,13 +20,8 @@ from sanctl.plan.cluster.convergence import (
     not_created,
     seems_created,
 )
-from sanctl.plan.device.creation import (
-    DeviceArguments,
-    DeviceRequest,
-    creation_problems,
-    parse_device_request,
-    plan_creations,
-)
+from sanctl.plan.device.creation import creation_problems, plan_creations
+from sanctl.plan.device.creation_request import DeviceArguments, DeviceRequest, parse_device_request
 
 
 def create_devices(

@@ -58,7 +58,7 @@ from sanctl.ops.device_resize import resize_device
 from sanctl.plan.cache.cache_status import single_replica_text
 from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.device.creation import DeviceArguments
+from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.plan.replicas.pending_change import pending_change_of
 
 

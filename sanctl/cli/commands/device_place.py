@@ -12,7 +12,7 @@ from sanctl.cli.options import output_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.errors import ExitStatus
 from sanctl.model.names import format_bytes
-from sanctl.plan.device.creation import DeviceArguments, parse_device_request
+from sanctl.plan.device.creation_request import DeviceArguments, parse_device_request
 from sanctl.plan.device.placement_preview import NodePreview, preview_placement
 
 if TYPE_CHECKING:

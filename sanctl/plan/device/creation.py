@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
 
-from sanctl.errors import Problem, Refused, UsageError
-from sanctl.model.cache_policy import NO_CACHE, CachePolicy
+from sanctl.errors import Problem, Refused
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.cluster import Cluster, clone_id
 from sanctl.model.device import (
     MINORS,
-    REPLICAS_RANGE,
     DeviceSpec,
 )
-from sanctl.model.host import HostName
-from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
 from sanctl.model.restore_point import RestorePoint
-from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.model.topology import Topology
 from sanctl.plan.cache.policy_request import read_cache_problems
 from sanctl.plan.cluster.preconditions import quorum_problems, unknown_pool_problem
@@ -29,6 +24,7 @@ from sanctl.plan.device.cloning import (
     older_release_problem,
     origin_problems,
 )
+from sanctl.plan.device.creation_request import DeviceRequest
 from sanctl.plan.device.node_eligibility import (
     is_storage_node,
     node_problems,
@@ -39,156 +35,11 @@ from sanctl.plan.device.placement import (
     place_device,
     placement_candidates,
 )
-from sanctl.plan.device.reserved_names import reserved_name_problem
-from sanctl.plan.device.restore_points import existing_point, split_point
+from sanctl.plan.device.restore_points import existing_point
 from sanctl.plan.drbd.version_limits import drbd_version_problem, full_resync_problem
 from sanctl.plan.host.access import host_iqn_problems
 from sanctl.plan.host.definition import no_host_problem, unreadable_host_problems
 from sanctl.render.device_elements import constraint_elements, device_element
-
-_Parsed = TypeVar("_Parsed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceArguments:
-    """The arguments of `device create` as typed; a clone has an origin, and its size from that."""
-
-    name: str
-    size: str
-    replicas: str
-    origin: str | None = None
-    pool: str | None = None
-    nodes: tuple[str, ...] = ()
-    prefer: str | None = None
-    initiators: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    sync: Mapping[str, str] = field(default_factory=dict)
-    cache: CachePolicy = NO_CACHE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRequest:
-    """A parsed request; None where an argument was malformed or not given."""
-
-    name: DeviceName | None
-    size: ByteSize | None
-    replicas: int | None
-    pool: PoolName | None
-    nodes: tuple[NodeName, ...]
-    prefer: NodeName | None
-    initiators: tuple[Iqn, ...]
-    malformed: tuple[Problem, ...]
-    sync: SyncPolicy = DEFAULT_SYNC_POLICY
-    is_pool_given: bool = False
-    are_nodes_given: bool = False
-    cache: CachePolicy = NO_CACHE
-    hosts: tuple[HostName, ...] = ()
-    origin: tuple[DeviceName, str] | None = None
-    """The restore point that it is made from: a device and the restore point's name."""
-
-
-@dataclass(slots=True)
-class _Reader:
-    problems: list[Problem] = field(default_factory=list)
-
-    def read(self, parse: Callable[[str], _Parsed], text: str) -> _Parsed | None:
-        try:
-            return parse(text)
-        except UsageError as error:
-            self.problems.extend(error.problems)
-            return None
-
-
-def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
-    """Parse the arguments of `device create`; malformed ones are collected, not raised."""
-    reader = _Reader()
-    name = reader.read(DeviceName.parse, arguments.name)
-    reserved = reserved_name_problem(name) if name is not None else None
-    reader.problems += [reserved] if reserved is not None else []
-    size = reader.read(ByteSize.parse, arguments.size) if arguments.origin is None else None
-    origin = reader.read(split_point, arguments.origin) if arguments.origin is not None else None
-    if arguments.origin is not None and arguments.size:
-        reader.problems.append(
-            Problem(
-                "SAN-CLONE-001",
-                "a device that is made from a restore point has the size of that",
-                "leave --size away; 'sanctl device resize' makes it larger afterwards",
-            )
-        )
-    replicas = reader.read(parse_replica_count, arguments.replicas)
-    pool = reader.read(PoolName.parse, arguments.pool) if arguments.pool is not None else None
-    nodes = [reader.read(NodeName.parse, text) for text in arguments.nodes]
-    known = tuple(node for node in nodes if node is not None)
-    reader.problems.extend(
-        Problem("SAN-DEV-007", f"node {node} is given twice", "name each node once")
-        for node in sorted({node for node in known if known.count(node) > 1})
-    )
-    if arguments.nodes and replicas is not None and len(arguments.nodes) != replicas:
-        reader.problems.append(
-            Problem(
-                "SAN-DEV-006",
-                f"{replicas} replicas are asked for, and {len(arguments.nodes)} named: "
-                f"{', '.join(arguments.nodes)}",
-                "name one node for each replica, or none and let sanctl choose",
-            )
-        )
-    prefer = reader.read(NodeName.parse, arguments.prefer) if arguments.prefer is not None else None
-    if prefer is not None and len(known) == len(arguments.nodes) > 0 and prefer not in known:
-        reader.problems.append(
-            Problem(
-                "SAN-DEV-008",
-                f"preferred node {prefer} is not among the nodes {', '.join(map(str, known))}",
-                "prefer one of the nodes that hold a replica",
-            )
-        )
-    initiators: list[Iqn] = []
-    for text in arguments.initiators:
-        iqn = reader.read(Iqn.parse, text)
-        if iqn is not None and iqn not in initiators:
-            initiators.append(iqn)
-    hosts = {reader.read(HostName.parse, text) for text in arguments.hosts}
-    sync = DEFAULT_SYNC_POLICY
-    try:
-        sync = DEFAULT_SYNC_POLICY.changed(arguments.sync)
-    except UsageError as error:
-        reader.problems.extend(error.problems)
-    if size is not None:
-        subject = "the device" if name is None else f"device {name}"
-        reader.problems.extend(read_cache_problems(subject, size, arguments.cache.read_bytes))
-    return DeviceRequest(
-        name=name,
-        size=size,
-        replicas=replicas,
-        pool=pool,
-        nodes=known,
-        prefer=prefer,
-        initiators=tuple(sorted(initiators)),
-        sync=sync,
-        malformed=tuple(reader.problems),
-        is_pool_given=arguments.pool is not None,
-        are_nodes_given=bool(arguments.nodes),
-        cache=arguments.cache,
-        hosts=tuple(sorted(each for each in hosts if each is not None)),
-        origin=origin,
-    )
-
-
-def parse_replica_count(text: str) -> int:
-    """Return a number of replicas.
-
-    Raises:
-        UsageError: it is no number, or no device can have so many.
-    """
-    # Compared as text: what has thousands of digits is no int (SAN-BUG-001).
-    if text not in map(str, REPLICAS_RANGE):
-        raise UsageError(
-            Problem(
-                "SAN-DEV-003",
-                f"{text!r} is not a number of replicas",
-                f"a device has {REPLICAS_RANGE[0]} to {REPLICAS_RANGE[-1]}",
-            )
-        )
-    return int(text)
 
 
 def creation_problems(

@@ -9,7 +9,8 @@ from sanctl.errors import Refused, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName
 from sanctl.model.topology import Topology
-from sanctl.plan.device.creation import DeviceRequest, creation_problems
+from sanctl.plan.device.creation import creation_problems
+from sanctl.plan.device.creation_request import DeviceRequest
 from sanctl.plan.device.node_eligibility import node_problems
 from sanctl.plan.device.placement import (
     explain_choice,

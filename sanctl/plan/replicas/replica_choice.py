@@ -15,7 +15,7 @@ from sanctl.model.cluster import Cluster, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Topology
-from sanctl.plan.device.creation import parse_replica_count
+from sanctl.plan.device.creation_request import parse_replica_count
 from sanctl.plan.device.node_eligibility import pool_membership_problems
 from sanctl.plan.device.placement import choose_nodes, metadata_bytes, placement_candidates
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date, new_replica_problems

@@ -20,12 +20,8 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.ops.snapshot import delete_point
 from sanctl.plan.device import clone_needs, cloning, deletion
-from sanctl.plan.device.creation import (
-    DeviceArguments,
-    creation_problems,
-    parse_device_request,
-    plan_creation,
-)
+from sanctl.plan.device.creation import creation_problems, plan_creation
+from sanctl.plan.device.creation_request import DeviceArguments, parse_device_request
 from sanctl.render.cib import render_patchset
 from tests.fakes.topology import topology, wide_topology
 from tests.unit.ops.test_snapshot import NAME, Bed, bed_with_device

@@ -28,7 +28,7 @@ from sanctl.ops.device_resize import resize_device
 from sanctl.ops.session import Session
 from sanctl.ops.target_access import allow_initiator, deny_initiator
 from sanctl.plan.cluster.cib_size import has_size_limit
-from sanctl.plan.device.creation import DeviceArguments
+from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.plan.device.deletion import (
     AwaitStop,
     DeletionStep,

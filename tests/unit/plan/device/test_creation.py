@@ -10,12 +10,8 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import MINORS, PoolUsage
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.device.creation import (
-    DeviceArguments,
-    creation_problems,
-    parse_device_request,
-    plan_creation,
-)
+from sanctl.plan.device.creation import creation_problems, plan_creation
+from sanctl.plan.device.creation_request import DeviceArguments, parse_device_request
 from sanctl.plan.drbd.version_limits import drbd_version_problem
 from sanctl.render import drbd
 from tests.fakes.pacemaker import FakePacemaker

@@ -16,7 +16,7 @@ from sanctl.model.device import OutdatedMark, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.device.creation import DeviceArguments, parse_device_request
+from sanctl.plan.device.creation_request import DeviceArguments, parse_device_request
 from sanctl.plan.device.placement_preview import preview_placement
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.replicas.pending_change import pending_change_of
