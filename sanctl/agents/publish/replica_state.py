@@ -174,7 +174,8 @@ def _publish(
     # Each by itself: a state changes several times in a failover, the score once.
     cached_score, cached = attrd_cache.of_score(device.name), attrd_cache.of_device(device.name)
     has_score = attrd_cache.is_current(cached_score, attrd_pid, str(score))
-    if has_score and attrd_cache.is_current(cached, attrd_pid, value):
+    compared = _without_growth(value, state)
+    if has_score and attrd_cache.is_current(cached, attrd_pid, compared):
         return
     if not has_score:
         node_attributes.set_promotion_score(runner, device.name, score)
@@ -185,7 +186,21 @@ def _publish(
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
         if in_sync:
             clear_marks(runner, device.name, in_sync)
-    attrd_cache.record(cached, attrd_pid, value)
+    attrd_cache.record(cached, attrd_pid, compared)
+
+
+def _without_growth(value: str, state: ResourceState | None) -> str:
+    """Return what of a value has to differ for it to be published again within the minute.
+
+    While a peer is away each write of a host adds to what is out of sync. Each publication is a
+    change of the CIB that ends the transition under way, with the promotions that it has not begun.
+    """
+    if state is None or state.is_connected:
+        return value
+    return " ".join(
+        "out-of-sync=+" if word.startswith("out-of-sync=") and word[12:] not in {"0", "?"} else word
+        for word in value.split(" ")
+    )
 
 
 def withdraw(runner: Runner, device: Device) -> None:

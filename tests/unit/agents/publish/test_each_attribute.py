@@ -60,6 +60,29 @@ def test_a_score_is_written_again_after_a_minute_whatever_the_state_did(node: Fa
     assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
 
 
+def test_what_hosts_write_while_a_peer_is_away_is_published_once_a_minute(node: FakeNode) -> None:
+    away = PEER._replace(
+        connection="Connecting", role="Unknown", replication="Off", disk="Outdated"
+    )
+    alone = STANDBY._replace(role="Primary", peers=(away,))
+
+    def grown(kib: int | None) -> ResourceState:
+        return alone._replace(peers=(away._replace(out_of_sync_kib=kib),))
+
+    written(node, grown(0))
+    assert written(node, grown(112)) == ["sanctl-vol1"], "that something differs is told at once"
+    assert written(node, grown(388)) == []
+    assert written(node, grown(None)) == ["sanctl-vol1"], "not known is another state"
+    written(node, grown(388))
+    then = time.time() - 61
+    os.utime(Path(attrd_cache.of_device("vol1").path), (then, then))
+    assert written(node, grown(4000)) == ["sanctl-vol1"]
+    in_contact = PEER._replace(role="Secondary", replication="SyncSource", out_of_sync_kib=3000)
+    written(node, alone._replace(peers=(in_contact,)))
+    resynced = alone._replace(peers=(in_contact._replace(out_of_sync_kib=2000),))
+    assert written(node, resynced) == ["sanctl-vol1"], "the progress of a resync is told"
+
+
 def test_a_stopped_replica_leaves_no_record(node: FakeNode) -> None:
     written(node, STANDBY)
     replica_state.withdraw(node, DEVICE)
