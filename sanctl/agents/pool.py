@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sanctl.agents import ocf, pool_space
 from sanctl.agents.node import failure_cleanup, members, votes
@@ -306,6 +306,30 @@ def _is_quorate() -> bool:
         return False  # Not known: the next monitor asks again.
 
 
+def delete_files_of_deleted_devices() -> None:
+    """Do at once what is due of deleted devices; an error is logged, and the monitor tries again.
+
+    A command has just deleted some. The monitor may be doing the same: one of both does it.
+    """
+    if not _running_note().exists():
+        return
+    usable: dict[str, str] = {}
+    try:
+        for one in _pools_here():
+            try:
+                pool_files.check_marker(str(one.path), one.uuid)
+                usable[str(one.name)] = str(one.path)
+            except (SanctlError, OSError):
+                continue  # The monitor says so.
+        _delete_files_of_deleted_devices(usable, _node_attributes())
+    except (SanctlError, OSError) as error:
+        journal.write(
+            f"deleted devices: {error}; the next monitor tries again",
+            priority=journal.WARNING,
+            action="delete-files",
+        )
+
+
 def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[str, str]) -> None:
     """Remove the files of devices whose replica on this node was deleted.
 
@@ -317,6 +341,13 @@ def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[st
     # the partitions join it could replace the CIB in which a replica has been marked meanwhile.
     if not tombstones or not _is_quorate():
         return
+    with state_files.locked(state_files.node_lock("deleted"), wait_s=0.0) as is_mine:
+        if is_mine:
+            _remove(tombstones, usable)
+
+
+def _remove(tombstones: dict[str, str], usable: dict[str, str]) -> None:
+    removed: list[_Removed] = []
     for attribute, value in tombstones.items():
         device = attribute.removeprefix(_TOMBSTONE)
         uuid, _, pool_name = value.partition(" ")
@@ -333,15 +364,51 @@ def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[st
             )
             continue
         pool_files.delete(files)
-        # Replicas that are dropped together may resync each other once more, and mark each other
-        # for that, after the command that drops them has cleared their marks.
-        outdated_marks.clear_own(_RUNNER, device, uuid)
-        node_attributes.delete_permanent(_RUNNER, os.uname().nodename, attribute, timeout_s=20.0)
-        failure_cleanup.remove_all_notes(device)
+        removed.append(_Removed(device, uuid, pool_name, attribute, value))
+    _remove_tombstones(removed)
+
+
+class _Removed(NamedTuple):
+    """A device whose files here are gone, and its tombstone: name and value of the attribute."""
+
+    device: str
+    uuid: str
+    pool: str
+    attribute: str
+    value: str
+
+
+def _remove_tombstones(removed: list[_Removed]) -> None:
+    """Remove the tombstones of devices whose files are gone; until then it is all done again.
+
+    By one change of the CIB, in which their marks go, too: replicas that are dropped together may
+    resync each other once more, and mark each other for that, after the command that drops them has
+    cleared their marks.
+    """
+    here = os.uname().nodename
+    if len(removed) == 1:
+        # By crm_attribute: a change of the section `nodes` by cibadmin has the DC elected anew.
+        outdated_marks.clear_own(_RUNNER, removed[0].device, removed[0].uuid)
+        node_attributes.delete_permanent(_RUNNER, here, removed[0].attribute, timeout_s=20.0)
+    else:
+        cib.delete_at(
+            _RUNNER,
+            [
+                path
+                for each in removed
+                for path in (
+                    *outdated_marks.own_paths(each.device, each.uuid),
+                    node_attributes.permanent_path(here, each.attribute, each.value),
+                )
+            ],
+            timeout_s=20.0,
+        )
+    for each in removed:
+        failure_cleanup.remove_all_notes(each.device)
         journal.write(
-            f"{device}: deleted, files removed from pool {pool_name}",
+            f"{each.device}: deleted, files removed from pool {each.pool}",
             priority=journal.NOTICE,
-            device=device,
+            device=each.device,
             action="delete-files",
             step="removed",
         )

@@ -74,13 +74,25 @@ def register_config(name: str, minor: int) -> None:
         os.replace(f"{link}.new", link)
 
 
-def create_metadata(runner: Runner, name: str, *, kernel_generation: int) -> None:
+def create_metadata(
+    runner: Runner, name: str, metadata_device: str, *, kernel_generation: int
+) -> None:
     """Write new metadata: the replica is Inconsistent and has never held data.
+
+    Nothing may use `metadata_device`, the loop device over the replica's metadata file: drbdmeta
+    writes there all the same.
+
+    For DRBD 8.4 drbdmeta is started alone. drbdadm starts it three times, and each of them
+    drbdsetup: to ask whether the minor is attached, and to write a random number for LINBIT's
+    usage count, which nothing else reads (drbdadm_usage_cnt.c, adm_create_md).
 
     DRBD 9 gets room for all four replicas from the start: an attached resource cannot grow it.
     """
-    peers = ["--max-peers=3"] if kernel_generation >= 9 else []
-    runner.run(_argv(name, "create-md", "--force", *peers), timeout_s=120.0, stdin="yes\nyes\n")
+    if kernel_generation >= 9:
+        argv = _argv(name, "create-md", "--force", "--max-peers=3")
+    else:
+        argv = ["drbdmeta", "--force", "-", "v08", metadata_device, "flex-external", "create-md"]
+    runner.run(argv, timeout_s=120.0, stdin="yes\nyes\n")
 
 
 def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generation: int) -> int:

@@ -80,3 +80,11 @@ def delete_permanent(runner: Runner, node: str, attribute: str, *, timeout_s: fl
         timeout_s=timeout_s,
         ok=(0, 6, 78, 105),  # no such attribute: before 2.0, 3.0.0, others
     )
+
+
+def permanent_path(node: str, attribute: str, value: str) -> str:
+    """Return the XPath of a permanent attribute of a node, while it has this value."""
+    return (
+        f"/cib/configuration/nodes/node[@uname='{node}']/instance_attributes"
+        f"/nvpair[@name='{attribute}'][@value='{value}']"
+    )

@@ -196,22 +196,23 @@ def clear(runner: Runner, marks: DeviceMarks, nodes: Collection[str]) -> None:
     cib.delete_at(runner, paths, timeout_s=_CLEAR_TIMEOUT_S)
 
 
+def own_paths(device: str, uuid: str) -> tuple[str, ...]:
+    """Return the XPaths of the marks that this node's replica of a device may have."""
+    here = os.uname().nodename
+    return (
+        f"{_CONSTRAINTS}/rsc_location[@id='{mark_id(device, here, uuid)}']",
+        f"/cib/configuration/nodes/node[@uname='{here}']/instance_attributes"
+        f"/nvpair[@name='{attribute_name(device)}'][@value='{uuid}']",
+    )
+
+
 def clear_own(runner: Runner, device: str, uuid: str) -> None:
     """Remove the marks of this node's replica of a device that the CIB may no longer have.
 
     Raises:
         CommandError: refused, or no answer came.
     """
-    here = os.uname().nodename
-    cib.delete_at(
-        runner,
-        [
-            f"{_CONSTRAINTS}/rsc_location[@id='{mark_id(device, here, uuid)}']",
-            f"/cib/configuration/nodes/node[@uname='{here}']/instance_attributes"
-            f"/nvpair[@name='{attribute_name(device)}'][@value='{uuid}']",
-        ],
-        timeout_s=_CLEAR_TIMEOUT_S,
-    )
+    cib.delete_at(runner, own_paths(device, uuid), timeout_s=_CLEAR_TIMEOUT_S)
 
 
 def remove_at_version(runner: Runner, seen: SeenMarks, device: str, node: str) -> None:

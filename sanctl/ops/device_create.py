@@ -60,6 +60,7 @@ def create_devices(
             )
         )
     with_uuids = tuple((request, new_uuid()) for request in requests)
+    planned: dict[DeviceName, DeviceSpec] = {}
     awaited: dict[DeviceName, DeviceSpec] = {}
 
     def plan(cluster: Cluster) -> tuple[Change, ...]:
@@ -73,8 +74,10 @@ def create_devices(
             )
             if too_large is not None:
                 raise Refused(too_large)
+        planned.clear()
+        planned.update((device.name, device) for device in devices)
         awaited.clear()
-        awaited.update((device.name, device) for device in devices)
+        awaited.update(planned)
         for device in devices:
             session.reporter.update(
                 f"creating {device.name}: {device.size} in pool {device.pool} "
@@ -83,18 +86,24 @@ def create_devices(
         return tuple(AddDevice(device=device) for device in devices)
 
     def progress(cluster: Cluster) -> Progress:
-        missing = not_created(cluster, names)
-        for name in [name for name in awaited if name not in missing]:
-            del awaited[name]
+        awaited.clear()
+        awaited.update((name, planned[name]) for name in not_created(cluster, names))
         return creation_progress(cluster, names)
 
     def may_be_done() -> bool:
-        # One of those that are missing: a device more is worth a look, and a line.
-        device = next(iter(awaited.values()), None)
-        try:
-            return device is None or seems_created(device, session.published_replicas(device.name))
-        except CommandError:
-            return True
+        # Device by device, each until it seems to be there: an observation of the whole cluster
+        # takes as long as the creation of a device.
+        while awaited:
+            name = next(iter(awaited))
+            try:
+                if not seems_created(awaited[name], session.published_replicas(name)):
+                    return False
+            except CommandError:
+                return True
+            del awaited[name]
+            if len(names) > 1:
+                session.reporter.update(f"{len(names) - len(awaited)} of {len(names)} seem done")
+        return True
 
     shown = f"device {names[0]}" if len(names) == 1 else f"{len(names)} devices"
     return change_devices(

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import assert_never
 
 from sanctl.errors import NotConverged, Problem
+from sanctl.model.cib_change import SetNodeAttribute
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
@@ -29,12 +30,19 @@ _Steps = Mapping[DeviceName, DeletionStep]
 
 
 def delete_devices(
-    session: Session, names: Sequence[DeviceName], *, timeout_s: float
+    session: Session,
+    names: Sequence[DeviceName],
+    *,
+    timeout_s: float,
+    tell: Callable[[Collection[NodeName]], None],
 ) -> dict[DeviceName, tuple[NodeName, ...]]:
     """Delete devices and their data; run again, the deletion goes on where it stopped.
 
     One change of the CIB asks for the stop of all, and one removes all when all have stopped; those
     that have, when the time is over. Each change of the tombstones has Pacemaker elect its DC anew.
+
+    `tell` has these nodes look for their tombstones now. Where it cannot, they do so by themselves
+    within some seconds.
 
     Returns:
         For each device the nodes that are away; each removes its data when it is back.
@@ -56,7 +64,7 @@ def delete_devices(
         if len(away) == len(steps):
             return away
         remaining = deadline - session.clock.monotonic_s()
-        _make_changes(session, cluster, steps, is_last=remaining <= 0)
+        _make_changes(session, cluster, steps, tell, is_last=remaining <= 0)
         if remaining <= 0:
             raise NotConverged(
                 Problem(
@@ -83,7 +91,14 @@ def _steps(cluster: Cluster, names: Sequence[DeviceName]) -> _Steps:
     return {name: next_deletion_step(cluster, name) for name in names}
 
 
-def _make_changes(session: Session, cluster: Cluster, steps: _Steps, *, is_last: bool) -> None:
+def _make_changes(
+    session: Session,
+    cluster: Cluster,
+    steps: _Steps,
+    tell: Callable[[Collection[NodeName]], None],
+    *,
+    is_last: bool,
+) -> None:
     """Make the changes that are due: one for all devices to stop, one for all to remove."""
     stopping = [name for name, step in steps.items() if isinstance(step, RequestStop)]
     if stopping:
@@ -95,7 +110,8 @@ def _make_changes(session: Session, cluster: Cluster, steps: _Steps, *, is_last:
         for name in removed:
             if cluster.mon.failures_of(name):
                 session.clean_up_failures(name)
-        session.change(lambda seen: removal_changes(_steps(seen, removed).values()))
+        changes = session.change(lambda seen: removal_changes(_steps(seen, removed).values()))
+        tell({change.node for change in changes if isinstance(change, SetNodeAttribute)})
 
 
 def _what(names: Sequence[DeviceName]) -> str:

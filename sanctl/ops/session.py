@@ -25,7 +25,10 @@ from sanctl.system.clock import Clock
 # have to be started at one moment for one of them to give up.
 _CHANGE_ATTEMPTS = 30
 _POLL_S = 0.5
-_ANYWAY_S = 3.0
+#: A question, or an observation, takes no more than one part in so many of the time of a wait: it
+#: runs on the same processors as what is waited for.
+_POLL_SHARE, _ANYWAY_SHARE = 3, 8
+_ANYWAY_S = 4.0
 # While a node takes over or a DC is elected Pacemaker may not answer for some seconds.
 _SILENCE_TOLERATED_S = 30.0
 
@@ -182,8 +185,9 @@ class Session:
     ) -> Cluster:
         """Observe until the goal is reached.
 
-        Where `may_be_done` is given and says no, the cluster is observed seldom: an observation has
-        Pacemaker hand its whole CIB over, which takes time from what is waited for.
+        Where `may_be_done` is given and says no, the cluster is observed seldom, and not at once:
+        an observation has Pacemaker hand its whole CIB over, which takes time from what is waited
+        for.
 
         A failed action of one of `resources` ends the wait at once, unless it is one of
         `known_failures`. When time runs out, the message says where to `look`.
@@ -195,8 +199,11 @@ class Session:
         """
         deadline = self.clock.monotonic_s() + timeout_s
         last_answer_s = self.clock.monotonic_s()
-        seen = "nothing yet"
+        seen, cost_s = "nothing yet", 0.0
         while True:
+            if may_be_done is not None:
+                anyway_s = max(_ANYWAY_S, _ANYWAY_SHARE * cost_s)
+                self._await(may_be_done, min(deadline, self.clock.monotonic_s() + anyway_s))
             began_s = self.clock.monotonic_s()
             try:
                 cluster = self.observe()
@@ -225,9 +232,17 @@ class Session:
                         look or "'sanctl status' shows the state of the cluster",
                     )
                 )
+            cost_s = self.clock.monotonic_s() - began_s
             # What is waited for runs on the same processors as the answers to these questions.
-            self.clock.sleep(max(_POLL_S, self.clock.monotonic_s() - began_s))
-            if may_be_done is not None:
-                anyway_s = min(deadline, began_s + _ANYWAY_S)
-                while not may_be_done() and self.clock.monotonic_s() < anyway_s:
-                    self.clock.sleep(_POLL_S)
+            self.clock.sleep(max(_POLL_S, cost_s))
+
+    def _await(self, may_be_done: Callable[[], bool], until_s: float) -> None:
+        """Ask until the answer is yes, or that time on the monotonic clock has come."""
+        while True:
+            began_s = self.clock.monotonic_s()
+            if may_be_done():
+                return
+            now_s = self.clock.monotonic_s()
+            if now_s >= until_s:
+                return
+            self.clock.sleep(max(_POLL_S, _POLL_SHARE * (now_s - began_s)))

@@ -21,7 +21,7 @@ MODULES = {
     "clear-marks": "sanctl.agents.handlers.unfence_peer",
     "flush-only-replicas": "sanctl.agents.cache.only_replica_flush",
     "fence-peer": "sanctl.agents.handlers.fence_peer",
-    "point-peer": "sanctl.agents.points.follower",
+    "point-peer": "sanctl.agents.handlers.point_peer",
     "pool-cache": "sanctl.agents.handlers.pool_cache",
     "restore-device": "sanctl.agents.restore.program",
     "resync": "sanctl.agents.sync.scheduler",

@@ -38,11 +38,11 @@ from typing import Any
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.points import messages, scheduled, unit
+from sanctl.agents.points import scheduled, unit
 from sanctl.agents.points.local_copy import LocalCopy
-from sanctl.agents.points.messages import Channel
 from sanctl.agents.replica import parts
-from sanctl.drivers import drbd_kernel, gate, node_attributes
+from sanctl.drivers import drbd_kernel, gate, node_attributes, node_channel
+from sanctl.drivers.node_channel import Channel
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
@@ -284,7 +284,7 @@ def _channels(nodes: tuple[str, ...]) -> Iterator[dict[str, Channel]]:
             node = topology.node(name)
             if node is None or own is None:
                 raise CommandError(Problem("SAN-AGENT-001", f"{name} is not in cluster.toml"))
-            channel = messages.connect(str(node.sync), name, str(own.sync), within_s=_CONNECT_S)
+            channel = node_channel.connect(str(node.sync), name, str(own.sync), within_s=_CONNECT_S)
             opened.callback(channel.close)
             channels[name] = channel
         for channel in channels.values():

@@ -66,6 +66,7 @@ def publish(
     *,
     no_contact_fields: str = "",
     clears_marks: bool = True,
+    score_alone: bool = False,
 ) -> None:
     """Publish this replica's state and promotion score, if they changed.
 
@@ -74,7 +75,7 @@ def publish(
 
     `no_contact_fields` is what a monitor adds for a replica without contact
     (sanctl/agents/recovery/heal.py). With `clears_marks` a Primary also clears the marks of peers
-    that are in sync.
+    that are in sync. With `score_alone` the state is left to the next call.
     """
     try:
         # Each time, and first: pacemaker-attrd may be away when the CIB is not.
@@ -82,7 +83,14 @@ def publish(
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
     try:
-        _publish(runner, device, state, no_contact_fields, clears_marks=clears_marks)
+        _publish(
+            runner,
+            device,
+            state,
+            no_contact_fields,
+            clears_marks=clears_marks,
+            score_alone=score_alone,
+        )
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
 
@@ -132,6 +140,7 @@ def _publish(
     no_contact_fields: str,
     *,
     clears_marks: bool,
+    score_alone: bool,
 ) -> None:
     if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
@@ -180,6 +189,8 @@ def _publish(
     if not has_score:
         node_attributes.set_promotion_score(runner, device.name, score)
         attrd_cache.record(cached_score, attrd_pid, str(score))
+    if score_alone:
+        return
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
     if clears_marks and state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.

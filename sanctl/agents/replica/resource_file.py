@@ -273,8 +273,9 @@ def bring_up(
 ) -> None:
     """Make missing metadata, attach the disk, and connect unless `stays_disconnected`."""
     if not exists(files.metadata):
-        _refuse_claimed(f"{files.metadata}.new")
-        drbdadm.create_metadata(runner, device.name, kernel_generation=drbd_kernel.generation())
+        metadata = _unclaimed(f"{files.metadata}.new")
+        generation = drbd_kernel.generation()
+        drbdadm.create_metadata(runner, device.name, metadata, kernel_generation=generation)
         pool_files.rename(f"{files.metadata}.new", files.metadata)
     bitmaps_for = _peers_of_four(device)
     if stays_disconnected or bitmaps_for:
@@ -302,11 +303,14 @@ def _peers_of_four(device: Device) -> dict[str, int]:
     }
 
 
-def _refuse_claimed(path: str) -> None:
-    """Refuse new metadata on a loop device that is in use: drbdmeta would write there all the same.
+def _unclaimed(path: str) -> str:
+    """Return the loop device over a file for new metadata; refuse one that is in use.
 
-    `create-md --force` answers drbdmeta's question about that with yes, too (drbdmeta.c,
-    confirmed).
+    drbdmeta would write there all the same: `create-md --force` answers its question about that
+    with yes, too (drbdmeta.c, confirmed).
+
+    Raises:
+        CommandError: it is in use, or gone.
     """
     metadata = loop.find(path)
     if metadata is None or loop.is_claimed(metadata):
@@ -318,6 +322,7 @@ def _refuse_claimed(path: str) -> None:
                 "'losetup -l' shows its file, 'drbdsetup status' which resource may use it",
             )
         )
+    return metadata
 
 
 def apply(runner: Runner, device: Device) -> None:

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Collection
+from functools import partial
+
 import click
 
-from sanctl.cli.environment import environment
+from sanctl.cli.environment import Environment, environment
 from sanctl.cli.options import devices_timeout_option, output_option, yes_option
 from sanctl.cli.output import finish
-from sanctl.errors import Problem, Refused, UsageError
+from sanctl.drivers import node_channel
+from sanctl.errors import Problem, Refused, SanctlError, UsageError
 from sanctl.model.cluster import Cluster
-from sanctl.model.names import DeviceName
+from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.device_delete import delete_devices
 from sanctl.plan.device.deletion import refuse_deletions
 from sanctl.plan.device.restore_points import refuse_with_points
@@ -46,7 +52,7 @@ def delete(
             device=names[0] if len(wanted) == 1 else "",
             command_line=f"device delete {' '.join(names)}",
         ):
-            away = delete_devices(session, wanted, timeout_s=timeout_s)
+            away = delete_devices(session, wanted, timeout_s=timeout_s, tell=partial(_tell, env))
 
     def text() -> None:
         for name in wanted:
@@ -56,6 +62,19 @@ def delete(
 
     data = [{"name": name.value, "away": [node.value for node in away[name]]} for name in wanted]
     finish(output, data=data[0] if len(data) == 1 else data, text=text)
+
+
+def _tell(env: Environment, nodes: Collection[NodeName]) -> None:
+    """Have these nodes look for their tombstones now; one that cannot be told does so by itself."""
+    with contextlib.suppress(SanctlError):
+        topology = env.topology()
+        here = topology.node(os.uname().nodename)
+        for node in topology.storage_nodes if here is not None else ():
+            if here is not None and node.name in nodes:
+                with contextlib.suppress(SanctlError):
+                    node_channel.ask_to_look_for_deleted(
+                        str(node.sync), str(node.name), str(here.sync)
+                    )
 
 
 def _parsed(names: tuple[str, ...]) -> tuple[DeviceName, ...]:

@@ -90,7 +90,7 @@ def test_no_metadata_are_written_over_unreadable_metadata(
     files: pool_files.DeviceFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(drbdadm, "create_metadata", refuse)
-    monkeypatch.setattr(resource_file, "_refuse_claimed", refuse)
+    monkeypatch.setattr(resource_file, "_unclaimed", refuse)
     monkeypatch.setattr(resource_file, "apply", refuse)
     Faults(monkeypatch).at(files.metadata, number)
     with pytest.raises(OSError, match=os.strerror(number)):

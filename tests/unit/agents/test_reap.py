@@ -6,16 +6,21 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents import pool as agent
-from sanctl.drivers import loop, node_attributes, outdated_marks, pool_files
+from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
+from sanctl.errors import CommandError, Problem
 from sanctl.parse.corosync import Membership
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode
+from tests.fakes.topology import topology
 
 UUID = "0" * 32
 NOTED = {"sanctl-delete-vol1": f"{UUID} main"}
 
 
 @pytest.fixture
-def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def done(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The attributes that were dropped, `files` for the files, `marks` and of which device."""
+    del fake_node  # its /run/sanctl has the lock
     found: list[str] = []
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(pool_files, "delete", lambda _files: found.append("files"))
@@ -45,12 +50,63 @@ def test_the_outdated_mark_is_removed_after_the_files_and_the_tombstone_last(
     assert done == ["files", f"marks vol1 {UUID}", "sanctl-delete-vol1"]
 
 
+def test_the_tombstones_of_several_go_by_one_change_after_the_files_of_all(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by its value, too; a file that is in use keeps its tombstone, and no other."""
+    monkeypatch.setattr(loop, "find", lambda path: "/dev/loop3" if "vol2" in path else None)
+    monkeypatch.setattr(
+        cib, "delete_at", lambda _runner, paths, **_more: done.append(" ".join(paths))
+    )
+    noted = {f"sanctl-delete-vol{number}": f"{str(number) * 32} main" for number in range(4)}
+    reap(monkeypatch, noted, is_quorate=True)
+    assert done[:3] == ["files"] * 3
+    (paths,) = done[3:]
+    for number in (0, 1, 3):
+        assert f"[@name='sanctl-delete-vol{number}'][@value='{str(number) * 32} main']" in paths
+        assert f"[@name='sanctl-outdated-vol{number}'][@value='{str(number) * 32}']" in paths
+    assert "vol2" not in paths
+
+
 def test_a_node_that_was_cut_off_changes_nothing(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The CIB of such a node would become newer with each change, and could replace the others'."""
     reap(monkeypatch, NOTED, is_quorate=False)
     assert done == []
+
+
+def test_of_a_monitor_and_a_request_at_once_one_does_it(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with state_files.locked(state_files.node_lock("deleted")):
+        reap(monkeypatch, NOTED, is_quorate=True)
+        assert done == []
+    reap(monkeypatch, NOTED, is_quorate=True)
+    assert done[0] == "files"
+
+
+def test_a_request_does_what_the_monitor_does_and_only_where_that_runs(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Membership(is_quorate=True, members=frozenset({"n1"}))
+    monkeypatch.setattr(agent, "membership", lambda _runner: seen)
+    monkeypatch.setattr(agent, "_node_attributes", lambda: NOTED)
+    monkeypatch.setattr(agent, "_pools_here", lambda: topology().pools)
+    monkeypatch.setattr(pool_files, "check_marker", lambda _path, _uuid: None)
+    agent.delete_files_of_deleted_devices()
+    assert done == [], "the agent is stopped here"
+    agent._running_note().write()
+    agent.delete_files_of_deleted_devices()
+    assert done == ["files", f"marks vol1 {UUID}", "sanctl-delete-vol1"]
+    del done[:]
+
+    def refuse(_path: str, _uuid: str) -> None:
+        raise CommandError(Problem("SAN-POOL-003", "not mounted"))
+
+    monkeypatch.setattr(pool_files, "check_marker", refuse)
+    agent.delete_files_of_deleted_devices()
+    assert done == [], "its pool is not mounted"
 
 
 def test_corosync_is_asked_only_if_there_is_a_tombstone(

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import count
 
@@ -37,6 +37,13 @@ from sanctl.plan.device.deletion import (
 )
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
+
+TOLD: list[set[NodeName]] = []
+
+
+def tell(nodes: Collection[NodeName]) -> None:
+    TOLD.append(set(nodes))
+
 
 VM1 = DeviceName.parse("vm1")
 I1 = "iqn.2026-11.net.example:i1"
@@ -76,7 +83,7 @@ def _replaced(request: DeviceArguments, key: str, value: object) -> DeviceArgume
 
 
 def delete(bench: Bench, timeout_s: float) -> tuple[NodeName, ...]:
-    (away,) = delete_devices(bench.session, [VM1], timeout_s=timeout_s).values()
+    (away,) = delete_devices(bench.session, [VM1], timeout_s=timeout_s, tell=tell).values()
     return away
 
 
@@ -424,8 +431,9 @@ def test_many_are_stopped_by_one_change_and_removed_by_one() -> None:
     bench = Bench()
     bench.create_all(*named("vm1", "vm2", "vm3", size="100M"))
     names = [DeviceName.parse(name) for name in ("vm1", "vm2", "vm3")]
-    del bench.cluster.patches[:]
-    assert delete_devices(bench.session, names, timeout_s=60) == dict.fromkeys(names, ())
+    del bench.cluster.patches[:], TOLD[:]
+    assert delete_devices(bench.session, names, timeout_s=60, tell=tell) == dict.fromkeys(names, ())
+    assert [{NodeName.parse("n1"), NodeName.parse("n2")}] == TOLD, "once, of all tombstones"
     assert bench.cluster.devices() == {}
     assert "stopping 3 devices on all nodes" in bench.reporter.lines
     stop, removal = bench.cluster.patches
@@ -439,7 +447,7 @@ def test_of_several_devices_none_is_stopped_where_one_cannot_be_deleted() -> Non
     del bench.cluster.patches[:]
     names = [DeviceName.parse(name) for name in ("vm1", "vm7", "vm2", "vm8")]
     with pytest.raises(Refused) as caught:
-        delete_devices(bench.session, names, timeout_s=60)
+        delete_devices(bench.session, names, timeout_s=60, tell=tell)
     assert codes(caught.value) == ["SAN-DEV-002", "SAN-DEV-002"]
     assert bench.cluster.patches == []
     assert set(bench.cluster.devices()) == {"vm1", "vm2"}
@@ -462,12 +470,12 @@ def test_those_that_have_stopped_are_removed_where_one_does_not_in_time() -> Non
             lambda cluster, name: (stuck if name == VM1 else step)(cluster, name),
         )
         with pytest.raises(NotConverged) as caught:
-            delete_devices(bench.session, names, timeout_s=30)
+            delete_devices(bench.session, names, timeout_s=30, tell=tell)
     text = str(caught.value)
     assert "0 of 2 are deleted; vm1: the device still runs on n1" in text
     assert "run 'sanctl device delete vm1 vm2' again" in text
     assert set(bench.cluster.devices()) == {"vm1"}
-    assert delete_devices(bench.session, names[:1], timeout_s=30) == {VM1: ()}
+    assert delete_devices(bench.session, names[:1], timeout_s=30, tell=tell) == {VM1: ()}
 
 
 def test_delete_names_the_node_that_is_away() -> None:

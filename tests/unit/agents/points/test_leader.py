@@ -13,8 +13,8 @@ import pytest
 
 from sanctl.agents.points import leader
 from sanctl.agents.points.local_copy import LocalCopy
-from sanctl.agents.points.messages import Channel
 from sanctl.drivers import drbd_kernel, gate
+from sanctl.drivers.node_channel import Channel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName

@@ -100,3 +100,9 @@ def test_a_first_promotion_asks_for_no_marks(
     assert asked == []
     written(node, primary._replace(size_kib=2048))
     assert asked == [("vol1", ["n2"])]
+
+
+def test_the_score_alone_leaves_the_state_to_the_next_call(node: FakeNode) -> None:
+    replica_state.publish(node, DEVICE, STANDBY, score_alone=True)
+    assert [argv[2] for argv, _ in node.calls if argv[0] == "attrd_updater"] == ["master-vol1"]
+    assert written(node, STANDBY)[-1:] == ["sanctl-vol1"]

@@ -61,6 +61,7 @@ def test_no_metadata_on_a_loop_device_of_another_replica(
             resource_file.bring_up(runner, VOL, files)
     else:
         resource_file.bring_up(runner, VOL, files)
-    asked = [argv[1] for argv, _ in runner.calls]
-    assert asked == ([] if refused else ["create-md", "adjust"])
+    asked = [argv for argv, _ in runner.calls]
+    metadata = ("drbdmeta", "--force", "-", "v08", device, "flex-external", "create-md")
+    assert asked == ([] if refused else [metadata, ("drbdadm", "adjust", "vol")])
     assert renamed == ([] if refused else [files.metadata])

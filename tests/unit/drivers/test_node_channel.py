@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.points import messages
-from sanctl.agents.points.messages import Channel
+from sanctl.drivers import node_channel
+from sanctl.drivers.node_channel import Channel
 from sanctl.errors import CommandError
 
 _OPEN: list[socket.socket] = []
@@ -22,7 +22,7 @@ _OPEN: list[socket.socket] = []
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "secret"
     path.write_text("of this cluster\n")
-    monkeypatch.setattr(messages, "_SECRET", str(path))
+    monkeypatch.setattr(node_channel, "_SECRET", str(path))
     yield path
     while _OPEN:
         _OPEN.pop().close()

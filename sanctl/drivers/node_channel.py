@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Messages between the nodes that take a restore point: lines of JSON, each with a MAC.
+"""Messages to another node, by its sanctl-points.socket: lines of JSON, each with a MAC.
 
 The key is the cluster's DRBD secret. Each side names a number that it has just drawn, and counts
 its messages: one that was recorded is worth nothing later, and none can be left out, repeated, or
@@ -21,10 +21,13 @@ from sanctl.system.files import read_text_or
 
 #: The TCP port on the sync network. DRBD's begin behind it.
 PORT = 7799
+#: The requests that a connection begins with.
+PREPARE, LOOK_FOR_DELETED = "prepare", "look-for-deleted"
 _VERSION = 1
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - its path, not the secret
 _LONGEST_BYTES = 8192
 _NONCE_BYTES = 16
+_HINT_S = 5.0
 
 
 class Channel:
@@ -154,3 +157,19 @@ def connect(address: str, peer: str, own_address: str, *, within_s: float) -> Ch
         ) from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Channel(connection, peer, is_leader=True)
+
+
+def ask_to_look_for_deleted(address: str, node: str, own_address: str) -> None:
+    """Have a node's pool agent look now for devices that have been deleted, not in some seconds.
+
+    Only a hint: the node reads the CIB itself, and its next monitor does the same.
+
+    Raises:
+        CommandError: it cannot be reached, or does not answer.
+    """
+    channel = connect(address, node, own_address, within_s=_HINT_S)
+    try:
+        channel.greet(within_s=_HINT_S)
+        channel.send(LOOK_FOR_DELETED)
+    finally:
+        channel.close()
