@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from typing import Any
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.drivers.node_channel import LOOK_FOR_DELETED, PREPARE, Channel
@@ -24,17 +25,22 @@ _log = DeviceLog("request")
 def main() -> int:
     """Serve the connection on standard input; return the exit status."""
     state_files.make_folder()
-    connection = socket.socket(fileno=os.dup(sys.stdin.fileno()))
-    try:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel = Channel(connection, "the other node", is_leader=False)
-        channel.greet(within_s=_GREETING_S)
-        wanted = channel.expect((PREPARE, LOOK_FOR_DELETED), within_s=_GREETING_S)
-    except (SanctlError, OSError, ValueError) as error:
-        _log("", f"a connection was not served: {error}")
-        return 0
+    with socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = Channel(connection, "the other node", is_leader=False)
+            channel.greet(within_s=_GREETING_S)
+            wanted = channel.expect((PREPARE, LOOK_FOR_DELETED), within_s=_GREETING_S)
+        except (SanctlError, OSError, ValueError) as error:
+            _log("", f"a connection was not served: {error}")
+            return 0
+        _serve(channel, wanted)
+    return 0
+
+
+def _serve(channel: Channel, wanted: dict[str, Any]) -> None:
+    # Each imported here: hosts wait for the part in a restore point.
     if wanted["kind"] == LOOK_FOR_DELETED:
-        # Each imported here: hosts wait for the part in a restore point.
         from sanctl.agents import pool  # noqa: PLC0415
 
         pool.delete_files_of_deleted_devices()
@@ -42,4 +48,3 @@ def main() -> int:
         from sanctl.agents.points import follower  # noqa: PLC0415
 
         follower.serve(channel, wanted)
-    return 0
