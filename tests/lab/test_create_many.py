@@ -97,8 +97,9 @@ def test_ten_are_created_by_one_change_and_deleted_by_one_command(scenario: Scen
     scenario.sanctl("device", "delete", *names(10), "--yes", timeout_s=500)
     print(f"  ten deleted in {time.monotonic() - began_s:.0f} s")
     assert left(bed) == {}
-    # One to stop them all, one to remove them all, and one for each tombstone that is gone.
-    assert epoch(bed) == before + 1 + 1 + 20
+    # One to stop them all, one to remove them all, and for the tombstones one of each node; a few
+    # more where a program still had a file's loop device open.
+    assert before + 2 + 2 <= epoch(bed) <= before + 2 + 8
 
 
 def test_one_that_cannot_be_created_keeps_the_others_from_it(scenario: Scenario) -> None:
