@@ -10,6 +10,7 @@ sessions of hosts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,6 +49,8 @@ _SPACE_STEPS = 512
 _TOMBSTONE = "sanctl-delete-"
 # What a monitor needs beside mounting filesystems and cleaning up failures.
 _RESERVE_S = 8.0
+#: How long a request waits for a monitor that is at the files.
+_LOCK_S = 5.0
 _POOL_ATTRIBUTE = "sanctl-pool-"
 _MISSING = "SAN-CMD-001"
 
@@ -192,7 +195,12 @@ def _check_pools(*, may_mount: bool = True) -> None:
     members.drop_or_log(_RUNNER, attributes.get(DROPPED_MEMBER_ATTRIBUTE, ""))
     votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))
     if may_mount:
-        pool_space.reserve_device_files(deadline_runner, usable, without=_deleted(attributes))
+        # Under the lock: fallocate(1) would make a file anew that is being removed.
+        with _locked_files(wait_s=0.0) as is_mine:
+            if is_mine:
+                pool_space.reserve_device_files(
+                    deadline_runner, usable, without=_deleted(attributes)
+                )
 
 
 def _keep_points_up(
@@ -321,7 +329,7 @@ def delete_files_of_deleted_devices() -> None:
                 usable[str(one.name)] = str(one.path)
             except (SanctlError, OSError):
                 continue  # The monitor says so.
-        _delete_files_of_deleted_devices(usable, _node_attributes())
+        _delete_files_of_deleted_devices(usable, _node_attributes(), wait_s=_LOCK_S)
     except (SanctlError, OSError) as error:
         journal.write(
             f"deleted devices: {error}; the next monitor tries again",
@@ -330,7 +338,14 @@ def delete_files_of_deleted_devices() -> None:
         )
 
 
-def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[str, str]) -> None:
+def _locked_files(*, wait_s: float) -> contextlib.AbstractContextManager[bool]:
+    """Hold the lock of who removes files of deleted devices, or makes files of devices larger."""
+    return state_files.locked(state_files.node_lock("deleted"), wait_s=wait_s)
+
+
+def _delete_files_of_deleted_devices(
+    usable: dict[str, str], attributes: dict[str, str], *, wait_s: float = 0.0
+) -> None:
     """Remove the files of devices whose replica on this node was deleted.
 
     Only where the CIB holds a tombstone for exactly these files (name and UUID), never by their
@@ -341,7 +356,7 @@ def _delete_files_of_deleted_devices(usable: dict[str, str], attributes: dict[st
     # the partitions join it could replace the CIB in which a replica has been marked meanwhile.
     if not tombstones or not _is_quorate():
         return
-    with state_files.locked(state_files.node_lock("deleted"), wait_s=0.0) as is_mine:
+    with _locked_files(wait_s=wait_s) as is_mine:
         if is_mine:
             _remove(tombstones, usable)
 
@@ -363,7 +378,17 @@ def _remove(tombstones: dict[str, str], usable: dict[str, str]) -> None:
                 action="delete-files",
             )
             continue
-        pool_files.delete(files)
+        try:
+            pool_files.delete(files)
+        except OSError as error:
+            # It keeps its tombstone; those of the others go.
+            journal.write(
+                f"{device}: deleted, but its files could not be removed: {error}",
+                priority=journal.ERROR,
+                device=device,
+                action="delete-files",
+            )
+            continue
         removed.append(_Removed(device, uuid, pool_name, attribute, value))
     _remove_tombstones(removed)
 
@@ -385,6 +410,8 @@ def _remove_tombstones(removed: list[_Removed]) -> None:
     resync each other once more, and mark each other for that, after the command that drops them has
     cleared their marks.
     """
+    if removed:
+        ocf.crash_point("deleted-files")
     here = os.uname().nodename
     if len(removed) == 1:
         # By crm_attribute: a change of the section `nodes` by cibadmin has the DC elected anew.

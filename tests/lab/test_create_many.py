@@ -118,6 +118,19 @@ def test_one_that_cannot_be_created_keeps_the_others_from_it(scenario: Scenario)
     assert left(bed) == {}
 
 
+@pytest.mark.timeout(300)
+def test_who_is_killed_between_files_and_tombstones_leaves_the_rest_to_the_monitor(
+    scenario: Scenario,
+) -> None:
+    bed, made = scenario.bed, names(2)
+    scenario.sanctl("device", "create", *made, "--size", "32M", "--replicas", "2", timeout_s=200)
+    step = "/run/sanctl/die-after/deleted-files"
+    bed.sh("n2", f"mkdir -p /run/sanctl/die-after && touch {step}")
+    scenario.sanctl("device", "delete", *made, "--yes", timeout_s=200)
+    assert bed.sh("n2", f"ls {step}", ok=(0, 2)).status == 2, "it was killed"
+    assert left(bed) == {}
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(1200)
 def test_a_node_that_dies_meanwhile_gets_its_replicas_when_it_is_back(scenario: Scenario) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from sanctl.agents import pool as agent
@@ -53,19 +55,27 @@ def test_the_outdated_mark_is_removed_after_the_files_and_the_tombstone_last(
 def test_the_tombstones_of_several_go_by_one_change_after_the_files_of_all(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each by its value, too; a file that is in use keeps its tombstone, and no other."""
+    """Each by its value, too; who keeps a file keeps its tombstone, and no other."""
     monkeypatch.setattr(loop, "find", lambda path: "/dev/loop3" if "vol2" in path else None)
+
+    def remove(files: pool_files.DeviceFiles) -> None:
+        if "vol4" in files.data:
+            raise OSError(errno.EIO, "Input/output error", files.data)
+        done.append("files")
+
+    monkeypatch.setattr(pool_files, "delete", remove)
     monkeypatch.setattr(
         cib, "delete_at", lambda _runner, paths, **_more: done.append(" ".join(paths))
     )
-    noted = {f"sanctl-delete-vol{number}": f"{str(number) * 32} main" for number in range(4)}
+    noted = {f"sanctl-delete-vol{number}": f"{str(number) * 32} main" for number in range(6)}
     reap(monkeypatch, noted, is_quorate=True)
-    assert done[:3] == ["files"] * 3
-    (paths,) = done[3:]
-    for number in (0, 1, 3):
+    assert done[:4] == ["files"] * 4
+    (paths,) = done[4:]
+    for number in (0, 1, 3, 5):
         assert f"[@name='sanctl-delete-vol{number}'][@value='{str(number) * 32} main']" in paths
         assert f"[@name='sanctl-outdated-vol{number}'][@value='{str(number) * 32}']" in paths
     assert "vol2" not in paths
+    assert "vol4" not in paths
 
 
 def test_a_node_that_was_cut_off_changes_nothing(
