@@ -10,12 +10,11 @@ sessions of hosts.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from sanctl.agents import ocf, pool_space
+from sanctl.agents import deleted_devices, ocf, pool_space
 from sanctl.agents.node import failure_cleanup, members, votes
 from sanctl.agents.publish import attrd_cache, host_sessions
 from sanctl.agents.recovery import fs_shutdown
@@ -24,13 +23,10 @@ from sanctl.drivers import (
     cib,
     drbdsetup,
     flash_cache,
-    loop,
     node_attributes,
-    outdated_marks,
     point_files,
     pool_files,
 )
-from sanctl.drivers.corosync import membership
 from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.point_schedule import SCHEDULE_PREFIX
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
@@ -46,7 +42,6 @@ _RUNNER = LocalRunner()
 # Free space is published in steps of 1/512 of the pool, rounded down: a busy pool must not change
 # the CIB with every monitor.
 _SPACE_STEPS = 512
-_TOMBSTONE = "sanctl-delete-"
 # What a monitor needs beside mounting filesystems and cleaning up failures.
 _RESERVE_S = 8.0
 #: How long a request waits for a monitor that is at the files.
@@ -187,7 +182,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
             code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
             published.append(f"{name}=error={code}")
     _publish(published)
-    _delete_files_of_deleted_devices(usable, attributes)
+    deleted_devices.delete_files(usable, attributes)
     if may_mount:
         _keep_points_up(deadline_runner, usable, attributes)
         host_sessions.publish(deadline_runner)
@@ -196,7 +191,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
     votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))
     if may_mount:
         # Under the lock: fallocate(1) would make a file anew that is being removed.
-        with _locked_files(wait_s=0.0) as is_mine:
+        with deleted_devices.locked_files(wait_s=0.0) as is_mine:
             if is_mine:
                 pool_space.reserve_device_files(
                     deadline_runner, usable, without=_deleted(attributes)
@@ -214,7 +209,7 @@ def _keep_points_up(
         # Imported here: nodes without restore points do not need it.
         from sanctl.agents.points import upkeep  # noqa: PLC0415
 
-        upkeep.keep_up(runner, usable, attributes, is_quorate=_is_quorate())
+        upkeep.keep_up(runner, usable, attributes, is_quorate=deleted_devices.is_quorate())
     except Exception as error:
         # No error of restore points makes a pool that works a failed one.
         journal.write(f"restore points: {error!r}", priority=journal.ERROR, action="restore-points")
@@ -223,9 +218,9 @@ def _keep_points_up(
 def _deleted(attributes: dict[str, str]) -> frozenset[str]:
     """Return `NAME.UUID` of the devices whose files are to be removed."""
     return frozenset(
-        f"{name.removeprefix(_TOMBSTONE)}.{value.partition(' ')[0]}"
+        f"{name.removeprefix(deleted_devices.TOMBSTONE)}.{value.partition(' ')[0]}"
         for name, value in attributes.items()
-        if name.startswith(_TOMBSTONE)
+        if name.startswith(deleted_devices.TOMBSTONE)
     )
 
 
@@ -269,7 +264,7 @@ def _refresh_lost_attributes(attributes: dict[str, str]) -> None:
 def _clean_up(runner: DeadlineRunner, usable: dict[str, str]) -> None:
     try:
         failures = failure_cleanup.resolved_failures(runner, usable)
-        if failures and _is_quorate():
+        if failures and deleted_devices.is_quorate():
             failure_cleanup.clean_up(runner, failures)
     except (SanctlError, OSError) as error:
         journal.write(f"failures: {error}", priority=journal.WARNING, action="failure-cleanup")
@@ -295,7 +290,7 @@ def _node_attributes() -> dict[str, str]:
     pairs = cib.query(
         _RUNNER,
         f"//configuration/nodes/node[@uname='{here}']"
-        f"//nvpair[starts-with(@name,'{_TOMBSTONE}')"
+        f"//nvpair[starts-with(@name,'{deleted_devices.TOMBSTONE}')"
         f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}'"
         f" or @name='{DROPPED_MEMBER_ATTRIBUTE}']"
         f"|//status/node_state[@uname='{here}']/transient_attributes"
@@ -305,13 +300,6 @@ def _node_attributes() -> dict[str, str]:
     if pairs is None:
         return {}
     return {pair.get("name", ""): pair.get("value", "") for pair in pairs.iter("nvpair")}
-
-
-def _is_quorate() -> bool:
-    try:
-        return membership(_RUNNER).is_quorate
-    except SanctlError:
-        return False  # Not known: the next monitor asks again.
 
 
 def delete_files_of_deleted_devices() -> None:
@@ -329,115 +317,12 @@ def delete_files_of_deleted_devices() -> None:
                 usable[str(one.name)] = str(one.path)
             except (SanctlError, OSError):
                 continue  # The monitor says so.
-        _delete_files_of_deleted_devices(usable, _node_attributes(), wait_s=_LOCK_S)
+        deleted_devices.delete_files(usable, _node_attributes(), wait_s=_LOCK_S)
     except (SanctlError, OSError) as error:
         journal.write(
             f"deleted devices: {error}; the next monitor tries again",
             priority=journal.WARNING,
             action="delete-files",
-        )
-
-
-def _locked_files(*, wait_s: float) -> contextlib.AbstractContextManager[bool]:
-    """Hold the lock of who removes files of deleted devices, or makes files of devices larger."""
-    return state_files.locked(state_files.node_lock("deleted"), wait_s=wait_s)
-
-
-def _delete_files_of_deleted_devices(
-    usable: dict[str, str], attributes: dict[str, str], *, wait_s: float = 0.0
-) -> None:
-    """Remove the files of devices whose replica on this node was deleted.
-
-    Only where the CIB holds a tombstone for exactly these files (name and UUID), never by their
-    absence from a list; only with quorum; and not while a loop device is over one of them.
-    """
-    tombstones = {key: value for key, value in attributes.items() if key.startswith(_TOMBSTONE)}
-    # A node that is cut off changes only its own CIB. Each change makes that CIB newer, and after
-    # the partitions join it could replace the CIB in which a replica has been marked meanwhile.
-    if not tombstones or not _is_quorate():
-        return
-    with _locked_files(wait_s=wait_s) as is_mine:
-        if is_mine:
-            _remove(tombstones, usable)
-
-
-def _remove(tombstones: dict[str, str], usable: dict[str, str]) -> None:
-    removed: list[_Removed] = []
-    for attribute, value in tombstones.items():
-        device = attribute.removeprefix(_TOMBSTONE)
-        uuid, _, pool_name = value.partition(" ")
-        path = usable.get(pool_name)
-        if path is None or len(uuid) != 32:
-            continue
-        files = pool_files.files_of(path, device, uuid)
-        if any(loop.find(file) for file in files):
-            journal.write(
-                f"{device}: deleted, but its files are still in use here and stay for now",
-                priority=journal.WARNING,
-                device=device,
-                action="delete-files",
-            )
-            continue
-        try:
-            pool_files.delete(files)
-        except OSError as error:
-            # It keeps its tombstone; those of the others go.
-            journal.write(
-                f"{device}: deleted, but its files could not be removed: {error}",
-                priority=journal.ERROR,
-                device=device,
-                action="delete-files",
-            )
-            continue
-        removed.append(_Removed(device, uuid, pool_name, attribute, value))
-    _remove_tombstones(removed)
-
-
-class _Removed(NamedTuple):
-    """A device whose files here are gone, and its tombstone: name and value of the attribute."""
-
-    device: str
-    uuid: str
-    pool: str
-    attribute: str
-    value: str
-
-
-def _remove_tombstones(removed: list[_Removed]) -> None:
-    """Remove the tombstones of devices whose files are gone; until then it is all done again.
-
-    By one change of the CIB, in which their marks go, too: replicas that are dropped together may
-    resync each other once more, and mark each other for that, after the command that drops them has
-    cleared their marks.
-    """
-    if removed:
-        ocf.crash_point("deleted-files")
-    here = os.uname().nodename
-    if len(removed) == 1:
-        # By crm_attribute: a change of the section `nodes` by cibadmin has the DC elected anew.
-        outdated_marks.clear_own(_RUNNER, removed[0].device, removed[0].uuid)
-        node_attributes.delete_permanent(_RUNNER, here, removed[0].attribute, timeout_s=20.0)
-    else:
-        cib.delete_at(
-            _RUNNER,
-            [
-                path
-                for each in removed
-                for path in (
-                    *outdated_marks.own_paths(each.device, each.uuid),
-                    node_attributes.permanent_path(here, each.attribute, each.value),
-                )
-            ],
-            timeout_s=20.0,
-        )
-    for each in removed:
-        failure_cleanup.remove_all_notes(each.device)
-        journal.write(
-            f"{each.device}: deleted, files removed from pool {each.pool}",
-            priority=journal.NOTICE,
-            device=each.device,
-            action="delete-files",
-            step="removed",
         )
 
 

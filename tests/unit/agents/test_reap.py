@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from sanctl.agents import deleted_devices
 from sanctl.agents import pool as agent
 from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
 from sanctl.errors import CommandError, Problem
@@ -41,8 +42,8 @@ def done(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def reap(monkeypatch: pytest.MonkeyPatch, noted: dict[str, str], *, is_quorate: bool) -> None:
     seen = Membership(is_quorate=is_quorate, members=frozenset({"n1"}))
-    monkeypatch.setattr(agent, "membership", lambda _runner: seen)
-    agent._delete_files_of_deleted_devices({"main": "/srv/sanctl/main"}, noted)
+    monkeypatch.setattr(deleted_devices, "membership", lambda _runner: seen)
+    deleted_devices.delete_files({"main": "/srv/sanctl/main"}, noted)
 
 
 def test_the_outdated_mark_is_removed_after_the_files_and_the_tombstone_last(
@@ -100,7 +101,7 @@ def test_a_request_does_what_the_monitor_does_and_only_where_that_runs(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Membership(is_quorate=True, members=frozenset({"n1"}))
-    monkeypatch.setattr(agent, "membership", lambda _runner: seen)
+    monkeypatch.setattr(deleted_devices, "membership", lambda _runner: seen)
     monkeypatch.setattr(agent, "_node_attributes", lambda: NOTED)
     monkeypatch.setattr(agent, "_pools_here", lambda: topology().pools)
     monkeypatch.setattr(pool_files, "check_marker", lambda _path, _uuid: None)
@@ -125,6 +126,6 @@ def test_corosync_is_asked_only_if_there_is_a_tombstone(
     def unasked(_runner: object) -> Membership:
         raise AssertionError("asked with every monitor")
 
-    monkeypatch.setattr(agent, "membership", unasked)
-    agent._delete_files_of_deleted_devices({"main": "/srv/sanctl/main"}, {"sanctl-votes": "x"})
+    monkeypatch.setattr(deleted_devices, "membership", unasked)
+    deleted_devices.delete_files({"main": "/srv/sanctl/main"}, {"sanctl-votes": "x"})
     assert done == []
