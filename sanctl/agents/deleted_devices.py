@@ -97,6 +97,25 @@ class _Removed(NamedTuple):
     value: str
 
 
+def _withdraw_what_is_left(here: str, removed: list[_Removed]) -> None:
+    """Delete the score and the state that a stop could not withdraw, as where attrd was too busy.
+
+    A device of that name that is created later would begin with the score.
+
+    Raises:
+        CommandError: the cluster did not answer; the tombstones stay, and all is done again.
+    """
+    names = [
+        f"@name='{prefix}{each.device}'" for each in removed for prefix in ("master-", "sanctl-")
+    ]
+    left = cib.query(
+        _RUNNER,
+        f"//status/node_state[@uname='{here}']/transient_attributes//nvpair[{' or '.join(names)}]",
+    )
+    for pair in () if left is None else left.iter("nvpair"):
+        node_attributes.delete(_RUNNER, pair.get("name", ""))
+
+
 def _remove_tombstones(removed: list[_Removed]) -> None:
     """Remove the tombstones of devices whose files are gone; until then it is all done again.
 
@@ -104,9 +123,11 @@ def _remove_tombstones(removed: list[_Removed]) -> None:
     resync each other once more, and mark each other for that, after the command that drops them has
     cleared their marks.
     """
-    if removed:
-        ocf.crash_point("deleted-files")
+    if not removed:
+        return
+    ocf.crash_point("deleted-files")
     here = os.uname().nodename
+    _withdraw_what_is_left(here, removed)
     if len(removed) == 1:
         # By crm_attribute: a change of the section `nodes` by cibadmin has the DC elected anew.
         outdated_marks.clear_own(_RUNNER, removed[0].device, removed[0].uuid)

@@ -218,6 +218,8 @@ def withdraw(runner: Runner, device: Device) -> None:
     """Delete this replica's attributes: the node is no candidate for promotion any more."""
     attrd_cache.of_score(device.name).remove()
     attrd_cache.of_device(device.name).remove()
+    # Each by itself: of two that have too little time the second one may have enough.
     with contextlib.suppress(SanctlError, OSError):
         node_attributes.delete_promotion_score(runner, device.name)
+    with contextlib.suppress(SanctlError, OSError):
         node_attributes.delete(runner, f"sanctl-{device.name}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -23,8 +24,9 @@ NOTED = {"sanctl-delete-vol1": f"{UUID} main"}
 @pytest.fixture
 def done(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The attributes that were dropped, `files` for the files, `marks` and of which device."""
-    del fake_node  # its /run/sanctl has the lock
+    monkeypatch.setattr(deleted_devices, "_RUNNER", fake_node)  # its /run/sanctl has the lock
     found: list[str] = []
+    monkeypatch.setattr(cib, "query", lambda _runner, _xpath: None)
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(pool_files, "delete", lambda _files: found.append("files"))
     monkeypatch.setattr(
@@ -77,6 +79,34 @@ def test_the_tombstones_of_several_go_by_one_change_after_the_files_of_all(
         assert f"[@name='sanctl-outdated-vol{number}'][@value='{str(number) * 32}']" in paths
     assert "vol2" not in paths
     assert "vol4" not in paths
+
+
+def test_what_a_stop_could_not_withdraw_goes_before_the_tombstone(
+    done: list[str], fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on a busy machine: a score of 10000 was left, for the next device of that name."""
+    asked: list[str] = []
+
+    def query(_runner: object, xpath: str) -> ET.Element:
+        asked.append(xpath)
+        return ET.fromstring(
+            '<xpath-query><nvpair name="master-vol1" value="10000"/></xpath-query>'
+        )
+
+    monkeypatch.setattr(cib, "query", query)
+    monkeypatch.setattr(node_attributes, "delete", lambda _runner, name: done.append(name))
+    reap(monkeypatch, NOTED, is_quorate=True)
+    assert done == ["files", "master-vol1", f"marks vol1 {UUID}", "sanctl-delete-vol1"]
+    assert "[@name='master-vol1' or @name='sanctl-vol1']" in asked[0]
+
+    def busy(_runner: object, _name: str) -> None:
+        raise CommandError(Problem("SAN-CMD-002", "no answer within 5 s"))
+
+    del done[:]
+    monkeypatch.setattr(node_attributes, "delete", busy)
+    with pytest.raises(CommandError):
+        reap(monkeypatch, NOTED, is_quorate=True)
+    assert done == ["files"], "it is done again"
 
 
 def test_a_node_that_was_cut_off_changes_nothing(
