@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import assert_never
 
-from sanctl.errors import NotConverged, Problem
+from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.model.cib_change import SetNodeAttribute
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
@@ -82,9 +83,32 @@ def delete_devices(
                 resources=tuple(name.value for name in names),
                 known_failures=known,
                 look=again,
+                may_be_done=partial(_may_have_stopped, session, _stopping(cluster, names)),
             )
         except NotConverged:
             cluster = session.observe()
+
+
+def _stopping(cluster: Cluster, names: Sequence[DeviceName]) -> list[DeviceName]:
+    """Return the devices that are to stop and have not, as far as was seen before this change."""
+    awaited = RequestStop, AwaitStop
+    return [name for name, step in _steps(cluster, names).items() if isinstance(step, awaited)]
+
+
+def _may_have_stopped(session: Session, awaited: list[DeviceName]) -> bool:
+    """Whether all seem to have stopped: a replica that does withdraws its state.
+
+    Those that seem to are taken off the list. To observe the whole cluster takes longer, on the
+    processors that are to stop them.
+    """
+    while awaited:
+        try:
+            if session.published_replicas(awaited[0]):
+                return False
+        except CommandError:
+            return True
+        del awaited[0]
+    return True
 
 
 def _steps(cluster: Cluster, names: Sequence[DeviceName]) -> _Steps:
