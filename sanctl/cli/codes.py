@@ -49,6 +49,37 @@ _CODES = {
     "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it.",
     "SAN-AGENT-016": "A device is going back to a restore point, and the kernel of the node that "
     "was to serve it still let hosts in: it is not served, as it may hold parts of two states.",
+    "SAN-BKP-001": "A backup is named as DEVICE@POINT.TIME.",
+    "SAN-BKP-002": "The repositories for backups are in /etc/sanctl/backup.toml on each storage "
+    "node, put there by the playbook. There is none, several, or none of that name.",
+    "SAN-BKP-003": "A backup reads a restore point's file, which is on nodes with a replica that "
+    "was in sync.",
+    "SAN-BKP-004": "A backup reads on a node that does not serve the device, so that hosts do not "
+    "wait for its disks. On the one that serves it only if the command says so.",
+    "SAN-BKP-005": "A restore point that is being deleted, or that another backup has made for "
+    "itself, is not read.",
+    "SAN-BKP-006": "Pruning keeps at least one backup of a device.",
+    "SAN-BKP-007": "The restore point that was made for a backup could not be removed at its end. "
+    "The pool agent of that node removes it.",
+    "SAN-BKP-008": "One backup of a device is under way at a time on a node, and on all nodes one "
+    "that makes its own restore point, for-backup-... . What a backup leaves that broke off is "
+    "removed by the pool agent of its node.",
+    "SAN-BKP-009": "The file of the restore point cannot be read on this node.",
+    "SAN-BKP-010": "There is no repository at that place, or what is there is none: a filesystem "
+    "may not be mounted. None is made by itself.",
+    "SAN-BKP-011": "The passphrase of the repository is not the one that this node has for it, or "
+    "the file with it is missing, or others can read it.",
+    "SAN-BKP-012": "Somebody else is writing to the repository, or has been lost while doing so.",
+    "SAN-BKP-013": "There is no room left in the repository. What is in it is whole.",
+    "SAN-BKP-014": "The server with the repository cannot be reached, its host key is not known or "
+    "has changed, it does not let this node in, or it has no borg.",
+    "SAN-BKP-015": "borg failed, for a reason that is none of the others.",
+    "SAN-BKP-016": "The repository has no whole backup of that name.",
+    "SAN-BKP-017": "The repository has a backup of that restore point.",
+    "SAN-BKP-018": "There is a repository at that place already.",
+    "SAN-BKP-019": "Backups are stored by borg, the package borgbackup.",
+    "SAN-BKP-020": "What is read from a backup is not what was read from the device: the digests "
+    "differ. A device that was to be restored from it lets no host in.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",
@@ -91,8 +122,8 @@ _CODES = {
     "release. The replica is not started, as an empty file would pass for a copy of the restore "
     "point.",
     "SAN-CLONE-008": "A node of an older release does not know that a device is made from a "
-    "restore point: its replica would be empty, and pass for a copy. All nodes need the same "
-    "release first.",
+    "restore point or a backup: its replica would be empty, and pass for a copy, or hosts be let "
+    "in too early. All nodes need the same release first.",
     "SAN-CLI-001": "The command line is wrong: an unknown command or option, or a missing one. "
     "Nothing was done.",
     "SAN-CLI-002": "A question was answered with no. Nothing was changed.",
@@ -238,6 +269,7 @@ _CODES = {
     "positive multiple of 4 KiB.",
     "SAN-NAME-007": "A host's name is 1 to 63 of a-z, 0-9, '-' and '.', and begins and ends with a "
     "letter or digit.",
+    "SAN-NAME-009": "A repository's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-008": "A restore point's name is 1 to 40 of a-z, 0-9 and '-', and begins and ends "
     "with a letter or digit.",
     "SAN-NODE-001": "There is no node of that name in the cluster.",

@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "sanctl.cli.commands.explain:explain",
     "device": "sanctl.cli.commands.device:device",
     "snapshot": "sanctl.cli.commands.snapshot:snapshot",
+    "backup": "sanctl.cli.commands.backup:backup",
     "target": "sanctl.cli.commands.target:target",
     "host": "sanctl.cli.commands.host:host",
     "pool": "sanctl.cli.commands.pool:pool",
@@ -39,7 +40,7 @@ LABORATORY_COMMANDS = {
 }
 _SECTIONS = {
     "See how things are": ("status", "sync", "doctor", "explain"),
-    "Manage storage": ("device", "snapshot", "target", "host", "pool"),
+    "Manage storage": ("device", "snapshot", "backup", "target", "host", "pool"),
     "Manage the cluster": ("node", "cluster"),
     "Try it out on one machine": ("lab", "demo", "bench", "chaos"),
 }

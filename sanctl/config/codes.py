@@ -77,5 +77,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "SAN-CONF-048": "A pool's flash cache has a slow disk (origin) and a flash device "
         "(device), both by a path below /dev that stays the same, and a mode: none, write-through "
         "or write-back.",
+        "SAN-CONF-049": "A repository for backups is an absolute path, or an address of another "
+        "server as ssh://USER@HOST:PORT/PATH, in which /./ begins a path below the user's home.",
     }
 )

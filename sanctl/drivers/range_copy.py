@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes a block device the same as a file: reads both, and writes the ranges that differ.
+"""Makes a block device the same as a file or a stream: reads both, writes the ranges that differ.
 
-Direct I/O on both sides: no page of the device's is left over that the kernel would write later,
-and none of a host's memory is between what is compared and the disks.
+Direct I/O on the device, and on the file: no page of the device's is left over that the kernel
+would write later, and none of a host's memory is between what is compared and the disks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 #: How much is read at once.
 CHUNK_BYTES = 4 << 20
@@ -18,10 +18,86 @@ CHUNK_BYTES = 4 << 20
 PIECE_BYTES = 128 << 10
 
 
+class Source(Protocol):
+    """What a device is to hold."""
+
+    def open(self) -> int:
+        """Open it, and return its size in bytes.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        ...
+
+    def read(self, buffer: mmap.mmap, at: int, length: int) -> int:
+        """Read into a buffer; return how many bytes came, which is less at its end alone.
+
+        It is read from begin to end, each byte once.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close it, if it is open."""
+        ...
+
+
+class FileSource:
+    """A file."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._handle = path, -1
+
+    def open(self) -> int:
+        """See Source.open."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECT | os.O_CLOEXEC
+        self._handle = os.open(self._path, flags)
+        return os.fstat(self._handle).st_size
+
+    def read(self, buffer: mmap.mmap, at: int, length: int) -> int:
+        """See Source.read."""
+        return _read(self._handle, buffer, at, length)
+
+    def close(self) -> None:
+        """See Source.close."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
+
+
+class PipeSource:
+    """What comes by a pipe: as many bytes as were announced, and none less."""
+
+    def __init__(self, pipe: int, size_bytes: int) -> None:
+        self._pipe, self._size_bytes = pipe, size_bytes
+
+    def open(self) -> int:
+        """See Source.open."""
+        return self._size_bytes
+
+    def read(self, buffer: mmap.mmap, at: int, length: int) -> int:
+        """See Source.read."""
+        length = max(0, min(length, self._size_bytes - at))
+        got = 0
+        with memoryview(buffer) as view:
+            while got < length:
+                with view[got:length] as part:
+                    count = os.readv(self._pipe, [part])
+                if not count:
+                    raise OSError(0, f"the data ends at byte {at + got} of {self._size_bytes}")
+                got += count
+        return got
+
+    def close(self) -> None:
+        """See Source.close. The pipe is its program's."""
+
+
 class RangeCopy:
     """One copy; a context manager.
 
-    The file may be shorter than the device: what is behind its end becomes zeros.
+    The source may be shorter than the device: what is behind its end becomes zeros.
 
     Attributes:
         size_bytes: the size of the device.
@@ -29,22 +105,20 @@ class RangeCopy:
         written_bytes: how much differed.
     """
 
-    def __init__(self, file: str, device: str) -> None:
-        self._paths = file, device
-        self._file = self._device = -1
+    def __init__(self, source: Source, device: str) -> None:
+        self._source, self._path = source, device
+        self._device = -1
         # Anonymous maps begin with a page, as direct I/O wants it.
         self._wanted, self._present = mmap.mmap(-1, CHUNK_BYTES), mmap.mmap(-1, CHUNK_BYTES)
         self.size_bytes = self.done_bytes = self.written_bytes = 0
 
     def __enter__(self) -> Self:
-        file, device = self._paths
-        flags = os.O_DIRECT | os.O_CLOEXEC
         try:
-            self._file = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | flags)
-            self._device = os.open(device, os.O_RDWR | flags)
+            source_bytes = self._source.open()
+            self._device = os.open(self._path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
             self.size_bytes = os.lseek(self._device, 0, os.SEEK_END)
-            if os.fstat(self._file).st_size > self.size_bytes:
-                raise OSError(0, f"is larger than {device}", file)
+            if source_bytes > self.size_bytes:
+                raise OSError(0, f"is smaller than the {source_bytes} bytes", self._path)
         except BaseException:
             self._close()
             raise
@@ -59,10 +133,10 @@ class RangeCopy:
         self._close()
 
     def _close(self) -> None:
-        for handle in (self._file, self._device):
-            if handle >= 0:
-                os.close(handle)
-        self._file = self._device = -1
+        self._source.close()
+        if self._device >= 0:
+            os.close(self._device)
+        self._device = -1
 
     def step(self) -> bool:
         """Compare the next chunk, and write what differs of it; return whether there is more.
@@ -74,9 +148,9 @@ class RangeCopy:
         length = min(CHUNK_BYTES, self.size_bytes - at)
         if length <= 0:
             return False
-        self._read_file(at, length)
+        self._read_source(at, length)
         if _read(self._device, self._present, at, length) < length:
-            raise OSError(0, f"ends at byte {at}", self._paths[1])
+            raise OSError(0, f"ends at byte {at}", self._path)
         if self._wanted[:length] != self._present[:length]:
             for begin in range(0, length, PIECE_BYTES):
                 end = min(begin + PIECE_BYTES, length)
@@ -94,8 +168,8 @@ class RangeCopy:
         """
         os.fsync(self._device)
 
-    def _read_file(self, at: int, length: int) -> None:
-        got = _read(self._file, self._wanted, at, length)
+    def _read_source(self, at: int, length: int) -> None:
+        got = self._source.read(self._wanted, at, length)
         if got < length:
             self._wanted[got:length] = bytes(length - got)
 

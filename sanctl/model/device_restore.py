@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The order to put a device's data back to a restore point, and what a node says of it.
+"""The order to put a device's data back to a restore point or a backup; what a node says of it.
 
 Light: the agents read them.
 """
@@ -23,6 +23,8 @@ ORDER_LIFE_S = 180
 #: How the point begins that keeps what was on the device.
 KEPT_PREFIX = "before-restore-"
 
+#: Between the names of a repository and of a backup in it. No restore point's name has that.
+_IN_REPOSITORY = "::"
 _NOT_KEPT = "-"
 _ENDED = frozenset({DONE, GIVEN_UP})
 _STATES = frozenset({ORDERED, COPYING, *_ENDED})
@@ -35,8 +37,8 @@ class RestoreOrder(NamedTuple):
 
     Attributes:
         token: 16 hex digits that no other order has.
-        point: the name of the restore point.
-        point_token: the restore point's token.
+        point: the name of the restore point; or `REPOSITORY::BACKUP`.
+        point_token: the restore point's token; of a backup: the order's own.
         kept_token: the token of the restore point that keeps what was on the device; empty: none.
         given_s: when it was given, in seconds since 1970.
         state: `ordered`, `copying`, `done` or `given-up`.
@@ -60,6 +62,26 @@ class RestoreOrder(NamedTuple):
         if not words[1] or not all(map(_TOKEN.fullmatch, tokens)):
             return None
         return cls(words[0], words[1], words[2], kept, int(words[4]), words[5])
+
+    @classmethod
+    def from_backup(cls, token: str, repository: str, backup: str, given_s: int) -> RestoreOrder:
+        """Return the order with which a device is created that is to hold a backup.
+
+        There is nothing on it that could be kept, so it begins with the copy.
+        """
+        source = f"{repository}{_IN_REPOSITORY}{backup}"
+        return cls(token, source, token, "", given_s, COPYING)
+
+    @property
+    def backup(self) -> tuple[str, str] | None:
+        """The names of the repository and of the backup; None: it is a restore point."""
+        repository, sign, backup = self.point.partition(_IN_REPOSITORY)
+        return (repository, backup) if sign else None
+
+    @property
+    def source(self) -> str:
+        """What the device is to hold, for people."""
+        return f"{'restore point' if self.backup is None else 'backup'} {self.point}"
 
     @property
     def is_open(self) -> bool:

@@ -9,6 +9,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import access_digest
 from sanctl.model.device_restore import DONE
 from sanctl.model.host_session import HostSession
+from sanctl.model.names import DeviceName
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import DeviceOutcome, change_device
 from sanctl.ops.session import Session
@@ -58,22 +59,7 @@ def restore_device(
         return changes
 
     def progress(cluster: Cluster) -> Progress:
-        device = existing_device(cluster, name)
-        order = device.restore
-        if order is None or order.token != token:
-            raise CommandError(
-                Problem(
-                    "SAN-REST-006",
-                    f"the order to restore device {name} to {request.point} was replaced",
-                    f"'sanctl device show {name}' shows what is going on",
-                )
-            )
-        if order.is_open:
-            return Progress(is_done=False, seen=progress_text(cluster, device))
-        if order.state != DONE:
-            raise CommandError(given_up_problem(cluster, device, order))
-        # So that hosts can log in when the command ends.
-        return access_progress(cluster, name, access_digest(device.access))
+        return order_progress(cluster, name, token)
 
     return change_device(
         session,
@@ -85,3 +71,27 @@ def restore_device(
         look=f"it goes on by itself, and lets no host in before its end: 'sanctl device show {name}"
         "' shows how far it is; the same command waits again",
     )
+
+
+def order_progress(cluster: Cluster, name: DeviceName, token: str) -> Progress:
+    """Return how far an order to restore a device has come; done: hosts can log in.
+
+    Raises:
+        CommandError: nothing was written, and hosts are let in again; or another order replaced it.
+    """
+    device = existing_device(cluster, name)
+    order = device.restore
+    if order is None or order.token != token:
+        raise CommandError(
+            Problem(
+                "SAN-REST-006",
+                f"the order to restore device {name} was replaced",
+                f"'sanctl device show {name}' shows what is going on",
+            )
+        )
+    if order.is_open:
+        return Progress(is_done=False, seen=progress_text(cluster, device))
+    if order.state != DONE:
+        raise CommandError(given_up_problem(cluster, device, order))
+    # So that hosts can log in when the command ends.
+    return access_progress(cluster, name, access_digest(device.access))

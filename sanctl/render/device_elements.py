@@ -70,6 +70,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         *((("cache", str(device.cache)),) if device.cache != NO_CACHE else ()),
         *((("hosts", " ".join(map(str, device.hosts))),) if device.hosts else ()),
         *((("origin", str(device.origin)),) if device.origin else ()),
+        *((("restore", str(device.restore)),) if device.restore else ()),
     ):
         add_nvpair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Running a program to its end: timeout, accepted exit statuses, errors with its output.
+"""Running a program to its end: timeout, accepted exit statuses, errors; and one with a pipe.
 
 The only module outside the laboratory that starts programs (checked by ruff). `subprocess` is
 imported when a program is first started: the agents' monitor path often starts none, and the import
@@ -14,7 +14,8 @@ import os
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
 
 from sanctl.errors import CommandError, Problem
 
@@ -25,6 +26,7 @@ _KILLED_S = 0.2
 # must not lose a promotion, or a stop, by it.
 _PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE})
 _START_AGAIN_S, _POLL_S = 2.0, 0.1
+_STDERR_BYTES = 1 << 20
 
 
 class CommandResult(NamedTuple):
@@ -148,6 +150,115 @@ class LocalRunner:
             )
             raise CommandError(Problem("SAN-CMD-003", f"{shown}: {how}: {said}"))
         return result
+
+
+class PipedProgram:
+    """A program whose input or output this process handles while it runs; a context manager.
+
+    Left by an error, or before `finish`, the program is ended: by SIGTERM, and after a while by
+    SIGKILL.
+    """
+
+    _END_S = 20.0
+
+    def __init__(
+        self, argv: Sequence[str], *, feeds: bool, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Take the program and its arguments, never a secret.
+
+        Args:
+            argv: the program and its arguments.
+            feeds: this process writes the program's standard input; else it reads its output.
+            env: variables added to a small fixed environment.
+        """
+        self._argv, self._feeds, self._env = tuple(argv), feeds, env
+        self._process: Any = None
+        self._errors = -1
+
+    def __enter__(self) -> Self:
+        """Start the program.
+
+        Raises:
+            CommandError: it is missing, or could not be started.
+        """
+        import subprocess  # noqa: PLC0415 - see the module's docstring
+
+        # Not a pipe: nobody reads it before the end, and a full one would stop the program.
+        self._errors = os.memfd_create("stderr", os.MFD_CLOEXEC)
+        try:
+            self._process = subprocess.Popen(
+                list(self._argv),
+                stdin=subprocess.PIPE if self._feeds else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=0,
+                env={**_ENVIRONMENT, **(self._env or {})},
+            )
+        except OSError as error:
+            os.close(self._errors)
+            code = "SAN-CMD-001" if isinstance(error, FileNotFoundError) else "SAN-CMD-004"
+            raise CommandError(
+                Problem(code, f"{self._argv[0]} could not be started: {error.strerror or error}")
+            ) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        import subprocess  # noqa: PLC0415
+
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(self._END_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_KILLED_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        os.close(self._errors)
+
+    @property
+    def pipe(self) -> int:
+        """The file descriptor that this process writes to, or reads from."""
+        stream = self._process.stdin if self._feeds else self._process.stdout
+        return int(stream.fileno())
+
+    def finish(self, *, timeout_s: float) -> CommandResult:
+        """Close the pipe, and wait for the program's end; return its status, whatever that is.
+
+        Raises:
+            CommandError: it has not ended in time.
+        """
+        import subprocess  # noqa: PLC0415
+
+        begin = time.monotonic()
+        try:
+            if self._feeds:
+                # Closes the input; what it prints then is short.
+                stdout, _ = self._process.communicate(timeout=timeout_s)
+            else:
+                stdout = b""
+                self._process.stdout.close()
+                self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise CommandError(
+                Problem("SAN-CMD-002", f"no end within {timeout_s:g} s: {shlex.join(self._argv)}")
+            ) from error
+        stderr = os.pread(self._errors, _STDERR_BYTES, 0)
+        return CommandResult(
+            self._argv,
+            self._process.returncode,
+            stdout.decode(errors="replace"),
+            stderr.decode(errors="replace"),
+            time.monotonic() - begin,
+        )
 
 
 class DeadlineRunner:

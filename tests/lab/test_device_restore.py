@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from sanctl.errors import CommandError
 from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
+from tests.support import steps
 from tests.support.laboratory import xfs_laboratory
 
 pytestmark = pytest.mark.faults
@@ -134,22 +134,9 @@ def first_seen(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@contextlib.contextmanager
-def half_restored(own: Bed, node: str) -> Iterator[None]:
+def half_restored(own: Bed, node: str) -> contextlib.AbstractContextManager[None]:
     """Have each copying process of a node die after its first few MiB, while the block lasts."""
-    script = f"mkdir -p {_DIE}; while :; do touch {_DIE}/restore-chunk; sleep 0.1; done"
-    try:
-        with own.lab.stream(node, f"timeout 300 bash -c {shlex.quote(script)}"):
-            yield
-    finally:
-        # A node that was switched off meanwhile has nothing of it.
-        with contextlib.suppress(CommandError):
-            own.lab.sh(
-                node,
-                f"pkill -f '[r]estore-chunk; sleep'; rm -f {_DIE}/restore-chunk",
-                ok=range(256),
-                timeout_s=20,
-            )
+    return steps.dies_each_time(own.lab, node, "restore-chunk")
 
 
 def order(own: Bed, point: str) -> None:

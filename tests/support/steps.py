@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Small steps of laboratory tests: a dead BMC, boot ids, doctor findings, a host's pause."""
+"""Small steps of laboratory tests: a dead BMC, boot ids, findings, a host's pause, deaths."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import time
 from collections.abc import Iterator
 
+from sanctl.errors import CommandError
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession
@@ -108,3 +110,22 @@ def reach_counts(bed: LabSession, asked_of: str) -> dict[str, int]:
 def await_idle(bed: LabSession, node: str) -> None:
     """Wait until Pacemaker has no action left to run."""
     bed.sh(node, "crm_resource --wait --timeout 60s", timeout_s=70)
+
+
+@contextlib.contextmanager
+def dies_each_time(bed: LabSession, node: str, step: str) -> Iterator[None]:
+    """Have each process of a node die after a step (`ocf.crash_point`) while the block lasts."""
+    folder = "/run/sanctl/die-after"
+    script = f"mkdir -p {folder}; while :; do touch {folder}/{step}; sleep 0.1; done"
+    try:
+        with bed.stream(node, f"timeout 300 bash -c {shlex.quote(script)}"):
+            yield
+    finally:
+        # A node that was switched off meanwhile has nothing of it.
+        with contextlib.suppress(CommandError):
+            bed.sh(
+                node,
+                f"pkill -f '[{step[0]}]{step[1:]}; sleep'; rm -f {folder}/{step}",
+                ok=range(256),
+                timeout_s=20,
+            )

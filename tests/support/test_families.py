@@ -25,6 +25,7 @@ FAMILIES = {
         "test_short_monitor",
         "test_short_monitor_alone",
         "test_point_schedules",
+        "test_backups",
         "test_clones",
         "test_restore_points",
     ),

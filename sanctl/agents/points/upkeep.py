@@ -12,7 +12,7 @@ import os
 import time
 
 from sanctl.agents.points import scheduled
-from sanctl.drivers import node_attributes, point_files, reflink
+from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.point_files import PointFile
 from sanctl.errors import SanctlError
@@ -62,9 +62,21 @@ def keep_up(
                 _delete(runner, pool, path, points)
         if is_quorate:
             scheduled.start_due(runner, properties, points)
+            _remove_of_backups(runner)
         _publish_sizes(runner, usable)
     except (SanctlError, OSError) as error:
         journal.write(f"restore points: {error}", priority=journal.WARNING, action="restore-points")
+
+
+def _remove_of_backups(runner: Runner) -> None:
+    """Remove the restore points that backups of this node have left, which run no longer."""
+    if not backup_notes.noted():
+        return
+    # Imported here: the pool's monitors have nothing of it to do but after a backup.
+    from sanctl.ops.backup import remove_abandoned  # noqa: PLC0415
+
+    for device in remove_abandoned(Session(Pacemaker(runner), SystemClock(), _Silent())):
+        _log(f"{device}: the restore point of a backup that broke off is removed", device)
 
 
 def _settle(path: str, points: list[RestorePoint], *, is_quorate: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Program of sanctl-restore@NAME.service: makes a device the same as one of its restore points.
+"""Program of sanctl-restore@NAME.service: makes a device the same as a restore point or a backup.
 
 It runs on the node that serves the device, and may end at any point: the next monitor starts it
 again, here or on the node that serves the device then, and it begins anew. What holds if it, its
@@ -17,6 +17,9 @@ node or another dies after each step:
 4. The device is flushed.
 5. One change of the CIB, which only holds for the order that is still there, ends it. From then on
    nodes let hosts in again.
+
+A device that is created from a backup has its order from the begin, and holds nothing: it starts
+with step 3. Before step 5 it is read once more, and its digest is that of the backup.
 """
 
 from __future__ import annotations
@@ -30,9 +33,10 @@ from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
 from sanctl.agents.restore import closure, unit
+from sanctl.agents.restore.from_backup import BackupSource
 from sanctl.drivers import gate, node_attributes, point_files, pool_files
 from sanctl.drivers.pacemaker import Pacemaker
-from sanctl.drivers.range_copy import RangeCopy
+from sanctl.drivers.range_copy import FileSource, RangeCopy, Source
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport
@@ -48,6 +52,8 @@ _LOCK_S = 2.0
 _POLL_S = 1.0
 #: How often it is published how far the copy is, and looked whether the order still stands.
 _LOOK_S = 10.0
+#: The next attempt to read a backup comes so much later: the reason may be another server's.
+_BACKUP_AGAIN_S = 30.0
 _RUNNER = LocalRunner()
 _log = DeviceLog("restore")
 
@@ -115,14 +121,40 @@ def _carry_out(name: str) -> None:
                 try:
                     _copy(session, device, order, point)
                 except (SanctlError, OSError) as error:
-                    _fail(name, order, _problem_of(error, point))
+                    _fail(name, order, _problem_of(error, order))
+                return
+            case restoring.CopyBackup(repository=repository, backup=backup):
+                closure.note(name)
+                try:
+                    source = BackupSource(_RUNNER, repository, backup)
+                    _copy_backup(session, device, order, source)
+                except (SanctlError, OSError) as error:
+                    _fail(name, order, _problem_of(error, order))
+                    time.sleep(_BACKUP_AGAIN_S)
                 return
 
 
 def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: RestorePoint) -> None:
-    name = device.name.value
-    began_s = looked_s = time.monotonic()
-    with RangeCopy(_file_of(point), gate.target_device(name)) as copy:
+    began_s = time.monotonic()
+    copy = _fill(device.name.value, order, FileSource(_file_of(point)))
+    _end(session, device.name.value, order, copy, began_s)
+
+
+def _copy_backup(
+    session: Session, device: DeviceSpec, order: RestoreOrder, backup: BackupSource
+) -> None:
+    began_s, name = time.monotonic(), device.name.value
+    with backup.image(device.size.bytes) as image:
+        copy = _fill(name, order, image)
+    digest = backup.check(gate.target_device(name), device.size.bytes)
+    _log(name, f"holds backup {backup.name}, SHA-256 {digest}")
+    _end(session, name, order, copy, began_s)
+
+
+def _fill(name: str, order: RestoreOrder, source: Source) -> RangeCopy:
+    """Make the device the same as the source, on the disks; return what that was."""
+    looked_s = time.monotonic()
+    with RangeCopy(source, gate.target_device(name)) as copy:
         _report_progress(name, order, copy)
         has_more = True
         while has_more:
@@ -133,6 +165,10 @@ def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: Rest
             has_more = copy.step()
             ocf.crash_point("restore-chunk")
         copy.flush()
+    return copy
+
+
+def _end(session: Session, name: str, order: RestoreOrder, copy: RangeCopy, began_s: float) -> None:
     ocf.crash_point("restore-copied")
     if not closure.is_closed(name):
         raise CommandError(_let_in_problem(name))
@@ -141,7 +177,7 @@ def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: Rest
         node_attributes.delete(_RUNNER, f"{REPORT_PREFIX}{name}")
     _log(
         name,
-        f"back at restore point {point.name}: {format_bytes(copy.written_bytes)} of "
+        f"restored from {order.source}: {format_bytes(copy.written_bytes)} of "
         f"{format_bytes(copy.size_bytes)} differed, {time.monotonic() - began_s:.0f} s",
     )
 
@@ -170,12 +206,10 @@ def _let_in_problem(name: str) -> Problem:
     return Problem("SAN-REST-008", f"{name}: the access list is not empty")
 
 
-def _problem_of(error: SanctlError | OSError, point: RestorePoint) -> Problem:
+def _problem_of(error: SanctlError | OSError, order: RestoreOrder) -> Problem:
     if isinstance(error, SanctlError):
         return error.problems[0]
-    return Problem(
-        "SAN-REST-008", f"{os.uname().nodename} cannot copy {point.device}@{point.name}: {error}"
-    )
+    return Problem("SAN-REST-008", f"{os.uname().nodename} cannot copy {order.source}: {error}")
 
 
 def _report_progress(name: str, order: RestoreOrder, copy: RangeCopy) -> None:

@@ -10,6 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sanctl.cli.documents.backup import (
+    Backup,
+    BackupMade,
+    BackupRestored,
+    BackupSkipped,
+    BackupsPruned,
+    BackupVerified,
+    RepositoryMade,
+)
 from sanctl.cli.documents.cluster import Cluster, StrategySet, StrategyShown
 from sanctl.cli.documents.device import (
     CacheSet,
@@ -45,6 +54,12 @@ from sanctl.cli.documents.target import Access, Target
 
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
+    "backup init": RepositoryMade,
+    "backup list": list[Backup],
+    "backup prune": BackupsPruned,
+    "backup restore": BackupRestored,
+    "backup run": BackupMade | BackupSkipped,
+    "backup verify": BackupVerified,
     "cluster show": Cluster,
     "cluster strategy set": StrategySet,
     "cluster strategy show": StrategyShown,

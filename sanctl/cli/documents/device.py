@@ -65,9 +65,12 @@ class Replica(TypedDict):
 
 
 class Restore(TypedDict):
-    """How far a device is on its way back to a restore point; no host is let in meanwhile."""
+    """How far the restore of a device is; no host is let in meanwhile."""
 
-    point: Annotated[str | None, "the restore point; null: another release wrote the order"]
+    point: Annotated[
+        str | None,
+        "the restore point, or `REPOSITORY::BACKUP`; null: another release wrote the order",
+    ]
     copying: Annotated[bool, "false: nothing has been written yet"]
     done_bytes: Annotated[int | None, "bytes of the device compared so far; null: not known"]
     written_bytes: Annotated[int | None, "bytes that differed, and were written; null: not known"]
@@ -81,7 +84,7 @@ class Device(TypedDict):
     state: Annotated[
         str,
         "`ok`: served, every replica in sync; `degraded`: served; `down`: not served; `deleting`; "
-        "`restoring`: it goes back to a restore point, and no host is let in",
+        "`restoring`: from a restore point or a backup, and no host is let in",
     ]
     uuid: Annotated[str, "32 hex digits that no other device has"]
     wwid: Annotated[str, "the name under which hosts see it, in /dev/mapper and /dev/disk/by-id"]
@@ -105,9 +108,7 @@ class Device(TypedDict):
         str | None, "what is left to do of a change of its replicas, in words; null: nothing"
     ]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
-    restore: Annotated[
-        Restore | None, "how far it is on its way to a restore point; null: it is on none"
-    ]
+    restore: Annotated[Restore | None, "how far its restore is; null: none is under way"]
 
 
 class DeviceShown(Device):

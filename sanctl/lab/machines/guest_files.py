@@ -35,7 +35,7 @@ _COMMON_PACKAGES = (
     "drbd-utils", "dmsetup", "lvm2", "e2fsprogs", "xfsprogs",
     "corosync", "corosync-qdevice", "corosync-qnetd",
     "pacemaker", "pacemaker-cli-utils", "resource-agents", "libxml2-utils", "ipmitool", "sbd",
-    "iputils-arping",
+    "iputils-arping", "borgbackup",
     "open-iscsi", "multipath-tools", "libiscsi-bin", "sg3-utils", "lsscsi", "fio",
 )  # fmt: skip
 

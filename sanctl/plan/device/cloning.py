@@ -123,6 +123,6 @@ def older_release_problem(
     return Problem(
         "SAN-CLONE-008",
         f"the release of sanctl on {', '.join(map(str, older))} does not say that it makes "
-        "replicas from restore points",
+        "replicas from restore points and backups",
         "run the playbook on all nodes, and try again after half a minute",
     )

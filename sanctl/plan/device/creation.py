@@ -203,7 +203,9 @@ def plan_creation(
         pinned = tuple(dict.fromkeys((*pinned, *always)))
     candidates = placement_candidates(cluster, topology, pool, usable)
     nodes = place_device(candidates, replicas=request.replicas, pinned=pinned)
-    problem = older_release_problem(cluster, pool, nodes) if point is not None else None
+    # A node of an older release would also let hosts in to a device that is to be filled first.
+    needs_this_release = point is not None or request.restore is not None
+    problem = older_release_problem(cluster, pool, nodes) if needs_this_release else None
     if problem is not None:
         return problem
     minor = free_minor(cluster, MINORS)
@@ -224,6 +226,8 @@ def plan_creation(
         cache=request.cache,
         hosts=tuple(host for host in cluster.cib.hosts if host.name in request.hosts),
         origin=None if point is None else CloneOrigin.of(point),
+        restore=request.restore,
+        is_restoring=request.restore is not None,
     )
     clash = sorted(cluster.cib.ids.intersection(_identifiers(device)))
     if clash:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.device import REPLICAS_RANGE
+from sanctl.model.device_restore import RestoreOrder
 from sanctl.model.host import HostName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
@@ -22,7 +23,11 @@ _Parsed = TypeVar("_Parsed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceArguments:
-    """The arguments of `device create` as typed; a clone has an origin, and its size from that."""
+    """The arguments of `device create` as typed; a clone has an origin, and its size from that.
+
+    `restore` is the order by which a node makes the new device what a backup is, before any host is
+    let in.
+    """
 
     name: str
     size: str
@@ -35,6 +40,7 @@ class DeviceArguments:
     hosts: tuple[str, ...] = ()
     sync: Mapping[str, str] = field(default_factory=dict)
     cache: CachePolicy = NO_CACHE
+    restore: RestoreOrder | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,7 @@ class DeviceRequest:
     hosts: tuple[HostName, ...] = ()
     origin: tuple[DeviceName, str] | None = None
     """The restore point that it is made from: a device and the restore point's name."""
+    restore: RestoreOrder | None = None
 
 
 @dataclass(slots=True)
@@ -141,6 +148,7 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
         cache=arguments.cache,
         hosts=tuple(sorted(each for each in hosts if each is not None)),
         origin=origin,
+        restore=arguments.restore,
     )
 
 

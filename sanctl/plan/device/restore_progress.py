@@ -29,7 +29,7 @@ def stuck_problem(cluster: Cluster, device: DeviceSpec) -> Problem | None:
         return unreadable_problem(device)
     if active is None:
         return None  # a finding of its own
-    if order.state == COPYING:
+    if order.state == COPYING and order.backup is None:
         problem = copy_problem(device, order, target_point(cluster, device, order), active)
         if problem is not None:
             return problem

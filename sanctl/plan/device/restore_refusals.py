@@ -13,8 +13,8 @@ def being_restored_problem(device: DeviceSpec) -> Problem:
     """Return that a device is going back to a restore point."""
     return Problem(
         "SAN-REST-005",
-        f"device {device.name} is going back to restore point "
-        f"{device.restore.point if device.restore else '?'}",
+        f"device {device.name} is being restored, from "
+        f"{device.restore.source if device.restore else '?'}",
         f"wait until it has: 'sanctl device show {device.name}' shows how far it is",
     )
 

@@ -88,13 +88,21 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBackup:
+    """Make the device the same as a backup: the names of a repository and of a backup in it."""
+
+    repository: str
+    backup: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
     """Something may have been written, and this node cannot go on: hosts stay out."""
 
     problem: Problem
 
 
-Step = NothingToDo | Wait | GiveUp | Begin | Copy | Stuck
+Step = NothingToDo | Wait | GiveUp | Begin | Copy | CopyBackup | Stuck
 
 
 def plan_restore(
@@ -277,6 +285,12 @@ def next_step(
     order = device.restore if device else None
     if device is None or order is None or not order.is_open or device.is_stopping:
         return NothingToDo()
+    if order.backup is not None:
+        # Given with the device itself: it has never held anything else, and no host was let in.
+        repository, backup = order.backup
+        if not is_closed_here:
+            return Wait(why=f"{here} still lets hosts in")
+        return CopyBackup(repository=repository, backup=backup)
     point = target_point(cluster, device, order)
     if order.state == COPYING:
         problem = copy_problem(device, order, point, here)

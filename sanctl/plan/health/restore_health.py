@@ -16,14 +16,19 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     if not device.is_restoring:
         return
     subject = f"device {device.name}"
-    point = device.restore.point if device.restore else "?"
+    source = device.restore.source if device.restore else "?"
+    other_way = (
+        f"delete it: 'sanctl device delete {device.name}'"
+        if device.restore and device.restore.backup
+        else f"go back to another point: 'sanctl device restore {device.name} --to POINT'"
+    )
     problem = stuck_problem(cluster, device)
     if problem is None:
         yield Finding(
             code="SAN-HLT-110",
             severity=Severity.WARNING,
             subject=subject,
-            what=f"it is going back to restore point {point}: {progress_text(cluster, device)}",
+            what=f"it is being restored from {source}: {progress_text(cluster, device)}",
             why="no host is let in before it is what it was then",
             do="wait; it goes on by itself, on whichever node serves the device",
         )
@@ -32,9 +37,7 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         code="SAN-HLT-111",
         severity=Severity.CRITICAL,
         subject=subject,
-        what=f"it gets no further on its way back to restore point {point}: {problem.text}",
+        what=f"its restore from {source} gets no further: {problem.text}",
         why="it may hold parts of two states, so no host is let in",
-        do=problem.hint
-        or "mend that, and it goes on by itself; or go back to another point: 'sanctl device "
-        f"restore {device.name} --to POINT'",
+        do=problem.hint or f"mend that, and it goes on by itself; or {other_way}",
     )

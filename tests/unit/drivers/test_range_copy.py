@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sanctl.drivers.range_copy import CHUNK_BYTES, PIECE_BYTES, RangeCopy
+from sanctl.drivers.range_copy import CHUNK_BYTES, PIECE_BYTES, FileSource, PipeSource, RangeCopy
 
 SIZE = 2 * CHUNK_BYTES + 3 * 4096
 
@@ -27,7 +29,7 @@ def _copy(wanted: bytes, present: bytes, folder: Path) -> tuple[bytes, int, int]
     file.write_bytes(wanted)
     device.write_bytes(present)
     steps = 1
-    with RangeCopy(str(file), str(device)) as copy:
+    with RangeCopy(FileSource(str(file)), str(device)) as copy:
         assert copy.size_bytes == len(present)
         while copy.step():
             steps += 1
@@ -66,7 +68,7 @@ def test_an_empty_device_has_nothing_to_copy(tmp_path: Path) -> None:
 
 
 def test_a_longer_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="is larger than"):
+    with pytest.raises(OSError, match="is smaller than"):
         _copy(bytes(8192), bytes(4096), tmp_path)
 
 
@@ -74,7 +76,7 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "device").write_bytes(bytes(4096))
     with (
         pytest.raises(FileNotFoundError),
-        RangeCopy(str(tmp_path / "point"), str(tmp_path / "device")),
+        RangeCopy(FileSource(str(tmp_path / "point")), str(tmp_path / "device")),
     ):
         pass
 
@@ -99,7 +101,46 @@ def test_reads_and_writes_that_are_short_go_on(
 def test_a_device_that_ends_early_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "point").write_bytes(bytes(SIZE))
     (tmp_path / "device").write_bytes(bytes(SIZE))
-    with RangeCopy(str(tmp_path / "point"), str(tmp_path / "device")) as copy:
+    with RangeCopy(FileSource(str(tmp_path / "point")), str(tmp_path / "device")) as copy:
         os.truncate(tmp_path / "device", 4096)
         with pytest.raises(OSError, match="ends at byte"):
             copy.step()
+
+
+def _through_a_pipe(data: bytes, announced: int, device: Path) -> int:
+    """Copy what comes by a pipe onto a device; return how much of it was written."""
+    read_end, write_end = os.pipe()
+    sender = threading.Thread(target=_send, args=(write_end, data))
+    sender.start()
+    try:
+        with RangeCopy(PipeSource(read_end, announced), str(device)) as copy:
+            while copy.step():
+                pass
+            return copy.written_bytes
+    finally:
+        os.close(read_end)
+        sender.join()
+
+
+def _send(pipe: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb") as file:
+        file.write(data)
+
+
+def test_what_comes_by_a_pipe(tmp_path: Path) -> None:
+    wanted, device = random.Random(7).randbytes(SIZE), tmp_path / "device"
+    device.write_bytes(bytes(SIZE))
+    assert _through_a_pipe(wanted, SIZE, device) == SIZE
+    assert device.read_bytes() == wanted
+    device.write_bytes(wanted + b"x" * 4096)
+    assert _through_a_pipe(wanted, SIZE, device) == 4096 + 3 * 4096
+    assert device.read_bytes() == wanted + bytes(4096)
+
+
+def test_a_pipe_that_ends_early_is_an_error(tmp_path: Path) -> None:
+    device = tmp_path / "device"
+    device.write_bytes(bytes(SIZE))
+    with pytest.raises(OSError, match="the data ends at byte"):
+        _through_a_pipe(bytes(SIZE - 4096), SIZE, device)
+    with pytest.raises(OSError, match="is smaller than"):
+        _through_a_pipe(b"", SIZE + 4096, device)

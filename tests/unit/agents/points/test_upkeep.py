@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.points import upkeep
-from sanctl.drivers import node_attributes, point_files, reflink
+from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.reflink import FileBlocks
 from sanctl.model.restore_point import RestorePoint
+from sanctl.ops import backup as ops_backup
 from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
 
@@ -23,6 +24,7 @@ POINT = RestorePoint("web", "one", TOKEN, UUID, "main", 1, 2, 3, (os.uname().nod
 @pytest.fixture
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(upkeep, "_publish_sizes", lambda *_: None)
+    monkeypatch.setattr(backup_notes, "_FOLDER", str(tmp_path / "notes"))
     point_files.make_folder(str(tmp_path))
     return tmp_path
 
@@ -89,6 +91,24 @@ def test_a_point_that_is_deleted(pool: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert changed == []
     assert keep_up(pool, deleting) == []
     assert len(changed) == 1
+
+
+def test_what_a_backup_left_is_removed_with_quorum(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[object] = []
+
+    def remove(session: object) -> tuple[str, ...]:
+        removed.append(session)
+        return ("web",)
+
+    monkeypatch.setattr(ops_backup, "remove_abandoned", remove)
+    keep_up(pool)
+    backup_notes.write("web", TOKEN)
+    keep_up(pool, is_quorate=False)
+    assert removed == []
+    keep_up(pool)
+    assert len(removed) == 1
 
 
 def test_sizes_are_looked_at_for_a_moment_and_then_by_the_next_monitor(

@@ -6,10 +6,14 @@ The device and the restore point's file are files here, the cluster is in memory
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +25,9 @@ from sanctl.drivers import gate, node_attributes
 from sanctl.drivers.range_copy import CHUNK_BYTES, RangeCopy
 from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.model.cib_change import SetPoint
-from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDERED
+from sanctl.model.cluster import Cluster
+from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDERED, RestoreOrder
+from sanctl.model.names import ByteSize
 from sanctl.ops.session import Session
 from sanctl.render.cib import render_patchset
 from sanctl.system import state_files
@@ -204,3 +210,104 @@ def test_a_cluster_that_does_not_answer(node: Node, monkeypatch: pytest.MonkeyPa
     assert node.state == DONE, "what is published is for people alone"
     node.bed.cluster.is_down = True
     node.run()
+
+
+class FakeBackup:
+    """A backup that a pipe hands over."""
+
+    name = "web@good.20260101-000000"
+
+    def __init__(self, data: bytes, noted: str) -> None:
+        self.data, self.noted = data, noted
+
+    @contextmanager
+    def image(self, size_bytes: int) -> Iterator[FakeSource]:
+        assert size_bytes == len(PRESENT)
+        yield FakeSource(self.data)
+
+    def check(self, device: str, size_bytes: int) -> str:
+        found = hashlib.sha256(Path(device).read_bytes()[:size_bytes]).hexdigest()
+        if found != self.noted:
+            raise CommandError(Problem("SAN-BKP-020", "another digest"))
+        return found
+
+
+class FakeSource:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def open(self) -> int:
+        return len(PRESENT)
+
+    def read(self, buffer: mmap.mmap, at: int, length: int) -> int:
+        part = self.data[at : at + length]
+        if len(part) < length:
+            raise OSError(0, "the data ends")
+        buffer[:length] = part
+        return length
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def from_backup(node: Node, monkeypatch: pytest.MonkeyPatch) -> FakeBackup:
+    """The device is as long as its file, and is to be made what a backup is."""
+    made = FakeBackup(WANTED, hashlib.sha256(WANTED).hexdigest())
+    monkeypatch.setattr(program, "BackupSource", lambda *_: made)
+    order = RestoreOrder.from_backup("7" * 16, "nas", made.name, 1000)
+    node.bed.set_restore(str(order))
+    device = node.bed.device()
+    monkeypatch.setattr(
+        program,
+        "Session",
+        lambda *_: SessionOfSize(node.bed.cluster, node.bed.env.clock, FakeReporter()),
+    )
+    assert device.restore == order
+    return made
+
+
+class SessionOfSize(Session):
+    """Sees the device in the size of its file."""
+
+    def observe(self) -> Cluster:
+        seen = super().observe()
+        devices = tuple(
+            replace(each, size=ByteSize(bytes=len(PRESENT))) for each in seen.cib.devices
+        )
+        return replace(seen, cib=replace(seen.cib, devices=devices))
+
+
+def test_a_device_becomes_what_a_backup_is(node: Node, from_backup: FakeBackup) -> None:
+    node.run()
+    assert node.device.read_bytes() == WANTED
+    assert node.state == DONE and node.report() == ""
+
+
+def test_no_host_gets_in_where_the_digest_is_another(node: Node, from_backup: FakeBackup) -> None:
+    from_backup.noted = "0" * 64
+    node.run()
+    assert node.state == COPYING and "SAN-BKP-020" in node.report()
+
+
+def test_no_host_gets_in_where_the_data_end_early(node: Node, from_backup: FakeBackup) -> None:
+    from_backup.data = WANTED[:CHUNK_BYTES]
+    node.run()
+    assert node.state == COPYING and "SAN-REST-008" in node.report()
+    from_backup.data = WANTED
+    node.run()
+    assert node.state == DONE
+
+
+def test_nothing_is_written_of_a_backup_before_hosts_are_out(
+    node: Node, from_backup: FakeBackup
+) -> None:
+    node.is_closed = False
+
+    def close() -> None:
+        assert node.device.read_bytes() == PRESENT
+        node.is_closed = True
+
+    node.on_poll = close
+    node.run()
+    assert node.state == DONE and node.device.read_bytes() == WANTED

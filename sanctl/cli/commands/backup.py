@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options and output of `sanctl backup`: init, run, list, verify, restore, prune."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from sanctl.cli.environment import Environment, environment
+from sanctl.cli.help_sections import SectionedGroup
+from sanctl.cli.options import Command, output_option, timeout_option
+from sanctl.cli.output import UNKNOWN, finish, print_table
+from sanctl.cli.views.device import device_data
+from sanctl.config import backups as backup_toml
+from sanctl.drivers import background
+from sanctl.drivers.borg import Borg
+from sanctl.errors import CommandError, ConfigError, Problem
+from sanctl.model.backup import Backup, BackupName
+from sanctl.model.names import DeviceName, format_bytes
+from sanctl.model.restore_point import parse_point_name
+from sanctl.ops.backup import (
+    BackupOutcome,
+    BackupRequest,
+    existing_backup,
+    prune_backups,
+    run_backup,
+    verify_backup,
+)
+from sanctl.ops.backup_restore import restore_backup
+from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_options
+from sanctl.plan.device.creation_request import DeviceArguments
+from sanctl.system.files import read_text
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import backup as backup_documents
+
+
+@click.group(
+    cls=SectionedGroup,
+    no_args_is_help=False,
+    sections={"See": ("list", "verify"), "Make, use, delete": ("init", "run", "restore", "prune")},
+)
+def backup() -> None:
+    """Backups of devices, in repositories of borg on a path or another server."""
+
+
+def _repository_option(command: Command) -> Command:
+    return click.option(
+        "--repository",
+        metavar="REPOSITORY",
+        help="Its name in backup.toml; required when there are several.",
+    )(command)
+
+
+@backup.command()
+@_repository_option
+@output_option
+def init(repository: str | None, output: str) -> None:
+    """Make a repository, encrypted, with the passphrase that this node has for it."""
+    env = environment()
+    borg = _borg(env, repository)
+    with env.logged("backup", command_line=f"backup init --repository {borg.repository.name}"):
+        borg.init()
+    made = borg.repository
+
+    def text() -> None:
+        print(f"repository {made.name} is at {made.location}")
+        print("without its passphrase nobody reads it: keep a copy elsewhere")
+
+    finish(output, data={"repository": made.name, "location": made.location}, text=text)
+
+
+@backup.command()
+@click.argument("device", metavar="DEVICE[@POINT]")
+@_repository_option
+@click.option("--on-active", is_flag=True, help="Read here also if this node serves the device.")
+@click.option(
+    "--skip-elsewhere",
+    is_flag=True,
+    help="Do nothing where another node is the one to read: for a timer on each node.",
+)
+@timeout_option(90)
+@output_option
+def run(
+    *,
+    device: str,
+    repository: str | None,
+    on_active: bool,
+    skip_elsewhere: bool,
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Back a device up, as it is now or at a restore point; read on this node.
+
+    It runs on a node that has a replica and does not serve the device, so that hosts' I/O and the
+    sync network have no part in it. Without a restore point it makes one and removes it afterwards;
+    --timeout is the time for that.
+    """
+    env = environment()
+    name, sign, point = device.partition("@")
+    borg = _borg(env, repository)
+    request = BackupRequest(
+        device=DeviceName.parse(name),
+        point=parse_point_name(point) if sign else None,
+        here=env.host.node_name(),
+        token=env.new_uuid()[-16:],
+        may_be_active=on_active,
+        may_be_elsewhere=skip_elsewhere,
+    )
+    topology = env.topology()
+    background.yield_to_others(env.runner)
+    command_line = f"backup run {device} --repository {borg.repository.name}"
+    with env.session() as session, env.logged("backup", device=name, command_line=command_line):
+        made = run_backup(
+            session,
+            topology,
+            borg,
+            request,
+            ipc_buffer_bytes=env.ipc_buffer_bytes(),
+            timeout_s=timeout_s,
+        )
+    if made is None:
+        finish(
+            output,
+            data={"skipped": True},
+            text=lambda: print(f"another node is the one to read device {name}"),
+        )
+        return
+    finish(output, data=_made_data(made, borg), text=lambda: _print_made(made, borg))
+
+
+def _made_data(made: BackupOutcome, borg: Borg) -> backup_documents.BackupMade:
+    found = Backup(name=made.name, repository=borg.repository.name, size_bytes=made.size_bytes)
+    return {
+        **_data(found),
+        "sha256": made.digest,
+        "stored_bytes": made.stored_bytes,
+        "duration_s": round(made.duration_s, 3),
+        "left": made.left or None,
+    }
+
+
+def _print_made(made: BackupOutcome, borg: Borg) -> None:
+    stored = UNKNOWN if made.stored_bytes is None else format_bytes(made.stored_bytes)
+    print(f"backup {made.name} is in repository {borg.repository.name}")
+    print(
+        f"{format_bytes(made.size_bytes)} read in {made.duration_s:.0f} s, {stored} added; "
+        f"SHA-256 {made.digest}"
+    )
+    if made.left:
+        print(f"its restore point is removed by the pool agent: {made.left}")
+
+
+@backup.command("list")
+@click.argument("device", required=False)
+@_repository_option
+@output_option
+def list_backups(device: str | None, repository: str | None, output: str) -> None:
+    """List the whole backups of DEVICE, or of all devices, the oldest first."""
+    env = environment()
+    wanted = DeviceName.parse(device).value if device is not None else None
+    backups = [
+        each for each in _borg(env, repository).backups() if wanted in {None, each.name.device}
+    ]
+
+    def text() -> None:
+        if not backups:
+            print("there are no backups")
+            return
+        print_table(
+            ("BACKUP", "TAKEN (UTC)", "POINT", "SIZE", "REPOSITORY"),
+            (
+                (
+                    str(each.name),
+                    _time_text(each.name.taken_s),
+                    "-" if each.name.is_of_own_point else each.name.point,
+                    UNKNOWN if each.size_bytes is None else format_bytes(each.size_bytes),
+                    each.repository,
+                )
+                for each in backups
+            ),
+        )
+
+    finish(output, data=[_data(each) for each in backups], text=text)
+
+
+@backup.command()
+@click.argument("name", metavar="BACKUP")
+@_repository_option
+@output_option
+def verify(name: str, repository: str | None, output: str) -> None:
+    """Read a backup from begin to end, and compare its digest with that of the device then."""
+    env = environment()
+    wanted = BackupName.parse(name)
+    borg = _borg(env, repository)
+    background.yield_to_others(env.runner)
+    found = existing_backup(borg, wanted)
+    with (
+        env.session() as session,
+        env.logged("backup", device=wanted.device, command_line=f"backup verify {name}"),
+    ):
+        digest, is_same = verify_backup(session, borg, wanted, size_bytes=found.size_bytes or 0)
+        if not is_same:
+            raise CommandError(
+                Problem(
+                    "SAN-BKP-020",
+                    f"backup {name}: SHA-256 {digest} is not the one that was noted",
+                    "use another backup, and have 'borg check' look at the repository",
+                )
+            )
+    finish(
+        output,
+        data={**_data(found), "sha256": digest},
+        text=lambda: print(f"backup {name} is whole; SHA-256 {digest}"),
+    )
+
+
+@backup.command()
+@click.argument("name", metavar="BACKUP")
+@click.option("--to", "device", required=True, metavar="DEVICE", help="The device to create.")
+@_repository_option
+@click.option("--replicas", default="2", show_default=True, metavar="N", help="Its replicas.")
+@click.option("--pool", metavar="POOL", help="Its pool; required when there are several.")
+@click.option("--nodes", metavar="A,B", help="The nodes that hold a replica.")
+@click.option("--prefer", metavar="NODE", help="The node that serves it at first.")
+@click.option(
+    "--initiator",
+    "initiators",
+    multiple=True,
+    metavar="IQN",
+    help="A host that may use it afterwards; may be given several times. Default: no host.",
+)
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="The same by its name.")
+@timeout_option(86400)
+@output_option
+def restore(
+    *,
+    name: str,
+    device: str,
+    repository: str | None,
+    replicas: str,
+    pool: str | None,
+    nodes: str | None,
+    prefer: str | None,
+    initiators: tuple[str, ...],
+    hosts: tuple[str, ...],
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Create a device from a backup; hosts are let in when it has the backup's digest.
+
+    The node that serves the new device reads the repository. Whatever dies meanwhile, it goes on.
+    """
+    env = environment()
+    wanted = BackupName.parse(name)
+    borg = _borg(env, repository)
+    arguments = DeviceArguments(
+        name=device,
+        size="",
+        replicas=replicas,
+        pool=pool,
+        nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
+        prefer=prefer,
+        initiators=initiators,
+        hosts=hosts,
+    )
+    topology = env.topology()
+    command_line = f"backup restore {name} --to {device}"
+    with env.session() as session, env.logged("backup", device=device, command_line=command_line):
+        outcome, digest = restore_backup(
+            session,
+            topology,
+            borg,
+            wanted,
+            arguments,
+            new_uuid=env.new_uuid,
+            drbd_version=env.drbd_version(),
+            ipc_buffer_bytes=env.ipc_buffer_bytes(),
+            timeout_s=timeout_s,
+        )
+    made = outcome.device
+
+    def text() -> None:
+        print(
+            f"device {made.name} holds backup {name}: {made.size}, {outcome.duration_s:.0f} s; "
+            f"SHA-256 {digest}"
+        )
+        print(f"target {topology.target_iqn(made.name)}, LUN 0, WWID {made.wwid}")
+
+    finish(
+        output,
+        data={
+            **device_data(outcome.cluster, made, topology),
+            "sha256": digest,
+            "duration_s": round(outcome.duration_s, 3),
+        },
+        text=text,
+    )
+
+
+def _keep_options(command: Command) -> Command:
+    for unit in reversed(KEEP_UNITS):
+        what = "The newest ones" if unit == "last" else f"The newest of each of so many {unit[:-2]}"
+        command = click.option(
+            f"--keep-{unit}", type=click.IntRange(1, 9999), metavar="N", help=what + "."
+        )(command)
+    return command
+
+
+@backup.command()
+@click.argument("device")
+@_keep_options
+@_repository_option
+@output_option
+def prune(device: str, repository: str | None, output: str, **keep: int | None) -> None:
+    """Delete the backups of DEVICE beyond those to keep, and give their room back.
+
+    A backup that one of the options keeps stays. The times are those of the restore points.
+    """
+    env = environment()
+    wanted = DeviceName.parse(device).value
+    options = keep_options({unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS})
+    borg = _borg(env, repository)
+    background.yield_to_others(env.runner)
+    command_line = f"backup prune {wanted} {' '.join(options)}"
+    with env.logged("backup", device=wanted, command_line=command_line):
+        gone = prune_backups(borg, wanted, options)
+
+    def text() -> None:
+        for each in gone:
+            print(f"backup {each} is deleted")
+        if not gone:
+            print(f"device {wanted}: all backups are to be kept")
+
+    finish(
+        output,
+        data={
+            "device": wanted,
+            "repository": borg.repository.name,
+            "deleted": [str(each) for each in gone],
+        },
+        text=text,
+    )
+
+
+def _borg(env: Environment, repository: str | None) -> Borg:
+    try:
+        text = read_text(backup_toml.BACKUP_TOML)
+    except FileNotFoundError:
+        return Borg(env.runner, find_repository((), repository))
+    except OSError as error:
+        raise ConfigError(
+            Problem(
+                "SAN-CLI-003",
+                f"{backup_toml.BACKUP_TOML} cannot be read: {error.strerror}",
+                "run sanctl as root",
+            )
+        ) from error
+    return Borg(env.runner, find_repository(backup_toml.parse(text), repository))
+
+
+def _data(found: Backup) -> backup_documents.Backup:
+    name = found.name
+    return {
+        "name": str(name),
+        "repository": found.repository,
+        "device": name.device,
+        "point": None if name.is_of_own_point else name.point,
+        "taken": _time_text(name.taken_s),
+        "size_bytes": found.size_bytes,
+    }
+
+
+def _time_text(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Declares the JSON fields of `sanctl backup ...`."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from sanctl.cli.documents.device import Device
+
+
+class Backup(TypedDict):
+    """A whole backup in a repository."""
+
+    name: Annotated[str, "its name, DEVICE@POINT.TIME"]
+    repository: Annotated[str, "the name of the repository"]
+    device: Annotated[str, "the device"]
+    point: Annotated[
+        str | None, "the restore point that was read; null: one that was made for it alone"
+    ]
+    taken: Annotated[str, "when the restore point was made, in UTC"]
+    size_bytes: Annotated[int | None, "the size of the device then; null: not known"]
+
+
+class BackupMade(Backup):
+    """A backup that was made."""
+
+    sha256: Annotated[str, "the digest of what was read"]
+    stored_bytes: Annotated[
+        int | None, "what it added to the repository, compressed; null: not known"
+    ]
+    duration_s: Annotated[float, "how long reading and storing took"]
+    left: Annotated[str | None, "why its restore point is still to be removed; null: it is not"]
+
+
+class BackupSkipped(TypedDict):
+    """No backup was made here, as another node is the one to do it."""
+
+    skipped: Annotated[bool, "true"]
+
+
+class BackupVerified(Backup):
+    """A backup that was read from begin to end."""
+
+    sha256: Annotated[str, "the digest of what was read, the same as was noted"]
+
+
+class BackupRestored(Device):
+    """A device that was created from a backup."""
+
+    sha256: Annotated[str, "the digest that the device has, the same as was noted"]
+    duration_s: Annotated[float, "how long it took"]
+
+
+class BackupsPruned(TypedDict):
+    """What was removed of a device's backups."""
+
+    device: Annotated[str, "the device"]
+    repository: Annotated[str, "the name of the repository"]
+    deleted: Annotated[list[str], "the names of the backups that are gone"]
+
+
+class RepositoryMade(TypedDict):
+    """A repository that was made."""
+
+    repository: Annotated[str, "its name"]
+    location: Annotated[str, "where it is"]

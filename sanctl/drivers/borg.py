@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""borg: the archives of one repository. Each has a device's image, and a file of its digest.
+
+An archive gets its name as a backup last (`keep`), when borg has stored all of it, and the process
+that has read the device has seen that. An archive of another name is no backup: borg also keeps
+one of a stream that broke off at the end of a file.
+
+borg gets the passphrase from a file by a command of its own, so it is in no command line, no
+variable and no log.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sanctl.config.backups import SECRETS
+from sanctl.drivers import block_stream
+from sanctl.errors import CommandError, Problem
+from sanctl.model.backup import WRITING, Backup, BackupName, Repository
+from sanctl.parse.borg import (
+    Failure,
+    backups_of,
+    comment_of,
+    parse_archives,
+    parse_failure,
+    parse_stored_bytes,
+)
+from sanctl.system.files import exists
+from sanctl.system.runner import CommandResult, PipedProgram, Runner
+
+#: borg's caches and what it knows of its repositories.
+BASE = "/var/lib/sanctl/borg"
+#: A device's changes are stored in units of that. A smaller one costs memory, here and on the other
+#: server, and in each archive: about 300 MiB for a million chunks.
+CHUNK_BYTES = 1 << 20
+_COMPRESSION = "zstd,3"
+_LOCK_S = 60
+_ASK_S, _LONG_S = 300.0, 24 * 3600.0
+#: Devices that hosts use come first.
+PROGRAM = ("nice", "-n", "19", "ionice", "-c", "3", "borg")
+_ANY = range(256)
+_MEMBER_BYTES = 4096
+_BLOCK = tarfile.BLOCKSIZE
+
+_CODES = {
+    "Repository.DoesNotExist": "SAN-BKP-010",
+    "Repository.InvalidRepository": "SAN-BKP-010",
+    "PathNotAllowed": "SAN-BKP-010",
+    "PassphraseWrong": "SAN-BKP-011",
+    "NoPassphraseFailure": "SAN-BKP-011",
+    "PasscommandFailure": "SAN-BKP-011",
+    "LockTimeout": "SAN-BKP-012",
+    "LockFailed": "SAN-BKP-012",
+    "NoSpace": "SAN-BKP-013",
+    "Repository.InsufficientFreeSpaceError": "SAN-BKP-013",
+    "Repository.StorageQuotaExceeded": "SAN-BKP-013",
+    "ConnectionClosed": "SAN-BKP-014",
+    "ConnectionClosedWithHint": "SAN-BKP-014",
+    "Archive.DoesNotExist": "SAN-BKP-016",
+    "Archive.AlreadyExists": "SAN-BKP-017",
+    "Repository.AlreadyExists": "SAN-BKP-018",
+}
+_HINTS = {
+    "SAN-BKP-010": "is it mounted? A new one is made by 'sanctl backup init'",
+    "SAN-BKP-011": f"the right one belongs in {SECRETS}/NAME.passphrase on this node",
+    "SAN-BKP-012": "another backup or check uses it: try again later. Where none does, because a "
+    "server was lost: 'borg break-lock' (docs/howto/backups.md)",
+    "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost",
+    "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key?",
+    "SAN-BKP-016": "'sanctl backup list' shows those that there are",
+    "SAN-BKP-017": "'sanctl backup list' shows it",
+    "SAN-BKP-018": "it stays as it is; use it, or name another place",
+}
+
+
+class Borg:
+    """The archives of one repository."""
+
+    def __init__(self, runner: Runner, repository: Repository) -> None:
+        self._runner = runner
+        self.repository = repository
+
+    def init(self) -> None:
+        """Make the repository.
+
+        Raises:
+            CommandError: there is one, or it cannot be made.
+        """
+        self._ask("init", "--encryption", "repokey-blake2", self._at())
+
+    def archives(self) -> dict[str, str]:
+        """Return all archives with their comments, also those that are no backups.
+
+        Raises:
+            CommandError: the repository cannot be read.
+        """
+        command = ("list", "--consider-checkpoints", "--json", "--format", "{comment}")
+        output = self._ask(*command, self._at()).stdout
+        try:
+            return parse_archives(output)
+        except ValueError as error:
+            raise CommandError(Problem("SAN-BKP-015", f"borg list: {error}")) from error
+
+    def backups(self) -> tuple[Backup, ...]:
+        """Return the whole backups, the oldest of each device first.
+
+        Raises:
+            CommandError: the repository cannot be read.
+        """
+        return backups_of(self.archives(), self.repository.name)
+
+    def store(
+        self, name: BackupName, path: str, size_bytes: int, progress: Callable[[int], None]
+    ) -> tuple[str, int | None]:
+        """Store a device's image in an archive that is no backup yet (`keep`).
+
+        Args:
+            name: the name of the backup that it is to be.
+            path: the file that is read.
+            size_bytes: how much of it.
+            progress: is called with the bytes that have been read so far.
+
+        Returns:
+            The SHA-256 of what was read; and the bytes that were added to the repository.
+
+        Raises:
+            CommandError: it was not stored.
+            OSError: the file cannot be read.
+        """
+        argv = (
+            "import-tar", "--json", "--comment", comment_of(size_bytes),
+            "--timestamp", _timestamp(name.taken_s),
+            "--chunker-params", f"fixed,{CHUNK_BYTES}", "--compression", _COMPRESSION,
+            "--checkpoint-interval", "300", self._at(f"{name}{WRITING}"), "-",
+        )  # fmt: skip
+        done = 0
+
+        def feed(part: memoryview) -> None:
+            nonlocal done
+            _write(program.pipe, part)
+            done += len(part)
+            progress(done)
+
+        with self._piped(*argv, feeds=True) as program:
+            digest = ""
+            try:
+                _write(program.pipe, _header(name.image, size_bytes, name.taken_s))
+                digest = block_stream.read_through(path, size_bytes, feed)
+                _write(program.pipe, bytes(-size_bytes % _BLOCK))
+                text = f"{digest}  {name.image}\n".encode()
+                _write(program.pipe, _header(name.digest_file, len(text), name.taken_s))
+                _write(program.pipe, text + bytes(-len(text) % _BLOCK) + bytes(2 * _BLOCK))
+            except BrokenPipeError:
+                digest = ""  # borg has ended, and says why.
+            result = self._checked(program.finish(timeout_s=_LONG_S))
+        if not digest:
+            raise CommandError(Problem("SAN-BKP-015", "borg ended before it had read all"))
+        return digest, parse_stored_bytes(result.stdout)
+
+    def keep(self, name: BackupName) -> None:
+        """Make the archive that `store` has written a backup.
+
+        Raises:
+            CommandError: it is none yet, as far as is known.
+        """
+        self._ask("rename", self._at(f"{name}{WRITING}"), str(name))
+
+    def delete(self, archives: tuple[str, ...]) -> None:
+        """Delete archives; their room is free after `compact`.
+
+        Raises:
+            CommandError: not all of them are deleted.
+        """
+        for archive in archives:
+            self._ask("delete", self._at(archive), timeout_s=_LONG_S)
+
+    def prune(self, device: str, keep: tuple[str, ...]) -> None:
+        """Delete a device's backups but those that borg prune's options say.
+
+        Raises:
+            CommandError: it failed.
+        """
+        argv = ("prune", "--glob-archives", f"{device}@*", *keep, self._at())
+        self._ask(*argv, timeout_s=_LONG_S)
+
+    def compact(self) -> None:
+        """Give back the room of what was deleted.
+
+        Raises:
+            CommandError: it failed.
+        """
+        self._ask("compact", self._at(), timeout_s=_LONG_S)
+
+    def recorded_digest(self, name: BackupName) -> str:
+        """Return the SHA-256 that was noted when the device was read.
+
+        Raises:
+            CommandError: there is no such backup, or none is in it.
+        """
+        text = b""
+        with self.reading(name, name.digest_file) as pipe:
+            while len(text) < _MEMBER_BYTES and (part := os.read(pipe, _MEMBER_BYTES)):
+                text += part
+        return text.decode(errors="replace").partition(" ")[0]
+
+    @contextmanager
+    def reading(self, name: BackupName, member: str) -> Iterator[int]:
+        """Have the caller read a file of a backup, to its end, from the descriptor that it gets.
+
+        Raises:
+            CommandError: it could not be read, or only in part.
+        """
+        argv = ("extract", "--stdout", self._at(str(name)), member)
+        with self._piped(*argv, feeds=False) as program:
+            try:
+                yield program.pipe
+            except OSError as error:
+                # What borg says comes first: the caller has only seen that the data ended.
+                result = program.finish(timeout_s=_ASK_S)
+                if result.status:
+                    raise self._error(result) from error
+                raise
+            self._checked(program.finish(timeout_s=_ASK_S))
+
+    def _at(self, archive: str = "") -> str:
+        return f"{self.repository.location}{'::' if archive else ''}{archive}"
+
+    def _ask(self, *arguments: str, timeout_s: float = _ASK_S) -> CommandResult:
+        argv, env = self._command(arguments)
+        return self._checked(self._runner.run(argv, timeout_s=timeout_s, ok=_ANY, env=env))
+
+    def _piped(self, *arguments: str, feeds: bool) -> PipedProgram:
+        argv, env = self._command(arguments)
+        return PipedProgram(argv, feeds=feeds, env=env)
+
+    def _command(self, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+        secret = f"{SECRETS}/{self.repository.name}"
+        check_secret(f"{secret}.passphrase")
+        common = ("--log-json", "--lock-wait", str(_LOCK_S))
+        env = {
+            "BORG_BASE_DIR": BASE,
+            "BORG_PASSCOMMAND": f"cat {secret}.passphrase",
+            # Each would be asked on a terminal; nobody is there.
+            "BORG_RELOCATED_REPO_ACCESS_IS_OK": "no",
+            "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "no",
+        }
+        if self.repository.is_remote:
+            env["BORG_RSH"] = " ".join(_ssh(secret))
+        os.makedirs(BASE, mode=0o700, exist_ok=True)
+        return (*PROGRAM, arguments[0], *common, *arguments[1:]), env
+
+    def _checked(self, result: CommandResult) -> CommandResult:
+        if result.status:
+            raise self._error(result)
+        return result
+
+    def _error(self, result: CommandResult) -> CommandError:
+        name = self.repository.name
+        if result.status in {126, 127}:
+            hint = "install the package borgbackup on this node"
+            return CommandError(Problem("SAN-BKP-019", "borg is not installed here", hint))
+        if result.status < 0:
+            return CommandError(
+                Problem("SAN-BKP-015", f"repository {name}: borg was killed ({-result.status})")
+            )
+        return CommandError(problem_of(parse_failure(result.stderr), name))
+
+
+def problem_of(failure: Failure, repository: str) -> Problem:
+    """Return the problem that borg's failure is, with a code of ours."""
+    code = _CODES.get(failure.kind, "SAN-BKP-015")
+    said = f"{failure.text} ({failure.remote})" if failure.remote else failure.text
+    return Problem(code, f"repository {repository}: {said}", _HINTS.get(code, ""))
+
+
+def check_secret(path: str) -> None:
+    """Check that a file with a secret is there, and that only its owner can read it.
+
+    Raises:
+        CommandError: it is not.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise CommandError(
+            Problem(
+                "SAN-BKP-011",
+                f"{path}: {error.strerror}",
+                "the playbook puts it there from sanctl_backup_repositories",
+            )
+        ) from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise CommandError(
+            Problem(
+                "SAN-BKP-011",
+                f"{path} can be read by others than its owner",
+                f"chmod 0600 {path}; and think of the passphrase as known",
+            )
+        )
+
+
+def _ssh(secret: str) -> tuple[str, ...]:
+    # A server that is gone is noticed within half a minute, and nothing is asked on a terminal.
+    options = ["BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=10"]
+    options += ["ServerAliveCountMax=3", "StrictHostKeyChecking=yes"]
+    if exists(f"{secret}.known_hosts"):
+        options.append(f"UserKnownHostsFile={secret}.known_hosts")
+    key = ("-i", f"{secret}.key") if exists(f"{secret}.key") else ()
+    return ("ssh", *key, *(word for option in options for word in ("-o", option)))
+
+
+def _timestamp(taken_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(taken_s))
+
+
+def _header(name: str, size_bytes: int, taken_s: int) -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime, entry.mode = size_bytes, taken_s, 0o600
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def _write(pipe: int, data: bytes | memoryview) -> None:
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):
+            done += os.write(pipe, view[done:])

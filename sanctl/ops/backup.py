@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out `backup run`, `verify` and `prune`; a backup's own restore point."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sanctl.drivers import backup_notes, block_stream, point_files, pool_files
+from sanctl.drivers.borg import Borg
+from sanctl.errors import Busy, CommandError, Problem, Refused, SanctlError
+from sanctl.model.backup import OWN_POINT, Backup, BackupName, is_own_point, own_point_name
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName, PoolName
+from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.model.topology import Topology
+from sanctl.ops.session import Session
+from sanctl.ops.snapshot import create_point
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.backups import (
+    check_reader,
+    left_over,
+    may_run_elsewhere,
+    own_point,
+    plan_own_point_removed,
+    point_problem,
+)
+from sanctl.plan.device.restore_points import existing_point
+
+#: For how long a pool agent may take to remove what a backup has left.
+_LEFT_S = 40.0
+_POLL_S = 1.0
+_SHOW_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRequest:
+    """What a command asks for.
+
+    Attributes:
+        device: the device.
+        point: the name of the restore point to read; None: one is made, and removed afterwards.
+        here: this node.
+        token: 16 hex digits that no other order has.
+        may_be_active: this node reads also where it serves the device.
+        may_be_elsewhere: it is no error if another node is the one to read.
+    """
+
+    device: DeviceName
+    point: str | None
+    here: str
+    token: str
+    may_be_active: bool = False
+    may_be_elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOutcome:
+    """A backup that was made.
+
+    Attributes:
+        name: its name.
+        size_bytes: the size of the device at the restore point.
+        digest: the SHA-256 of what was read.
+        stored_bytes: what it added to the repository, compressed; None: not known.
+        duration_s: how long reading and storing took.
+        left: why something of it is still to be removed; empty: nothing is.
+    """
+
+    name: BackupName
+    size_bytes: int
+    digest: str
+    stored_bytes: int | None
+    duration_s: float
+    left: str = ""
+
+
+def run_backup(
+    session: Session,
+    topology: Topology,
+    borg: Borg,
+    request: BackupRequest,
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+) -> BackupOutcome | None:
+    """Store a device as it is at a restore point; None: another node is the one to do it.
+
+    Args:
+        session: the cluster.
+        topology: its nodes and pools.
+        borg: the repository.
+        request: what is wanted.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
+        timeout_s: seconds until the restore point has to be there.
+
+    Raises:
+        Refused: there is no such device or point, or this node should not read it.
+        Busy: another backup of the device is under way.
+        CommandError: no backup was made, and why.
+        OSError: the restore point's file cannot be read.
+    """
+    name = request.device.value
+    with backup_notes.running(name) as is_mine:
+        if not is_mine:
+            raise _busy(request.device, "this node")
+        cluster = session.observe()
+        device = existing_device(cluster, request.device)
+        point = None
+        if request.point is not None:
+            point = existing_point(cluster, request.device, request.point)
+            problem = point_problem(point)
+            if problem is not None:
+                raise Refused(problem)
+        if not check_reader(
+            cluster,
+            device,
+            point,
+            request.here,
+            may_be_active=request.may_be_active,
+            may_be_elsewhere=request.may_be_elsewhere,
+        ):
+            return None
+        session.reporter.update(f"looking into repository {borg.repository.name}")
+        archives = borg.archives()
+        if point is not None:
+            if str(_name_of(point)) in archives:
+                raise Refused(
+                    Problem(
+                        "SAN-BKP-017",
+                        f"repository {borg.repository.name} has backup {_name_of(point)} already",
+                        "'sanctl backup list' shows it",
+                    )
+                )
+            return _store(session, topology, borg, point)
+        _remove_own(session, device, request.here)
+        outcome = None
+        try:
+            with _made_point(session, request, ipc_buffer_bytes, timeout_s) as made:
+                outcome = _store(session, topology, borg, made)
+        except _NotRemoved as error:
+            if outcome is None:
+                raise
+            return _with_left(outcome, str(error))
+        return outcome
+
+
+class _NotRemoved(CommandError):
+    """The backup's own restore point is still there; the pool agent removes it."""
+
+
+def _with_left(outcome: BackupOutcome, left: str) -> BackupOutcome:
+    return BackupOutcome(
+        name=outcome.name,
+        size_bytes=outcome.size_bytes,
+        digest=outcome.digest,
+        stored_bytes=outcome.stored_bytes,
+        duration_s=outcome.duration_s,
+        left=left,
+    )
+
+
+@contextlib.contextmanager
+def _made_point(
+    session: Session, request: BackupRequest, ipc_buffer_bytes: int, timeout_s: float
+) -> Iterator[RestorePoint]:
+    """Have a restore point made for the backup, and remove it in any case."""
+    order = PointOrder(own_point_name(request.token), request.token, int(session.clock.wall_s()))
+    backup_notes.write(request.device.value, request.token)
+    try:
+        session.reporter.update(f"making a restore point of device {request.device}")
+        _, made = create_point(
+            session,
+            request.device,
+            order,
+            ipc_buffer_bytes=ipc_buffer_bytes,
+            timeout_s=timeout_s,
+        )
+        if request.here not in made.nodes:
+            raise CommandError(
+                Problem(
+                    "SAN-BKP-003",
+                    f"{request.here} took no part in the restore point: its replica is not in sync",
+                    f"run it on {' or '.join(made.nodes)}, or when it is",
+                )
+            )
+        yield made
+    except BaseException:
+        # The error that led here is the one to tell; the pool agent tries again.
+        with contextlib.suppress(SanctlError, OSError):
+            _forget_own(session, request.device.value)
+        raise
+    try:
+        _forget_own(session, request.device.value)
+    except (SanctlError, OSError) as error:
+        raise _NotRemoved(Problem("SAN-BKP-007", str(error))) from error
+
+
+def _forget_own(session: Session, device: str) -> None:
+    """Remove what is left of the restore point that this node has noted for a device."""
+    token = backup_notes.read(device)
+    if token:
+        session.change(lambda seen: plan_own_point_removed(seen, device, token))
+    backup_notes.remove(device)
+
+
+def remove_abandoned(session: Session) -> tuple[str, ...]:
+    """Remove the restore points of backups that run no longer on this node.
+
+    Returns:
+        The devices whose backups had left one, or had left the note of one.
+
+    Raises:
+        SanctlError: one of them cannot be removed now.
+        OSError: the notes cannot be read.
+    """
+    done = []
+    for device in backup_notes.noted():
+        with backup_notes.running(device) as is_mine:
+            if is_mine and backup_notes.read(device):
+                _forget_own(session, device)
+                done.append(device)
+    return tuple(done)
+
+
+def _remove_own(session: Session, device: DeviceSpec, here: str) -> None:
+    """Remove the restore point that another backup has left; wait for one that may be under way.
+
+    Raises:
+        Busy: another node may be reading it.
+    """
+    # This process has the lock, so of this node none is running.
+    _forget_own(session, device.name.value)
+    deadline = session.clock.monotonic_s() + _LEFT_S
+    while True:
+        cluster = session.observe()
+        found = own_point(cluster, existing_device(cluster, device.name))
+        if found is None:
+            return
+        if not may_run_elsewhere(cluster, device, here):
+            token = found.token
+            session.change(
+                lambda seen, token=token: plan_own_point_removed(seen, device.name.value, token)  # type: ignore[misc]
+            )
+            return
+        if session.clock.monotonic_s() > deadline:
+            raise _busy(device.name, "another node", found.name)
+        session.reporter.update(f"waiting for the end of restore point {device.name}@{found.name}")
+        session.clock.sleep(_POLL_S)
+
+
+def _busy(device: DeviceName, where: str, point: str = "") -> Busy:
+    hint = f". If none is: 'sanctl snapshot delete {device}@{point}'" if point else ""
+    return Busy(
+        Problem(
+            "SAN-BKP-008",
+            f"a backup of device {device} is under way on {where}",
+            f"wait for its end{hint}",
+        )
+    )
+
+
+def _name_of(point: RestorePoint) -> BackupName:
+    name = OWN_POINT if is_own_point(point.name) else point.name
+    return BackupName(device=point.device, taken_s=point.made_s, point=name)
+
+
+def _store(session: Session, topology: Topology, borg: Borg, point: RestorePoint) -> BackupOutcome:
+    name, began_s = _name_of(point), session.clock.monotonic_s()
+    shown = -_SHOW_BYTES
+
+    def progress(done_bytes: int) -> None:
+        nonlocal shown
+        if done_bytes - shown >= _SHOW_BYTES:
+            shown = done_bytes
+            percent = 100.0 * done_bytes / point.size_bytes
+            session.reporter.update(f"backup {name}: {percent:.0f} % read")
+
+    path = _file_of(topology, point)
+    try:
+        digest, stored = borg.store(name, path, point.size_bytes, progress)
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-BKP-009", f"{path} cannot be read: {error.strerror or error}")
+        ) from error
+    borg.keep(name)
+    with contextlib.suppress(SanctlError):
+        # Only now: what they hold did not have to be sent once more.
+        borg.delete(left_over(borg.archives(), point.device))
+    return BackupOutcome(
+        name=name,
+        size_bytes=point.size_bytes,
+        digest=digest,
+        stored_bytes=stored,
+        duration_s=session.clock.monotonic_s() - began_s,
+    )
+
+
+def _file_of(topology: Topology, point: RestorePoint) -> str:
+    pool = topology.pool(PoolName.parse(point.pool))
+    if pool is None:
+        raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {point.pool} here"))
+    pool_files.check_marker(str(pool.path), pool.uuid)
+    final = point_files.final_path(str(pool.path), point.device, point.uuid, point.token)
+    # A copy that has not got its name yet is the restore point all the same: the CIB says so.
+    return final if os.access(final, os.F_OK) else point_files.unnamed_path(final)
+
+
+def existing_backup(borg: Borg, name: BackupName) -> Backup:
+    """Return a whole backup.
+
+    Raises:
+        CommandError: there is none of that name, or the repository cannot be read.
+    """
+    backups = borg.backups()
+    found = next((each for each in backups if each.name == name), None)
+    if found is not None:
+        return found
+    known = ", ".join(str(each.name) for each in backups if each.name.device == name.device)
+    raise Refused(
+        Problem(
+            "SAN-BKP-016",
+            f"repository {borg.repository.name} has no backup {name}",
+            f"of that device it has: {known}" if known else "'sanctl backup list' shows all",
+        )
+    )
+
+
+def verify_backup(
+    session: Session, borg: Borg, name: BackupName, *, size_bytes: int
+) -> tuple[str, bool]:
+    """Read a backup from begin to end; return its SHA-256, and whether it is the one noted.
+
+    Raises:
+        CommandError: it cannot be read.
+    """
+    noted = borg.recorded_digest(name)
+    update: Callable[[str], None] = session.reporter.update
+    with borg.reading(name, name.image) as pipe:
+        digest, done = block_stream.digest_of_pipe(
+            pipe, lambda got: update(f"backup {name}: {100 * got / max(1, size_bytes):.0f} % read")
+        )
+    return digest, digest == noted and done == size_bytes
+
+
+def prune_backups(borg: Borg, device: str, keep: tuple[str, ...]) -> tuple[BackupName, ...]:
+    """Delete a device's backups beyond those to keep, and what broken ones have left.
+
+    Returns:
+        The names of those that are gone.
+
+    Raises:
+        CommandError: it failed; those that are to be kept are there.
+    """
+    archives = borg.archives()
+    before = {each.name for each in borg.backups() if each.name.device == device}
+    # First: borg would count them among those to keep.
+    borg.delete(left_over(archives, device))
+    borg.prune(device, keep)
+    after = {each.name for each in borg.backups()}
+    borg.compact()
+    return tuple(sorted(before - after))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Reads what borg prints: its log in JSON lines (`--log-json`), its archives, its statistics."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from sanctl.model.backup import Backup, BackupName
+
+_SIZE = re.compile(r"\bsize=([0-9]{1,19})\b")
+_ENDED = "borg ended without a word"
+
+
+class Failure(NamedTuple):
+    """Why borg failed: its message's id, the message, and what the other server's programs said."""
+
+    kind: str
+    text: str
+    remote: str = ""
+
+
+def parse_failure(stderr: str) -> Failure:
+    """Return the reason in borg's log; the first error counts."""
+    kind, text, warning, remote, is_full = "", "", "", "", False
+    for line in stderr.splitlines():
+        try:
+            entry: Any = json.loads(line)
+        except ValueError:
+            # A program beside borg, such as nice; or borg before it has set its log up.
+            warning = warning or line.strip()
+            continue
+        if not isinstance(entry, dict) or entry.get("type") != "log_message":
+            continue
+        message = str(entry.get("message", ""))
+        is_full = is_full or "No space left on device" in message
+        if message.startswith("Remote:"):
+            remote = message.removeprefix("Remote:").strip()
+        elif entry.get("levelname") in {"ERROR", "CRITICAL"} and not kind:
+            kind, text = str(entry.get("msgid", "")), message
+        elif entry.get("levelname") == "WARNING":
+            warning = warning or message
+    # Behind "Local Exception", or in what the other server's borg says: a traceback.
+    if is_full:
+        return Failure("NoSpace", "no space left on device", remote)
+    said = (text or warning or _ENDED).strip()
+    return Failure(kind, said.splitlines()[0], remote)
+
+
+def comment_of(size_bytes: int) -> str:
+    """Return an archive's comment, which `parse_backups` reads."""
+    return f"sanctl size={size_bytes}"
+
+
+def parse_archives(stdout: str) -> dict[str, str]:
+    """Return the archives that `borg list --json --format {comment}` prints, with their comments.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    document = json.loads(stdout)
+    try:
+        return {str(each["name"]): str(each.get("comment", "")) for each in document["archives"]}
+    except (KeyError, TypeError) as error:
+        raise ValueError("borg's list has no archives") from error
+
+
+def backups_of(archives: dict[str, str], repository: str) -> tuple[Backup, ...]:
+    """Return the backups among archives, the oldest first; what has another name is none."""
+    found = []
+    for archive, comment in archives.items():
+        name = BackupName.read(archive)
+        if name is not None:
+            match = _SIZE.search(comment)
+            size = int(match[1]) if match else None
+            found.append(Backup(name=name, repository=repository, size_bytes=size))
+    return tuple(sorted(found, key=lambda each: (each.name.device, each.name.taken_s, each.name)))
+
+
+def parse_stored_bytes(stdout: str) -> int | None:
+    """Return how much `borg import-tar --json` has added to the repository, compressed."""
+    try:
+        return int(json.loads(stdout)["archive"]["stats"]["deduplicated_size"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules of backups: which node reads a device, what a backup's own restore point is, what is kept.
+
+A standby reads: then hosts' I/O, which the active node serves, shares neither a disk nor the sync
+network with the backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sanctl.errors import Problem, Refused, UsageError
+from sanctl.model.backup import WRITING, BackupName, Repository, is_own_point
+from sanctl.model.cib_change import Change, ClearParameter
+from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
+from sanctl.model.device import DeviceSpec
+from sanctl.model.restore_point import RestorePoint
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
+from sanctl.plan.device.restore_points import plan_point_deletion
+
+#: What `keep_options` knows, in the order of borg's own options.
+KEEP_UNITS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
+
+
+def find_repository(known: Sequence[Repository], name: str | None) -> Repository:
+    """Return the repository of that name; without a name the only one that there is.
+
+    Raises:
+        Refused: there is none, or several and none was named.
+    """
+    names = ", ".join(each.name for each in known)
+    if not known:
+        raise Refused(
+            Problem(
+                "SAN-BKP-002",
+                "this node knows no repository for backups",
+                "name one in sanctl_backup_repositories, and run the playbook",
+            )
+        )
+    if name is None and len(known) > 1:
+        raise Refused(
+            Problem(
+                "SAN-BKP-002", f"there are several repositories: {names}", "say --repository NAME"
+            )
+        )
+    for each in known:
+        if name is None or each.name == name:
+            return each
+    raise Refused(Problem("SAN-BKP-002", f"there is no repository {name}", f"known: {names}"))
+
+
+def readers(cluster: Cluster, device: DeviceSpec, point: RestorePoint | None) -> tuple[str, ...]:
+    """Return the nodes that could read a device for a backup: standbys first, by name.
+
+    Args:
+        cluster: as observed.
+        device: the device.
+        point: the restore point that is read; None: one is made, on each replica in sync.
+    """
+    active = cluster.active_node(device.name)
+    able = [
+        node.value
+        for node in device.nodes
+        if cluster.mon.state(node) in MEMBER_STATES
+        and (
+            node.value in point.nodes
+            if point is not None
+            else cluster.is_in_sync(device, node) or node.value == active
+        )
+    ]
+    return tuple(sorted(able, key=lambda node: (node == active, node)))
+
+
+def check_reader(
+    cluster: Cluster,
+    device: DeviceSpec,
+    point: RestorePoint | None,
+    here: str,
+    *,
+    may_be_active: bool,
+    may_be_elsewhere: bool,
+) -> bool:
+    """Return whether this node reads the device; False: another node does.
+
+    Args:
+        cluster: as observed.
+        device: the device.
+        point: the restore point that is read; None: one is made.
+        here: this node.
+        may_be_active: it reads also where it serves the device.
+        may_be_elsewhere: the command runs on each node, and one of them is to do it.
+
+    Raises:
+        Refused: this node cannot read it, or should not.
+    """
+    able = readers(cluster, device, point)
+    active = cluster.active_node(device.name)
+    standbys = [node for node in able if node != active]
+    what = f"restore point {device.name}@{point.name}" if point else f"device {device.name}"
+    if here in able and (here != active or may_be_active):
+        # Of several standbys the first, where the command runs on all of them.
+        return not may_be_elsewhere or here == able[0]
+    if standbys and may_be_elsewhere:
+        return False
+    if here == active and here in able:
+        raise Refused(
+            Problem(
+                "SAN-BKP-004",
+                f"{here} serves device {device.name}, and a backup would read from its disks",
+                f"run it on {standbys[0]}"
+                if standbys
+                else "no other node can read it now; --on-active reads it here all the same",
+            )
+        )
+    raise Refused(
+        Problem(
+            "SAN-BKP-003",
+            f"{here} cannot read {what}",
+            f"run it on {' or '.join(able)}" if able else "no node that is there can",
+        )
+    )
+
+
+def point_problem(point: RestorePoint) -> Problem | None:
+    """Return why a restore point that was named is not read; None: it is."""
+    if not point.is_deleting and not is_own_point(point.name):
+        return None
+    return Problem(
+        "SAN-BKP-005",
+        f"restore point {point.device}@{point.name} is being deleted, or is another backup's",
+        f"'sanctl snapshot list {point.device}' shows those that stay",
+    )
+
+
+def own_point(cluster: Cluster, device: DeviceSpec) -> RestorePoint | None:
+    """Return the restore point that a backup has made for itself, and that is not being deleted."""
+    points = cluster.cib.points_of(device.name)
+    return next((p for p in points if is_own_point(p.name) and not p.is_deleting), None)
+
+
+def may_run_elsewhere(cluster: Cluster, device: DeviceSpec, here: str) -> bool:
+    """Whether a backup of a device may be running on another node: one that is not known gone."""
+    return any(
+        node.value != here and cluster.mon.state(node) is not NodeState.OFFLINE
+        for node in device.nodes
+    )
+
+
+def plan_own_point_removed(cluster: Cluster, name: str, token: str) -> tuple[Change, ...]:
+    """Return the change after which nothing is left of the restore point a backup has ordered.
+
+    Args:
+        cluster: as observed.
+        name: the device's name.
+        token: the token of the order, which is that of the restore point.
+
+    Raises:
+        Refused: it cannot be deleted now.
+    """
+    device = cluster.cib.device(name)
+    if device is None:
+        return ()
+    refuse_without_quorum(cluster)
+    for point in cluster.cib.points_of(device.name):
+        if point.token == token:
+            return plan_point_deletion(cluster, device.name, point.name)
+    order = device.point_order
+    if order is not None and order.token == token:
+        return (ClearParameter(name=device.name, parameter="point"),)
+    return ()
+
+
+def left_over(archives: Collection[str], device: str) -> tuple[str, ...]:
+    """Return the archives that backups of a device have begun and not ended, and checkpoints."""
+    return tuple(
+        sorted(
+            archive
+            for archive in archives
+            if archive.startswith(f"{device}@")
+            and WRITING in archive
+            and BackupName.read(archive.partition(WRITING)[0]) is not None
+        )
+    )
+
+
+def keep_options(numbers: dict[str, int | None]) -> tuple[str, ...]:
+    """Return borg prune's options that keep so many backups of each unit.
+
+    Raises:
+        UsageError: nothing would be kept.
+    """
+    options = tuple(
+        f"--keep-{unit}={number}" for unit in KEEP_UNITS if (number := numbers.get(unit))
+    )
+    if not options:
+        raise UsageError(
+            Problem(
+                "SAN-BKP-006",
+                "no backup would be kept",
+                "say how many, such as --keep-daily 14 --keep-weekly 8",
+            )
+        )
+    return options

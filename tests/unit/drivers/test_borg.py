@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What borg is given and what its failures become; a program in its place keeps files in a folder.
+
+Once with borg itself, where this machine has it: what is stored comes back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from sanctl.drivers import block_stream, borg
+from sanctl.drivers.borg import Borg, check_secret, problem_of
+from sanctl.errors import CommandError
+from sanctl.model.backup import BackupName, Repository
+from sanctl.parse.borg import Failure
+from sanctl.system.runner import LocalRunner, PipedProgram, is_installed
+
+NAME = BackupName(device="web", taken_s=1_795_580_901, point="good")
+SIZE = 3 * block_stream.CHUNK_BYTES + 4096
+_STAND_IN = r"""
+import json, os, pathlib, sys, tarfile
+words = [w for w in sys.argv[1:] if w not in ("--log-json", "--lock-wait", "60")]
+with open(os.environ["BORG_BASE_DIR"] + "/calls", "a") as calls:
+    calls.write(json.dumps([words, {k: v for k, v in os.environ.items() if "BORG" in k}]) + "\n")
+def fail(message, msgid):
+    print(json.dumps({"type": "log_message", "levelname": "ERROR", "message": message,
+                      "msgid": msgid}), file=sys.stderr)
+    sys.exit(2)
+at = [w for w in words if w.startswith("/")]
+place, _, archive = at[0].partition("::") if at else ("", "", "")
+folder = pathlib.Path(place)
+if not folder.is_dir():
+    fail("Repository does not exist.", "Repository.DoesNotExist")
+if words[0] == "import-tar":
+    if (folder / "full").exists():
+        sys.stdin.buffer.read(100000)
+        fail("No space left on device", "Exception")
+    (folder / archive).mkdir()
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as tar:
+        for entry in tar:
+            (folder / archive / entry.name).write_bytes(tar.extractfile(entry).read())
+    print(json.dumps({"archive": {"stats": {"deduplicated_size": 77}}}))
+elif words[0] == "rename":
+    (folder / archive).rename(folder / words[-1])
+elif words[0] == "delete":
+    for file in (folder / archive).iterdir():
+        file.unlink()
+    (folder / archive).rmdir()
+elif words[0] == "list":
+    names = sorted(each.name for each in folder.iterdir() if each.is_dir())
+    print(json.dumps({"archives": [{"name": n, "comment": "sanctl size=1"} for n in names]}))
+elif words[0] == "extract":
+    if not (folder / archive).is_dir():
+        fail("Archive does not exist", "Archive.DoesNotExist")
+    sys.stdout.buffer.write((folder / archive / words[-1]).read_bytes())
+    if (folder / "torn").exists():
+        fail("Data integrity error", "IntegrityError")
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(os, "O_DIRECT", 0)
+    path = tmp_path / "image"
+    path.write_bytes(os.urandom(SIZE))
+    return path
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Borg:
+    program = tmp_path / "borg.py"
+    program.write_text(_STAND_IN)
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "nas.passphrase").write_text("secret\n")
+    (secrets / "nas.passphrase").chmod(0o600)
+    (tmp_path / "base").mkdir()
+    (tmp_path / "nas").mkdir()
+    monkeypatch.setattr(borg, "PROGRAM", (sys.executable, str(program)))
+    monkeypatch.setattr(borg, "SECRETS", str(secrets))
+    monkeypatch.setattr(borg, "BASE", str(tmp_path / "base"))
+    return Borg(LocalRunner(), Repository(name="nas", location=str(tmp_path / "nas")))
+
+
+def digest_of(path: Path) -> str:
+    return block_stream.read_through(str(path), SIZE, lambda _part: None)
+
+
+def test_what_is_stored_comes_back(repository: Borg, image: Path) -> None:
+    seen: list[int] = []
+    digest, stored = repository.store(NAME, str(image), SIZE, seen.append)
+    assert (digest, stored) == (digest_of(image), 77) and seen[-1] == SIZE
+    assert repository.backups() == ()  # not before it has its name
+    repository.keep(NAME)
+    (found,) = repository.backups()
+    assert found.name == NAME and found.repository == "nas"
+    assert repository.recorded_digest(NAME) == digest
+    with repository.reading(NAME, NAME.image) as pipe:
+        assert block_stream.digest_of_pipe(pipe, seen.append) == (digest, SIZE)
+    repository.delete((str(NAME),))
+    assert repository.backups() == ()
+
+
+def test_the_passphrase_is_in_no_call(repository: Borg, image: Path, tmp_path: Path) -> None:
+    repository.store(NAME, str(image), SIZE, lambda _done: None)
+    text = (tmp_path / "base" / "calls").read_text()
+    words, variables = json.loads(text)
+    assert "secret\n" not in text and variables["BORG_PASSCOMMAND"].startswith("cat /")
+    assert f"fixed,{borg.CHUNK_BYTES}" in words and f"{tmp_path}/nas::{NAME}.writing" in words
+    assert words[words.index("--timestamp") + 1] == "2026-11-25T04:28:21"
+    assert "BORG_RSH" not in variables
+
+
+def test_another_server_is_reached_without_a_question(repository: Borg, tmp_path: Path) -> None:
+    for kind in ("key", "known_hosts"):
+        (tmp_path / "secrets" / f"nas.{kind}").write_text("x")
+    remote = Borg(LocalRunner(), Repository(name="nas", location="ssh://b@nas/./x"))
+    remote.archives()
+    variables = json.loads((tmp_path / "base" / "calls").read_text())[1]
+    for part in ("BatchMode=yes", "StrictHostKeyChecking=yes", f"-i {tmp_path}/secrets/nas.key",
+                 f"UserKnownHostsFile={tmp_path}/secrets/nas.known_hosts"):  # fmt: skip
+        assert part in variables["BORG_RSH"]
+
+
+def test_a_repository_without_room(repository: Borg, image: Path, tmp_path: Path) -> None:
+    (tmp_path / "nas" / "full").write_text("")
+    with pytest.raises(CommandError, match="SAN-BKP-013"):
+        repository.store(NAME, str(image), SIZE, lambda _done: None)
+    assert repository.archives() == {}
+
+
+def test_a_file_that_is_shorter_is_no_backup(repository: Borg, image: Path) -> None:
+    with pytest.raises(OSError, match="ends at byte"):
+        repository.store(NAME, str(image), SIZE + 4096, lambda _done: None)
+    assert repository.backups() == ()
+
+
+def test_what_borg_says_at_the_end_counts(repository: Borg, image: Path, tmp_path: Path) -> None:
+    repository.store(NAME, str(image), SIZE, lambda _done: None)
+    repository.keep(NAME)
+    (tmp_path / "nas" / "torn").write_text("")
+    with (
+        pytest.raises(CommandError, match=r"SAN-BKP-015.*integrity"),
+        repository.reading(NAME, NAME.image) as pipe,
+    ):
+        assert block_stream.digest_of_pipe(pipe, lambda _got: None)[1] == SIZE
+    with (
+        pytest.raises(CommandError, match="SAN-BKP-015"),
+        repository.reading(NAME, NAME.image) as pipe,
+    ):
+        raise OSError("the data ends")
+
+
+def test_what_is_not_there(repository: Borg, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="SAN-BKP-016"):
+        repository.recorded_digest(NAME)
+    (tmp_path / "nas").rmdir()
+    with pytest.raises(CommandError, match="SAN-BKP-010"):
+        repository.archives()
+
+
+def test_borg_that_is_not_installed(repository: Borg, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(borg, "PROGRAM", ("nice", "-n", "0", "no-such-borg"))
+    with pytest.raises(CommandError, match="SAN-BKP-019"):
+        repository.archives()
+
+
+def test_a_secret_that_others_can_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    with pytest.raises(CommandError, match="SAN-BKP-011"):
+        check_secret(str(secret))
+    secret.write_text("x")
+    for mode in (0o644, 0o640, 0o606):
+        secret.chmod(mode)
+        with pytest.raises(CommandError, match="can be read by others"):
+            check_secret(str(secret))
+    secret.chmod(stat.S_IRUSR)
+    check_secret(str(secret))
+
+
+def test_what_another_server_says_is_told() -> None:
+    failure = Failure("ConnectionClosedWithHint", "Connection closed", "Host key verification")
+    problem = problem_of(failure, "nas")
+    assert problem.code == "SAN-BKP-014" and "(Host key verification)" in problem.text
+
+
+def test_a_program_is_ended_where_its_pipe_is_left() -> None:
+    program = PipedProgram(["sleep", "60"], feeds=False)
+    with pytest.raises(ValueError, match="enough"), program:
+        raise ValueError("enough")
+    with program, pytest.raises(CommandError, match="no end within"):
+        program.finish(timeout_s=0.05)
+    with pytest.raises(CommandError, match="SAN-CMD-001"), PipedProgram(["no-such"], feeds=True):
+        pass
+
+
+@pytest.mark.skipif(not is_installed("borg"), reason="no borg here")
+def test_with_borg_itself(
+    repository: Borg, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(borg, "PROGRAM", ("borg",))
+    (tmp_path / "nas").rmdir()
+    repository.init()
+    digest, _ = repository.store(NAME, str(image), SIZE, lambda _done: None)
+    repository.keep(NAME)
+    assert repository.recorded_digest(NAME) == digest
+    assert repository.backups()[0].size_bytes == SIZE

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`sanctl backup` with a repository in memory: what is made, what is left, and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import sanctl.cli.environment
+from sanctl.cli.commands import backup as commands
+from sanctl.cli.main import main
+from sanctl.config import backups as backup_toml
+from sanctl.drivers import background, backup_notes, block_stream
+from sanctl.drivers.borg import Borg
+from sanctl.errors import CommandError, Problem
+from sanctl.model.backup import OWN_POINT, WRITING, BackupName, Repository
+from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
+from sanctl.model.restore_point import RestorePoint
+from sanctl.ops import backup as ops
+from sanctl.ops.session import Session
+from sanctl.parse.borg import comment_of
+from sanctl.system import state_files
+from tests.fakes.pacemaker import FakeReporter
+from tests.support.json_contract import breaches
+from tests.unit.cli.test_commands import I1, FakeEnvironment
+
+DATA = b"what the device held" * 1000
+DIGEST = "d" * 64
+
+
+class FakeBorg(Borg):
+    """A repository in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(None, Repository(name="nas", location="/nas"))  # type: ignore[arg-type]
+        self.kept: dict[str, str] = {"somebody-elses": ""}
+        self.pruned: list[tuple[str, ...]] = []
+        self.while_storing: Callable[[], object] = lambda: None
+        self.noted = DIGEST
+
+    def init(self) -> None:
+        self.kept = {}
+
+    def archives(self) -> dict[str, str]:
+        return dict(self.kept)
+
+    def store(
+        self, name: BackupName, path: str, size_bytes: int, progress: Callable[[int], None]
+    ) -> tuple[str, int | None]:
+        self.kept[f"{name}{WRITING}"] = comment_of(size_bytes)
+        progress(size_bytes)
+        self.while_storing()
+        assert path == "the file"
+        return DIGEST, 4096
+
+    def keep(self, name: BackupName) -> None:
+        self.kept[str(name)] = self.kept.pop(f"{name}{WRITING}")
+
+    def delete(self, archives: tuple[str, ...]) -> None:
+        for each in archives:
+            del self.kept[each]
+
+    def prune(self, device: str, keep: tuple[str, ...]) -> None:
+        self.pruned.append((device, *keep))
+        for each in self.backups()[:-1]:
+            del self.kept[str(each.name)]
+
+    def compact(self) -> None:
+        self.pruned.append(("compact",))
+
+    def recorded_digest(self, name: BackupName) -> str:
+        assert str(name) in self.kept
+        return self.noted
+
+    @contextmanager
+    def reading(self, name: BackupName, member: str) -> Iterator[int]:
+        assert str(name) in self.kept and member == name.image
+        read_end, write_end = os.pipe()
+        os.write(write_end, DATA)
+        os.close(write_end)
+        try:
+            yield read_end
+        finally:
+            os.close(read_end)
+
+
+class Bed:
+    """A device that n1 serves, and the node n2, on which commands run."""
+
+    def __init__(self, env: FakeEnvironment, run: Callable[[str], tuple[int, Any]]) -> None:
+        self.env, self.run, self.borg = env, run, FakeBorg()
+        self.here = "n2"
+        self.is_away = False
+
+    def points(self) -> tuple[RestorePoint, ...]:
+        return self.session().observe().cib.points_of("web")
+
+    def session(self) -> Session:
+        return Session(self.env.pacemaker, self.env.clock, FakeReporter())
+
+    def backups(self) -> list[str]:
+        return [str(each.name) for each in self.borg.backups()]
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Bed:
+    env = FakeEnvironment()
+
+    def run(line: str) -> tuple[int, Any]:
+        monkeypatch.setattr(sys, "argv", ["sanctl", *line.split(), "--output", "json"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        printed = capsys.readouterr().out
+        found = json.loads(printed)
+        words = " ".join(line.split()[:2])
+        assert found["problems"] or breaches(words, printed) == []
+        return int(stop.value.code or 0), found["problems"] or found["data"]
+
+    made = Bed(env, run)
+    env.host = SimpleNamespace(node_name=lambda: made.here)  # type: ignore[attr-defined]
+    env.runner = None  # type: ignore[attr-defined]
+    for owner, name, value in (
+        (sanctl.cli.environment, "Environment", lambda: env),
+        (commands, "_borg", lambda _env, _name: made.borg),
+        (background, "yield_to_others", lambda _runner: None),
+        (state_files, "RUNTIME", str(tmp_path / "run")),
+        (backup_notes, "_FOLDER", str(tmp_path / "notes")),
+        (ops, "_file_of", lambda _topology, _point: "the file"),
+    ):
+        monkeypatch.setattr(owner, name, value)
+    for pair in env.pacemaker.root.findall("status//nvpair[@name='sanctl-pool-main']"):
+        pair.set("value", f"{pair.get('value')} clones=1")
+    assert run(f"device create web --size 64M --prefer n1 --initiator {I1}")[0] == 0
+    return made
+
+
+def test_a_backup_makes_a_restore_point_and_removes_it(bed: Bed) -> None:
+    seen: list[str] = []
+    bed.borg.while_storing = lambda: seen.extend(
+        [*(point.name for point in bed.points()), *backup_notes.noted()]
+    )
+    status, made = bed.run("backup run web")
+    assert status == 0 and seen[0].startswith(OWN_POINT) and seen[1:] == ["web"]
+    assert made["device"] == "web" and made["point"] is None and made["sha256"] == DIGEST
+    assert made["size_bytes"] == 64 << 20 and made["stored_bytes"] == 4096 and made["left"] is None
+    assert bed.backups() == [made["name"]]
+    bed.env.clock.sleep(1)
+    assert bed.points() == () and backup_notes.noted() == ()
+
+
+def test_a_restore_point_that_is_named_stays_and_is_stored_once(bed: Bed) -> None:
+    assert bed.run("snapshot create web --name good")[0] == 0
+    status, made = bed.run("backup run web@good")
+    assert status == 0 and made["point"] == "good" and made["name"].startswith("web@good.")
+    assert [point.name for point in bed.points()] == ["good"]
+    status, problems = bed.run("backup run web@good")
+    assert status == 4 and problems[0]["code"] == "SAN-BKP-017"
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "code"),
+    [
+        ("run none", 4, "SAN-DEV-002"),
+        ("run web@none", 4, "SAN-SNAP-009"),
+        ("run web@Not/One", 2, "SAN-NAME-008"),
+        ("run Web", 2, "SAN-NAME-001"),
+        ("verify nothing", 2, "SAN-BKP-001"),
+        ("verify web@good.20200101-000000", 4, "SAN-BKP-016"),
+        ("restore web@good.20200101-000000 --to new", 4, "SAN-BKP-016"),
+        ("prune web", 2, "SAN-BKP-006"),
+    ],
+)
+def test_what_is_refused(bed: Bed, line: str, status: int, code: str) -> None:
+    found, problems = bed.run(f"backup {line}")
+    assert (found, problems[0]["code"]) == (status, code)
+    assert bed.points() == () and bed.backups() == [] and backup_notes.noted() == ()
+
+
+def test_the_active_node_reads_only_if_it_is_told_to(bed: Bed) -> None:
+    bed.here = "n1"
+    assert bed.run("backup run web")[1][0]["code"] == "SAN-BKP-004"
+    assert bed.run("backup run web --skip-elsewhere") == (0, {"skipped": True})
+    assert bed.run("backup run web --on-active")[0] == 0 and len(bed.backups()) == 1
+
+
+def test_one_that_fails_leaves_no_backup_and_no_restore_point(bed: Bed) -> None:
+    def full() -> None:
+        raise CommandError(Problem("SAN-BKP-013", "no space left on device"))
+
+    bed.borg.while_storing = full
+    status, problems = bed.run("backup run web")
+    assert status == 5 and problems[0]["code"] == "SAN-BKP-013"
+    bed.env.clock.sleep(1)
+    assert bed.backups() == [] and bed.points() == () and backup_notes.noted() == ()
+    # What it has stored was of use to the next one, which removes the rest.
+    assert any(WRITING in each for each in bed.borg.kept)
+    bed.borg.while_storing = lambda: None
+    bed.env.clock.sleep(5)
+    assert bed.run("backup run web")[0] == 0
+    assert not any(WRITING in each for each in bed.borg.kept) and "somebody-elses" in bed.borg.kept
+
+
+def test_a_file_that_cannot_be_read(bed: Bed) -> None:
+    def unreadable() -> None:
+        raise OSError(5, "Input/output error")
+
+    bed.borg.while_storing = unreadable
+    assert bed.run("backup run web")[1][0]["code"] == "SAN-BKP-009"
+    assert bed.backups() == []
+
+
+def test_what_a_killed_one_leaves_the_pool_agent_removes(bed: Bed) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die() -> None:
+        raise Killed
+
+    bed.borg.while_storing = die
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ops, "_forget_own", lambda *_: None)
+        with pytest.raises(Killed):
+            bed.run("backup run web")
+    assert [point.name[:10] for point in bed.points()] == [OWN_POINT]
+    with backup_notes.running("web") as is_running:
+        assert is_running
+        # One that runs keeps its restore point.
+        assert ops.remove_abandoned(bed.session()) == () and not bed.points()[0].is_deleting
+    assert ops.remove_abandoned(bed.session()) == ("web",)
+    bed.env.clock.sleep(1)
+    assert bed.points() == () and ops.remove_abandoned(bed.session()) == ()
+
+
+def test_two_at_once_are_refused(bed: Bed) -> None:
+    with backup_notes.running("web"):
+        status, problems = bed.run("backup run web")
+    assert status == 9 and problems[0]["code"] == "SAN-BKP-008"
+    # On another node: it may be running, as that node is there.
+    assert bed.run(f"snapshot create web --name {OWN_POINT}-1")[0] == 0
+    status, problems = bed.run("backup run web")
+    assert status == 9 and problems[0]["code"] == "SAN-BKP-008" and bed.backups() == []
+    # Its node is gone.
+    bed.env.pacemaker.crash("n1")
+    for _ in range(3):
+        bed.env.clock.sleep(1)
+    assert bed.run("backup run web --on-active")[0] == 0
+    assert len(bed.backups()) == 1
+
+
+def test_a_restore_point_that_cannot_be_removed_is_said(bed: Bed) -> None:
+    def lose_quorum() -> None:
+        bed.env.pacemaker.has_quorum = False
+
+    bed.borg.while_storing = lose_quorum
+    status, made = bed.run("backup run web")
+    assert status == 0 and "SAN-BKP-007" in made["left"] and bed.backups() == [made["name"]]
+    assert backup_notes.noted() == ("web",)
+
+
+def test_the_list_and_a_verify(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = bed.run("backup run web")[1]["name"]
+    assert [each["name"] for each in bed.run("backup list")[1]] == [name]
+    assert bed.run("backup list other")[1] == []
+    # Another digest, then another length.
+    assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
+    monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_: (DIGEST, 5))
+    assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
+    monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_: (DIGEST, 64 << 20))
+    assert bed.run(f"backup verify {name}")[1]["sha256"] == DIGEST
+
+
+def test_pruning_begins_with_what_is_none(bed: Bed) -> None:
+    for _ in range(3):
+        assert bed.run("backup run web")[0] == 0
+        bed.env.clock.sleep(5)
+    before = bed.backups()
+    bed.borg.kept[f"web@x.20200101-000000{WRITING}"] = ""
+    status, found = bed.run("backup prune web --keep-last 1")
+    assert status == 0 and found["deleted"] == before[:-1]
+    assert bed.borg.pruned == [("web", "--keep-last=1"), ("compact",)]
+    assert list(bed.borg.kept) == ["somebody-elses", before[-1]]
+
+
+def test_a_device_is_made_from_a_backup(bed: Bed) -> None:
+    name = bed.run("backup run web")[1]["name"]
+    bed.env.clock.sleep(5)
+    status, made = bed.run(f"backup restore {name} --to new --initiator {I1}")
+    assert status == 0 and made["name"] == "new" and made["size"] == 64 << 20
+    assert made["sha256"] == DIGEST and made["restore"] is None
+
+
+def test_hosts_stay_out_of_a_device_that_is_not_filled(bed: Bed) -> None:
+    name = bed.run("backup run web")[1]["name"]
+    bed.env.clock.sleep(5)
+    bed.env.pacemaker.ignores_restores = True
+    status, problems = bed.run(f"backup restore {name} --to new --initiator {I1} --timeout 60")
+    assert status == 7 and "lets no host in" in problems[0]["hint"]
+    shown = bed.run("device show new")[1]
+    assert shown["state"] == "restoring" and shown["restore"]["point"] == f"nas::{name}"
+    device = bed.session().observe().cib.device("new")
+    assert device is not None and device.restore is not None
+    assert device.access == frozenset() and device.initiators
+    # What the node says that serves it ends the wait.
+    report = RestoreReport(device.restore.token, "SAN-BKP-020", "another digest")
+    (active,) = bed.env.pacemaker.active("new")
+    bed.env.pacemaker.attribute(active, f"{REPORT_PREFIX}new", str(report))
+    assert bed.run("device delete new --yes")[0] == 0
+    assert bed.run("device show new")[0] == 4
+
+
+def test_a_node_of_an_older_release_would_let_hosts_in(bed: Bed) -> None:
+    name = bed.run("backup run web")[1]["name"]
+    bed.env.clock.sleep(5)
+    published = bed.env.pacemaker.transient_attributes("sanctl-pool-main")["n1"]
+    bed.env.pacemaker.attribute("n1", "sanctl-pool-main", published.removesuffix(" clones=1"))
+    status, problems = bed.run(f"backup restore {name} --to new --initiator {I1}")
+    assert status == 4 and problems[0]["code"] == "SAN-CLONE-008"
+    assert bed.run("device show new")[0] == 4
+
+
+def test_a_repository_is_made(bed: Bed) -> None:
+    assert bed.run("backup init") == (0, {"repository": "nas", "location": "/nas"})
+
+
+def test_without_a_file_there_is_no_repository(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(backup_toml, "BACKUP_TOML", str(tmp_path / "backup.toml"))
+    with pytest.raises(Exception, match="SAN-BKP-002"):
+        commands._borg(bed.env, None)  # type: ignore[arg-type]
+    (tmp_path / "backup.toml").write_text("schema = 1\n[repositories.nas]\nlocation = '/nas'\n")
+    assert commands._borg(bed.env, None).repository.location == "/nas"  # type: ignore[arg-type]
