@@ -117,8 +117,10 @@ def _roll_out(bed: LabSession) -> None:
     """Have the playbook put the repository into place, with a key that i1 lets in."""
     bed.sh(
         "i1",
-        "cd /root/.ssh && rm -f backup backup.pub && ssh-keygen -q -t ed25519 -N '' -f backup"
-        " -C backup && sed -i '/ backup$/d' authorized_keys && cat backup.pub >>authorized_keys",
+        "cd /root/.ssh && rm -f repository repository.pub"
+        " && ssh-keygen -q -t ed25519 -N '' -f repository -C of-the-repository"
+        " && sed -i '/ of-the-repository$/d' authorized_keys"
+        " && cat repository.pub >>authorized_keys",
     )
     address = bed.node("i1").address(Network.ISCSI)
     host_key = bed.sh("i1", "ssh-keygen -y -f /etc/ssh/ssh_host_ed25519_key").stdout.strip()
@@ -127,7 +129,7 @@ def _roll_out(bed: LabSession) -> None:
         "nas": {
             "location": f"ssh://root@{address}{_REPOSITORY}",
             "passphrase": _PASSPHRASE,
-            "ssh_key": bed.sh("i1", "cat /root/.ssh/backup").stdout,
+            "ssh_key": bed.sh("i1", "cat /root/.ssh/repository").stdout,
             "known_hosts": f"{address} {host_key}",
         }
     }
@@ -238,6 +240,45 @@ def test_a_named_restore_point_once(own: Bed) -> None:
     # On the active node only if it is asked for.
     own.run("n3", f"snapshot delete {NAME}@kept")
     assert own.back_up("n1", NAME, "--on-active")["sha256"] == own.digest("n1")
+
+
+def test_without_sanctl_it_is_an_image_that_can_be_mounted(own: Bed) -> None:
+    name = own.back_up()["name"]
+    own.lab.sh(
+        "n2",
+        f"cd /root && rm -f {NAME}.img*; {_borg('extract')}::{name}"
+        f" && sha256sum -c --quiet {NAME}.img.sha256"
+        f" && loop=$(losetup --find --show --read-only {NAME}.img)"
+        f" && cmp -n {MIB} $loop {NAME}.img; losetup --detach $loop; rm {NAME}.img*",
+        timeout_s=200,
+    )
+
+
+def test_no_room_in_the_repository(own: Bed) -> None:
+    small = f"{_REPOSITORY}-small"
+    own.host.sh(
+        f"umount {small} 2>/dev/null; mkdir -p {small} && mount -t tmpfs -o size=24M x {small}"
+    )
+    where = f"sed 's,{_REPOSITORY},{small}/r,; s/nas/small/' /etc/sanctl/backup.toml | tail -n 3"
+    own.lab.sh(
+        "n2",
+        "cd /etc/sanctl && cp -p backup.toml /root/backup.toml.before && "
+        f'more=$({where}) && echo "$more" >>backup.toml && '
+        "cd backup && for kind in passphrase key known_hosts; do cp -p nas.$kind small.$kind; done",
+    )
+    try:
+        assert own.run("n2", "backup list", status=4)[0]["code"] == "SAN-BKP-002"
+        own.run("n2", "backup init --repository small")
+        full = own.run("n2", f"backup run {NAME} --repository small", status=5)
+        assert full[0]["code"] == "SAN-BKP-013", full
+        assert own.run("n2", "backup list --repository small") == []
+        own.await_no_point()
+    finally:
+        own.lab.sh(
+            "n2",
+            "cd /etc/sanctl && cp -p /root/backup.toml.before backup.toml; rm -f backup/small.*",
+        )
+        own.host.sh(f"umount {small}; rmdir {small}")
 
 
 def test_what_is_refused_changes_nothing(own: Bed) -> None:
