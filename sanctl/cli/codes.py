@@ -399,6 +399,34 @@ _CODES = {
     "SAN-SCHED-004": "A restore point that a schedule was making was not kept: meanwhile the "
     "schedule or the device had changed, or another node had made it.",
     "SAN-SCHED-005": "Only a device with a schedule has restore points that are removed by rule.",
+    "SAN-SITE-001": "A site's name, the address of its server or a path is not written as it has "
+    "to be.",
+    "SAN-SITE-002": "The cluster has no second site of that name.",
+    "SAN-SITE-003": "The cluster has a second site of that name already.",
+    "SAN-SITE-004": "A node logs in to a site's server with a private key, and does not have it. "
+    "Nothing was changed.",
+    "SAN-SITE-005": "The server of a second site cannot be reached by ssh, or the connection "
+    "ended. What was proven there stays; the next run begins anew.",
+    "SAN-SITE-006": "The directory of a second site is not there, is another one than the one that "
+    "was added (its filesystem may not be mounted), is not empty, or its filesystem cannot share "
+    "blocks between files. Nothing was written.",
+    "SAN-SITE-007": "The second site has no room for a copy. What was proven there stays.",
+    "SAN-SITE-008": "The two ends of a connection to a second site did not understand each other, "
+    "or data did not come as it was sent. What came is no copy.",
+    "SAN-SITE-009": "A restore point and its copy at a second site have different digests, or what "
+    "they belong to is gone. It does not count as a copy unless the message says so.",
+    "SAN-SITE-010": "A copy for a second site is read from a standby replica, so that hosts do not "
+    "wait for it.",
+    "SAN-SITE-011": "Only a replica that is in sync gets a restore point, and so can be sent to a "
+    "second site.",
+    "SAN-SITE-012": "The CIB's entry of a second site is not as this release of sanctl writes it.",
+    "SAN-SITE-013": "What lies at a second site was written by a release of sanctl with another "
+    "format. It is left alone.",
+    "SAN-SITE-014": "A file could not be read or written, here or at the second site.",
+    "SAN-SITE-015": "The server of a second site shows another key than it should: it may not be "
+    "that server. Nothing was sent.",
+    "SAN-SITE-016": "A later run has begun to copy the same device to the same site, and this one "
+    "has ended without a copy.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sanctl.cli.progress import make_reporter
 from sanctl.drivers.node_facts import NodeFacts, NodeFactsPort
 from sanctl.drivers.pacemaker import Pacemaker, PacemakerPort
 from sanctl.drivers.stonith import Stonith, StonithPort
 from sanctl.errors import ConfigError, Problem, SanctlError
+from sanctl.model.site import Site
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES
@@ -20,6 +22,9 @@ from sanctl.system import journal
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import read_text
 from sanctl.system.runner import LocalRunner, Runner
+
+if TYPE_CHECKING:
+    from sanctl.drivers.site_link import SiteLink
 
 CLUSTER_TOML = "/etc/sanctl/cluster.toml"
 _DRBD_VERSION = "/sys/module/drbd/version"
@@ -89,6 +94,16 @@ class Environment:
             )
         )
         return hashlib.sha256(seed).hexdigest()[:32]
+
+    def site_link(self, site: Site) -> SiteLink:
+        """Return a connection to a second site; one without a key takes any.
+
+        Raises:
+            Refused: this node does not have the private key for it.
+        """
+        from sanctl.drivers.site_link import SiteLink  # noqa: PLC0415 - few commands need it
+
+        return SiteLink.by_ssh(site)
 
     @contextmanager
     def logged(self, action: str, *, device: str = "", command_line: str = "") -> Iterator[None]:

@@ -25,6 +25,8 @@ COMMANDS = {
     "device": "sanctl.cli.commands.device:device",
     "snapshot": "sanctl.cli.commands.snapshot:snapshot",
     "backup": "sanctl.cli.commands.backup:backup",
+    "replicate": "sanctl.cli.commands.replicate:replicate",
+    "site": "sanctl.cli.commands.site:site",
     "target": "sanctl.cli.commands.target:target",
     "host": "sanctl.cli.commands.host:host",
     "pool": "sanctl.cli.commands.pool:pool",
@@ -40,7 +42,16 @@ LABORATORY_COMMANDS = {
 }
 _SECTIONS = {
     "See how things are": ("status", "sync", "doctor", "explain"),
-    "Manage storage": ("device", "snapshot", "backup", "target", "host", "pool"),
+    "Manage storage": (
+        "device",
+        "snapshot",
+        "backup",
+        "replicate",
+        "site",
+        "target",
+        "host",
+        "pool",
+    ),
     "Manage the cluster": ("node", "cluster"),
     "Try it out on one machine": ("lab", "demo", "bench", "chaos"),
 }

@@ -13,7 +13,10 @@ import errno
 import fcntl
 import os
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from sanctl.model.extent import Extent
 
 # linux/fs.h: FICLONE, FICLONERANGE, FS_IOC_FSGETXATTR with struct fsxattr; linux/fiemap.h.
 _FICLONE, _FSGETXATTR, _FIEMAP = 0x40049409, 0x801C581F, 0xC020660B
@@ -21,6 +24,10 @@ _FSXATTR = struct.Struct("=IIIII8x")
 _REQUEST, _EXTENT = struct.Struct("=QQIIII"), struct.Struct("=QQQ16xI12x")
 _EXTENTS = 4096
 _LAST, _UNWRITTEN, _SHARED = 0x1, 0x800, 0x2000
+#: Not known, not allocated yet, encoded, encrypted, not in blocks of its own (inline, a tail).
+_NOT_EXACT = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400
+#: FIEMAP_FLAG_SYNC: flush the file first.
+_SYNC = 0x1
 
 
 class FileBlocks(NamedTuple):
@@ -89,29 +96,50 @@ def blocks_of(path: str) -> FileBlocks:
     Raises:
         OSError: the file is gone, or its filesystem does not tell.
     """
-    own = shared = reserved = at = 0
+    own = shared = reserved = 0
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        size, is_last = os.fstat(handle).st_size, False
-        while at < size and not is_last:
-            request = bytearray(_REQUEST.size + _EXTENTS * _EXTENT.size)
-            _REQUEST.pack_into(request, 0, at, size - at, 0, 0, _EXTENTS, 0)
-            fcntl.ioctl(handle, _FIEMAP, request)
-            mapped = _REQUEST.unpack_from(request)[3]
-            for number in range(mapped):
-                offset = _REQUEST.size + number * _EXTENT.size
-                logical, _physical, length, flags = _EXTENT.unpack_from(request, offset)
-                # Reserved blocks may end behind the file's end.
-                inside = max(0, min(logical + length, size) - logical)
-                if flags & _UNWRITTEN:
-                    reserved += inside
-                elif flags & _SHARED:
-                    shared += inside
-                else:
-                    own += inside
-                at, is_last = logical + length, bool(flags & _LAST)
-            if mapped < _EXTENTS:
-                break
+        for begin, end, _physical, flags in _map(handle, 0):
+            if flags & _UNWRITTEN:
+                reserved += end - begin
+            elif flags & _SHARED:
+                shared += end - begin
+            else:
+                own += end - begin
     finally:
         os.close(handle)
     return FileBlocks(own, shared, reserved)
+
+
+def extents_of(handle: int) -> list[Extent]:
+    """Return the written extents of an open file, in order, after a flush of the file.
+
+    Two files whose extents are at one place on the disk have the same content there, for as long as
+    neither is written: a filesystem that shares blocks never writes one that is shared.
+
+    Raises:
+        OSError: the filesystem does not tell, or the file cannot be flushed.
+    """
+    return [
+        Extent(begin, end, None if flags & _NOT_EXACT else physical, bool(flags & _SHARED))
+        for begin, end, physical, flags in _map(handle, _SYNC)
+        if not flags & _UNWRITTEN
+    ]
+
+
+def _map(handle: int, request_flags: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield begin, end, place on the disk and flags of each extent (linux/fiemap.h)."""
+    at, size, is_last = 0, os.fstat(handle).st_size, False
+    while at < size and not is_last:
+        request = bytearray(_REQUEST.size + _EXTENTS * _EXTENT.size)
+        _REQUEST.pack_into(request, 0, at, size - at, request_flags, 0, _EXTENTS, 0)
+        fcntl.ioctl(handle, _FIEMAP, request)
+        mapped = _REQUEST.unpack_from(request)[3]
+        for number in range(mapped):
+            offset = _REQUEST.size + number * _EXTENT.size
+            begin, physical, length, flags = _EXTENT.unpack_from(request, offset)
+            # Reserved blocks may end behind the file's end.
+            yield begin, max(begin, min(begin + length, size)), physical, flags
+            at, is_last = begin + length, bool(flags & _LAST)
+        if mapped < _EXTENTS:
+            break

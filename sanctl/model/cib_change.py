@@ -10,6 +10,7 @@ from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import RestorePoint
+from sanctl.model.site import CopyRecord, Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +178,34 @@ class RemoveSchedule:
     name: DeviceName
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSite:
+    """Add a second site, or change the one of that name."""
+
+    site: Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveSite:
+    """Remove a second site."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCopy:
+    """Note what is known of a device's copies at a site."""
+
+    record: CopyRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCopy:
+    """Forget a device's copies at a site."""
+
+    record: CopyRecord
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -199,4 +228,8 @@ Change = (
     | RemovePoint
     | SetSchedule
     | RemoveSchedule
+    | SetSite
+    | RemoveSite
+    | SetCopy
+    | RemoveCopy
 )

@@ -17,6 +17,7 @@ from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
+from sanctl.model.site import CopyRecord, Site
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
 
@@ -146,10 +147,23 @@ class Cib:
     """By device and node: the order for a restore point that failed there last."""
     restore_reports: Mapping[tuple[str, str], RestoreReport] = field(default_factory=dict)
     """By device and node: how far that node has come with going back to a restore point."""
+    sites: tuple[Site, ...] = ()
+    """The second sites, by name."""
+    copies: tuple[CopyRecord, ...] = ()
+    """What is known of devices' copies at sites, by device and site."""
 
     def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
         """Return the restore points of a device, the oldest first."""
         return tuple(point for point in self.points if point.device == str(name))
+
+    def site(self, name: str) -> Site | None:
+        """Return the second site of that name, if there is one."""
+        return next((site for site in self.sites if site.name == name), None)
+
+    def copy(self, device: str, site: str) -> CopyRecord | None:
+        """Return what is known of a device's copies at a site, if there is anything."""
+        found = (each for each in self.copies if (each.device, each.site) == (device, site))
+        return next(found, None)
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if there is one."""

@@ -46,6 +46,7 @@ from sanctl.model.restore_point import (
     RestorePoint,
     parse_sizes,
 )
+from sanctl.model.site import CopyRecord, Site
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
@@ -156,6 +157,8 @@ def parse_cib(root: ET.Element) -> Cib:
         point_bytes=point_bytes,
         point_failures=failures,
         restore_reports=reports,
+        sites=tuple(sorted(_sites(_properties(configuration)))),
+        copies=tuple(sorted(_copies(_properties(configuration)), key=lambda each: each[:2])),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -206,6 +209,19 @@ def _schedules(properties: dict[str, str]) -> Iterator[tuple[str, PointSchedule]
         # One of a later release is carried out by nodes that have that.
         if name.startswith(SCHEDULE_PREFIX) and (found := PointSchedule.parse(value)) is not None:
             yield name.removeprefix(SCHEDULE_PREFIX), found
+
+
+def _sites(properties: dict[str, str]) -> Iterator[Site]:
+    for name, value in properties.items():
+        # One of a later release is none here: it is carried out by nodes that have that.
+        if (site := Site.parse(name, value)) is not None:
+            yield site
+
+
+def _copies(properties: dict[str, str]) -> Iterator[CopyRecord]:
+    for name, value in properties.items():
+        if (record := CopyRecord.parse(name, value)) is not None:
+            yield record
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

@@ -21,6 +21,7 @@ from sanctl.model.cib_change import (
     Change,
     ClearParameter,
     CompleteDevice,
+    RemoveCopy,
     RemoveDevice,
     RemoveFencing,
     RemoveHost,
@@ -30,6 +31,8 @@ from sanctl.model.cib_change import (
     RemovePoint,
     RemovePreference,
     RemoveSchedule,
+    RemoveSite,
+    SetCopy,
     SetHost,
     SetMark,
     SetNodeAttribute,
@@ -37,6 +40,7 @@ from sanctl.model.cib_change import (
     SetParameter,
     SetPoint,
     SetSchedule,
+    SetSite,
     SetStopped,
 )
 from sanctl.model.cluster import HOST_PREFIX, HOSTS_ID, clone_id, host_id
@@ -46,6 +50,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, parse_mark_id
 from sanctl.model.point_schedule import schedule_id
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID, RestorePoint
+from sanctl.model.site import COPY_PREFIX, SITE_PREFIX, SITES_ID
 from sanctl.render.device_elements import (
     PRIORITY,
     add_nvpair,
@@ -59,6 +64,7 @@ from sanctl.render.device_elements import (
 
 _CONFIGURATION = "/cib/configuration"
 _OPERATIONS = "primitive/operations/op"
+_SITES = f"crm_config/cluster_property_set[@id='{SITES_ID}']"
 
 
 def render_patchset(root: ET.Element, changes: Sequence[Change]) -> str:
@@ -141,6 +147,14 @@ class _Writer:
                 self._set_property(POINTS_ID, identifier, identifier, schedule.value)
             case RemoveSchedule(name=name):
                 self._remove_point(schedule_id(name.value))
+            case SetSite(site=site):
+                self._set_property(SITES_ID, site.id, site.id, site.value)
+            case RemoveSite(name=site_name):
+                self._remove_of_sites(f"{SITE_PREFIX}{site_name}")
+            case SetCopy(record=record):
+                self._set_property(SITES_ID, record.id, record.id, record.value)
+            case RemoveCopy(record=record):
+                self._remove_of_sites(record.id)
             case _:
                 assert_never(change)
 
@@ -154,6 +168,9 @@ class _Writer:
             self._remove_point(point.id)
         if self._has_schedule(name):
             self._remove_point(schedule_id(name.value))
+        for pair in self._configuration.findall(f"{_SITES}/nvpair"):
+            if pair.get("id", "").startswith(f"{COPY_PREFIX}{name}."):
+                self._remove_of_sites(pair.get("id", ""))
         for node in self._configuration.findall("nodes/node"):
             for kind in ("outdated", "discard", "revive"):
                 for group, pair in _node_pairs(node, f"sanctl-{kind}-{name}"):
@@ -368,6 +385,9 @@ class _Writer:
     def _remove_point(self, identifier: str) -> None:
         path = f"crm_config/cluster_property_set[@id='{POINTS_ID}']"
         self._delete(path, "nvpair", identifier)
+
+    def _remove_of_sites(self, identifier: str) -> None:
+        self._delete(_SITES, "nvpair", identifier)
 
     def _remove_fencing(self, node: NodeName) -> None:
         made = {f"fence-{node}", f"fence-{node}_fallback"}

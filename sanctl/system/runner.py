@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Running a program to its end: timeout, accepted exit statuses, errors; and one with a pipe.
 
-The only module outside the laboratory that starts programs (checked by ruff). `subprocess` is
-imported when a program is first started: the agents' monitor path often starts none, and the import
-is a good part of the cost of such a short process.
+With `piped_process` the only module outside the laboratory that starts programs (checked by
+ruff). `subprocess` is imported when a program is first started: the agents' monitor path often
+starts none, and the import is a good part of the cost of such a short process.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ FAMILIES = {
         "test_backups",
         "test_clones",
         "test_restore_points",
+        "test_second_site",
     ),
     "Discovery": ("test_discovery",),
     "Disks that fail": (

@@ -47,6 +47,7 @@ from sanctl.cli.documents.node import (
     Replaced,
 )
 from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
+from sanctl.cli.documents.site import CopyMade, CopyState, Site, SiteRemoved
 from sanctl.cli.documents.snapshot import Point, PointDeleted, PointsPruned, ScheduleShown
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
@@ -96,6 +97,11 @@ DOCUMENTS: Mapping[str, object] = {
     "pool list": list[PoolOnNode],
     "pool prepare": PoolPrepared,
     "node undrain": NodeChanged,
+    "replicate run": CopyMade,
+    "replicate status": list[CopyState],
+    "site add": Site,
+    "site list": list[Site],
+    "site remove": SiteRemoved,
     "snapshot create": Point,
     "snapshot delete": PointDeleted,
     "snapshot list": list[Point],

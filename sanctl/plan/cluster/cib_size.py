@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sanctl.errors import Problem
-from sanctl.model.cib_change import Change, SetHost, SetParameter, SetPoint, SetSchedule
+from sanctl.model.cib_change import (
+    Change,
+    SetCopy,
+    SetHost,
+    SetParameter,
+    SetPoint,
+    SetSchedule,
+    SetSite,
+)
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.restore_point import PointOrder, RestorePoint
@@ -82,6 +90,11 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
         elif isinstance(change, SetSchedule):
             known = cluster.cib.schedules.get(change.name.value)
             old, new = "" if known is None else known.value, change.schedule.value
+        elif isinstance(change, SetSite):
+            old, new = "", change.site.value
+        elif isinstance(change, SetCopy):
+            copy = cluster.cib.copy(change.record.device, change.record.site)
+            old, new = "" if copy is None else copy.value, change.record.value
         elif isinstance(change, SetParameter) and change.parameter == "point":
             device = cluster.cib.device(change.name)
             order = PointOrder.parse(change.value)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options and output of `sanctl replicate run` and `sanctl replicate status`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.site import copy_data, copy_state, file_of
+from sanctl.drivers.point_files import final_path
+from sanctl.errors import CommandError, Problem
+from sanctl.model.names import DeviceName, format_bytes
+from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.model.site import parse_site_name
+from sanctl.model.topology import Topology
+from sanctl.ops.replicate import SourceNode, point_name
+from sanctl.ops.replicate import replicate as copy_once
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.site.definition import existing_site
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import site as site_documents
+
+
+@click.group(no_args_is_help=False)
+def replicate() -> None:
+    """Copies of devices at a second site, made now and then."""
+
+
+@replicate.command()
+@click.argument("device")
+@click.option("--to", "site", required=True, metavar="SITE", help="The second site.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many copies the site keeps; older ones are removed there. [all]",
+)
+@click.option(
+    "--from-active", is_flag=True, help="Read on this node although it serves the device."
+)
+@timeout_option(60)
+@output_option
+def run(
+    device: str, site: str, *, keep: int | None, from_active: bool, timeout_s: float, output: str
+) -> None:
+    """Copy DEVICE to a second site once, on a node with a standby replica.
+
+    Makes a restore point, sends what has changed since the copy before, and compares the digests of
+    the restore point and the copy: only then it is one. --timeout is for the restore point alone.
+    """
+    env = environment()
+    wanted, to = DeviceName.parse(device), parse_site_name(site)
+    topology = env.topology()
+    now_s = int(env.clock.wall_s())
+    command_line = f"replicate run {device} --to {to}" + (f" --keep {keep}" if keep else "")
+    with (
+        env.session() as session,
+        env.logged("replicate", device=device, command_line=command_line),
+    ):
+        made = copy_once(
+            session,
+            wanted,
+            to,
+            PointOrder(point_name(to, now_s), env.new_uuid()[:16], now_s),
+            SourceNode(
+                env.host.node_name(),
+                lambda point: _file_of(point, topology),
+                env.ipc_buffer_bytes(),
+            ),
+            connect=env.site_link,
+            keep=keep,
+            from_active=from_active,
+            timeout_s=timeout_s,
+        )
+        cluster = session.observe()
+    copy = made.copy
+    file = file_of(
+        existing_site(cluster, to), wanted.value, existing_device(cluster, wanted).uuid, copy
+    )
+
+    def text() -> None:
+        print(f"{wanted} is at site {to} as of {_time_text(copy.made_s)} UTC: {file}")
+        how = "" if made.is_by_extents else "; the content was compared"
+        print(
+            f"{format_bytes(copy.changed_bytes)} of {format_bytes(copy.size_bytes)} had changed, "
+            f"{format_bytes(copy.sent_bytes)} were sent{how}"
+        )
+        for each in made.removed:
+            print(f"removed there: {each}")
+
+    data: site_documents.CopyMade = {
+        "device": wanted.value,
+        "site": to,
+        "copy": copy_data(copy),
+        "file": file,
+        "base": made.base.name if made.base else None,
+        "by_extents": made.is_by_extents,
+        "removed": list(made.removed),
+    }
+    finish(output, data=data, text=text)
+
+
+@replicate.command()
+@click.argument("device", required=False)
+@output_option
+def status(device: str | None, output: str) -> None:
+    """Show the newest proven copy of DEVICE, or of all devices, at each site, and its age.
+
+    What the cluster knows; the sites are not asked.
+    """
+    env = environment()
+    with env.session() as session:
+        cluster = session.observe()
+    if device is not None:
+        existing_device(cluster, DeviceName.parse(device))
+    now_s = env.clock.wall_s()
+    found = [
+        copy_state(cluster, each, now_s)
+        for each in cluster.cib.copies
+        if device is None or each.device == device
+    ]
+
+    def text() -> None:
+        if not found:
+            print("nothing has been copied to a site")
+            return
+        print_table(
+            ("DEVICE", "SITE", "COPY", "MADE (UTC)", "LAG", "CHANGED", "SENT", "NOW"),
+            (
+                (
+                    each["device"],
+                    each["site"],
+                    *_copy_texts(each),
+                    _now_text(each),
+                )
+                for each in found
+            ),
+        )
+
+    finish(output, data=found, text=text)
+
+
+def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:
+    copy, lag_s = state["copy"], state["lag_s"]
+    if copy is None or lag_s is None:
+        return ("none",) + ("-",) * 4
+    return (
+        copy["point"],
+        copy["made"].replace("T", " ").removesuffix("Z"),
+        f"{lag_s // 3600}:{lag_s % 3600 // 60:02}:{lag_s % 60:02}",
+        format_bytes(copy["changed_bytes"]),
+        format_bytes(copy["sent_bytes"]),
+    )
+
+
+def _now_text(state: site_documents.CopyState) -> str:
+    if state["attempt"]:
+        return "under way, or broken off"
+    return "-" if state["base_here"] else "its restore point is gone"
+
+
+def _file_of(point: RestorePoint, topology: Topology) -> str:
+    pool = topology.pool(point.pool)
+    if pool is None:
+        raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {point.pool} here"))
+    return final_path(str(pool.path), point.device, point.uuid, point.token)
+
+
+def _time_text(moment_s: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment_s))

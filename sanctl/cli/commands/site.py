@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options and output of `sanctl site add`, `list`, `remove`."""
+
+from __future__ import annotations
+
+import click
+
+from sanctl.cli.environment import environment
+from sanctl.cli.options import output_option
+from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.site import site_data
+from sanctl.model.site import (
+    DEFAULT_IDENTITY,
+    Site,
+    parse_address,
+    parse_path,
+    parse_site_name,
+)
+from sanctl.ops.site import add_site, remove_site
+
+
+@click.group(no_args_is_help=False)
+def site() -> None:
+    """Second sites: servers that take copies of restore points."""
+
+
+@site.command()
+@click.argument("name")
+@click.option("--ssh", "address", required=True, metavar="USER@HOST[:PORT]", help="Its server.")
+@click.option(
+    "--path", required=True, metavar="DIR", help="The directory there, on XFS or btrfs; empty."
+)
+@click.option(
+    "--identity",
+    default=DEFAULT_IDENTITY,
+    show_default=True,
+    metavar="FILE",
+    help="The private key that logs in there, on each storage node.",
+)
+@click.option(
+    "--host-key",
+    "fingerprint",
+    default="",
+    metavar="SHA256:...",
+    help="The fingerprint that the server's key must have, as ssh-keygen -l shows it. [any]",
+)
+@output_option
+def add(
+    name: str, *, address: str, path: str, identity: str, fingerprint: str, output: str
+) -> None:
+    """Add a second site, which 'sanctl replicate run' copies devices to.
+
+    The directory gets a mark, and the server's key is noted: from now on no other directory and no
+    other key is taken for it.
+    """
+    env = environment()
+    user, host, port = parse_address(address)
+    wanted = Site(
+        name=parse_site_name(name),
+        user=user,
+        host=host,
+        port=port,
+        path=parse_path(path),
+        identity=parse_path(identity),
+        mark=env.new_uuid(),
+        host_key="",
+    )
+    command_line = f"site add {name} --ssh {address} --path {path} --identity {identity}"
+    with env.session() as session, env.logged("site", command_line=command_line):
+        made = add_site(
+            session,
+            wanted,
+            env.site_link,
+            fingerprint=fingerprint,
+            ipc_buffer_bytes=env.ipc_buffer_bytes(),
+        )
+        cluster = session.observe()
+
+    def text() -> None:
+        print(f"site {name} is added: {made.address}, {made.path}")
+        print(f"its server's key: {made.fingerprint}")
+
+    finish(output, data=site_data(cluster, made), text=text)
+
+
+@site.command("list")
+@output_option
+def list_sites(output: str) -> None:
+    """List the second sites."""
+    with environment().session() as session:
+        cluster = session.observe()
+    found = [site_data(cluster, each) for each in cluster.cib.sites]
+
+    def text() -> None:
+        if not found:
+            print("there are no sites")
+            return
+        print_table(
+            ("SITE", "SERVER", "DIRECTORY", "HOST KEY", "DEVICES"),
+            (
+                (
+                    each["name"],
+                    each["address"],
+                    each["path"],
+                    each["fingerprint"],
+                    ", ".join(each["devices"]) or "none",
+                )
+                for each in found
+            ),
+        )
+
+    finish(output, data=found, text=text)
+
+
+@site.command()
+@click.argument("name")
+@output_option
+def remove(name: str, output: str) -> None:
+    """Remove a site from the cluster, and the restore points kept for it. Its copies stay there."""
+    env = environment()
+    wanted = parse_site_name(name)
+    with env.session() as session, env.logged("site", command_line=f"site remove {name}"):
+        remove_site(session, wanted)
+    finish(
+        output,
+        data={"name": wanted},
+        text=lambda: print(f"site {name} is removed; the copies in its directory stay"),
+    )

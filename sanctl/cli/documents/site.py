@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Declares the JSON fields of `sanctl site ...` and `sanctl replicate ...`."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+
+class Site(TypedDict):
+    """A second site: a server with a directory for copies of restore points."""
+
+    name: Annotated[str, "its name"]
+    address: Annotated[str, "USER@HOST:PORT"]
+    path: Annotated[str, "the directory on the server"]
+    identity: Annotated[str, "the file on each node with the private key that logs in there"]
+    mark: Annotated[str, "the id that the directory carries"]
+    fingerprint: Annotated[str, "the fingerprint of the server's key; no other one is taken"]
+    devices: Annotated[list[str], "the devices that have been copied there"]
+
+
+class SiteRemoved(TypedDict):
+    """A site that was removed from the cluster."""
+
+    name: Annotated[str, "its name; its copies stay where they are"]
+
+
+class Copy(TypedDict):
+    """A copy of a restore point that was found equal to it."""
+
+    point: Annotated[str, "the name of the restore point"]
+    token: Annotated[str, "its token; both are the name of the file at the site"]
+    made: Annotated[str, "when the restore point was made, in UTC"]
+    proven: Annotated[str, "when both digests had been compared, in UTC"]
+    size_bytes: Annotated[int, "the size of the device then"]
+    changed_bytes: Annotated[int, "what differed from the copy before"]
+    sent_bytes: Annotated[int, "what went over the line for it, compressed"]
+    digest: Annotated[str, "the digest of the content"]
+
+
+class CopyMade(TypedDict):
+    """A copy that a run has made."""
+
+    device: Annotated[str, "the device"]
+    site: Annotated[str, "the site"]
+    copy: Annotated[Copy, "the copy"]
+    file: Annotated[str, "its file at the site, as raw as the device"]
+    base: Annotated[str | None, "the copy that it began as; null: it was the first"]
+    by_extents: Annotated[
+        bool, "the filesystem told what has changed; false: the content was compared"
+    ]
+    removed: Annotated[list[str], "older copies that were removed at the site"]
+
+
+class CopyState(TypedDict):
+    """What the cluster knows of a device's copies at a site."""
+
+    device: Annotated[str, "the device"]
+    site: Annotated[str, "the site"]
+    copy: Annotated[Copy | None, "the newest copy that was proven; null: none was yet"]
+    file: Annotated[str | None, "its file at the site; null: there is none"]
+    lag_s: Annotated[int | None, "how old what the site has is, in seconds; null: it has nothing"]
+    base_here: Annotated[
+        bool, "the cluster has the restore point of it, so the next run sends what has changed"
+    ]
+    attempt: Annotated[
+        bool, "a run is under way, or has ended without a copy and not tidied up yet"
+    ]

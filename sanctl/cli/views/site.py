@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Second sites and the copies there, as JSON fields."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from sanctl.model.cluster import Cluster
+from sanctl.model.site import CopyRecord, ProvenCopy, Site
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import site as site_documents
+
+
+def site_data(cluster: Cluster, site: Site) -> site_documents.Site:
+    """Return a site."""
+    return {
+        "name": site.name,
+        "address": site.address,
+        "path": site.path,
+        "identity": site.identity,
+        "mark": site.mark,
+        "fingerprint": site.fingerprint,
+        "devices": [each.device for each in cluster.cib.copies if each.site == site.name],
+    }
+
+
+def copy_data(copy: ProvenCopy) -> site_documents.Copy:
+    """Return a proven copy."""
+    return {
+        "point": copy.name,
+        "token": copy.token,
+        "made": utc(copy.made_s),
+        "proven": utc(copy.proven_s),
+        "size_bytes": copy.size_bytes,
+        "changed_bytes": copy.changed_bytes,
+        "sent_bytes": copy.sent_bytes,
+        "digest": copy.digest,
+    }
+
+
+def file_of(site: Site, device: str, uuid: str, copy: ProvenCopy) -> str:
+    """Return the file of a copy at its site."""
+    return f"{site.path}/{device}.{uuid}/{copy.name}.{copy.token}"
+
+
+def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_documents.CopyState:
+    """Return what is known of a device's copies at a site."""
+    site, proven = cluster.cib.site(record.site), record.proven
+    points = cluster.cib.points_of(record.device)
+    return {
+        "device": record.device,
+        "site": record.site,
+        "copy": copy_data(proven) if proven else None,
+        "file": file_of(site, record.device, record.uuid, proven) if site and proven else None,
+        "lag_s": max(0, int(now_s) - proven.made_s) if proven else None,
+        "base_here": proven is not None
+        and any(each.token == proven.token and not each.is_deleting for each in points),
+        "attempt": bool(record.attempt),
+    }
+
+
+def utc(moment_s: int) -> str:
+    """Return a moment as JSON has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment_s))

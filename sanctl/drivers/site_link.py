@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The cluster's end of a connection to a second site, by ssh(1); the site's is site_receiver.py.
+
+The server's key is the one that was seen when the site was added: ssh takes no other. Nothing of
+the user's or the machine's configuration of ssh is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sanctl.drivers import site_receiver
+from sanctl.drivers.site_receiver import CHUNK_BYTES, HEADER, RANGE, ZEROS
+from sanctl.errors import CommandError, Problem, Refused
+from sanctl.model.site import ProvenCopy, Site, is_host_key
+from sanctl.system.files import exists, read_text
+from sanctl.system.piped_process import PipedProcess
+
+#: The name under which ssh looks the server's key up, whatever its address.
+_ALIAS = "site.sanctl"
+#: The site gives a sign of life every 15 s, whatever it does.
+_SILENCE_S = 90.0
+_SSH_FAILED = 255
+_KEY_CHANGED = "Host key verification failed"
+_OPTIONS = (
+    "BatchMode=yes", "IdentitiesOnly=yes", "GlobalKnownHostsFile=/dev/null",
+    f"HostKeyAlias={_ALIAS}", "CheckHostIP=no", "HashKnownHosts=no", "UpdateHostKeys=no",
+    "ConnectTimeout=20", "ServerAliveInterval=15", "ServerAliveCountMax=4",
+    "ClearAllForwardings=yes", "ForwardAgent=no", "LogLevel=ERROR",
+    "PreferredAuthentications=publickey",
+)  # fmt: skip
+_LOADER = """import os
+d=b""
+while len(d)<{length}:
+ c=os.read(0,{length}-len(d))
+ if not c: raise SystemExit(1)
+ d+=c
+exec(compile(d,"sanctl","exec"))"""
+_ZEROS = bytes(CHUNK_BYTES)
+
+
+def receiver_script() -> bytes:
+    """Return the program that a site runs."""
+    return Path(site_receiver.__file__).read_bytes()
+
+
+class SiteLink:
+    """One connection; a context manager.
+
+    Attributes:
+        sent_bytes: what was sent so far, without what ssh adds.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        name: str,
+        script: bytes,
+        known_hosts: tempfile.TemporaryDirectory[str] | None = None,
+    ) -> None:
+        """Talk to a site's receiver by a program.
+
+        Args:
+            argv: the program, which runs what follows its arguments on the site's server.
+            name: the site's name, for messages.
+            script: the receiver.
+            known_hosts: the folder with ssh's list of keys, which goes with the connection.
+        """
+        self._name = name
+        self._known_hosts = known_hosts
+        self._script = script
+        loader = _LOADER.format(length=len(self._script))
+        self._process = PipedProcess([*argv, f"python3 -c '{loader}'"])
+        self.sent_bytes = 0
+
+    @classmethod
+    def by_ssh(cls, site: Site) -> Self:
+        """Return a connection by ssh. A site without a host key takes any: it is not known yet.
+
+        Raises:
+            Refused: this node does not have the private key.
+        """
+        if not exists(site.identity):
+            raise Refused(
+                Problem(
+                    "SAN-SITE-004",
+                    f"{os.uname().nodename} has no {site.identity}, the private key for site "
+                    f"{site.name}",
+                    "put the same key on each storage node, readable by root alone",
+                )
+            )
+        folder = tempfile.TemporaryDirectory(prefix="site-")
+        known_hosts = f"{folder.name}/known_hosts"
+        line = f"{_ALIAS} {site.host_key}\n" if site.host_key else ""
+        Path(known_hosts).write_text(line, encoding="ascii")
+        strict = "yes" if site.host_key else "accept-new"
+        keys = (f"UserKnownHostsFile={known_hosts}", f"StrictHostKeyChecking={strict}")
+        words = [word for option in (*_OPTIONS, *keys) for word in ("-o", option)]
+        target = f"{site.user}@{site.host.strip('[]')}"
+        argv = ["ssh", "-F", "none", "-T", "-i", site.identity, "-p", str(site.port), *words]
+        return cls([*argv, "--", target], site.name, receiver_script(), folder)
+
+    def __enter__(self) -> Self:
+        self._process.__enter__()
+        try:
+            self._write(self._script)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.__exit__(kind, error, trace)
+        if self._known_hosts is not None:
+            self._known_hosts.cleanup()
+
+    def host_key(self) -> str:
+        """Return the server's key, as this connection has seen it.
+
+        Raises:
+            CommandError: ssh has noted none.
+        """
+        assert self._known_hosts is not None
+        for line in read_text(f"{self._known_hosts.name}/known_hosts").splitlines():
+            key = " ".join(line.split(" ")[1:3])
+            if is_host_key(key):
+                return key
+        raise CommandError(Problem("SAN-SITE-005", f"site {self._name}: ssh has noted no host key"))
+
+    def hello(self) -> None:
+        """Return once the connection is made."""
+        self._ask("hello")
+
+    def survey(self, path: str, new_id: str) -> str:
+        """Have the site look at its directory, and mark it unless it is marked; return the mark."""
+        return str(self._ask("survey", path=path, new_id=new_id)["id"])
+
+    def open(self, path: str, mark: str, folder: str) -> tuple[ProvenCopy, ...]:
+        """Open the folder of a device, DEVICE.UUID; return its proven copies."""
+        answer = self._ask("open", path=path, id=mark, device=folder)
+        return tuple(
+            ProvenCopy(*(each[field] for field in ProvenCopy._fields)) for each in answer["copies"]
+        )
+
+    def begin(self, token: str, base: str, size_bytes: int, needed_bytes: int) -> None:
+        """Begin a copy.
+
+        Args:
+            token: the token of the restore point.
+            base: the token of the proven copy that it begins as; empty: all zeros.
+            size_bytes: its size.
+            needed_bytes: the room that it may need.
+        """
+        self._ask("begin", token=token, base=base, size_bytes=size_bytes, needed_bytes=needed_bytes)
+
+    def put(self, at: int, data: bytes) -> None:
+        """Send a range of data, of one chunk at most."""
+        if data == _ZEROS[: len(data)]:
+            self.zero(at, len(data))
+            return
+        packed = zlib.compress(data, 1)
+        is_smaller = len(packed) < len(data)
+        head = RANGE.pack(at, len(data), is_smaller, hashlib.sha256(data).digest())
+        self._send(b"R", head + (packed if is_smaller else data))
+
+    def zero(self, at: int, length: int) -> None:
+        """Say that a range is zeros."""
+        self._send(b"Z", ZEROS.pack(at, length))
+
+    def ask_chunks(self) -> None:
+        """Ask for the digests of all chunks of the copy; the site begins to read it."""
+        self._send(b"J", json.dumps({"do": "chunks"}).encode())
+
+    def chunks(self) -> bytes:
+        """Return the digests of all chunks, one behind the other, once `ask_chunks` was called."""
+        kind, body = self._frame()
+        if kind != b"C":
+            raise self._failed(body)
+        return body
+
+    def prove(self, copy: ProvenCopy) -> None:
+        """Have the copy become a proven one, if its digest is the restore point's."""
+        self._ask("prove", **copy._asdict())
+
+    def remove(self, tokens: Sequence[str]) -> tuple[str, ...]:
+        """Remove proven copies; return their names."""
+        return tuple(self._ask("remove", tokens=list(tokens))["removed"])
+
+    def _ask(self, command: str, **fields: object) -> dict[str, Any]:
+        self._send(b"J", json.dumps({"do": command, **fields}).encode())
+        kind, body = self._frame()
+        try:
+            answer: dict[str, Any] = json.loads(body)
+        except ValueError:
+            raise self._failed(body) from None
+        if kind != b"J" or "error" in answer:
+            raise self._failed(body)
+        return answer
+
+    def _send(self, kind: bytes, body: bytes) -> None:
+        self._write(HEADER.pack(kind, len(body)) + body)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._process.write(data)
+        except BrokenPipeError:
+            # What the site has said before it ended says why.
+            kind, body = self._frame()
+            raise self._failed(body if kind == b"J" else b"") from None
+        self.sent_bytes += len(data)
+
+    def _frame(self) -> tuple[bytes, bytes]:
+        """Return the next frame that is no sign of life."""
+        try:
+            while True:
+                head = self._process.read(HEADER.size, silence_s=_SILENCE_S)
+                if head is None:
+                    raise self._broken()
+                kind, length = HEADER.unpack(head)
+                body = self._process.read(length, silence_s=_SILENCE_S)
+                if body is None:
+                    raise self._broken()
+                if kind != b"A":
+                    return kind, body
+        except TimeoutError:
+            raise CommandError(
+                Problem("SAN-SITE-005", f"site {self._name} said nothing for {_SILENCE_S:g} s")
+            ) from None
+
+    def _failed(self, body: bytes) -> CommandError:
+        """Return the error that the site has reported."""
+        try:
+            answer = json.loads(body)
+            problem = Problem(str(answer["code"]), f"site {self._name}: {answer['error']}")
+        except (ValueError, KeyError, TypeError):
+            problem = Problem("SAN-SITE-008", f"site {self._name} answered what was not asked")
+        return CommandError(problem)
+
+    def _broken(self) -> CommandError:
+        status, said = self._process.end()
+        line = said.splitlines()[-1] if said else f"ssh ended with status {status}"
+        if _KEY_CHANGED in said:
+            return CommandError(
+                Problem(
+                    "SAN-SITE-015",
+                    f"the server of site {self._name} shows another key than when the site was "
+                    "added",
+                    "find out why; if the server was installed anew, 'sanctl site remove' and "
+                    "'sanctl site add' take its new key",
+                )
+            )
+        what = "cannot be reached" if status == _SSH_FAILED else "ended the connection"
+        return CommandError(Problem("SAN-SITE-005", f"site {self._name} {what}: {line}"))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sends what a copy at a second site lacks of a restore point, and has it proven equal.
+
+What is read is the restore point's file, never the device: it does not change meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from sanctl.drivers import reflink
+from sanctl.drivers.site_link import SiteLink
+from sanctl.drivers.site_receiver import DIGEST_BYTES, chunk_digests, digest_of, read_all
+from sanctl.errors import CommandError, Problem
+from sanctl.model.names import format_bytes
+from sanctl.plan.site.ranges import (
+    Range,
+    changed_ranges,
+    chunk_ranges,
+    differing_chunks,
+    differing_runs,
+    pieces,
+    total_bytes,
+)
+
+
+class Sent(NamedTuple):
+    """What was sent, and found equal.
+
+    Attributes:
+        size_bytes: the size of the restore point.
+        changed_bytes: how much of the copy was not as the restore point.
+        digest: the digest of both.
+        is_by_extents: what has changed was told by the filesystem, and that was right.
+    """
+
+    size_bytes: int
+    changed_bytes: int
+    digest: str
+    is_by_extents: bool
+
+
+def send(
+    link: SiteLink,
+    point: int,
+    base: int | None,
+    *,
+    token: str,
+    base_token: str,
+    report: Callable[[str], None],
+) -> Sent:
+    """Send a restore point; return when the copy at the site is equal to it.
+
+    What the extents of two restore points do not tell, or told wrong, the digests of chunks do.
+
+    Args:
+        link: the connection, on which the device was opened.
+        point: the restore point's open file.
+        base: the open file of the restore point that the copy begins as; None: this node has none.
+        token: the restore point's token.
+        base_token: the token of the copy that it begins as; empty: the site has none.
+        report: told how far it is.
+
+    Raises:
+        CommandError: the site reports an error or is gone, or the copy does not become equal.
+        OSError: a file cannot be read.
+    """
+    size_bytes = os.fstat(point).st_size
+    is_by_extents = base is not None or not base_token
+    ranges: tuple[Range, ...] = ()
+    if is_by_extents:
+        before = reflink.extents_of(base) if base is not None else []
+        ranges = changed_ranges(before, reflink.extents_of(point), size_bytes)
+    needed = total_bytes(each for each in ranges if not each.is_zero)
+    link.begin(token, base_token, size_bytes, needed)
+    changed_bytes = _send_ranges(link, point, base, ranges, report)
+    own = b""
+    # Where the extents told nothing, or were wrong, the digests of the chunks tell what differs.
+    for is_last in (False, True):
+        link.ask_chunks()
+        own = own or _own_chunks(point, size_bytes, report)
+        report("waiting for the site to read its copy")
+        theirs = link.chunks()
+        if theirs == own:
+            return Sent(size_bytes, changed_bytes, digest_of(own, size_bytes), is_by_extents)
+        if is_last or len(theirs) != len(own):
+            break
+        is_by_extents = False
+        ranges = chunk_ranges(differing_chunks(own, theirs, DIGEST_BYTES), size_bytes)
+        changed_bytes += _send_ranges(link, point, None, ranges, report)
+    raise CommandError(
+        Problem(
+            "SAN-SITE-009",
+            "the copy at the site does not become equal to the restore point",
+            "try again; if it stays so, one of the two cannot read what it has written: look at "
+            "the kernel's log on both",
+        )
+    )
+
+
+def _send_ranges(
+    link: SiteLink,
+    point: int,
+    base: int | None,
+    ranges: tuple[Range, ...],
+    report: Callable[[str], None],
+) -> int:
+    """Send ranges of a restore point, as far as they differ from the base; return how much did."""
+    done = changed = 0
+    total = format_bytes(total_bytes(ranges))
+    for piece in pieces(ranges):
+        length = piece.end - piece.begin
+        if piece.is_zero:
+            link.zero(piece.begin, length)
+            changed += length
+        else:
+            data = read_all(point, piece.begin, length)
+            runs: Iterable[Range] = (piece,)
+            if base is not None:
+                runs = differing_runs(piece.begin, data, os.pread(base, length, piece.begin))
+            for run in runs:
+                link.put(run.begin, data[run.begin - piece.begin : run.end - piece.begin])
+                changed += run.end - run.begin
+        done += length
+        report(f"sending: {format_bytes(done)} of {total} that may have changed")
+    return changed
+
+
+def _own_chunks(point: int, size_bytes: int, report: Callable[[str], None]) -> bytes:
+    def look(done_bytes: int) -> None:
+        report(f"comparing: {format_bytes(done_bytes)} of {format_bytes(size_bytes)} read here")
+
+    return chunk_digests(point, size_bytes, look)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out `replicate run`: a restore point, the copy of it at a second site, what then goes.
+
+What holds if the process, its node or the site dies after each step:
+
+1. The site is asked what it has. Nothing has changed.
+2. The CIB notes the token of the restore point that will be made for this run. The next run
+   removes the point, if there is one by then.
+3. The restore point is made, on every replica in sync.
+4. What has changed is sent into a file at the site that begins as a reflink of a proven copy. It
+   is no copy, and the next run removes it.
+5. Both ends have read all of it, and the digests are equal: the file gets its name. If only the
+   answer was lost, the next run is told by the site, and goes on from it.
+6. The CIB notes that, and the restore point before it, which was the base, goes.
+7. The site removes the oldest copies. The next run does that, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from sanctl.drivers import site_transfer
+from sanctl.drivers.point_files import unnamed_path
+from sanctl.drivers.site_link import SiteLink
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName
+from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.model.site import ProvenCopy, Site
+from sanctl.ops.cib_room import within_room
+from sanctl.ops.session import Session
+from sanctl.ops.snapshot import create_point
+from sanctl.plan.site.copying import (
+    Base,
+    choose_base,
+    plan_attempt,
+    plan_given_up,
+    plan_proven,
+    refuse_sender,
+    surplus_copies,
+)
+from sanctl.plan.site.definition import existing_site
+
+_FILE_S = 30.0
+_POLL_S = 0.5
+
+
+class SourceNode(NamedTuple):
+    """The node on which the command runs.
+
+    Attributes:
+        name: its name.
+        file_of: returns the path that a restore point's file has here.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
+    """
+
+    name: str
+    file_of: Callable[[RestorePoint], str]
+    ipc_buffer_bytes: int
+
+
+class CopyMade(NamedTuple):
+    """A copy that was proven.
+
+    Attributes:
+        copy: the copy.
+        base: the copy that it began as; None: it was the first.
+        is_by_extents: the filesystem told what has changed; else the content was compared.
+        removed: the names of older copies that were removed at the site.
+    """
+
+    copy: ProvenCopy
+    base: ProvenCopy | None
+    is_by_extents: bool
+    removed: tuple[str, ...]
+
+
+def point_name(site: str, moment_s: int) -> str:
+    """Return the name of the restore point that is made for a site."""
+    return datetime.fromtimestamp(moment_s, UTC).strftime(f"to-{site}-%Y%m%d-%H%M%S")
+
+
+def replicate(
+    session: Session,
+    name: DeviceName,
+    site_name: str,
+    order: PointOrder,
+    node: SourceNode,
+    *,
+    connect: Callable[[Site], SiteLink],
+    keep: int | None,
+    from_active: bool,
+    timeout_s: float,
+) -> CopyMade:
+    """Copy a device to a second site once.
+
+    Args:
+        session: the cluster.
+        name: the device.
+        site_name: the site.
+        order: the restore point that is to be made for it.
+        node: this node.
+        connect: makes a connection to a site.
+        keep: how many copies the site keeps; None: all.
+        from_active: also if this node serves the device.
+        timeout_s: how long the restore point may take.
+
+    Raises:
+        Refused: there is no such device or site, or this node is not to send it.
+        CommandError: a node or the site could not do its part, and says why. No copy was made.
+        NotConverged: the restore point was not made in time.
+    """
+    cluster = session.observe()
+    site = existing_site(cluster, site_name)
+    device = refuse_sender(cluster, name, node.name, from_active=from_active)
+    session.reporter.update(f"connecting to site {site.name}")
+    with connect(site) as link:
+        copies = link.open(site.path, site.mark, f"{name}.{device.uuid}")
+        session.change(
+            within_room(
+                session,
+                lambda seen: plan_attempt(seen, device, site.name, order.token, copies),
+                node.ipc_buffer_bytes,
+            )
+        )
+        try:
+            cluster, point = create_point(
+                session,
+                name,
+                order,
+                ipc_buffer_bytes=node.ipc_buffer_bytes,
+                timeout_s=timeout_s,
+            )
+            base = choose_base(copies, cluster.cib.points_of(name), node.name)
+            copy, is_by_extents = _send(session, link, node, point, base)
+        except BaseException:
+            _give_up(session, device, site, order)
+            raise
+        session.change(lambda seen: plan_proven(seen, device, site.name, copy))
+        surplus = surplus_copies((*copies, copy), keep) if keep is not None else ()
+        removed = link.remove(surplus) if surplus else ()
+    return CopyMade(copy, base.copy if base else None, is_by_extents, removed)
+
+
+def _send(
+    session: Session, link: SiteLink, node: SourceNode, point: RestorePoint, base: Base | None
+) -> tuple[ProvenCopy, bool]:
+    if node.name not in point.nodes:
+        raise CommandError(
+            Problem(
+                "SAN-SITE-011",
+                f"the replica on this node was not in sync when restore point {point.name} was "
+                f"made: it is on {', '.join(point.nodes)} alone",
+                "try again when it is",
+            )
+        )
+    try:
+        with contextlib.ExitStack() as files:
+            handle = _opened(session, node.file_of(point))
+            files.callback(os.close, handle)
+            base_handle = None
+            if base is not None and base.point is not None:
+                base_handle = _opened(session, node.file_of(base.point))
+                files.callback(os.close, base_handle)
+            sent = site_transfer.send(
+                link,
+                handle,
+                base_handle,
+                token=point.token,
+                base_token=base.copy.token if base else "",
+                report=session.reporter.update,
+            )
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-SITE-014", f"{node.name} cannot read restore point {point.name}: {error}")
+        ) from error
+    copy = ProvenCopy(
+        name=point.name,
+        token=point.token,
+        made_s=point.made_s,
+        proven_s=int(session.clock.wall_s()),
+        size_bytes=sent.size_bytes,
+        changed_bytes=sent.changed_bytes,
+        sent_bytes=link.sent_bytes,
+        digest=sent.digest,
+    )
+    link.prove(copy)
+    return copy, sent.is_by_extents
+
+
+def _opened(session: Session, path: str) -> int:
+    """Open a restore point's file, which may still have its first name."""
+    deadline = session.clock.monotonic_s() + _FILE_S
+    while True:
+        for each in (path, unnamed_path(path)):
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if session.clock.monotonic_s() > deadline:
+            raise CommandError(Problem("SAN-SITE-014", f"{path}: there is no such file"))
+        session.clock.sleep(_POLL_S)
+
+
+def _give_up(session: Session, device: DeviceSpec, site: Site, order: PointOrder) -> None:
+    """Remove the restore point of a run that failed; what cannot be done the next run does."""
+    with contextlib.suppress(SanctlError):
+        session.change(lambda seen: plan_given_up(seen, device, site.name, order.token))

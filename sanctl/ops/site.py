@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out `site add` and `site remove`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sanctl.drivers.site_link import SiteLink
+from sanctl.errors import Problem, Refused
+from sanctl.model.site import Site, fingerprint_of
+from sanctl.ops.cib_room import within_room
+from sanctl.ops.session import Session
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
+from sanctl.plan.site.definition import plan_site_addition, plan_site_removal, refuse_taken
+
+
+def add_site(
+    session: Session,
+    wanted: Site,
+    connect: Callable[[Site], SiteLink],
+    *,
+    fingerprint: str,
+    ipc_buffer_bytes: int,
+) -> Site:
+    """Look at a second site, mark its directory as one, and add it.
+
+    Args:
+        session: the cluster.
+        wanted: the site, with the mark that its directory gets if it has none, and without a key.
+        connect: makes a connection to it.
+        fingerprint: the fingerprint that the server's key must have; empty: any.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
+
+    Raises:
+        Refused: there is a site of that name, no quorum, or the server has another key.
+        CommandError: it cannot be reached, or the directory is none that can be a site.
+    """
+    cluster = session.observe()
+    refuse_without_quorum(cluster)
+    refuse_taken(cluster, wanted.name)
+    session.reporter.update(f"connecting to {wanted.address}")
+    with connect(wanted) as link:
+        link.hello()
+        key = link.host_key()
+        if fingerprint and fingerprint_of(key) != fingerprint:
+            raise Refused(
+                Problem(
+                    "SAN-SITE-015",
+                    f"the server of site {wanted.name} has the key {fingerprint_of(key)}, not "
+                    f"{fingerprint}",
+                    "'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' on the server shows it",
+                )
+            )
+        site = wanted._replace(host_key=key, mark=link.survey(wanted.path, wanted.mark))
+    session.change(
+        within_room(session, lambda seen: plan_site_addition(seen, site), ipc_buffer_bytes)
+    )
+    return site
+
+
+def remove_site(session: Session, name: str) -> None:
+    """Remove a second site, and the restore points that are kept for it. Its copies stay there.
+
+    Raises:
+        Refused: there is no such site, or no quorum.
+    """
+    session.change(lambda seen: plan_site_removal(seen, name))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: whether a second site may be added or removed; else the CIB's changes."""
+
+from __future__ import annotations
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import Change, RemoveCopy, RemoveSite, SetSite
+from sanctl.model.cluster import Cluster
+from sanctl.model.site import SITE_PREFIX, Site
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
+from sanctl.plan.site.copying import point_removal
+
+
+def existing_site(cluster: Cluster, name: str) -> Site:
+    """Return the site of that name.
+
+    Raises:
+        Refused: there is none, or its entry in the CIB cannot be read.
+    """
+    site = cluster.cib.site(name)
+    if site is not None:
+        return site
+    if f"{SITE_PREFIX}{name}" in cluster.cib.ids:
+        raise Refused(
+            Problem(
+                "SAN-SITE-012",
+                f"the CIB's entry of site {name} cannot be read",
+                "upgrade sanctl on this node if a later release made it; else 'sanctl site remove' "
+                "and 'sanctl site add' make it anew",
+            )
+        )
+    known = ", ".join(each.name for each in cluster.cib.sites)
+    raise Refused(
+        Problem(
+            "SAN-SITE-002",
+            f"there is no site {name}",
+            f"sites are: {known}" if known else "'sanctl site add' makes one",
+        )
+    )
+
+
+def plan_site_addition(cluster: Cluster, site: Site) -> tuple[Change, ...]:
+    """Return the change that adds a site.
+
+    Raises:
+        Refused: there is a site of that name, or no quorum.
+    """
+    refuse_without_quorum(cluster)
+    refuse_taken(cluster, site.name)
+    return (SetSite(site=site),)
+
+
+def refuse_taken(cluster: Cluster, name: str) -> None:
+    """Raise Refused if there is a site of that name, readable or not."""
+    if f"{SITE_PREFIX}{name}" in cluster.cib.ids:
+        raise Refused(
+            Problem(
+                "SAN-SITE-003",
+                f"there is a site {name} already",
+                f"another name; or 'sanctl site remove {name}' first, which leaves its copies",
+            )
+        )
+
+
+def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
+    """Return the changes that remove a site, and the restore points that are kept for it.
+
+    Its copies stay there.
+
+    Raises:
+        Refused: there is no such site, or no quorum.
+    """
+    refuse_without_quorum(cluster)
+    if f"{SITE_PREFIX}{name}" not in cluster.cib.ids:
+        existing_site(cluster, name)
+    changes: list[Change] = []
+    for record in cluster.cib.copies:
+        if record.site == name:
+            tokens = (record.attempt, record.proven.token if record.proven else "")
+            changes += point_removal(cluster, record.device, tokens)
+            changes.append(RemoveCopy(record=record))
+    return (*changes, RemoveSite(name=name))

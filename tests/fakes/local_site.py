@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A second site on this machine: the real receiver, on a filesystem that need not share blocks."""
+
+from __future__ import annotations
+
+from sanctl.drivers.site_link import SiteLink, receiver_script
+
+_COPY = b"""
+def clone(origin, copy):
+    size = os.fstat(origin).st_size
+    os.ftruncate(copy, size)
+    write_all(copy, read_all(origin, 0, size), 0)
+
+
+"""
+
+
+def local_link(*, shares_blocks: bool = True, more: bytes = b"") -> SiteLink:
+    """Return a connection to a receiver; `more` is a part of its program that replaces others."""
+    head, main, tail = receiver_script().partition(b"if __name__ ==")
+    refuse = _COPY + b"def clone(origin, copy):\n    raise OSError(errno.EOPNOTSUPP, 'no')\n\n\n"
+    program = head + (_COPY if shares_blocks else refuse) + more + b"\n" + main + tail
+    return SiteLink(["sh", "-c"], "far", program)

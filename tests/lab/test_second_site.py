@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Copies of a device at a second site: equal, of what has changed alone, whole or not there.
+
+The site is the host i1, with an XFS filesystem in a file of its own, reached over the iscsi network
+by a key that the test puts on the storage nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.machines.spec import Network
+from tests.support import steps
+from tests.support.json_contract import breaches
+from tests.support.laboratory import xfs_laboratory
+
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
+
+NAME, SITE, SERVER = "far0", "far", "i1"
+SIZE_MIB = 64
+IMAGE, MOUNT, PATH = "/var/tmp/site.img", "/srv/copies", "/srv/copies/sanctl"
+KEY = "/etc/sanctl/site_key"
+MIB = 1 << 20
+#: What the test writes between two runs: pieces of this size, far from each other.
+PIECE_KIB, PIECES = 64, 48
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+    """Return a laboratory whose pools are XFS."""
+    yield from xfs_laboratory(request, "second-site")
+
+
+@pytest.fixture(scope="module")
+def scenario(bed: LabSession) -> Scenario:
+    return Scenario(bed, Initiator(bed, "i1"))
+
+
+@pytest.fixture(scope="module")
+def server(bed: LabSession) -> Iterator[str]:
+    """Make the server a site's, with the nodes' key; return its address for ssh."""
+    bed.sh(
+        SERVER,
+        f"truncate -s 512M {IMAGE} && mkfs.xfs -q {IMAGE} && mkdir -p {MOUNT}"
+        f" && mount -o loop {IMAGE} {MOUNT} && mkdir {PATH}",
+        timeout_s=120,
+    )
+    bed.sh("n1", f"ssh-keygen -q -t ed25519 -N '' -f {KEY}", timeout_s=60)
+    public = bed.read_bytes("n1", f"{KEY}.pub").decode().strip()
+    secret = base64.b64encode(bed.read_bytes("n1", KEY)).decode()
+    bed.sh("n2", f"umask 077; base64 -d >{KEY}", stdin=secret)
+    bed.sh(SERVER, f"cp -a /root/.ssh/authorized_keys /var/tmp/keys.before; echo '{public}'"
+           " >>/root/.ssh/authorized_keys")  # fmt: skip
+    yield f"root@{bed.node(SERVER).address(Network.ISCSI)}"
+    bed.sh("n3", f"sanctl site remove {SITE}", timeout_s=60, ok=range(256))
+    for node in ("n1", "n2"):
+        bed.sh(node, f"rm -f {KEY} {KEY}.pub")
+    bed.sh(
+        SERVER,
+        f"mv /var/tmp/keys.before /root/.ssh/authorized_keys; umount {MOUNT}; rm -f {IMAGE}",
+        timeout_s=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def device(scenario: Scenario, server: str) -> Iterator[str]:
+    """Return the path that the host has of the device, which n1 serves, a third of it written."""
+    del server
+    path = scenario.host.login(
+        scenario.create(NAME, f"{SIZE_MIB}M", prefer="n1"), scenario.portals()
+    )
+    write(scenario, path, 0, 20 * 1024)
+    yield path
+    scenario.host.logout(f"{scenario.iqn_prefix()}.{NAME}")
+    scenario.bed.sh("n3", f"sanctl device delete {NAME} --yes --with-points", timeout_s=240)
+
+
+def write(scenario: Scenario, path: str, at_kib: int, count_kib: int) -> None:
+    """Write random bytes to the device, past the host's page cache."""
+    scenario.host.sh(
+        f"dd if=/dev/urandom of={path} bs=4k seek={at_kib // 4} count={count_kib // 4}"
+        " iflag=fullblock oflag=direct conv=fsync status=none",
+        timeout_s=120,
+    )
+
+
+def write_pieces(scenario: Scenario, path: str) -> int:
+    """Write pieces that are far from each other; return how many bytes."""
+    step = SIZE_MIB * 1024 // PIECES // 4
+    scenario.host.sh(
+        f"for n in $(seq 0 {PIECES - 1}); do dd if=/dev/urandom of={path} bs=4k"
+        f" seek=$((n * {step})) count={PIECE_KIB // 4} iflag=fullblock oflag=direct status=none;"
+        f" done; sync {path}",
+        timeout_s=180,
+    )
+    return PIECES * PIECE_KIB * 1024
+
+
+def sanctl(bed: LabSession, node: str, words: str, *, status: int = 0) -> Any:
+    """Run a command on a node; return its data, or its problems where it is to fail."""
+    done = bed.sh(node, f"sanctl {words} --output json", timeout_s=400, ok=range(256))
+    found = json.loads(done.stdout)
+    assert done.status == status, done.stdout + done.stderr
+    assert breaches(" ".join(words.split()[:2]), done.stdout) == []
+    return found["problems"] if status else found["data"]
+
+
+def run(bed: LabSession, node: str, more: str = "") -> Any:
+    """Copy the device once; a busy machine may not make the point within half a second."""
+
+    def once() -> Any:
+        done = bed.sh(
+            node,
+            f"sanctl replicate run {NAME} --to {SITE} {more} --output json",
+            timeout_s=400,
+            ok=range(256),
+        )
+        assert done.status == 0 or "SAN-SNAP-007" in done.stdout, done.stdout + done.stderr
+        assert breaches("replicate run", done.stdout) == []
+        return json.loads(done.stdout)["data"]
+
+    made = wait_for(f"a copy of {NAME}", once, within_s=400)
+    copy = made["copy"]
+    print(
+        f"  {copy['point']} from {node}, base {made['base']}: changed {copy['changed_bytes']},"
+        f" sent {copy['sent_bytes']}, by extents: {made['by_extents']}"
+    )
+    return made
+
+
+def fails(bed: LabSession, node: str, code: str, status: int, more: str = "") -> str:
+    """Check that a run fails for a reason; return what it says."""
+    problem = sanctl(bed, node, f"replicate run {NAME} --to {SITE} {more}", status=status)[0]
+    assert problem["code"] == code, problem
+    print(f"  {problem['code']}: {problem['text']}")
+    return str(problem["text"])
+
+
+def digest(bed: LabSession, node: str, path: str) -> str:
+    return bed.sh(node, f"sha256sum <{path}", timeout_s=120).stdout.split()[0]
+
+
+def files(bed: LabSession) -> list[str]:
+    """Return the files that the site has of all devices."""
+    return bed.sh(SERVER, f"cd {PATH} && find . -type f -path './*/*' | sort").stdout.split()
+
+
+def state(bed: LabSession) -> dict[str, str]:
+    """Return the digest of each proven copy by its file; nothing may change one."""
+    found = [each for each in files(bed) if not each.endswith((".json", ".partial"))]
+    return {each: digest(bed, SERVER, f"{PATH}/{each}") for each in found}
+
+
+def points(bed: LabSession) -> list[dict[str, Any]]:
+    listed = sanctl(bed, "n3", f"snapshot list {NAME}")
+    return [each for each in listed if not each["deleting"]]
+
+
+def assert_equal(bed: LabSession, made: dict[str, Any]) -> None:
+    """Check that a copy is as the restore point on each of its nodes; the point is the only one."""
+    (point,) = points(bed)
+    assert point["name"] == made["copy"]["point"]
+    wanted = digest(bed, SERVER, made["file"])
+    assert {digest(bed, each["node"], point["file"]) for each in point["nodes"]} == {wanted}
+    assert not [each for each in files(bed) if each.endswith(".partial")]
+
+
+def await_partial(bed: LabSession) -> None:
+    wait_for(
+        "a copy under way",
+        lambda: [each for each in files(bed) if each.endswith(".partial")],
+        within_s=120,
+        every_s=0.1,
+    )
+
+
+def test_what_is_no_site_is_refused(bed: LabSession, server: str) -> None:
+    fine = f"site add {SITE} --ssh {server} --path"
+    for node, words, status, code in (
+        ("n1", f"site add Far --ssh {server} --path {PATH}", 2, "SAN-SITE-001"),
+        ("n1", f"{fine} copies", 2, "SAN-SITE-001"),
+        ("n1", f"{fine} /srv/nowhere", 5, "SAN-SITE-006"),
+        ("n1", f"{fine} /root", 5, "SAN-SITE-006"),
+        ("n1", f"{fine} /mnt", 5, "SAN-SITE-006"),
+        ("n3", f"{fine} {PATH}", 4, "SAN-SITE-004"),
+        ("n1", f"{fine} {PATH} --host-key SHA256:abc", 4, "SAN-SITE-015"),
+        ("n1", f"site add {SITE} --ssh {server}:2222 --path {PATH}", 5, "SAN-SITE-005"),
+    ):
+        (problem,) = sanctl(bed, node, words, status=status)
+        assert problem["code"] == code, problem
+        print(f"  {problem['code']}: {problem['text']}")
+    assert sanctl(bed, "n1", "site list") == []
+    assert bed.sh(SERVER, f"find {PATH} /mnt -mindepth 1").stdout == ""
+
+
+def test_the_first_copy_is_equal(scenario: Scenario, server: str, device: str) -> None:
+    bed = scenario.bed
+    made = sanctl(bed, "n1", f"site add {SITE} --ssh {server} --path {PATH}")
+    assert made["fingerprint"].startswith("SHA256:")
+    (problem,) = sanctl(bed, "n1", f"site add {SITE} --ssh {server} --path {PATH}", status=4)
+    assert problem["code"] == "SAN-SITE-003"
+    (problem,) = sanctl(bed, "n2", f"replicate run {NAME} --to near", status=4)
+    assert problem["code"] == "SAN-SITE-002"
+    fails(bed, "n1", "SAN-SITE-010", 4)
+    fails(bed, "n3", "SAN-DEV-015", 4)
+    assert points(bed) == []
+    copy = run(bed, "n2")
+    assert copy["base"] is None and copy["by_extents"]
+    assert_equal(bed, copy)
+    # What was never written is not sent.
+    assert 20 * MIB <= copy["copy"]["sent_bytes"] <= 1.1 * 20 * MIB
+    del device
+
+
+def test_what_has_changed_alone_is_sent(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
+    before = run(bed, "n2")
+    assert before["copy"]["changed_bytes"] == 0 and before["copy"]["sent_bytes"] < 64 << 10
+    changed = write_pieces(scenario, device)
+    whole = state(bed)
+    made = run(bed, "n2")
+    assert made["base"] == before["copy"]["point"] and made["by_extents"]
+    assert made["copy"]["changed_bytes"] == changed
+    assert made["copy"]["sent_bytes"] <= 1.1 * changed
+    assert_equal(bed, made)
+    after = state(bed)
+    assert {each: after[each] for each in whole} == whole and len(after) == len(whole) + 1
+
+
+@pytest.mark.parametrize("victim", ["sender", "receiver"])
+def test_killed_in_the_middle(scenario: Scenario, device: str, victim: str) -> None:
+    bed = scenario.bed
+    write(scenario, device, 0, 24 * 1024)
+    whole, newest = state(bed), sanctl(bed, "n2", f"replicate status {NAME}")[0]["copy"]
+    line = f"sanctl replicate run {NAME} --to {SITE}"
+    with bed.stream("n2", f"echo $$; exec {line} 2>&1") as process:
+        assert process.stdout is not None
+        pid = process.stdout.readline().strip()
+        await_partial(bed)
+        if victim == "sender":
+            bed.sh("n2", f"kill -KILL {pid}")
+        else:
+            bed.sh(SERVER, "kill -KILL $(pgrep -f 'compile[(]d,')")
+        said = process.stdout.read()
+        status = process.wait(120)
+    print(f"  status {status}: {said.strip().splitlines()[-1:]}")
+    assert status != 0 and (victim == "sender" or "SAN-SITE-005" in said)
+    assert state(bed) == whole
+    shown = sanctl(bed, "n2", f"replicate status {NAME}")[0]
+    assert shown["copy"] == newest and shown["base_here"]
+    made = run(bed, "n2")
+    assert made["base"] == newest["point"] and made["by_extents"]
+    assert_equal(bed, made)
+
+
+def test_the_destination_is_full(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
+    write(scenario, device, 30 * 1024, 24 * 1024)
+    whole = state(bed)
+    free_mib = int(bed.sh(SERVER, f"df --output=avail -BM {MOUNT} | tail -1 | tr -dc 0-9").stdout)
+    # Said before anything is written.
+    bed.sh(SERVER, f"fallocate -l {free_mib - 40}M {MOUNT}/fill")
+    fails(bed, "n2", "SAN-SITE-007", 5)
+    # And in the middle: what was free at the begin is gone.
+    bed.sh(SERVER, f"rm {MOUNT}/fill")
+    line = f"sanctl replicate run {NAME} --to {SITE}"
+    with bed.stream("n2", f"exec {line} 2>&1") as process:
+        assert process.stdout is not None
+        await_partial(bed)
+        bed.sh(SERVER, f"dd if=/dev/zero of={MOUNT}/fill bs=1M 2>/dev/null", timeout_s=60, ok=(1,))
+        said = process.stdout.read()
+        status = process.wait(120)
+    print(f"  status {status}: {said.strip().splitlines()[-1:]}")
+    bed.sh(SERVER, f"rm {MOUNT}/fill")
+    assert status == 5 and "SAN-SITE-007" in said
+    assert state(bed) == whole
+    assert_equal(bed, run(bed, "n2"))
+
+
+def test_another_host_key_or_format_or_no_filesystem(scenario: Scenario) -> None:
+    bed = scenario.bed
+    whole, before = state(bed), [each["name"] for each in points(bed)]
+    mark = f"{PATH}/sanctl-site.json"
+    bed.sh(SERVER, f'cp -a {mark} /var/tmp/mark && sed -i \'s/"format": 1/"format": 2/\' {mark}')
+    fails(bed, "n2", "SAN-SITE-013", 5)
+    bed.sh(SERVER, f"mv /var/tmp/mark {mark} && umount {MOUNT}")
+    fails(bed, "n2", "SAN-SITE-006", 5)
+    bed.sh(SERVER, f"mount -o loop {IMAGE} {MOUNT}")
+    # Instead of another key of the server's, another one in the CIB: to ssh it is the same.
+    xpath = f"//nvpair[@id='sanctl-site.{SITE}']"
+    value = bed.sh("n1", f'cibadmin --query --xpath "{xpath}"').stdout.partition('value="')[2]
+    value = value.partition('"')[0]
+    other = bed.read_bytes("n1", f"{KEY}.pub").decode().split()
+    wrong = " ".join((*value.split(" ")[:4], *other[:2]))
+    set_value = (
+        "cibadmin --modify --scope crm_config --xml-text '<cluster_property_set"
+        ' id="sanctl.sites"><nvpair id="sanctl-site.{0}" name="sanctl-site.{0}"'
+        ' value="{1}"/></cluster_property_set>\''
+    )
+    bed.sh("n1", set_value.format(SITE, wrong))
+    fails(bed, "n2", "SAN-SITE-015", 5)
+    bed.sh("n1", set_value.format(SITE, value))
+    assert state(bed) == whole and [each["name"] for each in points(bed)] == before
+
+
+def test_the_base_is_gone(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
+    (base,) = points(bed)
+    sanctl(bed, "n3", f"snapshot delete {NAME}@{base['name']}")
+    changed = write_pieces(scenario, device)
+    made = run(bed, "n2")
+    assert not made["by_extents"] and made["base"] == base["name"]
+    # In chunks of a MiB: each of the pieces is in one, or in two.
+    assert changed <= made["copy"]["changed_bytes"] <= 2 * PIECES * MIB
+    assert_equal(bed, made)
+
+
+def test_after_a_failover_the_other_node_has_the_base(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
+    newest = sanctl(bed, "n2", f"replicate status {NAME}")[0]["copy"]
+    assert collect.active_node(bed, NAME) == "n1"
+    bed.cut_power("n1")
+    try:
+        wait_for(
+            "n2 to serve",
+            lambda: bed.sh("n2", f"drbdadm role {NAME}").stdout.startswith("Primary"),
+            within_s=240,
+        )
+        changed = write_pieces(scenario, device)
+        fails(bed, "n2", "SAN-SITE-010", 4)
+    finally:
+        bed.ensure_power("n1")
+    failover.await_healthy(bed, "n3")
+    made = run(bed, "n1")
+    assert made["base"] == newest["point"] and made["by_extents"]
+    assert made["copy"]["changed_bytes"] == changed
+    assert made["copy"]["sent_bytes"] <= 1.1 * changed
+    assert_equal(bed, made)
+
+
+def test_the_power_of_the_sender_is_cut(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
+    write(scenario, device, 0, 24 * 1024)
+    whole = state(bed)
+    line = f"sanctl replicate run {NAME} --to {SITE}"
+    bed.sh("n1", f"systemd-run --unit=site-copy {line}")
+    await_partial(bed)
+    before = steps.boot_id(bed, "n1")
+    bed.cut_power("n1")
+    bed.ensure_power("n1")
+    # Until then the cluster may not have noticed.
+    wait_for("n1 to boot", lambda: steps.boot_id(bed, "n1") != before, within_s=240)
+    failover.await_healthy(bed, "n3")
+    assert state(bed) == whole
+    # The receiver may still wait for its sender: the next run takes its place.
+    made = run(bed, "n1")
+    assert made["by_extents"] and made["base"]
+    assert_equal(bed, made)
+
+
+def test_old_copies_are_removed(bed: LabSession) -> None:
+    before = state(bed)
+    assert len(before) > 3
+    made = run(bed, "n1", "--keep 2")
+    after = state(bed)
+    assert len(after) == 2 and len(made["removed"]) == len(before) - 1
+    assert all(before.get(each, value) == value for each, value in after.items())
+    assert sorted(files(bed)) == sorted([*after, *(f"{each}.json" for each in after)])
+    assert_equal(bed, made)
+
+
+def test_a_copy_seeds_a_new_device(scenario: Scenario, device: str) -> None:
+    """What docs/howto/second-site.md says: the file is as raw as the device."""
+    bed = scenario.bed
+    del device
+    (shown,) = sanctl(bed, "n3", f"replicate status {NAME}")
+    target = scenario.create("seeded", f"{SIZE_MIB}M", prefer="n2")
+    try:
+        path = scenario.host.login(target, scenario.portals())
+        scenario.host.sh(
+            f"dd if={shown['file']} of={path} bs=1M oflag=direct conv=fsync", timeout_s=180
+        )
+        wanted = digest(bed, SERVER, shown["file"])
+        data = "$(ls /srv/sanctl/main/devices/seeded.*.data)"
+        for node in ("n1", "n2"):
+            bed.sh(node, "echo 3 >/proc/sys/vm/drop_caches")
+            assert digest(bed, node, data) == wanted
+    finally:
+        scenario.delete("seeded")
+
+
+def test_a_site_that_is_removed_keeps_its_copies(bed: LabSession, device: str) -> None:
+    del device
+    whole = state(bed)
+    sanctl(bed, "n3", f"site remove {SITE}")
+    assert sanctl(bed, "n3", "site list") == [] == sanctl(bed, "n3", "replicate status")
+    assert points(bed) == []
+    assert state(bed) == whole
+    (problem,) = sanctl(bed, "n3", f"site remove {SITE}", status=4)
+    assert problem["code"] == "SAN-SITE-002"

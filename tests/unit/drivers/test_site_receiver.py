@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The receiver of a second site: what is not proven equal is no copy, and a copy is never touched.
+
+The real program in a process of its own, with files on this machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from sanctl.drivers import site_receiver
+from sanctl.drivers.site_link import SiteLink
+from sanctl.drivers.site_receiver import (
+    CHUNK_BYTES,
+    HEADER,
+    RANGE,
+    chunk_digests,
+    digest_of,
+    read_all,
+)
+from sanctl.errors import CommandError
+from sanctl.model.site import ProvenCopy
+from tests.fakes.local_site import local_link
+
+MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
+SIZE = 2 * CHUNK_BYTES + 8192
+ONE, TWO = "1" * 16, "2" * 16
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the directory of a site."""
+    path = tmp_path / "site"
+    path.mkdir()
+    with local_link() as link:
+        assert link.survey(str(path), MARK) == MARK
+    return path
+
+
+def digest(content: bytes) -> str:
+    chunks = (content[at : at + CHUNK_BYTES] for at in range(0, len(content), CHUNK_BYTES))
+    return digest_of(b"".join(hashlib.sha256(c).digest() for c in chunks), len(content))
+
+
+def proven(token: str, content: bytes, name: str = "to-far") -> ProvenCopy:
+    return ProvenCopy(name, token, 1, 2, len(content), 3, 4, digest(content))
+
+
+def opened(link: SiteLink, folder: Path) -> tuple[ProvenCopy, ...]:
+    return link.open(str(folder), MARK, DEVICE)
+
+
+def make(folder: Path, token: str, content: bytes, base: str = "") -> None:
+    with local_link() as link:
+        opened(link, folder)
+        link.begin(token, base, len(content), len(content))
+        for at in range(0, len(content), CHUNK_BYTES):
+            link.put(at, content[at : at + CHUNK_BYTES])
+        link.ask_chunks()
+        link.chunks()
+        link.prove(proven(token, content))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder / DEVICE))
+
+
+def test_a_copy_is_made_and_another_one_of_it(folder: Path) -> None:
+    first = os.urandom(SIZE - 8192) + bytes(8192)
+    make(folder, ONE, first)
+    file = folder / DEVICE / f"to-far.{ONE}"
+    assert file.read_bytes() == first and file.stat().st_mode & 0o777 == 0o400
+    second = first[:4096] + os.urandom(4096) + first[8192:CHUNK_BYTES]
+    second += bytes(SIZE + 4096 - CHUNK_BYTES)
+    with local_link() as link:
+        assert opened(link, folder) == (proven(ONE, first),)
+        link.begin(TWO, ONE, len(second), 4096)
+        link.put(4096, second[4096:8192])
+        link.zero(CHUNK_BYTES, len(second) - CHUNK_BYTES)
+        link.ask_chunks()
+        chunks = link.chunks()
+        assert digest_of(chunks, len(second)) == digest(second)
+        link.prove(proven(TWO, second))
+    assert file.read_bytes() == first
+    assert (folder / DEVICE / f"to-far.{TWO}").read_bytes() == second
+    with local_link() as link:
+        assert opened(link, folder) == (proven(ONE, first), proven(TWO, second))
+        assert link.remove([ONE, "9" * 16]) == ("to-far",)
+        assert opened(link, folder) == (proven(TWO, second),)
+    assert names(folder) == [f"to-far.{TWO}", f"to-far.{TWO}.json"]
+
+
+def test_what_is_compressed_and_what_is_zero(folder: Path) -> None:
+    content = b"text " * (CHUNK_BYTES // 5) + bytes(CHUNK_BYTES - 7)
+    with local_link() as link:
+        opened(link, folder)
+        link.begin(ONE, "", len(content), 0)
+        before = link.sent_bytes
+        link.put(0, content[:CHUNK_BYTES])
+        link.put(CHUNK_BYTES, content[CHUNK_BYTES:])
+        assert link.sent_bytes - before < CHUNK_BYTES // 50
+        link.ask_chunks()
+        assert digest_of(link.chunks(), len(content)) == digest(content)
+
+
+@pytest.mark.parametrize("case", ["differs", "never read", "written since"])
+def test_what_is_not_equal_is_no_copy(folder: Path, case: str) -> None:
+    content = os.urandom(8192)
+    with local_link() as link:
+        opened(link, folder)
+        link.begin(ONE, "", 8192, 0)
+        link.put(0, content if case != "differs" else content[:-1] + b"\0")
+        if case != "never read":
+            link.ask_chunks()
+            link.chunks()
+        if case == "written since":
+            link.put(0, os.urandom(4096))
+        with pytest.raises(CommandError, match="SAN-SITE-009"):
+            link.prove(proven(ONE, content))
+    assert names(folder) == []
+
+
+def test_half_a_copy_is_none_and_the_next_run_removes_it(folder: Path) -> None:
+    make(folder, ONE, b"x" * 4096)
+    whole = names(folder)
+    with local_link() as link:
+        opened(link, folder)
+        link.begin(TWO, ONE, 4096, 0)
+        link.put(0, b"y" * 4096)
+    assert names(folder) == whole, "the connection ended"
+    for left in (f"{TWO}.partial", f"gone.{TWO}.json", f"to-far.{TWO}.json.new"):
+        (folder / DEVICE / left).write_bytes(b"")
+    with local_link() as link:
+        assert [each.token for each in opened(link, folder)] == [ONE]
+        link.begin(TWO, ONE, 4096, 0)
+    assert names(folder) == whole
+
+
+def test_a_later_run_takes_over(folder: Path) -> None:
+    content = os.urandom(4096)
+    with local_link() as link, local_link() as later:
+        opened(link, folder)
+        link.begin(ONE, "", 4096, 0)
+        link.put(0, content)
+        link.ask_chunks()
+        link.chunks()
+        opened(later, folder)
+        later.begin(TWO, "", 4096, 0)
+        with pytest.raises(CommandError, match="SAN-SITE-016"):
+            link.prove(proven(ONE, content))
+        later.put(0, content)
+        later.ask_chunks()
+        later.chunks()
+        later.prove(proven(TWO, content))
+    assert names(folder) == [f"to-far.{TWO}", f"to-far.{TWO}.json"]
+
+
+def test_a_copy_of_which_nothing_is_known_is_left_alone(folder: Path) -> None:
+    make(folder, ONE, b"x" * 4096)
+    (folder / DEVICE / f"to-far.{ONE}.json").write_text("{}")
+    with local_link() as link:
+        assert opened(link, folder) == ()
+        assert link.remove([ONE]) == ()
+    assert f"to-far.{ONE}" in names(folder)
+
+
+def test_no_room(folder: Path) -> None:
+    with local_link() as link:
+        opened(link, folder)
+        with pytest.raises(CommandError, match=r"SAN-SITE-007.*MiB free"):
+            link.begin(ONE, "", 4096, 1 << 60)
+    full = b"def write_all(handle, data, at):\n    raise OSError(errno.ENOSPC, 'full')\n"
+    with local_link(more=full) as link:
+        opened(link, folder)
+        link.begin(ONE, "", 4096, 0)
+        with pytest.raises(CommandError, match=r"SAN-SITE-007.*full"):
+            link.put(0, b"x" * 4096)
+            link.ask_chunks()
+            link.chunks()
+    broken = b"def write_all(handle, data, at):\n    raise OSError(errno.EIO, 'broken')\n"
+    with local_link(more=broken) as link:
+        opened(link, folder)
+        link.begin(ONE, "", 4096, 0)
+        with pytest.raises(CommandError, match=r"SAN-SITE-014.*broken"):
+            # More than the pipe holds: the receiver is gone before it was sent.
+            for _ in range(64):
+                link.put(0, os.urandom(4096))
+            link.ask_chunks()
+            link.chunks()
+    assert names(folder) == []
+
+
+def frame(at: int, data: bytes, wanted: bytes, *, packed: bool = False) -> tuple[bytes, bytes]:
+    return b"R", RANGE.pack(at, len(data), packed, hashlib.sha256(wanted).digest()) + data
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        pytest.param(*frame(0, b"x" * 99, b"y" * 99), id="another hash"),
+        pytest.param(*frame(0, b"no zlib", b"", packed=True), id="not compressed"),
+        pytest.param(*frame(4000, b"x" * 99, b"x" * 99), id="behind the end"),
+        pytest.param(b"Z", site_receiver.ZEROS.pack(4000, 100), id="zeros behind the end"),
+        pytest.param(b"J", json.dumps({"do": "remove", "tokens": 5}).encode(), id="tokens"),
+        pytest.param(b"J", json.dumps({"do": "fly"}).encode(), id="another command"),
+    ],
+)
+def test_what_did_not_come_as_it_was_sent(folder: Path, kind: bytes, body: bytes) -> None:
+    with local_link() as link:
+        opened(link, folder)
+        link.begin(ONE, "", 4096, 0)
+        link._send(kind, body)
+        with pytest.raises(CommandError, match=r"SAN-SITE-00[58]"):
+            link.ask_chunks()
+            link.chunks()
+    assert [each for each in names(folder) if not each.endswith(".partial")] == []
+
+
+def test_frames_that_are_too_long_or_cut(folder: Path) -> None:
+    with local_link() as link:
+        link._write(HEADER.pack(b"R", 1 << 30))
+        with pytest.raises(CommandError, match="SAN-SITE-008"):
+            link._ask("hello")
+    with local_link() as link:
+        opened(link, folder)
+        link.begin(ONE, "", 4096, 0)
+        link._write(HEADER.pack(b"R", 100) + b"half")
+    assert names(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "fields"),
+    [
+        ("open", {"device": "../etc"}),
+        ("begin", {"token": "../x", "base": "", "size_bytes": 1, "needed_bytes": 0}),
+        ("begin", {"token": ONE, "base": TWO, "size_bytes": 1, "needed_bytes": 0}),
+    ],
+)
+def test_names_lead_nowhere_else(folder: Path, command: str, fields: dict[str, object]) -> None:
+    with local_link() as link:
+        opened(link, folder)
+        where = {"path": str(folder), "id": MARK} if command == "open" else {}
+        with pytest.raises(CommandError, match="SAN-SITE-008"):
+            link._ask(command, **where, **fields)
+    with local_link() as link:
+        opened(link, folder)
+        link.begin(ONE, "", 0, 0)
+        link.ask_chunks()
+        link.chunks()
+        with pytest.raises(CommandError, match="SAN-SITE-008"):
+            link.prove(proven(ONE, b"", name="../x"))
+    assert sorted(os.listdir(folder.parent)) == ["site"]
+
+
+def test_directories_that_are_no_site(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for path, code in ((other, "SAN-SITE-006"), (tmp_path, "SAN-SITE-006.*not empty")):
+        with local_link() as link, pytest.raises(CommandError, match=code):
+            link.survey(str(path), MARK)
+    other.mkdir()
+    refused = pytest.raises(CommandError, match=r"SAN-SITE-006.*XFS or btrfs")
+    with local_link(shares_blocks=False) as link, refused:
+        link.survey(str(other), MARK)
+    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-006.*mounted"):
+        opened(link, other)
+    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-006.*another site"):
+        link.open(str(folder), "c" * 32, DEVICE)
+    assert os.listdir(other) == []
+    for text, code in (
+        ('{"format": 2, "id": "x"}', "SAN-SITE-013"),
+        ("[]", "SAN-SITE-006"),
+        ("{", "SAN-SITE-006"),
+    ):
+        (folder / site_receiver.MARK).write_text(text)
+        with local_link() as link, pytest.raises(CommandError, match=code):
+            opened(link, folder)
+        with local_link() as link, pytest.raises(CommandError, match=code):
+            link.survey(str(folder), MARK)
+        assert (folder / site_receiver.MARK).read_text() == text
+
+
+def test_a_site_is_marked_once(folder: Path) -> None:
+    with local_link() as link:
+        link.hello()
+        assert link.survey(str(folder), "c" * 32) == MARK
+
+
+def test_digests_do_not_depend_on_holes(tmp_path: Path) -> None:
+    content = bytes(CHUNK_BYTES) + os.urandom(4096) + bytes(2 * CHUNK_BYTES - 5)
+    full, holes = tmp_path / "full", tmp_path / "holes"
+    full.write_bytes(content)
+    with holes.open("wb") as file:
+        file.truncate(len(content))
+        file.seek(CHUNK_BYTES)
+        file.write(content[CHUNK_BYTES : CHUNK_BYTES + 4096])
+    looks: list[int] = []
+    found = []
+    for path in (full, holes):
+        with path.open("rb") as file:
+            found.append(chunk_digests(file.fileno(), len(content), looks.append))
+            with pytest.raises(OSError, match="ends before"):
+                read_all(file.fileno(), len(content), 1)
+    assert found[0] == found[1] and len(found[0]) == 4 * 32
+    assert digest_of(found[0], len(content)) == digest(content)
+    assert looks[3] == len(content)
+
+
+def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 0.2)
+    for argv, code in (
+        (["sh", "-c", "exec sleep 1", "sh"], "SAN-SITE-005.*said nothing"),
+        (["sh", "-c", "echo Host key verification failed. >&2; exit 255", "x"], "SAN-SITE-015"),
+        (["sh", "-c", "echo no route >&2; exit 255", "x"], "SAN-SITE-005.*reached: no route"),
+        (
+            ["sh", "-c", "exit 3", "x"],
+            "SAN-SITE-005.*ended the connection: ssh ended with status 3",
+        ),
+        (["sh", "-c", "printf 'J\\0\\0\\0\\1x'; cat >/dev/null", "x"], "SAN-SITE-008"),
+        (["/nonexistent"], "SAN-CMD-001"),
+    ):
+        # More than a pipe holds, for those that read nothing and end.
+        script = b"x" * (1 if "said nothing" in code else 1 << 20)
+        link = SiteLink(argv, "far", script)
+        with pytest.raises(CommandError, match=code), link:
+            link.hello()

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Copies of a device at a second site: each is equal, and a run that fails leaves what there was.
+
+The real receiver, on this machine; the restore points' files are made by the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+import sanctl.cli.environment
+from sanctl.cli.main import main
+from sanctl.drivers import reflink
+from sanctl.drivers.site_link import SiteLink
+from sanctl.errors import CommandError, NotConverged, Refused
+from sanctl.model.extent import Extent
+from sanctl.model.names import DeviceName
+from sanctl.model.restore_point import RestorePoint
+from sanctl.model.site import ProvenCopy, Site
+from sanctl.ops.replicate import CopyMade, SourceNode, replicate
+from sanctl.ops.site import add_site, remove_site
+from sanctl.plan.site.copying import point_removal
+from tests.fakes.local_site import local_link
+from tests.support.json_contract import breaches
+from tests.unit.model.test_site import KEY, SITE
+from tests.unit.ops.test_snapshot import Bed, bed_with_device
+
+NAME = DeviceName.parse("web")
+BLOCK, SIZE = 4096, 3 << 20
+
+
+def extents_by_content(handle: int) -> list[Extent]:
+    """Return extents as if blocks of one content were at one place on the disk."""
+    size = os.fstat(handle).st_size
+    blocks = [(at, os.pread(handle, BLOCK, at)) for at in range(0, size, BLOCK)]
+    return [
+        Extent(at, at + BLOCK, (zlib.crc32(block) << 12) | 1 << 50, is_shared=True)
+        for at, block in blocks
+        if any(block)
+    ]
+
+
+class Sites:
+    """A cluster with device web, the files of its restore points, and a site."""
+
+    def __init__(self, bed: Bed, folder: Path) -> None:
+        self.bed = bed
+        self.folder, self.pool = folder / "site", folder / "pool"
+        self.folder.mkdir()
+        self.pool.mkdir()
+        self.content = bytearray(SIZE)
+        self.number = 0
+        self.more = b""
+        self.connected = 0
+
+    def connect(self, site: Site) -> SiteLink:
+        self.connected += 1
+        link = local_link(more=self.more)
+        link.host_key = lambda: KEY  # type: ignore[method-assign]
+        return link
+
+    def file_of(self, point: RestorePoint) -> str:
+        """Return a restore point's file, which has what the device had when it was first asked."""
+        path = self.pool / point.token
+        if not path.exists() and not (self.pool / f"{point.token}.taking").exists():
+            path.write_bytes(self.content)
+        return str(path)
+
+    def add(self, fingerprint: str = "") -> Site:
+        wanted = SITE._replace(path=str(self.folder), host_key="")
+        return add_site(
+            self.bed.session,
+            wanted,
+            self.connect,
+            fingerprint=fingerprint,
+            ipc_buffer_bytes=128 << 10,
+        )
+
+    def run(self, node: str = "n2", *, keep: int | None = None, site: str = "far") -> CopyMade:
+        self.number += 1
+        return replicate(
+            self.bed.session,
+            NAME,
+            site,
+            self.bed.order(f"to-far-{self.number}", self.number),
+            SourceNode(node, self.file_of, 128 << 10),
+            connect=self.connect,
+            keep=keep,
+            from_active=False,
+            timeout_s=30,
+        )
+
+    def change(self, at: int, length: int = BLOCK) -> None:
+        self.content[at : at + length] = os.urandom(length)
+
+    def copies(self) -> dict[str, bytes]:
+        return {
+            path.name: path.read_bytes()
+            for path in self.folder.glob("*/*")
+            if path.suffix not in {".json", ".partial"}
+        }
+
+    def points(self) -> list[str]:
+        return [each.name for each in self.bed.seen().cib.points if not each.is_deleting]
+
+    def proven(self) -> ProvenCopy | None:
+        record = self.bed.seen().cib.copy("web", "far")
+        assert record is not None and not record.attempt
+        return record.proven
+
+
+@pytest.fixture
+def sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sites:
+    monkeypatch.setattr(reflink, "extents_of", extents_by_content)
+    made = Sites(bed_with_device(monkeypatch), tmp_path)
+    made.add()
+    return made
+
+
+def test_only_what_has_changed_is_sent(sites: Sites) -> None:
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    assert first.base is None and first.is_by_extents and first.copy.changed_bytes == 1 << 20
+    assert sites.copies() == {f"to-far-1.{1:016x}": bytes(sites.content)}
+    assert sites.points() == ["to-far-1"] and sites.proven() == first.copy
+    before = sites.copies()
+    sites.change(2 << 20)
+    sites.content[:BLOCK] = bytes(BLOCK)
+    second = sites.run()
+    assert second.base == first.copy and second.copy.changed_bytes == 2 * BLOCK
+    assert second.copy.sent_bytes < 1.1 * BLOCK + (20 << 10), "the receiver's program and a block"
+    assert sites.copies() == {**before, f"to-far-2.{2:016x}": bytes(sites.content)}
+    assert sites.points() == ["to-far-2"] and sites.proven() == second.copy
+
+
+def test_blocks_that_were_written_anew_with_the_same_are_not_sent(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a resync does after a failover."""
+    sites.change(0, 1 << 20)
+    sites.run()
+    sites.change(BLOCK)
+    # All of it is elsewhere on the disk.
+    places = iter((1 << 40, 1 << 41))
+    monkeypatch.setattr(
+        reflink, "extents_of", lambda _: [Extent(0, SIZE, next(places), is_shared=True)]
+    )
+    made = sites.run()
+    assert made.is_by_extents and made.copy.changed_bytes == BLOCK
+    assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
+
+
+def test_the_content_is_compared_where_the_base_is_gone(sites: Sites) -> None:
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    sites.bed.session.change(lambda seen: point_removal(seen, "web", (first.copy.token,)))
+    sites.change(2 << 20)
+    made = sites.run()
+    assert not made.is_by_extents and made.base == first.copy
+    assert made.copy.changed_bytes == 1 << 20, "one chunk"
+    assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
+
+
+def test_extents_that_tell_wrong_are_found_out(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.change(0, 2 << 20)
+    sites.run()
+    sites.change(2 << 20)
+    monkeypatch.setattr(reflink, "extents_of", lambda _handle: [])
+    made = sites.run()
+    assert not made.is_by_extents and made.copy.changed_bytes == 1 << 20
+    assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        pytest.param(
+            b"def write_all(handle, data, at):\n    raise OSError(errno.ENOSPC, 'full')\n",
+            "SAN-SITE-007",
+            id="full",
+        ),
+        pytest.param(
+            b"def write_all(handle, data, at):\n    os._exit(9)\n", "SAN-SITE-005", id="killed"
+        ),
+        pytest.param(
+            b"def write_all(handle, data, at):\n    pass\n", "SAN-SITE-009", id="lost writes"
+        ),
+        pytest.param(
+            b"def digest_of(chunks, size):\n    return 'f' * 64\n", "SAN-SITE-009", id="not equal"
+        ),
+        pytest.param(
+            b"_digests = chunk_digests\n"
+            b"def chunk_digests(*words):\n    return _digests(*words)[:32]\n",
+            "SAN-SITE-009",
+            id="too few digests",
+        ),
+    ],
+)
+def test_a_run_that_fails_leaves_what_there_was(sites: Sites, more: bytes, code: str) -> None:
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    whole = sites.copies()
+    sites.change(0, 1 << 20)
+    sites.more = more
+    with pytest.raises(CommandError, match=code):
+        sites.run()
+    assert sites.copies() == whole
+    assert sites.points() == ["to-far-1"] and sites.proven() == first.copy
+    sites.more = b""
+    made = sites.run()
+    assert made.base == first.copy and made.is_by_extents
+    assert sites.copies()[f"to-far-3.{3:016x}"] == sites.content
+
+
+def test_the_answer_was_lost(sites: Sites) -> None:
+    sites.run()
+    sites.change(0)
+    # It has its name, and nobody was told.
+    sites.more = b"import signal\n_rename = os.rename\ndef _gone(a, b):\n    _rename(a, b)\n"
+    sites.more += b"    if a.endswith('.partial'): os._exit(9)\nos.rename = _gone\n"
+    with pytest.raises(CommandError, match="SAN-SITE-005"):
+        sites.run()
+    sites.more = b""
+    assert len(sites.copies()) == 2
+    sites.change(BLOCK)
+    made = sites.run()
+    # The restore point of the second is gone with the run: the first is the newest base.
+    assert made.base is not None and made.base.name == "to-far-1" and made.is_by_extents
+    assert sites.copies()[f"to-far-3.{3:016x}"] == sites.content
+    assert sites.points() == ["to-far-3"]
+
+
+def test_a_run_that_was_killed_is_tidied_up_by_the_next(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.run()
+    sites.change(0)
+    # Nothing of the end of a run is done by one that is killed.
+    monkeypatch.setattr("sanctl.ops.replicate._give_up", lambda *_: None)
+    sites.more = b"def write_all(handle, data, at):\n    os._exit(9)\n"
+    with pytest.raises(CommandError):
+        sites.run()
+    assert sites.points() == ["to-far-1", "to-far-2"]
+    sites.more = b""
+    made = sites.run()
+    assert made.base is not None and made.base.name == "to-far-1"
+    assert sites.points() == ["to-far-3"]
+
+
+def test_the_newest_are_kept(sites: Sites) -> None:
+    for _ in range(3):
+        sites.change(0)
+        sites.run()
+    assert sites.run(keep=2).removed == ("to-far-1", "to-far-2")
+    assert sorted(sites.copies()) == [f"to-far-{n}.{n:016x}" for n in (3, 4)]
+    assert sites.run(keep=9).removed == ()
+
+
+def test_what_cannot_begin_changes_nothing(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Refused, match="SAN-SITE-002"):
+        sites.run(site="near")
+    with pytest.raises(Refused, match="SAN-SITE-010"):
+        sites.run("n1")
+    (sites.folder / "sanctl-site.json").rename(sites.folder / "gone")
+    with pytest.raises(CommandError, match="SAN-SITE-006"):
+        sites.run()
+    (sites.folder / "gone").rename(sites.folder / "sanctl-site.json")
+    seen = sites.bed.seen()
+    assert seen.cib.points == () == seen.cib.copies
+    sites.bed.cluster.ignores_points = True
+    with pytest.raises(NotConverged):
+        sites.run()
+    assert sites.points() == [] and sites.proven() is None and sites.copies() == {}
+
+
+def test_a_point_that_is_not_here(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sanctl.ops.replicate.create_point  # type: ignore[attr-defined]
+
+    def elsewhere(*args: object, **words: object) -> object:
+        cluster, point = real(*args, **words)
+        return cluster, point._replace(nodes=("n1",))
+
+    monkeypatch.setattr("sanctl.ops.replicate.create_point", elsewhere)
+    with pytest.raises(CommandError, match="SAN-SITE-011"):
+        sites.run()
+    assert sites.points() == [] and sites.copies() == {}
+
+
+def test_a_file_that_has_its_first_name_or_is_gone(sites: Sites) -> None:
+    (sites.pool / f"{1:016x}.taking").write_bytes(sites.content)
+    assert sites.run().copy.size_bytes == SIZE
+    (sites.pool / f"{2:016x}.taking").symlink_to("/etc/passwd")
+    with pytest.raises(CommandError, match="SAN-SITE-014"):
+        sites.run()
+    (sites.pool / f"{3:016x}.taking").mkdir()
+    sites.file_of = lambda point: str(sites.pool / "nowhere")  # type: ignore[method-assign]
+    with pytest.raises(CommandError, match=r"SAN-SITE-014.*no such file"):
+        sites.run()
+    assert sites.points() == ["to-far-1"]
+
+
+def test_another_key_is_refused_before_anything_is_written(sites: Sites) -> None:
+    remove_site(sites.bed.session, "far")
+    (sites.folder / "sanctl-site.json").unlink()
+    with pytest.raises(Refused, match="SAN-SITE-015"):
+        sites.add("SHA256:other")
+    assert list(sites.folder.iterdir()) == [] and sites.bed.seen().cib.sites == ()
+    site = sites.add(SITE.fingerprint)
+    assert sites.bed.seen().cib.sites == (site,) and site.mark == SITE.mark
+    with pytest.raises(Refused, match="SAN-SITE-003"):
+        sites.add()
+
+
+def printed(line: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["sanctl", *line.split()])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def test_the_commands(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remove_site(sites.bed.session, "far")
+    env = sites.bed.env
+    env.site_link = sites.connect  # type: ignore[attr-defined]
+
+    class Host:
+        def node_name(self) -> str:
+            return "n2"
+
+    env.host = Host()  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        "sanctl.cli.commands.replicate._file_of", lambda point, _: sites.file_of(point)
+    )
+    sites.change(0, 1 << 20)
+    texts = {}
+    for line in (
+        "site list",
+        "replicate status",
+        f"site add far --ssh root@far --path {sites.folder}",
+        "site list",
+        "replicate run web --to far --keep 1",
+        "replicate run web --to far --keep 1",
+        "replicate status web",
+        "site remove far",
+    ):
+        capsys.readouterr()
+        words = " ".join(line.split()[:2])
+        # Twice, as text and as JSON, only what can be said twice.
+        if words.endswith(("list", "status")):
+            assert printed(line, monkeypatch) == 0
+            texts[words] = capsys.readouterr().out
+        assert printed(f"{line} --output json", monkeypatch) == 0
+        assert breaches(words, capsys.readouterr().out) == [], line
+    assert SITE.fingerprint in texts["site list"]
+    assert "to-far-" in texts["replicate status"]
+    for line, text in (
+        (f"site add far --ssh root@far --path {sites.folder}", SITE.fingerprint),
+        ("replicate run web --to far", "had changed"),
+        ("replicate run web --to far --keep 1", "removed there"),
+        ("site remove far", "stay"),
+    ):
+        capsys.readouterr()
+        assert printed(line, monkeypatch) == 0
+        assert text in capsys.readouterr().out
