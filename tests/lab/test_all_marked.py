@@ -39,6 +39,7 @@ def marks(bed: LabSession) -> int:
     return int(found.stdout.strip() or 0)
 
 
+@pytest.mark.quick
 def test_all_replicas_are_marked_and_none_is_primary(scenario: Scenario, device: str) -> None:
     bed = scenario.bed
     wait_for("n1 to serve", lambda: active(bed) == ["n1"], within_s=60)

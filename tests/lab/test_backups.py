@@ -21,7 +21,6 @@ from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
 from sanctl.lab.machines.spec import Network
 from tests.support import steps
-from tests.support.laboratory import xfs_laboratory
 
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
@@ -34,9 +33,9 @@ _DATA = "$(ls /srv/sanctl/main/devices/{name}.*.data)"
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+def bed(xfs_bed: LabSession) -> LabSession:
     """Return a laboratory whose pools are XFS."""
-    yield from xfs_laboratory(request, "backups")
+    return xfs_bed
 
 
 class Bed:

@@ -109,6 +109,7 @@ def disks(bed: LabSession) -> Iterator[None]:
     )
 
 
+@pytest.mark.quick
 def test_it_does_what_is_built_on_it(bed: LabSession, disks: None) -> None:
     done = bed.sh(NODE, "python3 -I -", stdin=_SCRIPT, timeout_s=120)
     assert "STATE clean" in done.stdout, done.stdout

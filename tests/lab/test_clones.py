@@ -23,7 +23,6 @@ from sanctl.lab.machines import node_faults
 from sanctl.lab.machines.node_faults import FilledFilesystem
 from sanctl.system.runner import LocalRunner
 from tests.support import ledgers, steps
-from tests.support.laboratory import xfs_laboratory
 
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
@@ -34,9 +33,9 @@ REGION_BYTES = 8 << 20
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+def bed(xfs_bed: LabSession) -> LabSession:
     """Return a laboratory whose pools are XFS."""
-    yield from xfs_laboratory(request, "clones")
+    return xfs_bed
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ def portal(scenario: Scenario, *, of_active: bool) -> str:
     return scenario.portals([active] if of_active else others[:1])[0]
 
 
+@pytest.mark.quick
 def test_some_of_each_kind(scenario: Scenario, target: str) -> None:
     found = conformance.run(
         scenario.host, portal(scenario, of_active=True), target, QUICK, timeout_s=300

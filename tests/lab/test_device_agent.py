@@ -164,6 +164,7 @@ def running(pair: tuple[Replica, Replica]) -> tuple[Replica, Replica]:
     return pair
 
 
+@pytest.mark.quick
 def test_absent(pair: tuple[Replica, Replica]) -> None:
     one, _ = pair
     assert one.run("monitor") == NOT_RUNNING
@@ -184,6 +185,7 @@ def test_what_is_asked_wrongly_changes_nothing(pair: tuple[Replica, Replica]) ->
     assert one.left_over() == ""
 
 
+@pytest.mark.quick
 def test_meta_data_is_what_pacemaker_reads(pair: tuple[Replica, Replica]) -> None:
     one, _ = pair
     shown = one.bed.sh("n1", "crm_resource --show-metadata ocf:sanctl:device")
@@ -197,6 +199,7 @@ def test_meta_data_is_what_pacemaker_reads(pair: tuple[Replica, Replica]) -> Non
     )
 
 
+@pytest.mark.quick
 def test_ocf_tester_finds_nothing(running: tuple[Replica, Replica]) -> None:
     """What the resource agents' own project demands of each, the other replica being there.
 

@@ -21,7 +21,6 @@ from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import steps
-from tests.support.laboratory import xfs_laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -47,9 +46,9 @@ done
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+def bed(xfs_bed: LabSession) -> LabSession:
     """Return a laboratory whose pools are XFS."""
-    yield from xfs_laboratory(request, "restore")
+    return xfs_bed
 
 
 class Bed:
@@ -169,7 +168,6 @@ def await_end(own: Bed) -> None:
     wait_for("the end of the restore", is_over, within_s=240)
 
 
-@pytest.mark.quick
 def test_it_is_what_it_was_and_can_be_undone(own: Bed) -> None:
     later = own.write(SIZE_MIB)
     with eager_host(own) as host:
@@ -202,7 +200,10 @@ def test_what_is_refused_changes_nothing(own: Bed) -> None:
     assert [each["name"] for each in own.sanctl(f"snapshot list {NAME}")] == ["good"]
 
 
-@pytest.mark.parametrize("step", ["restore-ready", "restore-chunk", "restore-copied"])
+@pytest.mark.parametrize(
+    "step",
+    ["restore-ready", pytest.param("restore-chunk", marks=pytest.mark.quick), "restore-copied"],
+)
 def test_the_process_is_killed(own: Bed, step: str) -> None:
     own.write(SIZE_MIB)
     own.lab.sh("n1", f"mkdir -p {_DIE} && touch {_DIE}/{step}")

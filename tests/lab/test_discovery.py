@@ -7,6 +7,7 @@ The tests build on each other's device, in file order.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -25,8 +26,10 @@ _UNAVAILABLE = re.compile(r"Service unavailable\(769\)")
 
 
 @pytest.fixture(scope="module")
-def target(scenario: Scenario) -> str:
-    return scenario.create(NAME, "64M", prefer="n1")
+def target(scenario: Scenario) -> Iterator[str]:
+    yield scenario.create(NAME, "64M", prefer="n1")
+    if scenario.exists(NAME):  # the last test deletes it
+        scenario.delete(NAME)
 
 
 def paths_at(scenario: Scenario, portal: str, target: str) -> set[str]:
@@ -63,6 +66,7 @@ def listening(bed: LabSession, node: str) -> set[str]:
     return set(bed.sh(node, "ss -Hltn 'sport = :3260' | awk '{print $4}'").stdout.split())
 
 
+@pytest.mark.quick
 def test_each_node_names_every_path(scenario: Scenario, target: str) -> None:
     expected = of_nodes(scenario.bed, "n1", "n2")
     for portal in scenario.portals():

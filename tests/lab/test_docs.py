@@ -91,6 +91,7 @@ def type_here(sample: Sample, environment: dict[str, str], lab: str) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.quick
 def test_the_tutorial(bed: LabSession, reader: dict[str, str]) -> None:
     typed = 0
     for sample in consoles(TUTORIAL):
@@ -140,6 +141,7 @@ def test_the_laboratory_prints_what_is_documented(
     assert breaches(words, done.stdout) == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("words", ["cluster show", "cluster strategy set"])
 def test_a_node_prints_what_is_documented(bed: LabSession, words: str) -> None:
     """The strategy set is the one that it has: nothing is changed."""

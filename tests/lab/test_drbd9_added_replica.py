@@ -26,7 +26,7 @@ from tests.support.drbd9_devices import (
 )
 from tests.support.steps import await_writes, unplugged
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.drbd9]
 
 _SLOW = ("--rate-min", "1M", "--rate-max", "1M")
 _FAST = ("--rate-min", "32M", "--rate-max", "network")

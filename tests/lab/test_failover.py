@@ -39,9 +39,11 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def exported(scenario: Scenario) -> Exported:
+def exported(scenario: Scenario) -> Iterator[Exported]:
     target = scenario.create(NAME, "512M", prefer="n1")
-    return Exported(target, scenario.host.login(target, scenario.portals()))
+    yield Exported(target, scenario.host.login(target, scenario.portals()))
+    if scenario.exists(NAME):  # a test deletes it
+        scenario.delete(NAME)
 
 
 @pytest.fixture
@@ -62,6 +64,7 @@ def paths_of(scenario: Scenario, exported: Exported) -> list[str]:
     return paths
 
 
+@pytest.mark.quick
 def test_a_new_device_is_in_sync_without_a_sync(scenario: Scenario, exported: Exported) -> None:
     """Both replicas are zeros: nothing had to be copied."""
     bed = scenario.bed
@@ -71,6 +74,7 @@ def test_a_new_device_is_in_sync_without_a_sync(scenario: Scenario, exported: Ex
     assert not [e.message for e in log if f"{NAME}: Began resync" in e.message]
 
 
+@pytest.mark.quick
 def test_identity_is_the_same_by_every_path(scenario: Scenario, exported: Exported) -> None:
     """A host that saw two different disks would join them to none, or worse."""
     paths = paths_of(scenario, exported)
@@ -90,6 +94,7 @@ def test_identity_is_the_same_by_every_path(scenario: Scenario, exported: Export
     assert scenario.host.sh(f"blockdev --getsize64 {exported.path}").strip() == str(SIZE_BYTES)
 
 
+@pytest.mark.quick
 def test_paths_differ_where_they_must(scenario: Scenario, exported: Exported) -> None:
     """Paths differ in their target port and target port group."""
     groups, ports = set(), set()
@@ -101,6 +106,7 @@ def test_paths_differ_where_they_must(scenario: Scenario, exported: Exported) ->
     assert len(ports) == 2
 
 
+@pytest.mark.quick
 def test_one_port_group_is_active_the_other_standby(scenario: Scenario, exported: Exported) -> None:
     states = {}
     for path in paths_of(scenario, exported):
@@ -119,6 +125,7 @@ def test_one_port_group_is_active_the_other_standby(scenario: Scenario, exported
     assert states == {"0x1": 0, "0x2": 2}
 
 
+@pytest.mark.quick
 def test_the_standby_path_takes_no_data(scenario: Scenario, exported: Exported) -> None:
     """Whatever multipath believes, the standby node must refuse."""
     standby = next(
@@ -161,6 +168,7 @@ def test_an_initiator_not_on_the_list_sees_nothing(
         scenario.delete("closed")
 
 
+@pytest.mark.quick
 def test_the_audit_sees_what_the_kernels_do(scenario: Scenario) -> None:
     """An audit that reads nothing would approve of everything."""
     seen = collect.kernel_views(scenario.bed)
@@ -169,6 +177,7 @@ def test_the_audit_sees_what_the_kernels_do(scenario: Scenario) -> None:
     assert seen["n1"][NAME].is_active and not seen["n2"][NAME].is_active
 
 
+@pytest.mark.quick
 def test_a_planned_move_under_load(scenario: Scenario, load: LedgerLoad) -> None:
     trial = failover.measure_move(load, "n2")
     assert trial.to_node == "n2"
@@ -178,6 +187,7 @@ def test_a_planned_move_under_load(scenario: Scenario, load: LedgerLoad) -> None
     assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
 
 
+@pytest.mark.quick
 def test_a_crash_under_load_and_the_return(scenario: Scenario, load: LedgerLoad) -> None:
     trial = failover.measure_crash(load)
     assert (trial.from_node, trial.to_node) == ("n2", "n1")
@@ -249,12 +259,14 @@ def test_unmap_frees_blocks_on_every_replica(scenario: Scenario, exported: Expor
     wait_for("the blocks to be free in both files", freed, within_s=30)
 
 
+@pytest.mark.quick
 def test_status_is_healthy_and_shows_the_device(scenario: Scenario) -> None:
     failover.await_healthy(scenario.bed, "n1")
     reported = json.loads(scenario.sanctl("status", "--output", "json"))
     assert NAME in json.dumps(reported)
 
 
+@pytest.mark.quick
 def test_deleted_is_gone_from_every_node(scenario: Scenario, exported: Exported) -> None:
     def leftovers() -> str:
         return "".join(

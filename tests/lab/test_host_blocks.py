@@ -19,7 +19,6 @@ from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import ledgers, steps
-from tests.support.laboratory import xfs_laboratory
 
 NAME = "blocks0"
 SERVED_WITHIN_S, WHOLE_WITHIN_S = 120.0, 300.0
@@ -65,6 +64,7 @@ print(json.dumps([look(0), look(loop.HOST_BLOCK_BYTES)]))
 """
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("make", "sector"), [(_SHARES, 512), (_LARGE, 4096)], ids=["shared-blocks", "4096-byte-disk"]
 )
@@ -87,14 +87,14 @@ def test_a_loop_device_has_the_blocks_of_hosts(bed: LabSession, make: str, secto
 
 
 @pytest.fixture(scope="module")
-def xfs(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+def bed(xfs_bed: LabSession) -> LabSession:
     """Return a laboratory whose pools are XFS."""
-    yield from xfs_laboratory(request, "blocks")
+    return xfs_bed
 
 
 @pytest.fixture
-def load(xfs: LabSession) -> Iterator[LedgerLoad]:
-    scenario = Scenario(xfs, Initiator(xfs, "i1"))
+def load(bed: LabSession) -> Iterator[LedgerLoad]:
+    scenario = Scenario(bed, Initiator(bed, "i1"))
     made = ledgers.start_on_new_device(scenario, NAME, "128M", rate=100, region_bytes=8 << 20)
     yield made
     ledgers.stop(made)

@@ -81,7 +81,6 @@ def test_a_copy_does_not_cross_the_network_of_hosts(scenario: Scenario, disk: st
 
 
 @pytest.mark.faults
-@pytest.mark.quick
 @pytest.mark.timeout(900)
 def test_none_is_lost_over_a_move_and_a_crash(scenario: Scenario, disk: str) -> None:
     bed, host = scenario.bed, scenario.host

@@ -16,7 +16,6 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import ledgers, steps
-from tests.support.laboratory import xfs_laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -28,9 +27,9 @@ _MADE = re.compile(r"restore point (auto-\S+) on ")
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+def bed(xfs_bed: LabSession) -> LabSession:
     """Return a laboratory whose pools are XFS."""
-    yield from xfs_laboratory(request, "schedules")
+    return xfs_bed
 
 
 @pytest.fixture(scope="module")

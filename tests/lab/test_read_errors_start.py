@@ -126,7 +126,9 @@ STARTS = [
 @pytest.mark.parametrize(
     ("what", "is_suspect"),
     [
-        pytest.param(*each, marks=() if each == ("data", False) else pytest.mark.faults)
+        pytest.param(
+            *each, marks=pytest.mark.quick if each == ("data", False) else pytest.mark.faults
+        )
         for each in STARTS
     ],
 )

@@ -55,6 +55,7 @@ def test_two_one_two_one_two_under_load(scenario: Scenario, load: LedgerLoad) ->
             assert collect.is_in_sync(scenario.bed, first, NAME)
 
 
+@pytest.mark.quick
 def test_dropping_the_active_replica_moves_the_device_first(
     scenario: Scenario, load: LedgerLoad
 ) -> None:

@@ -26,7 +26,6 @@ from sanctl.lab.measure import ledger_latency
 from sanctl.lab.measure.cut_check import find_violations
 from sanctl.system.runner import LocalRunner
 from tests.support import ledgers, steps
-from tests.support.laboratory import xfs_laboratory
 
 pytestmark = pytest.mark.faults
 
@@ -90,9 +89,9 @@ print("suspended again" if wrote else "no host wrote")
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+def bed(xfs_bed: LabSession) -> LabSession:
     """Return a laboratory whose pools are XFS."""
-    yield from xfs_laboratory(request, "points")
+    return xfs_bed
 
 
 @pytest.fixture(scope="module")

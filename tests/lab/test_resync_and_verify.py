@@ -304,6 +304,7 @@ def alter(bed: LabSession, device: str, at: int) -> None:
     )
 
 
+@pytest.mark.quick
 def test_verify_finds_what_was_altered_and_repairs_it(scenario: Scenario, device: str) -> None:
     """Blocks of the standby altered behind DRBD's back, and no others."""
     bed = scenario.bed

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import rollout
@@ -18,6 +20,7 @@ def test_check_mode_runs_through_and_finds_nothing_to_do(bed: LabSession) -> Non
     assert rollout.run(bed.lab, arguments=("--check", "--diff")) == 0
 
 
+@pytest.mark.quick
 def test_secrets_are_for_root_alone(bed: LabSession) -> None:
     for node in bed.cluster:
         modes = bed.sh(

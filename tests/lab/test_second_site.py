@@ -21,7 +21,6 @@ from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 from tests.support import steps
 from tests.support.json_contract import breaches
-from tests.support.laboratory import xfs_laboratory
 
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
@@ -35,9 +34,9 @@ PIECE_KIB, PIECES = 64, 48
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
+def bed(xfs_bed: LabSession) -> LabSession:
     """Return a laboratory whose pools are XFS."""
-    yield from xfs_laboratory(request, "second-site")
+    return xfs_bed
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from sanctl.lab.harness.failover import await_healthy
 from sanctl.lab.harness.lab_session import wait_for
 from sanctl.lab.harness.scenario import Scenario
 
-pytestmark = [pytest.mark.faults, pytest.mark.quick]
+pytestmark = pytest.mark.faults
 
 NAME = "alone0"
 FLUSH = "sanctl-flush.service"

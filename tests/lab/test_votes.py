@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from sanctl.lab.harness import failover
 from sanctl.lab.harness.scenario import Scenario
 
 
+@pytest.mark.quick
 def test_a_witness_node_has_one_of_three_votes(scenario: Scenario) -> None:
     bed = scenario.bed
     failover.await_healthy(bed, "n1")
@@ -22,6 +25,7 @@ def test_a_witness_node_has_one_of_three_votes(scenario: Scenario) -> None:
     assert data["votes"] == {"expected": 3, "total": 3, "needed": 2}
 
 
+@pytest.mark.quick
 def test_every_node_shows_the_strategy(scenario: Scenario) -> None:
     for node in scenario.bed.cluster:
         words = ("cluster", "strategy", "show")

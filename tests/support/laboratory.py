@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pytest plugin of the shared laboratory: boots it once, audits it after each test.
+"""The pytest plugin of the shared laboratories: boots each once, audits it after each test.
 
-A pytest plugin of the whole tree: the laboratory is shared by tests/lab and tests/chaos.
+A pytest plugin of the whole tree: the laboratory is shared by tests/lab and tests/chaos. Modules
+that need pools of XFS share another one, each as it was made: see `SharedLaboratory`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +27,9 @@ from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
 from sanctl.lab.machines.spec import LabSpec
 from sanctl.lab.measure import kernel_audit
-from tests.support import run_recorder
+from tests.support import left_behind, run_recorder
+from tests.support.slices import XFS
+from tests.support.test_families import module_of
 
 # A lab named in this variable is used as it is, and kept: for work on a test.
 _OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
@@ -33,7 +38,10 @@ _RELEASE = os.environ.get("SANCTL_TEST_RELEASE", "trixie")
 _FOLDERS = ("lab", "chaos")
 _REPORT = Path("test-report")
 _UP_DEADLINE_S = 1200.0
-_LAB_UP = pytest.StashKey[subprocess.Popen[bytes]]()
+_OTHERS_UP_DEADLINE_S = 120.0
+#: The commands that boot laboratories while the tests run that need none, by the name of each.
+_LAB_UPS = pytest.StashKey[dict[str, subprocess.Popen[bytes]]]()
+_XFS_SPEC = LabSpec(name=f"test{XFS}", filesystem="xfs")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,42 +54,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let the laboratory be built and boot while the tests run that need none."""
+    """Let the shared laboratories be built and boot while the tests run that need none.
+
+    Both at once, if the machine has the memory: no test in one has another's boot beside it.
+    """
     needs = [item.get_closest_marker("lab") is not None for item in session.items]
-    is_wanted = any(needs) and not all(needs) and not _OWN_LAB
-    if (
-        not is_wanted
-        or session.config.option.collectonly
-        or _missing_requirements(LabSpec(name=_NAME))
-    ):
+    if not any(needs) or all(needs) or _OWN_LAB or session.config.option.collectonly:
         return
+    wanted = [LabSpec(name=_NAME)]
+    if any(shape_of(item) == XFS for item in session.items):
+        wanted.append(_XFS_SPEC)
+    while wanted and _missing_requirements(*wanted):
+        wanted.pop()
     _REPORT.mkdir(parents=True, exist_ok=True)
-    with (_REPORT / "lab-up.txt").open("wb") as log:
-        session.config.stash[_LAB_UP] = subprocess.Popen(
-            sanctl_argv(*_lab_up_arguments(LabSpec(name=_NAME))),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+    for spec in wanted:
+        with _log_of(spec).open("wb") as log:
+            session.config.stash[_LAB_UPS][spec.name] = subprocess.Popen(
+                sanctl_argv(*_lab_up_arguments(spec)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Destroy the laboratory that was started in the background, if no test has used it."""
-    lab_up = config.stash.get(_LAB_UP, None)
-    if lab_up is None:
-        return
-    if lab_up.poll() is None:
-        lab_up.terminate()
-        lab_up.wait(timeout=60)
-    if lab_state.find(_NAME) is not None:
-        run_sanctl("lab", "destroy", "--name", _NAME, timeout_s=120)
+    """Destroy the laboratories that were started in the background, and that no test has used."""
+    for name, lab_up in config.stash[_LAB_UPS].items():
+        if lab_up.poll() is None:
+            lab_up.terminate()
+            lab_up.wait(timeout=60)
+        if lab_state.find(name) is not None:
+            run_sanctl("lab", "destroy", "--name", name, timeout_s=120)
 
 
 @pytest.fixture(scope="session")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     """Return a laboratory that is up and rolled out; it is destroyed at the end."""
-    lab_up = request.config.stash.get(_LAB_UP, None)
-    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), lab_up=lab_up)
+    lab_ups = request.config.stash[_LAB_UPS]
+    own = lab_ups.pop(_NAME, None)
+    for lab_up in lab_ups.values():
+        with contextlib.suppress(subprocess.TimeoutExpired):  # who uses it says what is wrong
+            lab_up.wait(timeout=_OTHERS_UP_DEADLINE_S)
+    yield from laboratory(request, LabSpec(name=_NAME), is_own=bool(_OWN_LAB), lab_up=own)
 
 
 def own_or_new_laboratory(
@@ -90,6 +104,7 @@ def own_or_new_laboratory(
     *,
     fits: Callable[[LabSpec], bool],
     options: tuple[str, ...] = (),
+    lab_up: subprocess.Popen[bytes] | None = None,
 ) -> Iterator[LabSession]:
     """Use the laboratory named in SANCTL_TEST_LAB if it fits, else build one of this specification.
 
@@ -99,17 +114,104 @@ def own_or_new_laboratory(
     if found is not None and fits(found.spec):
         yield from laboratory(request, found.spec, is_own=True, options=options)
     else:
-        yield from laboratory(request, spec, options=options)
+        yield from laboratory(request, spec, options=options, lab_up=lab_up)
 
 
-def xfs_laboratory(request: pytest.FixtureRequest, name: str) -> Iterator[LabSession]:
-    """As `own_or_new_laboratory`, with pools of XFS: their files can share blocks."""
-    yield from own_or_new_laboratory(
-        request,
-        LabSpec(name=name, filesystem="xfs"),
-        fits=lambda own: own.filesystem == "xfs",
-        options=("--filesystem", "xfs"),
-    )
+class SharedLaboratory:
+    """A laboratory that modules of tests have one after the other, each as it was made.
+
+    One in which a test has failed, or in which something was left, is made anew.
+    """
+
+    def __init__(self, request: pytest.FixtureRequest, spec: LabSpec) -> None:
+        self._request = request
+        self._spec = spec
+        self._context = contextlib.ExitStack()
+        self._made: LabSession | None = None
+        self._before: left_behind.State = {}
+        self._failures = 0
+
+    def lend(self) -> LabSession:
+        """Return the laboratory; no other module may use it any more."""
+        failures = self._request.config.stash[_FAILURES]
+        if self._made is not None and (why := self._unfit(self._made, failures)):
+            print(f"lab {self._made.lab.name} is made anew: {why}")
+            self.end()
+        self._failures = failures
+        if self._made is None:
+            self._made = self._context.enter_context(
+                contextlib.contextmanager(own_or_new_laboratory)(
+                    self._request,
+                    self._spec,
+                    fits=lambda own: own.filesystem == self._spec.filesystem,
+                    lab_up=self._request.config.stash[_LAB_UPS].pop(self._spec.name, None),
+                )
+            )
+            self._before = left_behind.look(self._made)
+        return self._made
+
+    def end(self) -> None:
+        """Destroy the laboratory, unless it is the operator's own."""
+        self._made = None
+        self._context.close()
+
+    def _unfit(self, made: LabSession, failures: int) -> str:
+        if made.lab.name == _OWN_LAB:
+            return ""
+        if failures > self._failures:
+            return "a test has failed in it"
+        return left_behind.await_nothing(made, self._before)
+
+
+_FAILURES = pytest.StashKey[int]()
+_SHARED = pytest.StashKey[SharedLaboratory]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to count the failures; nothing boots yet."""
+    config.stash[_FAILURES] = 0
+    config.stash[_LAB_UPS] = {}
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Count a failure, whatever becomes of it in the report."""
+    if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+        item.config.stash[_FAILURES] += 1
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Make room for a laboratory that a module makes of its own, on a machine that has too little.
+
+    No module uses the shared one now: its fixtures end before another module's begin.
+    """
+    shared = item.config.stash.get(_SHARED, None)
+    if shared and shape_of(item) not in {"", XFS} and _missing_requirements(LabSpec(name="test")):
+        shared.end()
+
+
+@pytest.fixture(scope="session")
+def _xfs_laboratory(request: pytest.FixtureRequest) -> Iterator[SharedLaboratory]:
+    shared = SharedLaboratory(request, _XFS_SPEC)
+    request.config.stash[_SHARED] = shared
+    yield shared
+    shared.end()
+
+
+@pytest.fixture(scope="module")
+def xfs_bed(_xfs_laboratory: SharedLaboratory) -> LabSession:
+    """Return the laboratory with pools of XFS, whose files can share blocks, for one module."""
+    return _xfs_laboratory.lend()
+
+
+def shape_of(item: pytest.Item) -> str:
+    """Return which laboratory a test runs in: empty for the session's, else XFS or its module."""
+    if item.get_closest_marker("lab") is None:
+        return ""
+    info: Any = getattr(item, "_fixtureinfo", None)
+    if info and "xfs_bed" in info.names_closure:
+        return XFS
+    defined: Any = info.name2fixturedefs.get("bed") if info else None
+    return "" if defined and defined[-1].scope == "session" else module_of(item.nodeid)
 
 
 def laboratory(
@@ -135,7 +237,7 @@ def laboratory(
     try:
         if lab_up is not None:
             status = lab_up.wait(timeout=_UP_DEADLINE_S)
-            print((_REPORT / "lab-up.txt").read_text(errors="replace"))
+            print(_log_of(spec).read_text(errors="replace"))
             assert status == 0, f"sanctl lab up: status {status}"
         elif not is_own:
             run_sanctl(*_lab_up_arguments(spec), *options, timeout_s=_UP_DEADLINE_S)
@@ -153,9 +255,16 @@ def laboratory(
                 run_sanctl("lab", "destroy", "--name", spec.name, timeout_s=120)
 
 
-def _missing_requirements(spec: LabSpec) -> list[Problem]:
-    """Return the requirements of a laboratory that this machine does not meet."""
-    return lab_host.check(lab_host.read_host_facts(), spec)
+def _missing_requirements(spec: LabSpec, *others: LabSpec) -> list[Problem]:
+    """Return the requirements that this machine does not meet, of a laboratory beside others."""
+    facts = lab_host.read_host_facts()
+    taken_mib = sum(len(other.machines) * other.memory_mib for other in others)
+    left_mib = facts.available_memory_mib - taken_mib
+    return lab_host.check(facts._replace(available_memory_mib=left_mib), spec)
+
+
+def _log_of(spec: LabSpec) -> Path:
+    return _REPORT / f"lab-up-{spec.name}.txt"
 
 
 def _lab_up_arguments(spec: LabSpec) -> list[str]:
@@ -163,6 +272,7 @@ def _lab_up_arguments(spec: LabSpec) -> list[str]:
     return [
         "lab", "up", "--name", spec.name, "--release", _RELEASE,
         "--nodes", str(spec.nodes), "--witness", spec.witness_kind.value,
+        "--filesystem", spec.filesystem,
     ]  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pytest plugin behind `--slice`: adds a slice of the long laboratory tests, at the end.
+"""The pytest plugin behind `--slice`: adds a slice of the laboratory tests that take turns, last.
 
-What may run is marked `slice`, for `-m`; how much of it does is seen while the run goes on, by the
-time that is left and by how fast this machine is.
+All but the quick cases of the families do. What may run is marked `slice`, for `-m`; how much of it
+does is seen while the run goes on, by the time that is left and by how fast this machine is.
 
 A long test that has never run green says nothing of the change at hand when it fails: the run
 reports it, and does not fail. Once it has been green it counts, for good.
@@ -11,13 +11,14 @@ reports it, and does not fail. Once it has been green it counts, for good.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from tests.support import run_recorder, slices
+from tests.support.laboratory import shape_of
+from tests.support.last_green import Record
 from tests.support.slices import LabTest, Slice
 from tests.support.test_families import module_of
 
@@ -29,6 +30,7 @@ class Progress:
     """What a run has, what of it has begun, and what it has no time for."""
 
     began_s: float
+    clock: Callable[[], float] = time.monotonic
     tests: dict[str, LabTest] = field(default_factory=dict)
     """The laboratory tests that this run may have."""
     expected_s: dict[str, int] = field(default_factory=dict)
@@ -41,23 +43,24 @@ class Progress:
     failed: dict[str, str] = field(default_factory=dict)
     """Those of them that failed, and how."""
     spoilt: set[str] = field(default_factory=set)
-    """The shapes of the laboratories in which they did: a later test would meet what they left."""
+    """Where they did: the shared laboratory (empty), or a module. A later test there would meet
+    what they left; between modules any other laboratory is checked, or made anew."""
 
     @property
     def taken_s(self) -> float:
         """The seconds that the run has taken."""
-        return time.monotonic() - self.began_s
+        return self.clock() - self.began_s
 
     def has_time_for(self, name: str, pace: float) -> bool:
         """Return whether a test is run, and note it: units of a slice whole or not at all."""
         test = self.tests[name]
         module = [each for each in self.tests.values() if each.module == test.module]
-        if test.shape in self.spoilt:
+        if spoils(test) in self.spoilt:
             is_run = False
         elif test.concludes:
             is_run = any(each.name in self.begun for each in module)
         elif not test.is_long:
-            is_run = not test.is_quick or self._has_time({name}, module, pace, slices.LATE_S)
+            is_run = self._has_time({name}, module, pace, slices.LATE_S)
         elif test.needs_order and any(each.name in self.left_out for each in module):
             is_run = False
         else:
@@ -66,20 +69,22 @@ class Progress:
         return is_run
 
     def _has_time(self, names: set[str], module: list[LabTest], pace: float, until_s: int) -> bool:
-        # Besides those that no run is without; and a slice leaves time for the quick cases.
-        names |= {
-            each.name
-            for each in self.tests.values()
-            if not each.is_long and (not each.is_quick or until_s == slices.LIMIT_S)
-        }
+        if until_s == slices.LIMIT_S:  # a slice leaves time for the quick cases
+            names |= {each.name for each in self.tests.values() if not each.is_long}
         seconds = sum(self.expected_s[name] for name in names if name not in self.begun)
-        if module[0].shape and not any(each.name in self.begun for each in module):
+        shape = module[0].shape
+        if shape not in slices.BOOTED | {self.tests[name].shape for name in self.begun}:
             seconds += slices.BOOT_S
         return slices.has_time(seconds, taken_s=self.taken_s, pace=pace, until_s=until_s)
 
     def _unit_of(self, name: str) -> set[str]:
         units = self.slice.units if self.slice else ()
         return {each for unit in units if name in unit.tests for each in unit.tests}
+
+
+def spoils(test: LabTest) -> str:
+    """Return what a failure of a test makes unfit for others: see `Progress.spoilt`."""
+    return test.module if test.shape else ""
 
 
 _PROGRESS = pytest.StashKey[Progress]()
@@ -111,34 +116,41 @@ def pytest_collection_modifyitems(
     """
     place_of = mark_slice(config, items) if config.option.slice else {}
     yield
-    items.sort(key=lambda item: place_of.get(item.nodeid, 0))
+    if config.option.slice:
+        place_of_shape = slices.order_of_shapes(map(shape_of, items))
+        items.sort(key=lambda item: (place_of.get(item.nodeid, 0), place_of_shape[shape_of(item)]))
 
 
 def mark_slice(config: pytest.Config, items: list[pytest.Item]) -> dict[str, int]:
     """Choose and mark the slice; return the place, from 1, of each test in it."""
     record = run_recorder.read()
-    tests = [
-        lab_test(item)
-        for item in items
-        if item.nodeid.startswith(_FOLDERS) and not item.get_closest_marker("drbd9")
-    ]
-    chosen = slices.choose(tests, record, config.stash[run_recorder.RECORDER].commit)
+    tests = lab_tests(items)
+    chosen = begin(
+        config.stash[_PROGRESS], tests, record, config.stash[run_recorder.RECORDER].commit
+    )
     place_of = {name: place for place, name in enumerate(chosen.tests, start=1)}
-    progress = config.stash[_PROGRESS]
-    progress.slice = chosen
-    progress.tests = {
-        test.name: test for test in tests if not test.is_long or test.name in place_of
-    }
-    progress.expected_s = {
-        name: slices.seconds_of(test, record) for name, test in progress.tests.items()
-    }
-    progress.never_green = {
-        test.name for test in tests if test.is_long and record.last(test.name) is None
-    }
     for item in items:
         if item.nodeid in place_of:
             item.add_marker(pytest.mark.slice)
     return place_of
+
+
+def begin(progress: Progress, tests: Sequence[LabTest], record: Record, commit: str) -> Slice:
+    """Choose the slice of a run, and note what the run may have."""
+    chosen = slices.choose(tests, record, commit)
+    in_slice = {*chosen.tests}
+    seconds_of = slices.expected_s(tests, record)
+    progress.slice = chosen
+    progress.tests = {
+        test.name: test for test in tests if not test.is_long or test.name in in_slice
+    }
+    progress.expected_s = {name: seconds_of[name] for name in progress.tests}
+    progress.never_green = {
+        test.name
+        for test in tests
+        if test.is_long and not test.is_together and record.last(test.name) is None
+    }
+    return chosen
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -148,26 +160,31 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     progress.tests = {name: test for name, test in progress.tests.items() if name in selected}
 
 
+def lab_tests(items: Iterable[pytest.Item]) -> list[LabTest]:
+    """Return what may run of these tests, in their order by file."""
+    found = [
+        lab_test(item)
+        for item in items
+        if item.nodeid.startswith(_FOLDERS) and not item.get_closest_marker("drbd9")
+    ]
+    place_of = {test.module: place for place, test in reversed([*enumerate(found)])}
+    return sorted(found, key=lambda test: place_of[test.module])
+
+
 def lab_test(item: pytest.Item) -> LabTest:
     """Return what the choice of a slice needs to know of a test."""
     module = module_of(item.nodeid)
     is_quick = item.get_closest_marker("quick") is not None
+    in_order = item.get_closest_marker("in_order") is not None
     return LabTest(
         name=item.nodeid,
         module=module,
-        is_long=item.get_closest_marker("faults") is not None and not is_quick,
-        is_quick=is_quick,
-        shape="" if _uses_shared_laboratory(item) else module,
-        needs_order=item.get_closest_marker("in_order") is not None,
+        is_long=not is_quick,
+        is_together=not (is_quick or in_order or item.get_closest_marker("faults")),
+        shape=shape_of(item),
+        needs_order=in_order,
         concludes=item.get_closest_marker("concludes") is not None,
     )
-
-
-def _uses_shared_laboratory(item: pytest.Item) -> bool:
-    """Whether a test's laboratory is the session's, and not one of its module's own."""
-    info: Any = getattr(item, "_fixtureinfo", None)
-    defined: Any = info.name2fixturedefs.get("bed") if info else None
-    return bool(defined) and defined[-1].scope == "session"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -178,7 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     measured_s = item.config.stash[run_recorder.RECORDER].measured_s
     pace = slices.pace(measured_s, progress.expected_s)
     if not progress.has_time_for(item.nodeid, pace):
-        if progress.tests[item.nodeid].shape in progress.spoilt:
+        if spoils(progress.tests[item.nodeid]) in progress.spoilt:
             pytest.skip("a test that has never run green failed in this laboratory")
         pytest.skip(
             f"no time is left for it: {progress.taken_s / 60:.0f} minutes are gone, and tests take "
@@ -195,7 +212,7 @@ def pytest_runtest_makereport(
     progress = item.config.stash[_PROGRESS]
     if report.failed and item.nodeid in progress.never_green:
         progress.failed[item.nodeid] = report.longreprtext
-        progress.spoilt.add(progress.tests[item.nodeid].shape)
+        progress.spoilt.add(spoils(progress.tests[item.nodeid]))
         report.outcome = "skipped"
         report.wasxfail = "it has never run green"
     return report

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which of the long laboratory tests a run of `make test` has: the oldest, while time is left.
+"""Which laboratory tests take turns in the runs of `make test`: the oldest, while time is left.
+
+Every run has the quick case of each family; all other tests of the laboratory take turns.
 
 Pure: the order follows from the tests, from the record of green runs and from the commit, so that
 the same tree has the same order everywhere. How far a run comes in it is for the run to see: it
@@ -9,7 +11,8 @@ measures how fast this machine is, and what a record says of another machine is 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -17,13 +20,19 @@ from tests.support.last_green import Record
 
 #: What `make test` may take on two processors; CI ends it at twice that.
 LIMIT_S = 45 * 60
-#: Where the tests that always run would end later than this, on a slow machine, the quick cases of
-#: long families are left out, too: a run that is ended has shown nothing.
+#: Where the quick cases would end later than this, on a slow machine, they are left out, too: a run
+#: that is ended has shown nothing.
 LATE_S = 55 * 60
+#: The shape of the laboratory with pools of XFS, which several modules share.
+XFS = "xfs"
+#: What is up when the first test needs it: it boots while the unit tests run.
+BOOTED = frozenset(("", XFS))
 #: To boot a laboratory of another shape and to roll out to it.
-BOOT_S = 150
-#: Of a test that was never recorded: of one that runs always, and of a long one.
-ASSUMED_S = {False: 20, True: 100}
+BOOT_S = 100
+#: Of a test that was never recorded, where there is no record of its kind either.
+ASSUMED_S = 60
+#: What a run takes before its first test in the laboratory: that of the unit tests.
+BEFORE_S = 180
 #: So much is prepared for a run: a machine that is faster than the record comes further.
 PREPARED_S = 2 * LIMIT_S
 #: Of a pace that was measured: less says little.
@@ -38,11 +47,12 @@ class LabTest:
     """Its node id."""
     module: str
     is_long: bool
-    """Whether it is left out of a run that does not choose it."""
-    is_quick: bool = False
-    """Whether it stands for a family of long tests in every run."""
+    """Whether it takes turns; else it stands for its family in every run."""
+    is_together: bool = False
+    """Whether it runs in one run with the others of its module that are so: short ones, of which
+    each may count on what the one before it left."""
     shape: str = ""
-    """The laboratory of its own that it needs; empty: the shared one."""
+    """The laboratory that it needs; empty: the one that most share."""
     needs_order: bool = False
     """Whether each test of its module needs what the one before it left."""
     concludes: bool = False
@@ -80,15 +90,34 @@ class Slice:
         return tuple(reversed(dict.fromkeys(reversed(names))))
 
 
-def seconds_of(test: LabTest, record: Record) -> int:
-    """Return how long a test took when it last ran, or what one of its kind takes."""
-    last = record.last(test.name)
-    return last.seconds if last else ASSUMED_S[test.is_long]
+def expected_s(tests: Sequence[LabTest], record: Record) -> dict[str, int]:
+    """Return how long each test takes: what it took when it last ran.
+
+    Of what was never recorded: the mean of its module's tests that were, then of all of its kind.
+    """
+    known = {test.name: last.seconds for test in tests if (last := record.last(test.name))}
+    of_kind = defaultdict[str, list[int]](list)
+    for test in tests:
+        if test.name in known:
+            for kind in _kinds(test):
+                of_kind[kind].append(known[test.name])
+
+    def assumed(test: LabTest) -> int:
+        found = [of_kind[kind] for kind in _kinds(test) if kind in of_kind] or [[ASSUMED_S]]
+        return round(sum(found[0]) / len(found[0]))
+
+    return {test.name: known[test.name] if test.name in known else assumed(test) for test in tests}
+
+
+def _kinds(test: LabTest) -> tuple[str, ...]:
+    """Return of what a test is one, the nearest first."""
+    return ("short",) if test.is_together or not test.is_long else (test.module, "long")
 
 
 def units(tests: Sequence[LabTest], record: Record) -> list[Unit]:
     """Group the long tests into what can run alone; in the order of the files."""
     found = []
+    seconds_of = expected_s(tests, record)
     for _, grouped in groupby(tests, key=lambda test: test.module):
         module = list(grouped)
         long = [test for test in module if test.is_long]
@@ -96,11 +125,13 @@ def units(tests: Sequence[LabTest], record: Record) -> list[Unit]:
             continue
         if long[0].needs_order:
             # Those of them that always run, too: they leave what the next ones need.
-            found.append(_unit(module, record))
+            found.append(_unit(module, record, seconds_of))
             continue
+        together = [test for test in long if test.is_together]
         ends = [test for test in module if test.concludes]
-        single = [test for test in long if not test.concludes]
-        found += [_unit([test, *ends], record) for test in single]
+        single = [test for test in long if not test.concludes and not test.is_together]
+        found += [_unit(together, record, seconds_of)] if together else []
+        found += [_unit([test, *ends], record, seconds_of) for test in single]
     return found
 
 
@@ -115,14 +146,14 @@ def choose(tests: Sequence[LabTest], record: Record, commit: str) -> Slice:
         return unit.number, zlib.crc32(f"{commit} {unit.module}".encode())
 
     left = PREPARED_S
-    named = {test.name: test for test in tests}
-    booted: set[str] = set()
+    seconds_of = expected_s(tests, record)
+    booted = {*BOOTED}
     taken: set[str] = set()
     chosen: list[Unit] = []
     for unit in sorted(units(tests, record), key=age):  # stable: then by file
         # What concludes a module is done once for all of them.
-        again_s = sum(seconds_of(named[name], record) for name in unit.tests if name in taken)
-        boot_s = BOOT_S if unit.shape and unit.shape not in booted else 0
+        again_s = sum(seconds_of[name] for name in unit.tests if name in taken)
+        boot_s = BOOT_S if unit.shape not in booted else 0
         seconds = unit.seconds - again_s + boot_s
         if seconds > left:
             continue
@@ -136,9 +167,18 @@ def choose(tests: Sequence[LabTest], record: Record, commit: str) -> Slice:
     long = [test for test in tests if test.is_long]
     return Slice(
         units=tuple(chosen),
-        all_s=sum(seconds_of(test, record) for test in long)
-        + BOOT_S * len({test.shape for test in long if test.shape}),
+        all_s=sum(seconds_of[test.name] for test in long)
+        + BOOT_S * len({test.shape for test in long} - BOOTED),
     )
+
+
+def order_of_shapes(shapes: Iterable[str]) -> dict[str, int]:
+    """Return the order in which a run comes to laboratories: the one that is up, then by turns.
+
+    What several modules share comes last: the slice goes on with it.
+    """
+    in_order = sorted(dict.fromkeys(shapes), key=lambda shape: (bool(shape), shape == XFS))
+    return {shape: place for place, shape in enumerate(in_order)}
 
 
 def pace(measured_s: Mapping[str, float], expected_s: Mapping[str, int]) -> float:
@@ -157,7 +197,7 @@ def has_time(seconds: float, *, taken_s: float, pace: float, until_s: int = LIMI
     return taken_s + seconds * pace <= until_s
 
 
-def _unit(tests: Sequence[LabTest], record: Record) -> Unit:
+def _unit(tests: Sequence[LabTest], record: Record, seconds_of: Mapping[str, int]) -> Unit:
     """Return tests as one unit; its age is that of the oldest of them."""
     # What concludes and what always runs is as young as what ran last: it says nothing.
     own = [test for test in tests if test.is_long and not test.concludes] or list(tests)
@@ -166,6 +206,6 @@ def _unit(tests: Sequence[LabTest], record: Record) -> Unit:
         tests=tuple(test.name for test in tests),
         module=tests[0].module,
         shape=tests[0].shape,
-        seconds=sum(seconds_of(test, record) for test in tests),
+        seconds=sum(seconds_of[test.name] for test in tests),
         number=min(last.number if last else 0 for last in lasts),
     )

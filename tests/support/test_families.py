@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 FAMILIES = {
+    "Backups, second sites": ("test_backups", "test_second_site"),
     "Caches": (
         "test_cache_policies",
         "test_cache_protected",
@@ -17,18 +18,12 @@ FAMILIES = {
     "Device agent": (
         "test_action_service",
         "test_device_agent",
-        "test_device_restore",
         "test_dm_swap",
         "test_drbdadm_one_resource",
         "test_reload_killed",
         "test_resource_files",
         "test_short_monitor",
         "test_short_monitor_alone",
-        "test_point_schedules",
-        "test_backups",
-        "test_clones",
-        "test_restore_points",
-        "test_second_site",
     ),
     "Discovery": ("test_discovery",),
     "Disks that fail": (
@@ -76,6 +71,12 @@ FAMILIES = {
         "test_standby_returns_alone",
     ),
     "Planned stops": ("test_planned_stops",),
+    "Restore points": (
+        "test_clones",
+        "test_device_restore",
+        "test_point_schedules",
+        "test_restore_points",
+    ),
     "Resync and verify": ("test_resync_and_verify", "test_sync_watch"),
     "SBD": ("test_sbd", "test_sbd_disks"),
     "Stale reads": ("test_stale_read",),

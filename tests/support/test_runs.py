@@ -4,11 +4,14 @@
 python -m tests.support.test_runs             after tests were added, renamed or removed
 python -m tests.support.test_runs merge FILE  also take the runs of a report, such as CI's
 python -m tests.support.test_runs stale       say which families have not run green for long
+python -m tests.support.test_runs turns [N]   say in how many runs of `make test` all have had their
+                                              turn, at N times the recorded durations
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -26,17 +29,23 @@ def collected() -> dict[str, list[str]]:
 
     With `slice` among the marks of those that `make test` would run as its slice.
     """
+    _, _, rest = _collect().partition(collected_tests.HEAD)
+    found: dict[str, list[str]] = json.loads(rest.partition("\n")[0])
+    return found
+
+
+def _collect(**environment: str) -> str:
+    """Return what pytest prints that collects the tests of the laboratory."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "--slice", "-q",
          "-p", "no:cacheprovider", "-p", collected_tests.__name__,
          "-o", "addopts=--import-mode=importlib", *LAB_FOLDERS],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        env=os.environ | environment,
     )  # fmt: skip
-    _, head, rest = done.stdout.partition(collected_tests.HEAD)
-    if done.returncode or not head:
+    if done.returncode or collected_tests.HEAD not in done.stdout:
         raise RuntimeError(f"the tests are not collected: {done.stdout}{done.stderr}")
-    found: dict[str, list[str]] = json.loads(rest.partition("\n")[0])
-    return found
+    return done.stdout
 
 
 def main(arguments: list[str]) -> int:
@@ -47,6 +56,12 @@ def main(arguments: list[str]) -> int:
             number = run_recorder.commit_number()
             for line in last_green.stale(record, number) if number else ():
                 print(f"warning {line}")
+            return 0
+        case ["turns", *paces]:
+            told = _collect(**{collected_tests.TURNS: " ".join(paces or ["1"])})
+            for line in told.splitlines():
+                if line.startswith(collected_tests.TURNS_HEAD):
+                    print(line.removeprefix(collected_tests.TURNS_HEAD))
             return 0
         case ["merge", path]:
             runs = last_green.parse(Path(path).read_text(encoding="utf-8")).runs

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import last_green, rotation, slices, test_runs
+from tests.support import last_green, rotation, slices, test_runs, turns
 from tests.support.last_green import GreenRun, Record
 from tests.support.slices import BOOT_S, LATE_S, LIMIT_S, PREPARED_S, LabTest
 
@@ -78,9 +78,7 @@ def test_tests_of_a_module_follow_one_another() -> None:
 
 def test_a_module_in_order_runs_whole_and_is_as_old_as_its_oldest() -> None:
     module = [long(name, "test_strategy", needs_order=True) for name in ("test_x", "test_y")]
-    quick = dataclasses.replace(
-        module[0], name="tests/lab/test_strategy.py::test_w", is_long=False, is_quick=True
-    )
+    quick = dataclasses.replace(module[0], name="tests/lab/test_strategy.py::test_w", is_long=False)
     ran = [(quick, 0, 509), (module[0], 200, 499), (module[1], 200, 510), (A, 300, 500)]
     assert choose(*ran) == ["test_w", "test_x", "test_y", "test_a"]
 
@@ -181,25 +179,63 @@ def test_a_slow_run_comes_less_far(taken_s: float, pace: float, count: int) -> N
     assert len(run(SLICE, seconds=100, taken_s=taken_s, pace=pace)[0]) == count
 
 
-def test_no_run_is_without_what_always_runs() -> None:
-    assert run([always("test_a")], seconds=100, taken_s=LATE_S * 2)[0] == ["test_a"]
-
-
 def test_a_quick_case_is_left_out_before_a_slow_run_is_ended() -> None:
-    tests = [always("test_q", is_quick=True), always("test_a"), always("test_b")]
+    tests = [always("test_a"), always("test_b"), always("test_c")]
     assert len(run(tests, seconds=100, taken_s=LATE_S - 301)[0]) == 3
     assert run(tests, seconds=100, taken_s=LATE_S - 299)[0] == ["test_a", "test_b"]
+    assert run(tests, seconds=100, taken_s=LATE_S * 2)[0] == []
 
 
 def test_a_slice_leaves_time_for_the_quick_cases_that_run_after_it() -> None:
     module = [long(f"test_{nr}", "test_stops", needs_order=True) for nr in range(2)]
-    quick = always("test_quick", "test_stops", needs_order=True, is_quick=True)
+    quick = always("test_quick", "test_stops", needs_order=True)
     tests = [SLICE[0], *module, quick]
     assert len(run(tests, seconds=100, taken_s=LIMIT_S - 401)[0]) == 4
     # No time for the module as a whole: what every run has of it runs nevertheless.
     ran, progress = run(tests, seconds=100, taken_s=LIMIT_S - 201)
     assert ran == ["test_0", "test_quick"]
     assert len(progress.left_out) == 2
+
+
+def test_short_tests_of_a_module_run_together() -> None:
+    """Each may count on what the one before it left, though no mark says so."""
+    short = [long(f"test_{nr}", "test_discovery", is_together=True) for nr in range(3)]
+    single = long("test_down", "test_discovery")
+    tests = [*short, single, SLICE[0]]
+    known = record(*((test, 100, 500) for test in tests), (short[1], 100, 490))
+    units = slices.units(tests, known)
+    assert [len(unit.tests) for unit in units] == [3, 1, 1]
+    assert units[0].number == 490
+    assert len(run(tests, seconds=100, taken_s=LIMIT_S - 501)[0]) == 5
+    assert "test_0" not in run(short, seconds=100, taken_s=LIMIT_S - 299)[0]
+
+
+def test_modules_that_share_a_laboratory_wait_for_no_boot() -> None:
+    tests = [long(f"test_{nr}", f"test_{nr}", shape=slices.XFS) for nr in range(2)]
+    own = [dataclasses.replace(test, shape=test.module) for test in tests]
+    assert len(run(tests, seconds=100, taken_s=LIMIT_S - BOOT_S - 101)[0]) == 2
+    assert len(run(own, seconds=100, taken_s=LIMIT_S - BOOT_S - 101)[0]) == 1
+    chosen = slices.choose(tests, record(*((test, 100, 500) for test in tests)), COMMIT)
+    assert chosen.all_s == 200
+
+
+def test_what_several_modules_share_comes_after_the_laboratories_of_one() -> None:
+    order = slices.order_of_shapes(["", slices.XFS, "test_sbd", "", "test_witness"])
+    assert sorted(order, key=order.__getitem__) == ["", "test_sbd", "test_witness", slices.XFS]
+
+
+def test_what_was_never_recorded_takes_what_its_kind_takes() -> None:
+    quick = always("test_quick")
+    first, second, third = (long(f"test_{nr}") for nr in range(3))
+    other = long("test_other", "test_sbd")
+    short = long("test_short", is_together=True)
+    tests = [quick, first, second, third, other, short]
+    known = record((quick, 4, 500), (first, 50, 500), (second, 70, 500), (A, 99, 500))
+    assert slices.expected_s(tests, known) == {
+        quick.name: 4, first.name: 50, second.name: 70, third.name: 60, other.name: 60,
+        short.name: 4,
+    }  # fmt: skip
+    assert slices.expected_s([other], record()) == {other.name: slices.ASSUMED_S}
 
 
 def test_nothing_of_a_module_in_order_runs_after_what_was_left_out() -> None:
@@ -242,7 +278,7 @@ class Item:
 
 def test_what_has_never_run_green_fails_without_the_run_and_ends_the_slice_there() -> None:
     own = long("test_it", "test_sbd", shape="test_sbd")
-    tests = [*SLICE, own, always("test_quick", "test_stops", is_quick=True)]
+    tests = [*SLICE, own, always("test_quick", "test_stops")]
     progress = rotation.Progress(
         began_s=time.monotonic(),
         tests={test.name: test for test in tests},
@@ -258,6 +294,41 @@ def test_what_has_never_run_green_fails_without_the_run_and_ends_the_slice_there
     assert progress.failed == {SLICE[0].name: "assert 1 == 2"}
     assert not progress.has_time_for(SLICE[3].name, 1.0)
     assert progress.has_time_for(own.name, 1.0)
+
+
+def test_a_failure_in_a_shared_laboratory_spoils_no_other_module() -> None:
+    """It is made anew between modules; the session's laboratory is not."""
+    ones = [long("test_it", f"test_{nr}", shape=slices.XFS) for nr in range(2)]
+    same = long("test_more", "test_0", shape=slices.XFS)
+    progress = rotation.Progress(began_s=time.monotonic())
+    rotation.begin(progress, [*ones, same], record(), COMMIT)
+    assert Item(progress, ones[0].name).report("failed").outcome == "skipped"
+    assert not progress.has_time_for(same.name, 1.0)
+    assert progress.has_time_for(ones[1].name, 1.0)
+
+
+def test_the_turns_of_all_are_counted() -> None:
+    quick = always("test_quick")
+    tests = [quick, *(long(f"test_{nr:02}", f"test_{nr:02}") for nr in range(40))]
+    known = record(*((test, 300, 500) for test in tests))
+    runs = turns.until_all_ran(tests, known)
+    # 300 seconds of the quick case, and what comes before the first test.
+    each = (LIMIT_S - slices.BEFORE_S - 300) // 300
+    assert [len(run.tests) for run in runs] == [each + 1] * len(runs)
+    assert len(runs) == -(-40 // each)
+    assert all(run.tests[0] == quick.name and run.seconds <= LIMIT_S for run in runs)
+    assert f"all have theirs in {len(runs)} runs" in turns.describe(tests, known)
+    endless = long("test_endless", "test_endless")
+    told = turns.describe([*tests, endless], record((endless, LIMIT_S, 1)))
+    assert "1 tests never have theirs" in told
+
+
+def test_turns_count_a_boot_where_a_run_would_have_one() -> None:
+    own = [long(f"test_{nr}", "test_sbd", shape="test_sbd") for nr in range(2)]
+    shared = [long("test_it", f"test_xfs_{nr}", shape=slices.XFS) for nr in range(2)]
+    tests = [*own, *shared]
+    ran = turns.one_run(tests, record(*((test, 10, 500) for test in tests)), COMMIT)
+    assert ran.seconds == slices.BEFORE_S + 40 + BOOT_S
 
 
 def test_pytest_runs_the_slice_last_and_nothing_that_needs_another_kernel() -> None:

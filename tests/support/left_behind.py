@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What tests leave in a laboratory that others use after them: it is compared with how it was made.
+
+A device, a restore point, a resource or constraint, a node's attribute, a file that fills a pool, a
+loop device, a session of the host, a finding of `sanctl status`.
+"""
+
+from __future__ import annotations
+
+import json
+
+from sanctl.errors import CommandError, NotConverged
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import await_members_online
+from sanctl.lab.machines.spec import Role
+
+#: By node and kind, what there is, one in a line.
+State = dict[str, list[str]]
+
+#: Nodes publish what they see every few seconds, and a target is removed after its device.
+_SETTLED_WITHIN_S = 60.0
+_SECTION = "== "
+_STORAGE = """
+echo '== files'; ls -A /srv/sanctl/*/ /srv/sanctl/*/devices /srv/sanctl/*/points 2>/dev/null
+echo '== mounts'; findmnt -rn -o TARGET,FSTYPE,FS-OPTIONS | grep ^/srv/sanctl
+echo '== dying'; ls /run/sanctl/die-after 2>/dev/null
+echo '== drbd'; drbdsetup show --show-defaults 2>/dev/null | grep ^resource
+echo '== mapper'; dmsetup ls | cut -f1 | sort
+echo '== disks'; dmsetup table | grep -v sanctl- | sort
+echo '== loops'; losetup -n -O BACK-FILE | sort
+echo '== targets'; ls /sys/kernel/config/target/iscsi 2>/dev/null | grep ^iqn
+echo '== units'; systemctl list-units --failed --plain --no-legend | cut -d' ' -f1
+"""
+_HOST = """
+echo '== sessions'; iscsiadm -m session 2>/dev/null | cut -d' ' -f4 | sort
+echo '== nodes'; iscsiadm -m node 2>/dev/null | sort
+echo '== mounts'; findmnt -rn -t ext4,xfs -o TARGET
+echo '== ledgers'; systemctl list-units --plain --no-legend '*ledger*' | cut -d' ' -f1
+"""
+_CLUSTER = """
+for scope in crm_config nodes resources constraints fencing-topology; do
+    echo "== $scope"; cibadmin --query --scope $scope 2>/dev/null
+done
+"""
+
+
+def look(bed: LabSession) -> State:
+    """Return what there is in a laboratory.
+
+    Raises:
+        CommandError: a node does not answer.
+    """
+    state: State = {}
+    for node in bed.lab.machines:
+        script = {Role.STORAGE: _STORAGE, Role.INITIATOR: _HOST}.get(node.role)
+        if script is not None:
+            state |= parse(node.name, bed.sh(node.name, script, timeout_s=60, ok=range(256)).stdout)
+    member = bed.cluster[-1].name
+    state |= parse("cluster", bed.sh(member, _CLUSTER, timeout_s=60, ok=range(256)).stdout)
+    told = bed.sh(member, "sanctl status --output json", timeout_s=60, ok=range(256)).stdout
+    state["cluster findings"] = sorted(
+        {each["code"] for each in json.loads(told)["data"]["findings"]}
+    )
+    return state
+
+
+def parse(whose: str, text: str) -> State:
+    """Return what a script printed, by its sections. Pure."""
+    state: State = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(_SECTION):
+            lines = state.setdefault(f"{whose} {line.removeprefix(_SECTION)}", [])
+        elif line.strip():
+            lines.append(line.strip())
+    return state
+
+
+def difference(before: State, now: State) -> str:
+    """Return the first line that is there now and was not, or the other way round. Pure."""
+    for kind in sorted(before.keys() | now.keys()):
+        was, is_now = before.get(kind, []), now.get(kind, [])
+        more = [line for line in is_now if line not in was]
+        less = [line for line in was if line not in is_now]
+        if more or less:
+            return f"{kind}: " + (f"{more[0]!r} is left" if more else f"{less[0]!r} is gone")
+    return ""
+
+
+def await_nothing(bed: LabSession, before: State) -> str:
+    """Wait until a laboratory is as it was; return what differs, or why that is not known."""
+    found = "it was not looked at"
+
+    def is_as_before() -> bool:
+        nonlocal found
+        found = difference(before, look(bed))
+        return not found
+
+    try:
+        await_members_online(bed)
+        wait_for("what tests leave to go", is_as_before, within_s=_SETTLED_WITHIN_S, every_s=3.0)
+    except NotConverged as error:
+        return found or str(error)
+    except (CommandError, ValueError, LookupError) as error:
+        return f"it cannot be looked at: {error}"
+    return ""
