@@ -31,6 +31,7 @@ from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.point_schedule import SCHEDULE_PREFIX
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID
+from sanctl.model.site import COPY_SCHEDULE_PREFIX, SITES_ID
 from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE, VOTES_ATTRIBUTE
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
@@ -203,13 +204,19 @@ def _keep_points_up(
 ) -> None:
     try:
         if not any(
-            name.startswith((POINT_PREFIX, SCHEDULE_PREFIX)) for name in attributes
+            name.startswith((POINT_PREFIX, SCHEDULE_PREFIX, COPY_SCHEDULE_PREFIX))
+            for name in attributes
         ) and not any(point_files.listed(path) for path in usable.values()):
             return
         # Imported here: nodes without restore points do not need it.
         from sanctl.agents.points import upkeep  # noqa: PLC0415
 
-        upkeep.keep_up(runner, usable, attributes, is_quorate=deleted_devices.is_quorate())
+        is_quorate = deleted_devices.is_quorate()
+        upkeep.keep_up(runner, usable, attributes, is_quorate=is_quorate)
+        if is_quorate and any(name.startswith(COPY_SCHEDULE_PREFIX) for name in attributes):
+            from sanctl.agents.sites import due  # noqa: PLC0415 - likewise
+
+            due.start_due(runner, attributes)
     except Exception as error:
         # No error of restore points makes a pool that works a failed one.
         journal.write(f"restore points: {error!r}", priority=journal.ERROR, action="restore-points")
@@ -295,7 +302,8 @@ def _node_attributes() -> dict[str, str]:
         f" or @name='{DROPPED_MEMBER_ATTRIBUTE}']"
         f"|//status/node_state[@uname='{here}']/transient_attributes"
         f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')]"
-        f"|//configuration/crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair",
+        f"|//configuration/crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair"
+        f"|//configuration/crm_config/cluster_property_set[@id='{SITES_ID}']/nvpair",
     )
     if pairs is None:
         return {}

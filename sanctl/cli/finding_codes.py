@@ -135,6 +135,9 @@ CODES = {
     "SAN-HLT-110": "A device goes back to a restore point. Hosts are kept out until it is what it "
     "was then: they would see parts of two states. It goes on by itself, also after the death of "
     "a process or of a node.",
+    "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
+    "allows: more than two intervals, and one to make it in. The standby tries again in each "
+    "interval.",
     "SAN-HLT-111": "A device that goes back to a restore point gets no further: the node that "
     "serves it does not have the restore point, or cannot copy it. Hosts are kept out. Let a node "
     "serve it that can, or go back to another restore point.",

@@ -10,7 +10,7 @@ from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import RestorePoint
-from sanctl.model.site import CopyRecord, Site
+from sanctl.model.site import CopyRecord, CopySchedule, Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +206,20 @@ class RemoveCopy:
     record: CopyRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCopySchedule:
+    """Have a device copied to a site by itself, or at other times."""
+
+    schedule: CopySchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCopySchedule:
+    """Have a device copied to a site by command alone."""
+
+    schedule: CopySchedule
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -232,4 +246,6 @@ Change = (
     | RemoveSite
     | SetCopy
     | RemoveCopy
+    | SetCopySchedule
+    | RemoveCopySchedule
 )

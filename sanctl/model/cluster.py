@@ -17,7 +17,7 @@ from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
-from sanctl.model.site import CopyRecord, Site
+from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
 
@@ -151,6 +151,8 @@ class Cib:
     """The second sites, by name."""
     copies: tuple[CopyRecord, ...] = ()
     """What is known of devices' copies at sites, by device and site."""
+    copy_schedules: tuple[CopySchedule, ...] = ()
+    """Which devices are copied to which sites by themselves, by device and site."""
 
     def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
         """Return the restore points of a device, the oldest first."""
@@ -163,6 +165,11 @@ class Cib:
     def copy(self, device: str, site: str) -> CopyRecord | None:
         """Return what is known of a device's copies at a site, if there is anything."""
         found = (each for each in self.copies if (each.device, each.site) == (device, site))
+        return next(found, None)
+
+    def copy_schedule(self, device: str, site: str) -> CopySchedule | None:
+        """Return when a device is copied to a site by itself, if it is."""
+        found = (each for each in self.copy_schedules if (each.device, each.site) == (device, site))
         return next(found, None)
 
     def host(self, name: HostName) -> Host | None:

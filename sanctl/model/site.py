@@ -11,12 +11,14 @@ import re
 from typing import NamedTuple
 
 from sanctl.errors import Problem, UsageError
+from sanctl.model.point_schedule import PointSchedule, Rule
 
-#: The id of the cluster_property_set with the sites and with what is known of copies, and the
-#: beginnings of the properties' names and ids. The latter end with DEVICE.SITE.
+#: The id of the cluster_property_set with the sites, what is known of copies and their schedules,
+#: and the beginnings of the properties' names and ids. The latter two end with DEVICE.SITE.
 SITES_ID = "sanctl.sites"
 SITE_PREFIX = "sanctl-site."
 COPY_PREFIX = "sanctl-copy."
+COPY_SCHEDULE_PREFIX = "sanctl-copying."
 
 DEFAULT_PORT = 22
 #: The private key by which nodes log in to sites, unless another file is named.
@@ -143,6 +145,47 @@ class CopyRecord(NamedTuple):
         if proven is None and len(words) > 2:
             return None
         return cls(device, site, words[0], words[1].strip(_NOTHING), proven)
+
+
+class CopySchedule(NamedTuple):
+    """When a device is copied to a site by itself.
+
+    Attributes:
+        device: the device's name.
+        site: the site's name.
+        set_s: since when, in seconds since 1970.
+        rule: how often, and how many copies the site keeps.
+    """
+
+    device: str
+    site: str
+    set_s: int
+    rule: Rule
+
+    @property
+    def id(self) -> str:
+        """The id and the name of its property."""
+        return f"{COPY_SCHEDULE_PREFIX}{self.device}.{self.site}"
+
+    @property
+    def value(self) -> str:
+        """The value of its property: as a schedule of restore points with one rule."""
+        return PointSchedule(self.set_s, (self.rule,)).value
+
+    @classmethod
+    def parse(cls, identifier: str, value: str) -> CopySchedule | None:
+        """Read a property; None for one that is none as this release writes them."""
+        device, _, site = identifier.removeprefix(COPY_SCHEDULE_PREFIX).partition(".")
+        found = PointSchedule.parse(value)
+        if (
+            not identifier.startswith(COPY_SCHEDULE_PREFIX)
+            or not device
+            or not _NAME.fullmatch(site)
+            or found is None
+            or len(found.rules) != 1
+        ):
+            return None
+        return cls(device, site, found.set_s, found.rules[0])
 
 
 class ProvenCopy(NamedTuple):

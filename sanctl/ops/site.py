@@ -7,11 +7,16 @@ from collections.abc import Callable
 
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import Cluster
+from sanctl.model.names import DeviceName
+from sanctl.model.point_schedule import Rule
 from sanctl.model.site import Site, fingerprint_of
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.site.definition import plan_site_addition, plan_site_removal, refuse_taken
+from sanctl.plan.site.schedule import plan_copy_schedule
 
 
 def add_site(
@@ -56,6 +61,24 @@ def add_site(
         within_room(session, lambda seen: plan_site_addition(seen, site), ipc_buffer_bytes)
     )
     return site
+
+
+def change_copy_schedule(
+    session: Session, device: DeviceName, site: str, rule: Rule | None, *, ipc_buffer_bytes: int
+) -> bool:
+    """Have a device copied to a site by itself; without a rule, by command alone.
+
+    Returns:
+        Whether there was anything to do.
+
+    Raises:
+        Refused: there is no such device or site, or the device has no standby.
+    """
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        return plan_copy_schedule(seen, device, site, rule, session.clock.wall_s())
+
+    return bool(session.change(within_room(session, plan, ipc_buffer_bytes)))
 
 
 def remove_site(session: Session, name: str) -> None:

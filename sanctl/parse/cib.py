@@ -46,7 +46,7 @@ from sanctl.model.restore_point import (
     RestorePoint,
     parse_sizes,
 )
-from sanctl.model.site import CopyRecord, Site
+from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
@@ -159,6 +159,7 @@ def parse_cib(root: ET.Element) -> Cib:
         restore_reports=reports,
         sites=tuple(sorted(_sites(_properties(configuration)))),
         copies=tuple(sorted(_copies(_properties(configuration)), key=lambda each: each[:2])),
+        copy_schedules=tuple(sorted(_copy_schedules(_properties(configuration)))),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -222,6 +223,12 @@ def _copies(properties: dict[str, str]) -> Iterator[CopyRecord]:
     for name, value in properties.items():
         if (record := CopyRecord.parse(name, value)) is not None:
             yield record
+
+
+def _copy_schedules(properties: dict[str, str]) -> Iterator[CopySchedule]:
+    for name, value in properties.items():
+        if (schedule := CopySchedule.parse(name, value)) is not None:
+            yield schedule
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

@@ -22,6 +22,7 @@ from sanctl.model.cib_change import (
     ClearParameter,
     CompleteDevice,
     RemoveCopy,
+    RemoveCopySchedule,
     RemoveDevice,
     RemoveFencing,
     RemoveHost,
@@ -33,6 +34,7 @@ from sanctl.model.cib_change import (
     RemoveSchedule,
     RemoveSite,
     SetCopy,
+    SetCopySchedule,
     SetHost,
     SetMark,
     SetNodeAttribute,
@@ -50,7 +52,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, parse_mark_id
 from sanctl.model.point_schedule import schedule_id
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID, RestorePoint
-from sanctl.model.site import COPY_PREFIX, SITE_PREFIX, SITES_ID
+from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, SITE_PREFIX, SITES_ID
 from sanctl.render.device_elements import (
     PRIORITY,
     add_nvpair,
@@ -155,6 +157,10 @@ class _Writer:
                 self._set_property(SITES_ID, record.id, record.id, record.value)
             case RemoveCopy(record=record):
                 self._remove_of_sites(record.id)
+            case SetCopySchedule(schedule=copying):
+                self._set_property(SITES_ID, copying.id, copying.id, copying.value)
+            case RemoveCopySchedule(schedule=copying):
+                self._remove_of_sites(copying.id)
             case _:
                 assert_never(change)
 
@@ -169,7 +175,9 @@ class _Writer:
         if self._has_schedule(name):
             self._remove_point(schedule_id(name.value))
         for pair in self._configuration.findall(f"{_SITES}/nvpair"):
-            if pair.get("id", "").startswith(f"{COPY_PREFIX}{name}."):
+            if pair.get("id", "").startswith(
+                (f"{COPY_PREFIX}{name}.", f"{COPY_SCHEDULE_PREFIX}{name}.")
+            ):
                 self._remove_of_sites(pair.get("id", ""))
         for node in self._configuration.findall("nodes/node"):
             for kind in ("outdated", "discard", "revive"):

@@ -397,6 +397,34 @@ def test_a_copy_seeds_a_new_device(scenario: Scenario, device: str) -> None:
         scenario.delete("seeded")
 
 
+def test_a_schedule_goes_on_at_whatever_is_a_standby(scenario: Scenario, device: str) -> None:
+    bed = scenario.bed
+    del device
+    given = sanctl(bed, "n3", f"replicate schedule {NAME} --to {SITE} --every 1m --keep 2")
+    assert given["changed"] and given["schedule"]["keep"] == 2
+    for standby, active in (("n1", "n2"), ("n2", "n1")):
+        if collect.active_node(bed, NAME) != active:
+            bed.sh("n3", f"sanctl device move {NAME} --to {active}", timeout_s=180)
+        before = made_on(bed, standby)
+        wait_for(
+            f"a copy from {standby}",
+            lambda before=before, standby=standby: made_on(bed, standby) > before,  # type: ignore[misc]
+            within_s=240,
+        )
+    sanctl(bed, "n3", f"replicate schedule {NAME} --to {SITE} --every off")
+    (shown,) = sanctl(bed, "n3", f"replicate status {NAME}")
+    assert shown["schedule"] is None and len(state(bed)) <= 3
+    # No host has written since.
+    data = f"$(ls /srv/sanctl/main/devices/{NAME}.*.data)"
+    assert digest(bed, SERVER, shown["file"]) == digest(bed, "n1", data) == digest(bed, "n2", data)
+
+
+def made_on(bed: LabSession, node: str) -> int:
+    """Return how many copies a node has made by schedule since it runs."""
+    text = bed.sh(node, f"journalctl -b -o cat SANCTL_DEVICE={NAME} SANCTL_ACTION=replicate").stdout
+    return text.count("is proven at site")
+
+
 def test_a_site_that_is_removed_keeps_its_copies(bed: LabSession, device: str) -> None:
     del device
     whole = state(bed)

@@ -18,6 +18,7 @@ MODULES = {
     "actions": "sanctl.agents.service.server",
     "before-resync-source": "sanctl.agents.handlers.before_resync_source",
     # Started by the shell program unfence-peer.
+    "copy-to-site": "sanctl.agents.sites.program",
     "clear-marks": "sanctl.agents.handlers.unfence_peer",
     "flush-only-replicas": "sanctl.agents.cache.only_replica_flush",
     "fence-peer": "sanctl.agents.handlers.fence_peer",

@@ -11,20 +11,26 @@ import click
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
-from sanctl.cli.views.site import copy_data, copy_state, file_of
+from sanctl.cli.views.site import copy_data, copy_state, file_of, schedule_data
 from sanctl.drivers.point_files import final_path
 from sanctl.errors import CommandError, Problem
+from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
+from sanctl.model.point_schedule import parse_rules
 from sanctl.model.restore_point import PointOrder, RestorePoint
-from sanctl.model.site import parse_site_name
+from sanctl.model.site import CopyRecord, parse_site_name
 from sanctl.model.topology import Topology
 from sanctl.ops.replicate import SourceNode, point_name
 from sanctl.ops.replicate import replicate as copy_once
+from sanctl.ops.site import change_copy_schedule
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.definition import existing_site
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import site as site_documents
+
+
+_OFF, _KEEP = "off", 7
 
 
 @click.group(no_args_is_help=False)
@@ -107,6 +113,52 @@ def run(
 
 
 @replicate.command()
+@click.argument("device")
+@click.option("--to", "site", required=True, metavar="SITE", help="The second site.")
+@click.option("--every", metavar="15m|off", help="The interval: m, h, d, w; off: no more.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many copies the site keeps. [with --every: 7]",
+)
+@output_option
+def schedule(device: str, site: str, every: str | None, keep: int | None, output: str) -> None:
+    """Show or change how often DEVICE is copied to a second site by itself.
+
+    A node with a standby replica in sync does it, after a move or a failover another one. Intervals
+    begin in UTC. With off, no copy is made or removed any more.
+    """
+    env = environment()
+    wanted, to = DeviceName.parse(device), parse_site_name(site)
+    if keep is not None and (every is None or every == _OFF):
+        raise click.UsageError("--keep needs --every INTERVAL.")
+    rule = None if every in {None, _OFF} else parse_rules(f"{every} keep {keep or _KEEP}")[0]
+    with env.session() as session:
+        changed = False
+        if every is not None:
+            command_line = f"replicate schedule {device} --to {site} --every {every}"
+            with env.logged("replicate", device=device, command_line=command_line):
+                changed = change_copy_schedule(
+                    session, wanted, to, rule, ipc_buffer_bytes=env.ipc_buffer_bytes()
+                )
+        cluster = session.observe()
+    existing_device(cluster, wanted)
+    existing_site(cluster, to)
+    found = schedule_data(cluster, wanted.value, to)
+
+    def text() -> None:
+        how = f"every {found['every']}, the newest {found['keep']} are kept" if found else "none"
+        print(f"copies of {wanted} to site {to} by schedule: {how}")
+
+    finish(
+        output,
+        data={"device": wanted.value, "site": to, "changed": changed, "schedule": found},
+        text=text,
+    )
+
+
+@replicate.command()
 @click.argument("device", required=False)
 @output_option
 def status(device: str | None, output: str) -> None:
@@ -122,7 +174,7 @@ def status(device: str | None, output: str) -> None:
     now_s = env.clock.wall_s()
     found = [
         copy_state(cluster, each, now_s)
-        for each in cluster.cib.copies
+        for each in _records(cluster)
         if device is None or each.device == device
     ]
 
@@ -131,11 +183,12 @@ def status(device: str | None, output: str) -> None:
             print("nothing has been copied to a site")
             return
         print_table(
-            ("DEVICE", "SITE", "COPY", "MADE (UTC)", "LAG", "CHANGED", "SENT", "NOW"),
+            ("DEVICE", "SITE", "EVERY", "COPY", "MADE (UTC)", "LAG", "CHANGED", "SENT", "NOW"),
             (
                 (
                     each["device"],
                     each["site"],
+                    each["schedule"]["every"] if each["schedule"] else "-",
                     *_copy_texts(each),
                     _now_text(each),
                 )
@@ -144,6 +197,17 @@ def status(device: str | None, output: str) -> None:
         )
 
     finish(output, data=found, text=text)
+
+
+def _records(cluster: Cluster) -> list[CopyRecord]:
+    """Return what is known of copies, also of those that a schedule has made none of yet."""
+    known = {(each.device, each.site) for each in cluster.cib.copies}
+    waiting = [
+        CopyRecord(each.device, each.site, "", "", None)
+        for each in cluster.cib.copy_schedules
+        if (each.device, each.site) not in known
+    ]
+    return sorted([*cluster.cib.copies, *waiting], key=lambda each: each[:2])
 
 
 def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ from sanctl.cli.documents.node import (
     Replaced,
 )
 from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
-from sanctl.cli.documents.site import CopyMade, CopyState, Site, SiteRemoved
+from sanctl.cli.documents.site import CopyMade, CopyScheduleShown, CopyState, Site, SiteRemoved
 from sanctl.cli.documents.snapshot import Point, PointDeleted, PointsPruned, ScheduleShown
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
@@ -98,6 +98,7 @@ DOCUMENTS: Mapping[str, object] = {
     "pool prepare": PoolPrepared,
     "node undrain": NodeChanged,
     "replicate run": CopyMade,
+    "replicate schedule": CopyScheduleShown,
     "replicate status": list[CopyState],
     "site add": Site,
     "site list": list[Site],

@@ -51,6 +51,24 @@ class CopyMade(TypedDict):
     removed: Annotated[list[str], "older copies that were removed at the site"]
 
 
+class CopySchedule(TypedDict):
+    """When a device is copied to a site by itself."""
+
+    every: Annotated[str, "the interval, such as `15m`"]
+    every_s: Annotated[int, "the same in seconds"]
+    keep: Annotated[int, "how many copies the site keeps"]
+    since: Annotated[str, "when it was given, in UTC"]
+
+
+class CopyScheduleShown(TypedDict):
+    """A schedule of copies, and whether the command changed it."""
+
+    device: Annotated[str, "the device"]
+    site: Annotated[str, "the site"]
+    changed: Annotated[bool, "false: it was so before, or it was only shown"]
+    schedule: Annotated[CopySchedule | None, "the schedule; null: there is none"]
+
+
 class CopyState(TypedDict):
     """What the cluster knows of a device's copies at a site."""
 
@@ -65,3 +83,4 @@ class CopyState(TypedDict):
     attempt: Annotated[
         bool, "a run is under way, or has ended without a copy and not tidied up yet"
     ]
+    schedule: Annotated[CopySchedule | None, "when copies are made by themselves; null: never"]

@@ -58,6 +58,20 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
         "base_here": proven is not None
         and any(each.token == proven.token and not each.is_deleting for each in points),
         "attempt": bool(record.attempt),
+        "schedule": schedule_data(cluster, record.device, record.site),
+    }
+
+
+def schedule_data(cluster: Cluster, device: str, site: str) -> site_documents.CopySchedule | None:
+    """Return when a device is copied to a site by itself; None: it is not."""
+    found = cluster.cib.copy_schedule(device, site)
+    if found is None:
+        return None
+    return {
+        "every": found.rule.interval,
+        "every_s": found.rule.every_s,
+        "keep": found.rule.keep,
+        "since": utc(found.set_s),
     }
 
 

@@ -15,6 +15,7 @@ from sanctl.errors import Problem
 from sanctl.model.cib_change import (
     Change,
     SetCopy,
+    SetCopySchedule,
     SetHost,
     SetParameter,
     SetPoint,
@@ -92,6 +93,8 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
             old, new = "" if known is None else known.value, change.schedule.value
         elif isinstance(change, SetSite):
             old, new = "", change.site.value
+        elif isinstance(change, SetCopySchedule):
+            old, new = "", change.schedule.value
         elif isinstance(change, SetCopy):
             copy = cluster.cib.copy(change.record.device, change.record.site)
             old, new = "" if copy is None else copy.value, change.record.value

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cib_change import Change, RemoveCopy, RemoveSite, SetSite
+from sanctl.model.cib_change import Change, RemoveCopy, RemoveCopySchedule, RemoveSite, SetSite
 from sanctl.model.cluster import Cluster
 from sanctl.model.site import SITE_PREFIX, Site
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
@@ -79,4 +79,9 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
             tokens = (record.attempt, record.proven.token if record.proven else "")
             changes += point_removal(cluster, record.device, tokens)
             changes.append(RemoveCopy(record=record))
+    changes += [
+        RemoveCopySchedule(schedule=each)
+        for each in cluster.cib.copy_schedules
+        if each.site == name
+    ]
     return (*changes, RemoveSite(name=name))

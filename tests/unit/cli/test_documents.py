@@ -110,6 +110,7 @@ _WITH_A_REPOSITORY = {
 #: These need a second site, or the files of one: tests/unit/ops/test_replicate.py has them.
 _WITH_A_SITE = {
     "replicate run",
+    "replicate schedule",
     "replicate status",
     "site add",
     "site list",

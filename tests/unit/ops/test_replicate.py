@@ -349,6 +349,10 @@ def test_the_commands(
         "site list",
         "replicate run web --to far --keep 1",
         "replicate run web --to far --keep 1",
+        "replicate schedule web --to far --every 15m --keep 3",
+        "replicate schedule web --to far --every off",
+        "replicate schedule web --to far",
+        "replicate schedule web --to far --every 1h",
         "replicate status web",
         "site remove far",
     ):
@@ -362,12 +366,18 @@ def test_the_commands(
         assert breaches(words, capsys.readouterr().out) == [], line
     assert SITE.fingerprint in texts["site list"]
     assert "to-far-" in texts["replicate status"]
+    assert "1h" in texts["replicate status"]
     for line, text in (
         (f"site add far --ssh root@far --path {sites.folder}", SITE.fingerprint),
         ("replicate run web --to far", "had changed"),
         ("replicate run web --to far --keep 1", "removed there"),
+        ("replicate schedule web --to far --every 15m", "every 15m, the newest 7 are kept"),
+        ("replicate status", "15m"),
+        ("replicate schedule web --to far --every off", "schedule: none"),
         ("site remove far", "stay"),
     ):
         capsys.readouterr()
         assert printed(line, monkeypatch) == 0
         assert text in capsys.readouterr().out
+    assert printed("replicate schedule web --to far --keep 3", monkeypatch) == 2
+    assert printed("replicate schedule web --to far --every now", monkeypatch) == 2

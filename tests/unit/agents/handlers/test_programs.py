@@ -70,7 +70,14 @@ def run(tmp_path: Path, name: str, release: dict[str, str]) -> subprocess.Comple
     "name",
     sorted(
         programs.MODULES.keys()
-        - {"actions", "flush-only-replicas", "point-peer", "restore-device", "take-point"}
+        - {
+            "actions",
+            "copy-to-site",
+            "flush-only-replicas",
+            "point-peer",
+            "restore-device",
+            "take-point",
+        }
     ),
 )
 def test_a_release_before_the_stub_is_run_by_its_own_names(tmp_path: Path, name: str) -> None:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Starts sanctl-copy@DEVICE.SITE.service on a standby where a copy by schedule is due.
+
+What is due follows from the CIB (sanctl/plan/site/schedule.py), which the pool's monitor has read
+anyway; the unit's process (program.py) decides again, and which standby it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from sanctl.drivers import gate
+from sanctl.errors import SanctlError
+from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, CopyRecord, CopySchedule
+from sanctl.plan.site.schedule import attempt_of, is_due
+from sanctl.system import state_files
+from sanctl.system.runner import Runner
+
+_TIMEOUT_S = 5.0
+
+
+def note_attempt(schedule: CopySchedule) -> None:
+    """Note that the attempt of the present time is made; the next one follows after an interval."""
+    _note(schedule).write(str(attempt_of(schedule, time.time())))
+
+
+def has_attempted(schedule: CopySchedule) -> bool:
+    """Whether this node has made the attempt of the present time."""
+    return _note(schedule).read() == str(attempt_of(schedule, time.time()))
+
+
+def _note(schedule: CopySchedule) -> state_files.StateFile:
+    return state_files.of_node(f"copy-attempt.{schedule.device}.{schedule.site}")
+
+
+def start_due(runner: Runner, properties: dict[str, str]) -> None:
+    """Start the unit of one device of which a copy is due, and which is a standby here.
+
+    One for each monitor: a node makes one copy at a time. An error is left to the next monitor.
+
+    Args:
+        runner: runs programs.
+        properties: among them the schedules and what is known of copies, as the CIB has them.
+    """
+    for identifier, value in properties.items():
+        schedule = (
+            CopySchedule.parse(identifier, value)
+            if identifier.startswith(COPY_SCHEDULE_PREFIX)
+            else None
+        )
+        if schedule is None:
+            continue
+        known = f"{COPY_PREFIX}{schedule.device}.{schedule.site}"
+        record = CopyRecord.parse(known, properties.get(known, ""))
+        if (
+            not is_due(schedule, record, time.time())
+            or has_attempted(schedule)
+            # A standby's gate leads nowhere; where there is no replica there is no gate.
+            or gate.gate_table(schedule.device) != "error"
+        ):
+            continue
+        unit = f"sanctl-copy@{schedule.device}.{schedule.site}.service"
+        with contextlib.suppress(SanctlError):
+            runner.run(["systemctl", "start", "--no-block", unit], timeout_s=_TIMEOUT_S)
+        return

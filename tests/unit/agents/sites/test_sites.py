@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Copies by schedule: begun on a standby, one attempt for an interval, by one node."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sanctl.agents import deleted_devices, pool
+from sanctl.agents.replica import parts
+from sanctl.agents.sites import due, program
+from sanctl.drivers import gate, point_files
+from sanctl.drivers.node_facts import NodeFacts
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cib_change import SetCopySchedule, SetSite
+from sanctl.model.point_schedule import Rule
+from sanctl.model.site import CopyRecord, CopySchedule
+from sanctl.ops.replicate import CopyMade
+from sanctl.system import state_files
+from sanctl.system.runner import CommandResult, LocalRunner
+from tests.unit.model.test_site import COPY, SITE
+from tests.unit.ops.test_snapshot import Bed, bed_with_device
+
+NOW = 1_764_072_000.0
+SCHEDULE = CopySchedule("web", "far", 0, Rule(900, 7))
+PROPERTIES = {SCHEDULE.id: SCHEDULE.value, "dc-version": "3.0.0", "sanctl-copying.x.far": "?"}
+UNIT = "sanctl-copy@web.far.service"
+
+
+class Recorder(LocalRunner):
+    def __init__(self, *, fails: bool = False) -> None:
+        self.started: list[str] = []
+        self.fails = fails
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
+        self.started.append(argv[-1])
+        if self.fails:
+            raise CommandError(Problem("SAN-CMD-002", "systemd does not answer"))
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    state_files.make_folder()
+    now = [NOW]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(gate, "gate_table", lambda _: "error")
+    return now
+
+
+def started(properties: dict[str, str], *, fails: bool = False) -> list[str]:
+    runner = Recorder(fails=fails)
+    due.start_due(runner, properties)
+    return runner.started
+
+
+def test_started_on_a_standby_once_in_an_interval(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert started({}) == []
+    assert started(PROPERTIES) == [UNIT] == started(PROPERTIES, fails=True)
+    for table in ("drbd1", "absent"):
+        monkeypatch.setattr(gate, "gate_table", lambda _, table=table: table)
+        assert started(PROPERTIES) == []
+    monkeypatch.setattr(gate, "gate_table", lambda _: "error")
+    record = CopyRecord("web", "far", "d" * 32, "", COPY._replace(made_s=int(NOW)))
+    assert started({**PROPERTIES, record.id: record.value}) == []
+    due.note_attempt(SCHEDULE)
+    assert started(PROPERTIES) == []
+    clock[0] += 900
+    assert started(PROPERTIES) == [UNIT]
+
+
+def test_one_for_each_monitor() -> None:
+    other = SCHEDULE._replace(device="web2")
+    assert started({**PROPERTIES, other.id: other.value}) == [UNIT]
+
+
+@pytest.mark.parametrize(("is_quorate", "wanted"), [(True, [UNIT]), (False, [])])
+def test_the_monitor_starts_it_with_quorum(
+    monkeypatch: pytest.MonkeyPatch, wanted: list[str], *, is_quorate: bool
+) -> None:
+    runner: Any = Recorder()
+    monkeypatch.setattr(deleted_devices, "is_quorate", lambda: is_quorate)
+    monkeypatch.setattr(point_files, "listed", lambda _: [])
+    monkeypatch.setattr("sanctl.agents.points.upkeep.keep_up", lambda *_, **__: None)
+    pool._keep_points_up(runner, {}, PROPERTIES)
+    assert runner.started == wanted
+
+
+class Runs:
+    """The program on a node, and the copies that it has made."""
+
+    def __init__(self, bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bed, self.made = bed, list[str]()
+        self.error: Exception | None = None
+        self.patch = monkeypatch
+        monkeypatch.setattr(program, "Pacemaker", lambda _: bed.cluster)
+        monkeypatch.setattr(program, "SystemClock", lambda: bed.env.clock)
+        monkeypatch.setattr(program, "replicate", self.replicate)
+        monkeypatch.setattr(NodeFacts, "ipc_buffer_bytes", lambda _: None)
+        monkeypatch.setattr(sys, "argv", ["copy-to-site", "web.far"])
+
+    def replicate(
+        self, _session: Any, name: Any, site: str, order: Any, node: Any, **w: Any
+    ) -> Any:
+        assert (str(name), site, w["keep"], w["from_active"]) == ("web", "far", 7, False)
+        self.made.append(f"{node.name} {order.name}")
+        if self.error is not None:
+            raise self.error
+        return CopyMade(COPY, None, True, ())
+
+    def on(self, node: str) -> list[str]:
+        self.made.clear()
+        self.patch.setattr(os, "uname", lambda: os.uname_result(("Linux", node, "", "", "")))
+        assert program.main() == 0
+        return list(self.made)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(bed_with_device(monkeypatch), monkeypatch)
+
+
+def test_the_first_standby_makes_it(runs: Runs, clock: list[float]) -> None:
+    assert runs.on("n2") == [], "there is no schedule"
+    runs.bed.session.change(lambda _: (SetSite(site=SITE),))
+    runs.bed.session.change(lambda _: (SetCopySchedule(schedule=SCHEDULE),))
+    assert runs.on("n1") == [], "it serves"
+    assert runs.on("n2") == ["n2 to-far-20251125-120000"]
+    assert runs.on("n2") == [], "one attempt for an interval"
+    clock[0] += 900
+    with state_files.locked(state_files.node_lock("copy"), wait_s=0.0):
+        assert runs.on("n2") == [], "another copy is under way"
+    runs.error = CommandError(Problem("SAN-SITE-005", "no route"))
+    assert len(runs.on("n2")) == 1
+    assert runs.on("n2") == [], "also one that failed is an attempt"
+
+
+def test_files_are_in_the_pool(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = runs.bed.create("one")
+
+    class Pool:
+        path = "/srv/main"
+
+    class Topology:
+        def pool(self, name: str) -> Pool | None:
+            return Pool() if name == "main" else None
+
+    monkeypatch.setattr(parts, "load_topology", Topology)
+    assert program._file_of(point) == f"/srv/main/points/web.{point.uuid}.{point.token}"
+    with pytest.raises(CommandError, match="SAN-AGENT-004"):
+        program._file_of(point._replace(pool="other"))
