@@ -52,7 +52,28 @@ def delete_files(
         return
     with locked_files(wait_s=wait_s) as is_mine:
         if is_mine:
-            _remove(tombstones, usable)
+            _remove(_standing(tombstones), usable)
+
+
+def _standing(tombstones: dict[str, str]) -> dict[str, str]:
+    """Return those tombstones that are still in the CIB as they were read.
+
+    Under the lock, as a monitor and a request may have read the same ones: since then the other one
+    may have ended, and a device of that name, or that replica, may have been made again.
+
+    Raises:
+        CommandError: the cluster did not answer.
+    """
+    found = cib.query(
+        _RUNNER,
+        f"//configuration/nodes/node[@uname='{os.uname().nodename}']"
+        f"//nvpair[starts-with(@name,'{TOMBSTONE}')]",
+    )
+    now = {
+        (pair.get("name"), pair.get("value"))
+        for pair in (() if found is None else found.iter("nvpair"))
+    }
+    return {name: value for name, value in tombstones.items() if (name, value) in now}
 
 
 def _remove(tombstones: dict[str, str], usable: dict[str, str]) -> None:

@@ -39,7 +39,7 @@ BASE = "/var/lib/sanctl/borg"
 #: server, and in each archive: about 300 MiB for a million chunks.
 CHUNK_BYTES = 1 << 20
 _COMPRESSION = "zstd,3"
-_LOCK_S = 60
+_LOCK_S, _KEEP_LOCK_S = 60, 12 * 3600
 _ASK_S, _LONG_S = 300.0, 24 * 3600.0
 #: Devices that hosts use come first.
 PROGRAM = ("nice", "-n", "19", "ionice", "-c", "3", "borg")
@@ -168,7 +168,9 @@ class Borg:
         Raises:
             CommandError: it is none yet, as far as is known.
         """
-        self._ask("rename", self._at(f"{name}{WRITING}"), str(name))
+        # What was read for hours is not given up because another backup has the repository now.
+        argv = ("rename", self._at(f"{name}{WRITING}"), str(name))
+        self._ask(*argv, timeout_s=_LONG_S, lock_s=_KEEP_LOCK_S)
 
     def delete(self, archives: tuple[str, ...]) -> None:
         """Delete archives; their room is free after `compact`.
@@ -185,7 +187,10 @@ class Borg:
         Raises:
             CommandError: it failed.
         """
-        argv = ("prune", "--glob-archives", f"{device}@*", *keep, self._at())
+        # A backup's name ends in its time. What is being written ends otherwise, and must not count
+        # as one that is kept.
+        time_of_backup = f"{'[0-9]' * 8}-{'[0-9]' * 6}"
+        argv = ("prune", "--glob-archives", f"{device}@*.{time_of_backup}", *keep, self._at())
         self._ask(*argv, timeout_s=_LONG_S)
 
     def compact(self) -> None:
@@ -230,18 +235,22 @@ class Borg:
     def _at(self, archive: str = "") -> str:
         return f"{self.repository.location}{'::' if archive else ''}{archive}"
 
-    def _ask(self, *arguments: str, timeout_s: float = _ASK_S) -> CommandResult:
-        argv, env = self._command(arguments)
+    def _ask(
+        self, *arguments: str, timeout_s: float = _ASK_S, lock_s: int = _LOCK_S
+    ) -> CommandResult:
+        argv, env = self._command(arguments, lock_s)
         return self._checked(self._runner.run(argv, timeout_s=timeout_s, ok=_ANY, env=env))
 
     def _piped(self, *arguments: str, feeds: bool) -> PipedProgram:
         argv, env = self._command(arguments)
         return PipedProgram(argv, feeds=feeds, env=env)
 
-    def _command(self, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    def _command(
+        self, arguments: tuple[str, ...], lock_s: int = _LOCK_S
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
         secret = f"{SECRETS}/{self.repository.name}"
         check_secret(f"{secret}.passphrase")
-        common = ("--log-json", "--lock-wait", str(_LOCK_S))
+        common = ("--log-json", "--lock-wait", str(lock_s))
         env = {
             "BORG_BASE_DIR": BASE,
             "BORG_PASSCOMMAND": f"cat {secret}.passphrase",

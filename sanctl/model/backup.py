@@ -12,6 +12,7 @@ from sanctl.errors import Problem, UsageError
 #: What the names of restore points begin with that backups make for themselves where none was
 #: named, and remove afterwards; and what stands for it in the name of the backup.
 OWN_POINT = "for-backup"
+_OWN_NAME = re.compile(rf"{OWN_POINT}-[0-9a-f]{{8}}")
 #: Behind the name of an archive that is being written: it is no backup before it is renamed.
 WRITING = ".writing"
 
@@ -91,7 +92,23 @@ def own_point_name(token: str) -> str:
 
 def is_own_point(name: str) -> bool:
     """Whether a backup makes a restore point of that name for itself."""
-    return name.startswith(OWN_POINT)
+    return bool(_OWN_NAME.fullmatch(name))
+
+
+def refuse_own_name(name: str) -> None:
+    """Refuse the name of a restore point that would be taken for a backup's own, and deleted.
+
+    Raises:
+        UsageError: it is such a name.
+    """
+    if name == OWN_POINT or is_own_point(name):
+        raise UsageError(
+            Problem(
+                "SAN-NAME-008",
+                f"restore point name {name!r} is one that backups give their own",
+                "choose another name: backups delete restore points of that name",
+            )
+        )
 
 
 def parse_repository_name(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sanctl.drivers import backup_notes, block_stream, point_files, pool_files
 from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, CommandError, Problem, Refused, SanctlError
-from sanctl.model.backup import OWN_POINT, Backup, BackupName, is_own_point, own_point_name
+from sanctl.model.backup import OWN_POINT, WRITING, Backup, BackupName, is_own_point, own_point_name
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, PoolName
 from sanctl.model.restore_point import PointOrder, RestorePoint
@@ -134,6 +134,10 @@ def run_backup(
                         "'sanctl backup list' shows it",
                     )
                 )
+            begun = f"{_name_of(point)}{WRITING}"
+            if begun in archives:
+                # Another attempt's, which died before it was a backup: borg would refuse the name.
+                borg.delete((begun,))
             return _store(session, topology, borg, point)
         _remove_own(session, device, request.here)
         outcome = None
@@ -217,11 +221,18 @@ def remove_abandoned(session: Session) -> tuple[str, ...]:
         OSError: the notes cannot be read.
     """
     done = []
+    failure: SanctlError | None = None
     for device in backup_notes.noted():
         with backup_notes.running(device) as is_mine:
             if is_mine and backup_notes.read(device):
-                _forget_own(session, device)
+                try:
+                    _forget_own(session, device)
+                except SanctlError as error:
+                    failure = error  # Those of the other devices do not wait for it.
+                    continue
                 done.append(device)
+    if failure is not None:
+        raise failure
     return tuple(done)
 
 

@@ -62,8 +62,9 @@ def keep_up(
                 _delete(runner, pool, path, points)
         if is_quorate:
             scheduled.start_due(runner, properties, points)
-            _remove_of_backups(runner)
         _publish_sizes(runner, usable)
+        if is_quorate:
+            _remove_of_backups(runner)
     except (SanctlError, OSError) as error:
         journal.write(f"restore points: {error}", priority=journal.WARNING, action="restore-points")
 

@@ -75,7 +75,8 @@ def publish(
 
     `no_contact_fields` is what a monitor adds for a replica without contact
     (sanctl/agents/recovery/heal.py). With `clears_marks` a Primary also clears the marks of peers
-    that are in sync. With `score_alone` the state is left to the next call.
+    that are in sync. With `score_alone` the state of a device that was never active is
+    left to the next call.
     """
     try:
         # Each time, and first: pacemaker-attrd may be away when the CIB is not.
@@ -146,11 +147,14 @@ def _publish(
         quorum_overlap.record_connection(device.name)
     if state is not None:
         compared_data.record(state)
+    is_new = (
+        state is not None
+        and first_activation.step_here(device, state) is not FirstStep.NONE
+        and first_activation.is_new(runner, device)
+    )
     score = promotion_score(
         state,
-        is_new=state is not None
-        and first_activation.step_here(device, state) is not FirstStep.NONE
-        and first_activation.is_new(runner, device),
+        is_new=is_new,
         is_first=device.nodes[:1] == (os.uname().nodename,),
         replicas=len(device.nodes),
     )
@@ -189,7 +193,8 @@ def _publish(
     if not has_score:
         node_attributes.set_promotion_score(runner, device.name, score)
         attrd_cache.record(cached_score, attrd_pid, str(score))
-    if score_alone:
+    # Of a device that has been active an older state may still be published: of lost files, say.
+    if score_alone and is_new:
         return
     node_attributes.publish(runner, f"sanctl-{device.name}", value)
     if clears_marks and state is not None and state.is_primary:

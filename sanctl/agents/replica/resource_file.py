@@ -273,6 +273,7 @@ def bring_up(
 ) -> None:
     """Make missing metadata, attach the disk, and connect unless `stays_disconnected`."""
     if not exists(files.metadata):
+        _refuse_attached(device)
         metadata = _unclaimed(f"{files.metadata}.new")
         generation = drbd_kernel.generation()
         drbdadm.create_metadata(runner, device.name, metadata, kernel_generation=generation)
@@ -301,6 +302,27 @@ def _peers_of_four(device: Device) -> dict[str, int]:
         for node in parts.load_topology().storage_nodes
         if str(node.name) in device.nodes and str(node.name) != here
     }
+
+
+def _refuse_attached(device: Device) -> None:
+    """Refuse new metadata while DRBD 8.4 has a disk: it would come to blank metadata by `adjust`.
+
+    Somebody has removed the file of the metadata that it uses. drbdadm refuses that for DRBD 9.
+
+    Raises:
+        CommandError: a disk is attached.
+    """
+    state = drbd_kernel.proc_state(device.minor)
+    if state is not None and state.disk != "Diskless":
+        raise CommandError(
+            Problem(
+                "SAN-POOL-026",
+                f"{device.name}: the file of its metadata is gone, and its disk is attached "
+                f"({state.disk})",
+                "what DRBD has is whole: move the device to another node, then 'sanctl device "
+                f"show {device.name}'; the replica here is filled anew once it was stopped",
+            )
+        )
 
 
 def _unclaimed(path: str) -> str:

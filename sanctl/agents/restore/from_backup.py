@@ -36,14 +36,21 @@ class BackupSource:
         with self._borg.reading(self.name, self.name.image) as pipe:
             yield PipeSource(pipe, size_bytes)
 
-    def check(self, device: str, size_bytes: int) -> str:
+    def digest(self) -> str:
+        """Return the SHA-256 that was noted at the backup.
+
+        Raises:
+            CommandError: it cannot be read.
+        """
+        return self._borg.recorded_digest(self.name)
+
+    def check(self, device: str, size_bytes: int, wanted: str) -> str:
         """Read a device, and compare its digest with what was noted at the backup; return it.
 
         Raises:
-            CommandError: it is another one, or the note cannot be read.
+            CommandError: it is another one.
             OSError: the device cannot be read.
         """
-        wanted = self._borg.recorded_digest(self.name)
         found = block_stream.read_through(device, size_bytes, lambda _part: None)
         if found != wanted:
             raise CommandError(

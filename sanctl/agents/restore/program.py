@@ -144,9 +144,11 @@ def _copy_backup(
     session: Session, device: DeviceSpec, order: RestoreOrder, backup: BackupSource
 ) -> None:
     began_s, name = time.monotonic(), device.name.value
+    # Before hours of copying, after which another backup may have the repository's lock.
+    wanted = backup.digest()
     with backup.image(device.size.bytes) as image:
         copy = _fill(name, order, image)
-    digest = backup.check(gate.target_device(name), device.size.bytes)
+    digest = backup.check(gate.target_device(name), device.size.bytes, wanted)
     _log(name, f"holds backup {backup.name}, SHA-256 {digest}")
     _end(session, name, order, copy, began_s)
 

@@ -14,6 +14,7 @@ from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.point_schedule import schedule_text
 from sanctl.drivers.point_files import final_path
+from sanctl.model.backup import refuse_own_name
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import PointOrder, RestorePoint, parse_point_name
@@ -50,6 +51,7 @@ def create(device: str, name: str | None, timeout_s: float, output: str) -> None
     wanted = DeviceName.parse(device)
     now_s = int(env.clock.wall_s())
     point_name = parse_point_name(name) if name is not None else _name_of(now_s)
+    refuse_own_name(point_name)
     order = PointOrder(point_name, env.new_uuid()[:16], now_s)
     command_line = f"snapshot create {device} --name {point_name}"
     with (

@@ -21,12 +21,20 @@ UUID = "0" * 32
 NOTED = {"sanctl-delete-vol1": f"{UUID} main"}
 
 
+def nvpairs(values: dict[str, str]) -> ET.Element:
+    """Return an answer of the CIB."""
+    root = ET.Element("xpath-query")
+    for name, value in values.items():
+        ET.SubElement(root, "nvpair", name=name, value=value)
+    return root
+
+
 @pytest.fixture
 def done(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The attributes that were dropped, `files` for the files, `marks` and of which device."""
     monkeypatch.setattr(deleted_devices, "_RUNNER", fake_node)  # its /run/sanctl has the lock
     found: list[str] = []
-    monkeypatch.setattr(cib, "query", lambda _runner, _xpath: None)
+    has_tombstones(monkeypatch, NOTED)
     monkeypatch.setattr(loop, "find", lambda _path: None)
     monkeypatch.setattr(pool_files, "delete", lambda _files: found.append("files"))
     monkeypatch.setattr(
@@ -40,6 +48,15 @@ def done(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         lambda _runner, device, uuid: found.append(f"marks {device} {uuid}"),
     )
     return found
+
+
+def has_tombstones(monkeypatch: pytest.MonkeyPatch, noted: dict[str, str]) -> None:
+    """Have the CIB hold these tombstones, and nothing else."""
+    monkeypatch.setattr(
+        cib,
+        "query",
+        lambda _runner, xpath: nvpairs(noted) if "sanctl-delete-" in xpath else None,
+    )
 
 
 def reap(monkeypatch: pytest.MonkeyPatch, noted: dict[str, str], *, is_quorate: bool) -> None:
@@ -71,6 +88,7 @@ def test_the_tombstones_of_several_go_by_one_change_after_the_files_of_all(
         cib, "delete_at", lambda _runner, paths, **_more: done.append(" ".join(paths))
     )
     noted = {f"sanctl-delete-vol{number}": f"{str(number) * 32} main" for number in range(6)}
+    has_tombstones(monkeypatch, noted)
     reap(monkeypatch, noted, is_quorate=True)
     assert done[:4] == ["files"] * 4
     (paths,) = done[4:]
@@ -88,10 +106,10 @@ def test_what_a_stop_could_not_withdraw_goes_before_the_tombstone(
     asked: list[str] = []
 
     def query(_runner: object, xpath: str) -> ET.Element:
+        if "sanctl-delete-" in xpath:
+            return nvpairs(NOTED)
         asked.append(xpath)
-        return ET.fromstring(
-            '<xpath-query><nvpair name="master-vol1" value="10000"/></xpath-query>'
-        )
+        return nvpairs({"master-vol1": "10000"})
 
     monkeypatch.setattr(cib, "query", query)
     monkeypatch.setattr(node_attributes, "delete", lambda _runner, name: done.append(name))
@@ -107,6 +125,16 @@ def test_what_a_stop_could_not_withdraw_goes_before_the_tombstone(
     with pytest.raises(CommandError):
         reap(monkeypatch, NOTED, is_quorate=True)
     assert done == ["files"], "it is done again"
+
+
+@pytest.mark.parametrize("now", [{}, {"sanctl-delete-vol1": f"{'1' * 32} main"}])
+def test_a_tombstone_that_another_one_has_carried_out_is_left_alone(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, now: dict[str, str]
+) -> None:
+    """A monitor that has read it acts later: the device may have been made again by then."""
+    has_tombstones(monkeypatch, now)
+    reap(monkeypatch, NOTED, is_quorate=True)
+    assert done == []
 
 
 def test_a_node_that_was_cut_off_changes_nothing(

@@ -16,6 +16,7 @@ import pytest
 
 import sanctl.cli.environment
 from sanctl.cli.commands import backup as commands
+from sanctl.cli.commands import snapshot
 from sanctl.cli.main import main
 from sanctl.config import backups as backup_toml
 from sanctl.drivers import background, backup_notes, block_stream
@@ -239,12 +240,13 @@ def test_what_a_killed_one_leaves_the_pool_agent_removes(bed: Bed) -> None:
     assert bed.points() == () and ops.remove_abandoned(bed.session()) == ()
 
 
-def test_two_at_once_are_refused(bed: Bed) -> None:
+def test_two_at_once_are_refused(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     with backup_notes.running("web"):
         status, problems = bed.run("backup run web")
     assert status == 9 and problems[0]["code"] == "SAN-BKP-008"
     # On another node: it may be running, as that node is there.
-    assert bed.run(f"snapshot create web --name {OWN_POINT}-1")[0] == 0
+    monkeypatch.setattr(snapshot, "refuse_own_name", lambda _name: None)
+    assert bed.run(f"snapshot create web --name {OWN_POINT}-0123abcd")[0] == 0
     status, problems = bed.run("backup run web")
     assert status == 9 and problems[0]["code"] == "SAN-BKP-008" and bed.backups() == []
     # Its node is gone.
@@ -253,6 +255,47 @@ def test_two_at_once_are_refused(bed: Bed) -> None:
         bed.env.clock.sleep(1)
     assert bed.run("backup run web --on-active")[0] == 0
     assert len(bed.backups()) == 1
+
+
+def test_a_restore_point_of_an_operator_is_never_a_backups_own(bed: Bed) -> None:
+    """What a review found: `for-backup-of-may` was deleted as if a backup had left it."""
+    name = f"{OWN_POINT}-of-may"
+    assert bed.run(f"snapshot create web --name {name}")[0] == 0
+    bed.env.pacemaker.crash("n1")
+    for _ in range(3):
+        bed.env.clock.sleep(1)
+    assert bed.run("backup run web --on-active")[0] == 0
+    assert [point.name for point in bed.points() if not point.is_deleting] == [name]
+    for refused in (OWN_POINT, f"{OWN_POINT}-0123abcd"):
+        status, problems = bed.run(f"snapshot create web --name {refused}")
+        assert status == 2 and problems[0]["code"] == "SAN-NAME-008"
+
+
+def test_a_named_restore_point_is_stored_again_after_an_attempt_that_died(bed: Bed) -> None:
+    assert bed.run("snapshot create web --name good")[0] == 0
+    (point,) = bed.points()
+    begun = f"{BackupName('web', point.made_s, 'good')}{WRITING}"
+    bed.borg.kept[begun] = ""
+    assert bed.run("backup run web@good")[0] == 0
+    assert begun not in bed.borg.kept
+
+
+def test_one_restore_point_that_stays_does_not_keep_those_of_other_devices(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def forget(_session: object, device: str) -> None:
+        seen.append(device)
+        if device == "a":
+            raise CommandError(Problem("SAN-SNAP-001", "a clone is being made of it"))
+
+    monkeypatch.setattr(ops, "_forget_own", forget)
+    monkeypatch.setattr(backup_notes, "noted", lambda: ["a", "b"])
+    monkeypatch.setattr(backup_notes, "read", lambda _device: "0" * 16)
+    with pytest.raises(CommandError, match="a clone"):
+        ops.remove_abandoned(bed.session())
+    assert seen == ["a", "b"]
 
 
 def test_a_restore_point_that_cannot_be_removed_is_said(bed: Bed) -> None:

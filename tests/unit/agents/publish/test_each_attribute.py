@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.cache import read_cache, write_cache_status
-from sanctl.agents.promotion import compared_data
+from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -102,7 +103,14 @@ def test_a_first_promotion_asks_for_no_marks(
     assert asked == [("vol1", ["n2"])]
 
 
-def test_the_score_alone_leaves_the_state_to_the_next_call(node: FakeNode) -> None:
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_score_alone_of_a_new_device_leaves_the_state_to_the_next_call(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    """Of one that has been active, that of its lost files may still be published: UpToDate."""
+    monkeypatch.setattr(first_activation, "step_here", lambda *_: FirstStep.DECLARE_EQUAL)
+    monkeypatch.setattr(first_activation, "is_new", lambda *_: is_new)
     replica_state.publish(node, DEVICE, STANDBY, score_alone=True)
-    assert [argv[2] for argv, _ in node.calls if argv[0] == "attrd_updater"] == ["master-vol1"]
-    assert written(node, STANDBY)[-1:] == ["sanctl-vol1"]
+    names = [argv[2] for argv, _ in node.calls if argv[0] == "attrd_updater"]
+    assert names == ["master-vol1"] + ["sanctl-vol1"] * (not is_new)
+    assert written(node, STANDBY)[-1:] == ["sanctl-vol1"] * is_new

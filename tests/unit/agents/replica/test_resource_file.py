@@ -9,8 +9,9 @@ import pytest
 
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import pool_files
+from sanctl.drivers import drbd_kernel, pool_files
 from sanctl.errors import CommandError
+from sanctl.parse.drbd import ProcState
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
@@ -65,3 +66,23 @@ def test_no_metadata_on_a_loop_device_of_another_replica(
     metadata = ("drbdmeta", "--force", "-", "v08", device, "flex-external", "create-md")
     assert asked == ([] if refused else [metadata, ("drbdadm", "adjust", "vol")])
     assert renamed == ([] if refused else [files.metadata])
+
+
+@pytest.mark.parametrize("disk", ["UpToDate", "Diskless"])
+def test_no_metadata_is_made_under_an_attached_disk(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    """Its file was removed: `adjust` would attach the blank metadata instead of what DRBD has."""
+    state = ProcState("Connected", "Secondary", "Primary", disk, "UpToDate", False, 0)
+    monkeypatch.setattr(drbd_kernel, "proc_state", lambda _minor: state)
+    monkeypatch.setattr(pool_files, "rename", lambda _old, _new: None)
+    files = pool_files.files_of(str(fake_node.folder), VOL.name, VOL.uuid)
+    fake_node.loops = {f"{files.metadata}.new": "/dev/loop7"}
+    runner = FakeRunner()
+    if disk == "Diskless":
+        resource_file.bring_up(runner, VOL, files)
+        assert runner.calls[0][0][0] == "drbdmeta"
+        return
+    with pytest.raises(CommandError, match=r"SAN-POOL-026.*attached \(UpToDate\)"):
+        resource_file.bring_up(runner, VOL, files)
+    assert runner.calls == []

@@ -218,16 +218,21 @@ class FakeBackup:
     name = "web@good.20260101-000000"
 
     def __init__(self, data: bytes, noted: str) -> None:
-        self.data, self.noted = data, noted
+        self.data, self.noted, self.is_read = data, noted, False
 
     @contextmanager
     def image(self, size_bytes: int) -> Iterator[FakeSource]:
         assert size_bytes == len(PRESENT)
         yield FakeSource(self.data)
+        self.is_read = True
 
-    def check(self, device: str, size_bytes: int) -> str:
+    def digest(self) -> str:
+        assert not self.is_read, "asked for after hours of copying"
+        return self.noted
+
+    def check(self, device: str, size_bytes: int, wanted: str) -> str:
         found = hashlib.sha256(Path(device).read_bytes()[:size_bytes]).hexdigest()
-        if found != self.noted:
+        if found != wanted:
             raise CommandError(Problem("SAN-BKP-020", "another digest"))
         return found
 
