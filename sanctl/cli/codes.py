@@ -271,7 +271,7 @@ _CODES = {
     "letter or digit.",
     "SAN-NAME-009": "A repository's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-008": "A restore point's name is 1 to 40 of a-z, 0-9 and '-', and begins and ends "
-    "with a letter or digit.",
+    "with a letter or digit; for-backup and for-backup-XXXXXXXX are those of backups.",
     "SAN-NODE-001": "There is no node of that name in the cluster.",
     "SAN-NODE-002": "A witness votes and holds no data.",
     "SAN-NODE-003": "The node is not in service, so nothing can be created on it now.",
@@ -321,8 +321,8 @@ _CODES = {
     "flash in until the same command ends with exit status 0.",
     "SAN-POOL-025": "A loop device could not be attached to its file, detached from it or changed; "
     "the message says why.",
-    "SAN-POOL-026": "New metadata was to be written to a loop device that is in use. Nothing was "
-    "written.",
+    "SAN-POOL-026": "New metadata was to be written to a loop device that is in use, or under a "
+    "disk that is attached. Nothing was written.",
     "SAN-POOL-027": "A device of a cached pool cannot be read. An unreadable device does not "
     "count as blank: nothing was written to it.",
     "SAN-POOL-028": "'sanctl pool prepare NAME --anew' was interrupted on this node: the slow "

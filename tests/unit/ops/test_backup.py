@@ -56,6 +56,7 @@ class FakeBorg(Borg):
     def store(
         self, name: BackupName, path: str, size_bytes: int, progress: Callable[[int], None]
     ) -> tuple[str, int | None]:
+        assert f"{name}{WRITING}" not in self.kept, "borg takes no name twice"
         self.kept[f"{name}{WRITING}"] = comment_of(size_bytes)
         progress(size_bytes)
         self.while_storing()
