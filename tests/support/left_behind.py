@@ -8,6 +8,7 @@ loop device, a session of the host, a finding of `sanctl status`.
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 
 from sanctl.errors import CommandError, NotConverged
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -20,6 +21,13 @@ State = dict[str, list[str]]
 #: Nodes publish what they see every few seconds, and a target is removed after its device.
 _SETTLED_WITHIN_S = 60.0
 _SECTION = "== "
+_CLUSTER_NAME = "cluster"
+#: Elements of a CIB that only hold others: an empty one has no effect.
+_CONTAINERS = frozenset(
+    {"cluster_property_set", "instance_attributes", "meta_attributes", "operations", "utilization"}
+)
+#: Pacemaker writes it after `pcs resource cleanup` and similar; it says when, and nothing else.
+_TIMES = frozenset({"last-lrm-refresh"})
 _STORAGE = """
 echo '== files'; ls -A /srv/sanctl/*/ /srv/sanctl/*/devices /srv/sanctl/*/points 2>/dev/null
 echo '== mounts'; findmnt -rn -o TARGET,FSTYPE,FS-OPTIONS | grep ^/srv/sanctl
@@ -56,11 +64,11 @@ def look(bed: LabSession) -> State:
         if script is not None:
             state |= parse(node.name, bed.sh(node.name, script, timeout_s=60, ok=range(256)).stdout)
     member = bed.cluster[-1].name
-    state |= parse("cluster", bed.sh(member, _CLUSTER, timeout_s=60, ok=range(256)).stdout)
-    told = bed.sh(member, "sanctl status --output json", timeout_s=60, ok=range(256)).stdout
-    state["cluster findings"] = sorted(
-        {each["code"] for each in json.loads(told)["data"]["findings"]}
-    )
+    told = parse(_CLUSTER_NAME, bed.sh(member, _CLUSTER, timeout_s=60, ok=range(256)).stdout)
+    state |= {scope: cib_entries("\n".join(lines)) for scope, lines in told.items()}
+    status = bed.sh(member, "sanctl status --output json", timeout_s=60, ok=range(256)).stdout
+    findings = json.loads(status)["data"]["findings"]
+    state[f"{_CLUSTER_NAME} findings"] = sorted({each["code"] for each in findings})
     return state
 
 
@@ -74,6 +82,37 @@ def parse(whose: str, text: str) -> State:
         elif line.strip():
             lines.append(line.strip())
     return state
+
+
+def cib_entries(xml: str) -> list[str]:
+    """Return what a section of the CIB says, an entry in a line: where it is, its attributes. Pure.
+
+    Two sections that mean the same give the same: the order, the ids of name-value pairs and empty
+    containers are left out.
+
+    Raises:
+        ValueError: it is no XML; an absent section is the empty text.
+    """
+    if not xml.strip():
+        return []
+    try:
+        root = ET.fromstring(xml)
+    except ET.ParseError as error:
+        raise ValueError(f"cibadmin did not print XML: {error}") from error
+    return sorted(line for child in root for line in _entries(child, ()))
+
+
+def _entries(element: ET.Element, above: tuple[str, ...]) -> list[str]:
+    if element.tag == "nvpair":
+        name = element.get("name", "")
+        is_said = name not in _TIMES
+        return [f"{'/'.join(above)} {name}={element.get('value')}"] if is_said else []
+    here = (*above, f"{element.tag}#{element.get('id', '')}")
+    below = [line for child in element for line in _entries(child, here)]
+    if element.tag in _CONTAINERS:
+        return below
+    said = "".join(f" {key}={value}" for key, value in sorted(element.items()) if key != "id")
+    return [f"{'/'.join(here)}{said}", *below]
 
 
 def difference(before: State, now: State) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 
@@ -49,9 +50,22 @@ class Scenario:
         return self.bed.sh(where, f"sanctl {shlex.join(arguments)}", timeout_s=timeout_s).stdout
 
     def exists(self, device: str) -> bool:
-        """Whether the cluster has a device of that name."""
-        node = self.bed.storage[0].name
-        return not self.bed.sh(node, f"sanctl device show {device}", ok=range(256)).status
+        """Whether the cluster has a device of that name, as the first node says that can tell.
+
+        Raises:
+            CommandError: no storage node can tell.
+        """
+        *others, last = (node.name for node in self.bed.storage)
+        for node in others:
+            try:
+                return device in self._devices(node)
+            except CommandError:
+                continue  # without power, or no member at this moment: the next one may know
+        return device in self._devices(last)
+
+    def _devices(self, node: str) -> list[str]:
+        found = json.loads(self.sanctl("device", "list", "--output", "json", node=node))
+        return [each["name"] for each in found["data"]]
 
     def create(
         self,
