@@ -20,6 +20,11 @@ STAMP = "Nov 21 05:30:37.123456 n1 "
         ("kernel: block drbd1: Split-Brain detected, dropping connection!", "split brain"),
         ("kernel: block drbd1: Unrelated data, aborting!", "unrelated data"),
         ("kernel: drbd vol: ASSERTION 0 FAILED in drbd", "DRBD assertion"),
+        (
+            "kernel: drbd vol/0 drbd3: ASSERT FAILED cstate = SyncTarget, expected:"
+            " WFSyncUUID|WFBitMapT|Behind",
+            "DRBD assertion",
+        ),
         ("sanctl[12]: Traceback (most recent call last):", "agent's own error"),
     ],
 )
@@ -39,6 +44,8 @@ def test_only_hosts_must_see_no_io_error() -> None:
         "kernel: block drbd1: State change failed: Multiple primaries not allowed by config",
         "kernel: Buffer I/O error on dev sda, logical block 0, async page read",
         "systemd[1]: debug: WARNING: CPU",
+        "kernel: drbd vol/0 drbd3: ASSERT FAILED cstate = NetworkFailure, expected:"
+        " WFSyncUUID|WFBitMapT|Behind",
     ],
 )
 def test_what_is_no_event(line: str) -> None:
