@@ -16,6 +16,8 @@ FIRST, SECOND = (f"iqn.2026-11.net.example:conformance{number}" for number in (1
 EXPECTED = Path(__file__).parent.parent / "lab" / "conformance.tsv"
 #: What takes longer hangs: a loop of 256 unmaps took 60 s, beside other laboratories.
 DEADLINE_S = 300
+#: Tests that only the libiscsi of Debian 13 has, 1.20; that of Debian 12 is 1.19.
+NEWER = frozenset({"CompareAndWrite.MiscompareSense"})
 _RUNNER = Path(conformance_runner.__file__)
 
 
@@ -53,5 +55,5 @@ def differences(
         for name in names
         for outcome in (outcomes.get(name, {}),)
         for found in (outcome.get("result", "not run"),)
-        if found != table.get(name, "passed")
+        if found != table.get(name, "passed") and not (found == "absent" and name in NEWER)
     ]

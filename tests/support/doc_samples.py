@@ -106,6 +106,7 @@ _MASKS = (
     (re.compile(r"(?<![\w.])\d+\.\d+(?= (s|GiB)\b)"), r"\\d+(\\.\\d+)?"),
     (re.compile(r"\bdm-\d+"), r"dm-\\d+"),
     (re.compile(r"(?<=minor )\d+(?=, port)"), r"\\d+"),
+    (re.compile(r"(?<=: up, )trixie"), "(trixie|bookworm)"),
     (re.compile(r"(?<=port )78\d\d"), r"78\\d\\d"),
 )
 
